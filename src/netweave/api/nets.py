@@ -1,0 +1,95 @@
+"""Loading, running and saving nets by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.backends import prepare
+from netweave.errors import UsageError
+from netweave.files import Source
+from netweave.formats import read
+from netweave.graph import Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+
+def load(
+    net: str | Path,
+    weights: str | Path | None = None,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    phase: str = "TEST",
+    stages: Sequence[str] = (),
+    level: int = 0,
+) -> Graph:
+    """Read a net from its files.
+
+    Args:
+        net: ``FILE`` or ``FILE,WEIGHTS``.
+        weights: The file of stored arrays; one beside the net under the usual name is found by itself.
+        input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
+        phase: ``TEST`` or ``TRAIN``, for formats that know phases.
+        stages: Stages, for formats that know them.
+        level: Level, for formats that know it.
+
+    Raises:
+        SourceError: The files cannot be read, hold something unknown, or do not fit together.
+        UsageError: The weights are named twice.
+    """
+    name, comma, after = str(net).partition(",")
+    if comma and not Path(str(net)).exists():
+        if weights is not None:
+            raise UsageError(f"weights are named twice: {after!r} and {str(weights)!r}; give one")
+        weights = after
+    else:
+        name = str(net)
+    return read(
+        Source(
+            net=Path(name),
+            weights=Path(weights) if weights else None,
+            input_shapes={key: tuple(shape) for key, shape in (input_shapes or {}).items()},
+            phase=phase,
+            stages=tuple(stages),
+            level=level,
+        )
+    )
+
+
+def run(
+    net: Graph | str | Path,
+    inputs: Mapping[str, np.ndarray],
+    *,
+    taps: Sequence[str] = (),
+    backend: str = "onnxruntime",
+) -> dict[str, np.ndarray]:
+    """Run a net once and return its outputs and taps by name.
+
+    Args:
+        net: A Graph, or files as for ``load``.
+        inputs: One array for each input, by name; any batch size.
+        taps: Names of inner values to return as well.
+        backend: Name of the backend.
+
+    Raises:
+        SourceError: The files cannot be read.
+        RunError: The net cannot be run on these inputs.
+    """
+    graph = net if isinstance(net, Graph) else load(net)
+    return prepare(graph, taps=taps, backend=backend).run(inputs)
+
+
+def save(graph: Graph, path: str | Path) -> None:
+    """Write a net as an ONNX file, with its layers as metadata.
+
+    Raises:
+        UsageError: The name does not end in ``.onnx``.
+    """
+    if Path(path).suffix != ".onnx":
+        raise UsageError(f"cannot write {str(path)!r}: nets are written as .onnx")
+    from netweave.formats.onnx import write
+
+    write(graph, Path(path))

@@ -1,0 +1,8 @@
+"""A Graph that runs: the table of backends.
+
+A backend is a module here with ``prepare(graph, taps) -> Runner``; it is loaded when first needed.
+"""
+
+from netweave.backends.runner import BACKENDS, Runner, prepare
+
+__all__ = ["BACKENDS", "Runner", "prepare"]

@@ -1,0 +1,55 @@
+"""What every backend offers, and the way from a name to a backend."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Protocol
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.graph import Graph
+
+BACKENDS = ("onnxruntime",)
+"""Names of the backends; each is a module or package of ``netweave.backends``."""
+
+
+class Runner(Protocol):
+    """A graph made ready to run."""
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return outputs and taps by value name.
+
+        Args:
+            inputs: One array for each input of the graph, by name; any batch size.
+
+        Raises:
+            RunError: An input is missing, unknown or of the wrong shape, or the run fails.
+        """
+        ...
+
+
+def prepare(graph: Graph, *, taps: Sequence[str] = (), backend: str = "onnxruntime") -> Runner:
+    """Make a graph ready to run.
+
+    Args:
+        graph: The graph; it is not changed.
+        taps: Names of values to return besides the graph's outputs.
+        backend: One of ``BACKENDS``.
+
+    Raises:
+        UsageError: There is no such backend, or no such value to tap.
+        RunError: The backend cannot run the graph.
+    """
+    if backend not in BACKENDS:
+        raise UsageError(f"no backend {backend!r}; there are: {', '.join(BACKENDS)}")
+    values = graph.values()
+    unknown = [name for name in taps if name not in values]
+    if unknown:
+        raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {graph.name!r}")
+    runner: Runner = importlib.import_module(f"netweave.backends.{backend}").prepare(graph, list(taps))
+    return runner

@@ -1,0 +1,69 @@
+"""The one tree of errors.
+
+    NetweaveError
+    ├── UsageError            a call that cannot be carried out as asked
+    ├── SourceError           something about a file or the net in it (has a place)
+    │   ├── ReadError         missing, truncated, of another kind, not to be parsed
+    │   ├── UnsupportedError  well-formed, but holds something that Netweave does not read
+    │   ├── ShapeError        sizes that do not fit together
+    │   └── WeightError       stored arrays that do not fit the net
+    └── RunError              a net that was read but cannot be run as asked
+
+A message reads ``place: what was found, what was expected; what to do``. The command line turns every
+``NetweaveError`` into one line and exit status 2; anything else is a bug in Netweave.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "NetweaveError",
+    "ReadError",
+    "RunError",
+    "ShapeError",
+    "SourceError",
+    "UnsupportedError",
+    "UsageError",
+    "WeightError",
+]
+
+
+class NetweaveError(Exception):
+    """Base of all errors that Netweave raises on purpose."""
+
+
+class UsageError(NetweaveError):
+    """A call, option or argument that cannot be carried out as asked."""
+
+
+class SourceError(NetweaveError):
+    """Something is wrong with a file or with the net that it describes.
+
+    Args:
+        message: What was found, what was expected, and what to do.
+        place: Where: ``file``, ``file:line`` or ``file: layer 'name'``.
+    """
+
+    def __init__(self, message: str, *, place: str | None = None) -> None:
+        super().__init__(f"{place}: {message}" if place else message)
+        self.place = place
+        self.message = message
+
+
+class ReadError(SourceError):
+    """A file is missing, truncated, of another kind than its name says, or cannot be parsed."""
+
+
+class UnsupportedError(SourceError):
+    """A file is well-formed, but holds a layer, operator or version that Netweave does not read."""
+
+
+class ShapeError(SourceError):
+    """Sizes in a net do not fit together."""
+
+
+class WeightError(SourceError):
+    """Stored arrays do not fit the net that they are meant for."""
+
+
+class RunError(NetweaveError):
+    """A net that was read cannot be run as asked."""

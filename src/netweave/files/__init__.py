@@ -1,0 +1,5 @@
+"""What readers share: sources, safe reading of bytes, text with line numbers."""
+
+from netweave.files.source import Source, read_bytes
+
+__all__ = ["Source", "read_bytes"]

@@ -1,0 +1,78 @@
+"""Rows of formats, and the way from a source to its reader."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from netweave.files import Source
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One row: a framework's files.
+
+    Attributes:
+        name: Name of the package and of the format in messages.
+        title: Name for people.
+        files: What its files are called, for people.
+    """
+
+    name: str
+    title: str
+    files: str
+
+    def load(self) -> ModuleType:
+        """Import the format's package: ``match`` and ``read``."""
+        return importlib.import_module(f"netweave.formats.{self.name}")
+
+
+FORMATS = (
+    Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
+    Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
+    Format("onnx", "ONNX", "NET.onnx"),
+)
+
+
+def find_format(source: Source) -> Format:
+    """Return the format whose reader takes the source.
+
+    Raises:
+        ReadError: The file is missing, or no format knows it.
+    """
+    source.head(1)
+    for row in FORMATS:
+        if row.load().match(source):
+            return row
+    known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
+    raise ReadError(
+        f"not a net that Netweave knows ({_describe(source)}). It reads {known}", place=str(source.net)
+    )
+
+
+def read(source: Source) -> Graph:
+    """Read a net.
+
+    Raises:
+        SourceError: The files cannot be read, hold something unknown, or do not fit together.
+    """
+    graph: Graph = find_format(source).load().read(source)
+    return graph
+
+
+def _describe(source: Source) -> str:
+    head = source.head(8)
+    if not head:
+        return "the file is empty"
+    if head[:1] == b"\x80" and head[1:2] <= b"\x05":
+        return "it looks like a Python pickle, which is never opened"
+    if head[:4] in {b"PK\x03\x04", b"\x1f\x8b\x08\x00"}:
+        return "it looks like an archive"
+    return "it starts with " + repr(head)

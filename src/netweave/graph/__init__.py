@@ -1,0 +1,48 @@
+"""The noun Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
+
+from netweave.graph import ops
+from netweave.graph.builder import GraphBuilder
+from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
+from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
+from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
+from netweave.graph.operators import (
+    Effect,
+    Operator,
+    all_operators,
+    attributes_of,
+    effects_of,
+    find_operator,
+    operator,
+)
+from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
+from netweave.graph.shapes import infer_shapes, known_shape
+
+__all__ = [
+    "BATCH",
+    "DOMAIN",
+    "OPSET",
+    "Cost",
+    "Effect",
+    "Graph",
+    "GraphBuilder",
+    "Layer",
+    "LayerTable",
+    "Operator",
+    "Origin",
+    "Parameter",
+    "all_operators",
+    "attributes_of",
+    "effects_of",
+    "find_operator",
+    "infer_shapes",
+    "known_shape",
+    "layer_costs",
+    "layer_keys",
+    "node_cost",
+    "operator",
+    "ops",
+    "parameter_key",
+    "parameter_layout",
+    "set_layer_keys",
+    "total_cost",
+]

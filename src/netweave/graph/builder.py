@@ -1,0 +1,226 @@
+"""Building a Graph node by node, with shapes inferred on the way; what every reader writes with."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.errors import ShapeError
+from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
+from netweave.graph.layers import Layer, LayerTable, set_layer_keys
+from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, tag_parameter
+from netweave.graph.shapes import infer_node
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+IR_VERSION = 10
+"""The ONNX file version that graphs are written in; 10 goes with opset 22."""
+
+
+class GraphBuilder:
+    """Collects nodes, layers and parameters, and makes the Graph of them.
+
+    Nodes added inside ``with builder.layer(...)`` belong to that layer. Every value gets a unique name:
+    a name that is taken is made free by ``@n``.
+
+    Args:
+        name: The net's name.
+        format: The format that it is read from.
+        files: The files that it is read from.
+    """
+
+    def __init__(self, name: str, *, format: str, files: Sequence[str] = ()) -> None:  # noqa: A002
+        self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, DOMAIN: 1}, name=name)
+        self._names: set[str] = set()
+        self._layer: Layer | None = None
+        self._format = format
+        self._files = tuple(files)
+        self.layers = LayerTable()
+        self.parameters: dict[str, Parameter] = {}
+        self._declared: dict[str, tuple[int | None, ...]] = {}
+
+    @contextmanager
+    def layer(self, layer: Layer) -> Iterator[Layer]:
+        """Put ``layer`` in the table; what is added inside belongs to it, and its errors name it."""
+        self.layers.add(layer)
+        outer, self._layer = self._layer, layer
+        try:
+            yield layer
+        except ShapeError as error:
+            if error.place and "layer " in error.place:
+                raise
+            where = f"{layer.origin}: " if layer.origin else ""
+            raise ShapeError(error.message, place=f"{where}layer {layer.name!r} ({layer.type})") from error
+        finally:
+            self._layer = outer
+
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int | None],
+        *,
+        dtype: ir.DataType = ir.DataType.FLOAT,
+        batch: bool = True,
+    ) -> ir.Value:
+        """Add an input of the net.
+
+        Args:
+            name: Its name.
+            shape: Sizes as declared; None where the source leaves one open.
+            dtype: Element type.
+            batch: Whether axis 0 is the batch, which is kept symbolic whatever is declared.
+        """
+        dims: list[int | str | None] = list(shape)
+        if batch and dims:
+            dims[0] = BATCH
+        dims = [f"{name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
+        value = ir.Value(name=self._free(name), shape=ir.Shape(dims), type=ir.TensorType(dtype))
+        self._graph.inputs.append(value)
+        self._declared[value.name or name] = tuple(shape)
+        return value
+
+    def parameter(
+        self,
+        parameter: Parameter,
+        array: np.ndarray | None,
+        *,
+        layout: Sequence[Step] = (),
+        name: str | None = None,
+    ) -> ir.Value:
+        """Add a stored array and the initializer made from it.
+
+        Args:
+            parameter: Its entry; one with a known key is the same array used again.
+            array: Its values in the source's layout, or None: then they are drawn, and the entry says
+                that nothing was loaded.
+            layout: Steps from the stored array to the initializer.
+            name: Name of the initializer; the key by default.
+        """
+        if parameter.key not in self.parameters:
+            self.parameters[parameter.key] = parameter
+        if array is None:
+            tensor = drawn(parameter.key, parameter.shape, parameter.role)
+            if layout:
+                tensor = _laid_out(tensor, layout)
+            return self._initializer(tensor, name or parameter.key, parameter.key, layout)
+        made = np.ascontiguousarray(apply_layout(array, layout))
+        return self._initializer(ir.Tensor(made), name or parameter.key, parameter.key, layout)
+
+    def derived(
+        self, array: np.ndarray | ir.TensorProtocol, *, name: str, key: str | None = None
+    ) -> ir.Value:
+        """Add an initializer computed from stored arrays, or a constant that no source stores."""
+        tensor = ir.Tensor(array) if isinstance(array, np.ndarray) else array
+        return self._initializer(tensor, name, key, ())
+
+    def constant(self, values: Any, *, dtype: Any = np.float32, name: str | None = None) -> ir.Value:
+        """Add a constant that no source stores: an axis, a shape, an exponent."""
+        array = np.asarray(values, dtype=dtype)
+        label = name or (f"{self._layer.key}/const" if self._layer else "const")
+        return self._initializer(ir.Tensor(array), label, None, ())
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+        outputs: Sequence[str] | str | None = None,
+    ) -> ir.Value:
+        """Add a node with one output and return that output; see ``add_many``."""
+        names = [outputs] if isinstance(outputs, str) else outputs
+        return self.add_many(op_type, inputs, attributes, domain=domain, outputs=names or [""])[0]
+
+    def add_many(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+        outputs: Sequence[str],
+    ) -> tuple[ir.Value, ...]:
+        """Add a node, infer its shapes and return its outputs.
+
+        Args:
+            op_type: ONNX's name, or one of the domain ``netweave``.
+            inputs: Its inputs; None for an optional one that is left out.
+            attributes: Its attributes as Python values; those that are None are left out.
+            domain: ``""`` or ``"netweave"``.
+            outputs: Names of the outputs; ``""`` makes one from the layer and the operator.
+
+        Raises:
+            ShapeError: The sizes do not fit.
+        """
+        given = {key: value for key, value in (attributes or {}).items() if value is not None}
+        stem = f"{self._layer.key}/{op_type}" if self._layer else op_type
+        node = ir.Node(
+            domain,
+            op_type,
+            list(inputs),
+            attributes=ir.convenience.convert_attributes(given),
+            num_outputs=len(outputs),
+            name=self._free(stem),
+        )
+        for value, name in zip(node.outputs, outputs, strict=True):
+            value.name = self._free(name or stem)
+        if self._layer:
+            set_layer_keys(node, [self._layer.key])
+        infer_node(node)
+        self._graph.append(node)
+        return tuple(node.outputs)
+
+    def rename(self, value: ir.Value, name: str) -> None:
+        """Give a value a name; it must be free."""
+        if value.name != name:
+            value.name = self._free(name)
+
+    def finish(self, outputs: Sequence[ir.Value]) -> Graph:
+        """Return the Graph with these outputs."""
+        self._graph.outputs.extend(outputs)
+        return Graph(
+            model=ir.Model(self._graph, ir_version=IR_VERSION, producer_name="netweave"),
+            layers=self.layers,
+            parameters=self.parameters,
+            declared=self._declared,
+            format=self._format,
+            files=self._files,
+        )
+
+    def _initializer(
+        self, tensor: ir.TensorProtocol, name: str, key: str | None, layout: Sequence[Step]
+    ) -> ir.Value:
+        value = ir.Value(
+            name=self._free(name),
+            shape=ir.Shape(tensor.shape.numpy()),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )
+        if key is not None:
+            tag_parameter(value, key, layout)
+        self._graph.register_initializer(value)
+        return value
+
+    def _free(self, name: str) -> str:
+        free, count = name, 0
+        while free in self._names:
+            count += 1
+            free = f"{name}@{count}"
+        self._names.add(free)
+        return free
+
+
+def _laid_out(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.LazyTensor:
+    shape: Sequence[int] = tuple(tensor.shape.numpy())
+    for kind, numbers in layout:
+        shape = [shape[i] for i in numbers] if kind == "transpose" else numbers
+
+    def draw() -> ir.Tensor[Any]:
+        return ir.Tensor(np.ascontiguousarray(apply_layout(tensor.numpy(), layout)))
+
+    return ir.LazyTensor(draw, dtype=tensor.dtype, shape=ir.Shape(shape), name=tensor.name)

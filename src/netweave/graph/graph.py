@@ -1,0 +1,131 @@
+"""The Graph: what to compute, in ONNX operators, with the source's layers and stored arrays beside it."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.graph.layers import Layer, LayerTable, layer_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph.parameters import Parameter
+
+OPSET = 22
+"""The ONNX opset that every Graph is written in; from 22 on, the shapes of ceil pooling are right."""
+
+DOMAIN = "netweave"
+"""The domain of the operators that ONNX lacks; see ``graph.operators``."""
+
+BATCH = "N"
+"""The symbol that readers put for the batch size, whatever the file declares."""
+
+
+@dataclass(slots=True)
+class Graph:
+    """A net as one ONNX model (NCHW) with the tables of its source.
+
+    Attributes:
+        model: The nodes; opset ``OPSET``, domain ``netweave`` for what ONNX lacks. Every value has a
+            unique name.
+        layers: The source's layers; the relation to nodes is in ``layer_keys(node)``.
+        parameters: The source's stored arrays by key; initializers name theirs (``parameter_key``).
+        declared: Input shapes as the source declares them, by input name; a size that the source
+            leaves open is None.
+        format: Name of the format that the net was read from.
+        files: The files that it was read from: the net first, then weights.
+    """
+
+    model: ir.Model
+    layers: LayerTable = field(default_factory=LayerTable)
+    parameters: dict[str, Parameter] = field(default_factory=dict)
+    declared: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
+    format: str = "onnx"
+    files: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The net's own name, or its file's."""
+        return self.model.graph.name or (self.files[0] if self.files else "net")
+
+    @property
+    def nodes(self) -> Sequence[ir.Node]:
+        """The nodes in topological order."""
+        return self.model.graph
+
+    @property
+    def inputs(self) -> list[ir.Value]:
+        """The values that a run must be given; initializers are not among them."""
+        names = self.model.graph.initializers
+        return [value for value in self.model.graph.inputs if value.name not in names]
+
+    @property
+    def outputs(self) -> list[ir.Value]:
+        """The values that a run gives back."""
+        return list(self.model.graph.outputs)
+
+    @property
+    def loaded(self) -> bool:
+        """Whether every parameter has values from a file."""
+        return all(parameter.loaded for parameter in self.parameters.values())
+
+    @property
+    def num_parameters(self) -> int:
+        """Number of stored elements, as the source counts them."""
+        return sum(parameter.size for parameter in self.parameters.values())
+
+    def values(self) -> dict[str, ir.Value]:
+        """Return inputs, initializers and node outputs by name."""
+        found = {v.name: v for v in self.model.graph.inputs if v.name}
+        found.update({v.name: v for v in self.model.graph.initializers.values() if v.name})
+        for node in self.nodes:
+            found.update({v.name: v for v in node.outputs if v.name})
+        return found
+
+    def nodes_of(self) -> Mapping[str, list[ir.Node]]:
+        """Return the nodes of each layer, by layer key; a layer without nodes has an empty list."""
+        found: dict[str, list[ir.Node]] = {key: [] for key in self.layers}
+        for node in self.nodes:
+            for key in layer_keys(node):
+                found.setdefault(key, []).append(node)
+        return found
+
+    def layers_of(self, node: ir.Node) -> list[Layer]:
+        """Return the layers that a node belongs to."""
+        return [self.layers[key] for key in layer_keys(node) if key in self.layers]
+
+    def clone(self) -> Graph:
+        """Return a copy whose nodes and tables can be changed without changing this graph's.
+
+        Arrays are shared, since nothing changes an array in place.
+        """
+        return Graph(
+            model=self.model.clone(),
+            layers=LayerTable(self.layers.values()),
+            parameters=dict(self.parameters),
+            declared=dict(self.declared),
+            format=self.format,
+            files=self.files,
+        )
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{v.name}{v.shape}" for v in self.inputs)
+        outputs = ", ".join(f"{v.name}{v.shape}" for v in self.outputs)
+        return (
+            f"Graph {self.name!r} ({self.format}): {inputs} -> {outputs}; {len(self.layers)} layers, "
+            f"{len(self.model.graph)} nodes, {self.num_parameters:,} parameters"
+            + ("" if self.loaded else ", without weights")
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{html.escape(layer.name)}</td><td>{html.escape(layer.type)}</td>"
+            f"<td>{html.escape(', '.join(layer.outputs))}</td></tr>"
+            for layer in self.layers.values()
+        )
+        head = "<tr><th>layer</th><th>type</th><th>outputs</th></tr>"
+        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"

@@ -1,0 +1,101 @@
+"""The source's own layers: an ordered table beside the nodes.
+
+Layers and nodes are many to many: a data layer has no node, a fused node has several layers. The one
+truth about the relation is on the nodes (``layer_keys``); everything else is derived from it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+LAYERS_PROP = "netweave.layers"
+"""Metadata key under which a node names its layers, as a JSON list of layer keys."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A place in a source file; ``line`` counts from 1 and is None for binary files."""
+
+    file: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer as its source wrote it.
+
+    Attributes:
+        key: Unique in its table; the name, with ``#n`` added where the source repeats a name.
+        name: The source's name.
+        type: The source's type (``Convolution``, ``FullyConnected``, ``Conv``).
+        settings: The source's settings as written; JSON values only.
+        inputs: Names of the graph values that the layer reads, parameters left out.
+        outputs: Names of the graph values that the layer makes; a pass may have fused one away.
+        parameters: Keys of the stored arrays (``Graph.parameters``) that belong to the layer.
+        origin: Where the layer stands in its file.
+        call: Which call of a shared or unrolled layer this is, from 0.
+    """
+
+    key: str
+    name: str
+    type: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    origin: Origin | None = None
+    call: int = 0
+
+
+class LayerTable(Mapping[str, Layer]):
+    """Layers by key, in the order of the source."""
+
+    def __init__(self, layers: Iterable[Layer] = ()) -> None:
+        self._layers: dict[str, Layer] = {}
+        for layer in layers:
+            self.add(layer)
+
+    def add(self, layer: Layer) -> None:
+        """Append a layer, or replace the one with the same key in its place."""
+        self._layers[layer.key] = layer
+
+    def free_key(self, name: str) -> str:
+        """Return ``name``, or ``name#1``, ``name#2``, ... if it is taken."""
+        key, count = name, 0
+        while key in self._layers:
+            count += 1
+            key = f"{name}#{count}"
+        return key
+
+    def __getitem__(self, key: str) -> Layer:
+        return self._layers[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._layers)
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+
+def layer_keys(node: ir.Node) -> tuple[str, ...]:
+    """Return the keys of the layers that a node belongs to, in the order of the source."""
+    text = node.metadata_props.get(LAYERS_PROP)
+    return tuple(json.loads(text)) if text else ()
+
+
+def set_layer_keys(node: ir.Node, keys: Iterable[str]) -> None:
+    """Say which layers a node belongs to; repeated keys count once."""
+    unique = list(dict.fromkeys(keys))
+    if unique:
+        node.metadata_props[LAYERS_PROP] = json.dumps(unique)
+    else:
+        node.metadata_props.pop(LAYERS_PROP, None)

@@ -1,0 +1,138 @@
+"""The registry of the operators that ONNX lacks: domain ``netweave``.
+
+An operator is one entry with its shape rule, its forward (and, where a source defines one, its gradient)
+in NumPy, and its effects. The entries stand in ``netweave.graph.ops``, one file per family; runtimes have
+lowerings of their own, tested against these. Standard ONNX operators need no entry: only their effects are
+asked for here.
+
+To add one: write ``@operator("Name", shapes=rule)`` over its forward in the file of its family.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.errors import RunError
+
+Attributes = Mapping[str, Any]
+"""Attributes of a node as Python values."""
+
+Dim = int | ir.SymbolicDim
+ShapeRule = Callable[[Sequence[tuple[Dim, ...]], Attributes], Sequence[tuple[Dim, ...]]]
+"""Shapes of the outputs from those of the inputs; raises ``ValueError`` with the reason."""
+
+Forward = Callable[[Sequence[np.ndarray], Attributes], Sequence[np.ndarray]]
+Gradient = Callable[
+    [Sequence[np.ndarray], Sequence[np.ndarray], Sequence[np.ndarray], Attributes],
+    Sequence[np.ndarray | None],
+]
+"""Gradients of the inputs from (inputs, outputs, gradients of the outputs, attributes)."""
+
+
+class Effect(enum.Enum):
+    """What an operator does besides computing its outputs from its inputs."""
+
+    RANDOM = "draws random numbers"
+    STATEFUL = "keeps something from call to call"
+    WORLD = "reads or writes something outside the net"
+
+
+@dataclass(frozen=True, slots=True)
+class Operator:
+    """One operator of the domain ``netweave``.
+
+    Attributes:
+        op_type: Its name.
+        shapes: Rule for the shapes of its outputs.
+        forward: Its outputs in NumPy, in test mode.
+        gradient: The gradient that its source defines, or None where it is that of ``forward``.
+        effects: What else it does; no pass or runtime merges, reorders or caches such calls.
+        source: Where the rule comes from.
+        dtypes: Element types of the outputs; an output beyond them has the type of the first input.
+    """
+
+    op_type: str
+    shapes: ShapeRule
+    forward: Forward
+    gradient: Gradient | None = None
+    effects: frozenset[Effect] = frozenset()
+    source: str = ""
+    dtypes: tuple[ir.DataType, ...] = field(default=())
+
+
+_OPERATORS: dict[str, Operator] = {}
+
+_STANDARD_EFFECTS = {
+    "RandomNormal": Effect.RANDOM,
+    "RandomNormalLike": Effect.RANDOM,
+    "RandomUniform": Effect.RANDOM,
+    "RandomUniformLike": Effect.RANDOM,
+    "Bernoulli": Effect.RANDOM,
+    "Multinomial": Effect.RANDOM,
+}
+
+
+def operator(
+    op_type: str,
+    *,
+    shapes: ShapeRule,
+    gradient: Gradient | None = None,
+    effects: Iterable[Effect] = (),
+    dtypes: Sequence[ir.DataType] = (),
+) -> Callable[[Forward], Forward]:
+    """Register the decorated forward as an operator of the domain ``netweave``.
+
+    The first line of its docstring names the source of the rule.
+    """
+
+    def register(forward: Forward) -> Forward:
+        _OPERATORS[op_type] = Operator(
+            op_type=op_type,
+            shapes=shapes,
+            forward=forward,
+            gradient=gradient,
+            effects=frozenset(effects),
+            source=(forward.__doc__ or "").strip().split("\n")[0],
+            dtypes=tuple(dtypes),
+        )
+        return forward
+
+    return register
+
+
+def find_operator(op_type: str) -> Operator:
+    """Return an operator of the domain ``netweave``.
+
+    Raises:
+        RunError: There is none of that name.
+    """
+    found = _OPERATORS.get(op_type)
+    if found is None:
+        known = ", ".join(sorted(_OPERATORS))
+        raise RunError(f"no operator netweave::{op_type} is registered; there are: {known}")
+    return found
+
+
+def all_operators() -> dict[str, Operator]:
+    """Return every operator of the domain ``netweave`` by name."""
+    return dict(sorted(_OPERATORS.items()))
+
+
+def effects_of(node: ir.Node) -> frozenset[Effect]:
+    """Return what a node does besides computing its outputs from its inputs."""
+    if node.domain == "netweave":
+        return find_operator(node.op_type).effects
+    if node.op_type in _STANDARD_EFFECTS and node.domain in {"", "ai.onnx"}:
+        return frozenset({_STANDARD_EFFECTS[node.op_type]})
+    return frozenset()
+
+
+def attributes_of(node: ir.Node) -> dict[str, Any]:
+    """Return a node's attributes as Python values."""
+    return {name: attribute.value for name, attribute in node.attributes.items()}

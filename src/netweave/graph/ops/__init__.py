@@ -1,0 +1,5 @@
+"""The operators that ONNX lacks, one file per family; importing this package registers them all."""
+
+from netweave.graph.ops import pooling
+
+__all__ = ["pooling"]

@@ -1,0 +1,119 @@
+"""The stored arrays of a net, as its source knows them, and how initializers were made from them."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+PARAMETER_PROP = "netweave.parameter"
+"""Metadata key under which an initializer names the stored array that it was made from."""
+
+LAYOUT_PROP = "netweave.layout"
+"""Metadata key of the invertible change of layout from stored array to initializer, as JSON steps."""
+
+Step = tuple[str, tuple[int, ...]]
+"""One step of a layout: ``("transpose", perm)`` or ``("reshape", shape)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One array as the source stores it.
+
+    Attributes:
+        key: Unique; the source's name (``conv1_weight``) or layer and index (``conv1/0``).
+        shape: Sizes in the source's own layout.
+        role: ``weight``, ``bias``, ``gamma``, ``beta``, ``mean``, ``variance``, ``slope``, ...
+        loaded: Whether the values come from a file; otherwise they are drawn (see ``drawn``).
+        filler: The source's rule for drawing first values, as written; JSON values only.
+        lr_mult: Factor on the learning rate, >= 0.
+        decay_mult: Factor on the weight decay, >= 0.
+        trainable: False for statistics, which no gradient changes.
+    """
+
+    key: str
+    shape: tuple[int, ...]
+    role: str = "weight"
+    loaded: bool = True
+    filler: Mapping[str, Any] = field(default_factory=dict)
+    lr_mult: float = 1.0
+    decay_mult: float = 1.0
+    trainable: bool = True
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(self.shape, dtype=object))
+
+
+def drawn(key: str, shape: Sequence[int], role: str) -> ir.LazyTensor:
+    """Return a float32 stand-in for an array that no file gave: seeded by its key, drawn when read.
+
+    Weights are normal with variance 2 / fan-in, so that activations neither die nor grow; variances
+    and scales lie around 1, everything else around 0. The draw is no training initialiser.
+
+    Args:
+        key: Seeds the draw: equal keys and shapes give equal values.
+        shape: Sizes of the array.
+        role: As in ``Parameter``.
+    """
+
+    def draw() -> ir.Tensor[Any]:
+        generator = np.random.default_rng(zlib.crc32(key.encode()))
+        values = generator.standard_normal(tuple(shape), dtype=np.float32)
+        if role == "weight" and len(shape) > 1:
+            values *= np.float32(np.sqrt(2.0 / max(1, int(np.prod(shape[1:])))))
+        elif role in {"variance", "gamma"}:
+            values = np.float32(1.0) + np.float32(0.25) * np.tanh(values)
+        else:
+            values *= np.float32(0.1)
+        return ir.Tensor(values, name=key)
+
+    return ir.LazyTensor(draw, dtype=ir.DataType.FLOAT, shape=ir.Shape(shape), name=key)
+
+
+def apply_layout(array: np.ndarray, steps: Sequence[Step]) -> np.ndarray:
+    """Bring a stored array into the layout of its initializer.
+
+    >>> apply_layout(np.zeros((2, 3)), [("transpose", (1, 0))]).shape
+    (3, 2)
+    """
+    for kind, numbers in steps:
+        array = array.transpose(numbers) if kind == "transpose" else array.reshape(numbers)
+    return array
+
+
+def undo_layout(array: np.ndarray, steps: Sequence[Step], shape: Sequence[int]) -> np.ndarray:
+    """Bring an initializer's array back into the source's layout, of sizes ``shape``."""
+    shapes = [tuple(shape)]
+    for kind, numbers in steps:
+        last = shapes[-1]
+        shapes.append(tuple(last[i] for i in numbers) if kind == "transpose" else tuple(numbers))
+    for (kind, numbers), before in zip(reversed(steps), reversed(shapes[:-1]), strict=True):
+        array = array.transpose(np.argsort(numbers)) if kind == "transpose" else array.reshape(before)
+    return array
+
+
+def tag_parameter(value: ir.Value, key: str, steps: Sequence[Step] = ()) -> None:
+    """Note on an initializer which stored array it was made from, and how."""
+    value.metadata_props[PARAMETER_PROP] = key
+    if steps:
+        value.metadata_props[LAYOUT_PROP] = json.dumps(steps)
+
+
+def parameter_key(value: ir.Value) -> str | None:
+    """Return the key of the stored array that an initializer was made from, if any."""
+    return value.metadata_props.get(PARAMETER_PROP)
+
+
+def parameter_layout(value: ir.Value) -> list[Step]:
+    """Return the steps from the stored array to this initializer."""
+    steps = json.loads(value.metadata_props.get(LAYOUT_PROP, "[]"))
+    return [(kind, tuple(numbers)) for kind, numbers in steps]

@@ -1,0 +1,130 @@
+"""Shapes of a graph's values, for standard operators and for those of the domain ``netweave``.
+
+Standard operators are inferred by ``onnx-shape-inference``, which is right for ceil pooling and keeps
+symbolic sizes; this file hands it the shape rules of the registry and turns its findings into errors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+import onnx_shape_inference as osi
+
+from netweave.errors import ShapeError
+from netweave.graph.graph import DOMAIN, OPSET, Graph
+from netweave.graph.operators import Dim, Operator, all_operators, attributes_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+MAX_ELEMENTS = 2**31 - 1
+"""No tensor may have more elements: the limit of the sources, and of what a runtime can index."""
+
+
+def known_shape(value: ir.Value | None) -> tuple[int | None, ...] | None:
+    """Return a value's sizes, None for a symbolic one; None as a whole if even the rank is unknown."""
+    if value is None or value.shape is None:
+        return None
+    return tuple(dim if isinstance(dim, int) else None for dim in value.shape)
+
+
+def infer_node(node: ir.Node) -> None:
+    """Set types and shapes of a node's outputs from those of its inputs; the node is in opset ``OPSET``.
+
+    Raises:
+        ShapeError: The sizes do not fit; the message names the node.
+    """
+    _register()
+    _infer(node, osi.ShapeInferenceContext({"": OPSET, DOMAIN: 1}, policy="override"))
+
+
+def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> None:
+    """Infer all shapes of a graph anew, in place; what was known before is forgotten.
+
+    Args:
+        graph: The graph.
+        shapes: New sizes for some inputs, by name; None keeps a size as it is.
+
+    Raises:
+        ShapeError: The sizes do not fit; the message names the node.
+    """
+    _register()
+    by_name = {value.name: value for value in graph.inputs}
+    for name, sizes in (shapes or {}).items():
+        value = by_name[name]
+        old = value.shape if value.shape is not None else [None] * len(sizes)
+        value.shape = ir.Shape([o if s is None else s for s, o in zip(sizes, old, strict=True)])
+    for value in graph.model.graph.initializers.values():
+        if value.const_value is not None:
+            value.shape = ir.Shape(value.const_value.shape.numpy())
+    if any(True for _ in graph.model.graph.subgraphs()):
+        osi.infer_symbolic_shapes(graph.model, policy="override", warn_on_missing=False)
+        return
+    context = osi.ShapeInferenceContext(graph.model.opset_imports, policy="override")
+    for node in graph.nodes:
+        for output in node.outputs:
+            output.shape = None
+        _infer(node, context)
+
+
+def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
+    place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
+    infer = osi.registry.get(node.domain, node.op_type, version=context.get_opset_version(node.domain))
+    if infer is None:
+        return
+    try:
+        infer(context, node)
+    except (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
+        raise ShapeError(str(error), place=place) from error
+    if context.errors:
+        raise ShapeError(context.errors[0].message, place=place)
+    for value in node.outputs:
+        check_size(value, place=place)
+
+
+def check_size(value: ir.Value, *, place: str) -> None:
+    """Raise ``ShapeError`` if a value has a size below zero or more than ``MAX_ELEMENTS`` elements."""
+    sizes = [size for size in known_shape(value) or () if size is not None]
+    count = 1
+    for size in sizes:
+        count *= size
+    if count > MAX_ELEMENTS or any(size < 0 for size in sizes):
+        raise ShapeError(
+            f"{value.name!r} would have the shape {value.shape}: {count:,} elements, "
+            f"at most {MAX_ELEMENTS:,} are possible; check the sizes in the file",
+            place=place,
+        )
+
+
+_registered = False
+
+
+def _register() -> None:
+    global _registered
+    if _registered:
+        return
+    osi.registry.collect()
+    for entry in all_operators().values():
+        osi.registry.register(DOMAIN, entry.op_type, since_version=1)(_rule(entry))
+    _registered = True
+
+
+def _is_unknown(dim: Dim) -> bool:
+    return not isinstance(dim, int) and dim.value is None
+
+
+def _rule(entry: Operator) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+    def infer(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        inputs = [value.shape for value in node.inputs if value is not None]
+        if any(shape is None for shape in inputs):
+            return
+        dims = [tuple(shape.dims) for shape in inputs if shape is not None]
+        found = entry.shapes(dims, attributes_of(node))
+        first = node.inputs[0].dtype if node.inputs and node.inputs[0] is not None else None
+        for index, (output, shape) in enumerate(zip(node.outputs, found, strict=False)):
+            dtype = entry.dtypes[index] if index < len(entry.dtypes) else first
+            named = [context.new_symbolic_dim() if _is_unknown(dim) else dim for dim in shape]
+            context.set_shape_and_dtype(output, ir.Shape(named), dtype or ir.DataType.FLOAT)
+
+    return infer
