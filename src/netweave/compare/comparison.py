@@ -192,11 +192,16 @@ class Comparison:
         return f"Comparison: {self.sentence}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(', '.join(g.layers_a))}</td><td>{html.escape(', '.join(g.layers_b))}</td>"
-            f"<td>{html.escape(g.status.value)}</td><td>{html.escape(g.finding.cause if g.finding else '')}</td>"
-            "</tr>"
-            for g in self.groups
-        )
+        rows = "".join(_row(group) for group in self.groups)
         head = "<tr><th>A</th><th>B</th><th>status</th><th>cause</th></tr>"
         return f"<p><b>{html.escape(self.sentence)}</b></p><table>{head}{rows}</table>"
+
+
+def _row(group: Group) -> str:
+    cells = (
+        ", ".join(group.layers_a),
+        ", ".join(group.layers_b),
+        group.status.value,
+        group.finding.cause if group.finding else "",
+    )
+    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
