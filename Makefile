@@ -1,0 +1,25 @@
+# Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
+
+.PHONY: help env test test-slow check clean
+
+help:
+	@echo "make test       run the tests (seconds)"
+	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
+	@echo "make check      format, lint, types, layers"
+	@echo "make env        make .venv, or bring it up to date with pyproject.toml"
+	@echo "make clean      remove .venv and what the tools left behind"
+
+env:
+	@tools/environment
+
+test:
+	@tools/test
+
+test-slow:
+	@tools/test --slow
+
+check: env
+	@tools/check
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
