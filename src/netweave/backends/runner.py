@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 
@@ -33,16 +33,19 @@ class Runner(Protocol):
         ...
 
 
-def prepare(graph: Graph, *, taps: Sequence[str] = (), backend: str = "onnxruntime") -> Runner:
+def prepare(
+    graph: Graph, *, taps: Sequence[str] = (), backend: str = "onnxruntime", **options: Any
+) -> Runner:
     """Make a graph ready to run.
 
     Args:
         graph: The graph; it is not changed.
         taps: Names of values to return besides the graph's outputs.
         backend: One of ``BACKENDS``.
+        options: What the backend's own ``prepare`` takes besides (``level``, ``num_threads``).
 
     Raises:
-        UsageError: There is no such backend, or no such value to tap.
+        UsageError: There is no such backend, or no such value to tap, or an option is wrong.
         RunError: The backend cannot run the graph.
     """
     if backend not in BACKENDS:
@@ -51,5 +54,7 @@ def prepare(graph: Graph, *, taps: Sequence[str] = (), backend: str = "onnxrunti
     unknown = [name for name in taps if name not in values]
     if unknown:
         raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {graph.name!r}")
-    runner: Runner = importlib.import_module(f"netweave.backends.{backend}").prepare(graph, list(taps))
+    runner: Runner = importlib.import_module(f"netweave.backends.{backend}").prepare(
+        graph, list(taps), **options
+    )
     return runner

@@ -1,0 +1,85 @@
+"""Checking what a run is given against what the graph asks for; the same for every backend."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+
+def check_inputs(expected: Sequence[ir.Value], given: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return the arrays in the element types of the graph's inputs, contiguous.
+
+    A size is checked where the graph knows it; a symbolic one (the batch) may be anything.
+
+    Args:
+        expected: The graph's inputs.
+        given: One array for each, by name.
+
+    Raises:
+        RunError: Inputs are missing, unknown, of other shapes, or their values do not fit the type; all
+            findings in one message.
+    """
+    names = [value.name or "" for value in expected]
+    found = [
+        f"unknown input {name!r}; the net has: {_listed(expected)}" for name in given if name not in names
+    ]
+    arrays = {}
+    for value, name in zip(expected, names, strict=True):
+        if name not in given:
+            found.append(f"input {name!r} is missing, expected {described(value)}")
+            continue
+        try:
+            arrays[name] = _fitted(value, np.asarray(given[name]))
+        except ValueError as error:
+            found.append(f"input {name!r} {error}")
+    if found:
+        raise RunError("\n".join(found))
+    return arrays
+
+
+def described(value: ir.Value) -> str:
+    """Return a value's element type and shape for a message: ``float32 (N, 3, 224, 224)``."""
+    dtype = value.dtype.numpy().name if value.dtype is not None else "any type"
+    if value.shape is None:
+        return f"{dtype} of any shape"
+    sizes = [str(dim) if isinstance(dim, int) else (dim.value or "?") for dim in value.shape]
+    return f"{dtype} ({', '.join(sizes)}{',' if len(sizes) == 1 else ''})"
+
+
+def _listed(values: Sequence[ir.Value]) -> str:
+    return ", ".join(f"{value.name} {described(value)}" for value in values) or "no inputs"
+
+
+def _fitted(value: ir.Value, array: np.ndarray) -> np.ndarray:
+    if value.shape is not None:
+        dims = value.shape.dims
+        fits = len(dims) == array.ndim and all(
+            not isinstance(dim, int) or dim == size for dim, size in zip(dims, array.shape, strict=True)
+        )
+        if not fits:
+            raise ValueError(f"has the shape {array.shape}, expected {described(value)}")
+    dtype = value.dtype.numpy() if value.dtype is not None else array.dtype
+    return np.asarray(_cast(array, dtype), order="C")
+
+
+def _cast(array: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """Cast between floats, from whole numbers to floats, and between whole numbers that fit."""
+    if array.dtype == dtype:
+        return array
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"holds {array.dtype}, expected {dtype.name}")
+    if dtype.kind in "iub":
+        with np.errstate(invalid="ignore"):
+            cast = array.astype(dtype)
+        if not np.array_equal(cast, array):
+            raise ValueError(f"holds {array.dtype.name} values that {dtype.name} cannot hold")
+        return cast
+    return array.astype(dtype)

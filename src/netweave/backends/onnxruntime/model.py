@@ -1,0 +1,111 @@
+"""A segment of a graph as the bytes of an ONNX model, with the large arrays beside it.
+
+Nothing but nodes, element types and ranks is handed over: ONNX Runtime infers shapes by itself, so any
+batch size runs and no size of ours can contradict it. Large arrays never pass through protobuf, whose
+messages end at 2 GB.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.backends.segments import Segment
+
+INLINE_BYTES = 1024
+"""Arrays up to this size stay in the model, where shape inference sees them (axes, shapes, pads)."""
+
+_BY_REFERENCE = frozenset(
+    {
+        ir.DataType.FLOAT,
+        ir.DataType.DOUBLE,
+        ir.DataType.FLOAT16,
+        ir.DataType.INT8,
+        ir.DataType.INT16,
+        ir.DataType.INT32,
+        ir.DataType.INT64,
+        ir.DataType.UINT8,
+        ir.DataType.UINT16,
+        ir.DataType.UINT32,
+        ir.DataType.UINT64,
+    }
+)
+"""Element types of which ONNX Runtime takes a NumPy array as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrtModel:
+    """What a session is made of.
+
+    Attributes:
+        content: The serialised model.
+        arrays: Arrays of the initializers that the model only names, by name.
+    """
+
+    content: bytes
+    arrays: dict[str, np.ndarray]
+
+
+def build_model(segment: Segment, model: ir.Model, opsets: Mapping[str, int]) -> OrtModel:
+    """Write a segment as a model of its own.
+
+    Args:
+        segment: Nodes that ONNX Runtime can run.
+        model: The model that they belong to, for its functions.
+        opsets: Opset versions by domain, without domains that ONNX Runtime does not know.
+    """
+    proto = onnx.ModelProto(ir_version=min(model.ir_version, 10))
+    for domain, version in opsets.items():
+        proto.opset_import.add(domain=domain, version=version)
+    proto.functions.extend(ir.serde.serialize_function(function) for function in model.functions.values())
+    proto.graph.name = "segment"
+    for node in segment.nodes:
+        written = proto.graph.node.add()
+        ir.serde.serialize_node_into(written, node)
+        written.ClearField("metadata_props")
+    for value in segment.inputs:
+        _write_type(proto.graph.input.add(name=value.name or ""), value)
+    for value in segment.outputs:
+        proto.graph.output.add(name=value.name or "")
+    arrays: dict[str, np.ndarray] = {}
+    for value in segment.initializers:
+        array = _write_initializer(proto.graph, value)
+        if array is not None:
+            arrays[value.name or ""] = array
+    return OrtModel(proto.SerializeToString(), arrays)
+
+
+def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:
+    if value.type is None:
+        info.type.tensor_type.elem_type = onnx.TensorProto.FLOAT
+    else:
+        ir.serde.serialize_type_into(info.type, value.type)
+    if value.shape is not None and info.type.HasField("tensor_type"):
+        shape = info.type.tensor_type.shape
+        shape.SetInParent()
+        for _ in range(len(value.shape)):
+            shape.dim.add()
+
+
+def _write_initializer(graph: onnx.GraphProto, value: ir.Value) -> np.ndarray | None:
+    """Write an initializer and return its array if the model only names it."""
+    tensor = value.const_value
+    if tensor is None:
+        raise AssertionError(f"initializer {value.name!r} has no values")
+    if tensor.nbytes <= INLINE_BYTES or tensor.dtype not in _BY_REFERENCE:
+        written = graph.initializer.add()
+        written.CopyFrom(ir.serde.serialize_tensor(tensor))
+        written.name = value.name or ""
+        return None
+    named = graph.initializer.add(name=value.name or "", data_type=int(tensor.dtype))
+    named.dims.extend(tensor.shape.numpy())
+    named.data_location = onnx.TensorProto.EXTERNAL
+    named.external_data.add(key="location", value="given by the caller")
+    return np.ascontiguousarray(tensor.numpy())

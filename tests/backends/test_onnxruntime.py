@@ -1,0 +1,206 @@
+"""Graphs run by ONNX Runtime, with the registry's forwards in between."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+from netweave.backends import prepare
+from netweave.backends.onnxruntime import OrtRunner
+from netweave.backends.segments import split
+from netweave.errors import RunError, UsageError
+from netweave.graph import GraphBuilder, Parameter, find_operator
+from tests.passes.nets import branching_net
+
+X = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
+
+
+def by_reference(graph, x):
+    """The same net by ONNX's reference evaluator; a node of ours by its forward, one by one."""
+    values = {"data": x} | {
+        name: value.const_value.numpy() for name, value in graph.model.graph.initializers.items()
+    }
+    for node in graph.nodes:
+        if node.domain == "netweave":
+            arrays = [values[v.name] for v in node.inputs]
+            made = find_operator(node.op_type).forward(
+                arrays, {k: a.value for k, a in node.attributes.items()}
+            )
+        else:
+            proto = ir.serde.serialize_node(node)
+            one = onnx.helper.make_graph(
+                [proto],
+                "one",
+                [onnx.helper.make_tensor_value_info(n, 1, values[n].shape) for n in proto.input],
+                [onnx.helper.make_empty_tensor_value_info(n) for n in proto.output],
+            )
+            model = onnx.helper.make_model(one, opset_imports=[onnx.helper.make_opsetid("", 22)])
+            made = ReferenceEvaluator(model).run(None, {n: values[n] for n in proto.input})
+        values.update(zip([v.name for v in node.outputs], made, strict=True))
+    return values
+
+
+@pytest.mark.parametrize("level", ["disabled", "basic", "extended", "all"])
+def test_every_value_is_that_of_the_reference_evaluator(level):
+    graph = branching_net()
+    expected = by_reference(graph, X)
+    taps = list(graph.values())
+    found = prepare(graph, taps=taps, level=level).run({"data": X})
+    assert list(found) == ["fc", *(name for name in taps if name != "fc")]
+    for name, array in found.items():
+        np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_any_batch_size_runs(batch):
+    x = np.repeat(X[:1], batch, axis=0)
+    found = prepare(branching_net()).run({"data": x})["fc"]
+    assert found.shape == (batch, 5)
+    np.testing.assert_allclose(found, np.repeat(found[:1], batch, axis=0), rtol=1e-6)
+
+
+def test_there_are_no_more_segments_than_changes_of_runtime():
+    graph = branching_net()
+    segments = split(graph.nodes, is_native=lambda node: node.domain == "", wanted={graph.values()["fc"]})
+    assert [[node.op_type for node in segment.nodes] for segment in segments] == [
+        ["Conv", "Relu", "Conv"],
+        ["MaxPool"],
+        ["Add", "Flatten", "Gemm"],
+    ]
+    assert [[value.name for value in segment.outputs] for segment in segments] == [
+        ["relu1", "conv2"],
+        ["pool1"],
+        ["fc"],
+    ]
+
+
+def test_effects_keep_their_order():
+    builder = GraphBuilder("noise", format="onnx")
+    x = builder.input("x", (1, 4), batch=False)
+    drawn = builder.add("RandomUniformLike", [x], outputs="drawn")
+    late = builder.add("RandomUniformLike", [builder.add("Relu", [drawn])], outputs="late")
+    early = builder.add("RandomUniformLike", [x], outputs="early")
+    graph = builder.finish([late, early])
+    segments = split(graph.nodes, is_native=lambda node: node.op_type != "Relu", wanted=set(graph.outputs))
+    assert [[value.name for value in segment.outputs] for segment in segments][-1] == ["late", "early"]
+
+
+def test_nothing_is_drawn_before_prepare():
+    builder = GraphBuilder("lazy", format="caffe")
+    data = builder.input("data", (1, 3, 8, 8))
+    entry = Parameter("w", (4, 3, 3, 3), loaded=False)
+    value = builder.parameter(entry, None)
+    draws = []
+    lazy = value.const_value
+    value.const_value = ir.LazyTensor(
+        lambda: draws.append(1) or ir.Tensor(lazy.numpy()), dtype=lazy.dtype, shape=lazy.shape, name="w"
+    )
+    graph = builder.finish([builder.add("Conv", [data, value], outputs="y")])
+    assert not draws
+    runner = prepare(graph)
+    assert len(draws) == 1
+    x = np.ones((1, 3, 8, 8), np.float32)
+    np.testing.assert_allclose(
+        runner.run({"data": x})["y"][0, :, 0, 0], lazy.numpy().sum(axis=(1, 2, 3)), rtol=1e-5, atol=1e-6
+    )
+    assert len(draws) == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "message"),
+    [
+        ({}, r"input 'data' is missing, expected float32 \(N, 3, 8, 8\)"),
+        ({"data": X, "dta": X}, r"unknown input 'dta'; the net has: data float32 \(N, 3, 8, 8\)"),
+        ({"data": X[0]}, r"input 'data' has the shape \(3, 8, 8\), expected float32 \(N, 3, 8, 8\)"),
+        ({"data": X[:, :2]}, r"input 'data' has the shape \(2, 2, 8, 8\), expected"),
+        ({"data": X.astype(str)}, r"input 'data' holds <U\d+, expected float32"),
+        ({"data": X.astype(complex)}, r"input 'data' holds complex128, expected float32"),
+    ],
+)
+def test_inputs_that_do_not_fit_are_named(inputs, message):
+    with pytest.raises(RunError, match=message):
+        prepare(branching_net()).run(inputs)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int32, np.uint8, bool])
+def test_numbers_are_cast_to_what_the_net_takes(dtype):
+    x = (X > 0).astype(dtype)
+    runner = prepare(branching_net())
+    found = runner.run({"data": np.asfortranarray(x)})["fc"]
+    np.testing.assert_array_equal(found, runner.run({"data": x.astype(np.float32)})["fc"])
+
+
+def test_whole_numbers_must_fit():
+    builder = GraphBuilder("gather", format="onnx")
+    table = builder.constant(np.arange(5), name="table")
+    index = builder.input("index", (1,), dtype=ir.DataType.INT32)
+    runner = prepare(builder.finish([builder.add("Gather", [table, index], outputs="y")]))
+    assert runner.run({"index": np.array([3.0, 1.0])})["y"].tolist() == [3, 1]
+    with pytest.raises(RunError, match="input 'index' holds float64 values that int32 cannot hold"):
+        runner.run({"index": np.array([0.5])})
+    with pytest.raises(RunError, match="input 'index' holds int64 values that int32 cannot hold"):
+        runner.run({"index": np.array([2**40])})
+    with pytest.raises(
+        RunError, match=r"ONNX Runtime cannot run the net on these inputs: .*out of data bounds"
+    ):
+        runner.run({"index": np.array([77])})
+
+
+def test_a_forward_that_fails_names_its_node():
+    builder = GraphBuilder("pool", format="caffe")
+    data = builder.input("data", (1, 1, None, None))
+    attributes = {"kernel_shape": [4, 4], "strides": [9, 9], "pads": [0] * 4, "rounding": "full"}
+    pool = builder.add("MaxPool", [data], attributes, domain="netweave", outputs="pool")
+    with pytest.raises(
+        RunError, match=r"MaxPool 'MaxPool' cannot run on inputs \(1, 1, 2, 2\): a window of 4"
+    ):
+        prepare(builder.finish([pool])).run({"data": np.zeros((1, 1, 2, 2))})
+
+
+def test_operators_that_nobody_has_are_named():
+    builder = GraphBuilder("odd", format="onnx")
+    x = builder.input("x", (1, 4))
+    y = builder.add("Frobnicate", [x], domain="com.example", outputs="y")
+    with pytest.raises(RunError, match=r"odd: neither .* operators com.example::Frobnicate \(1 nodes\)"):
+        prepare(builder.finish([y]))
+
+
+def test_calls_that_cannot_be_meant():
+    graph = branching_net()
+    with pytest.raises(UsageError, match="no value named 'conv9' in net 'branching'"):
+        prepare(graph, taps=["conv9"])
+    with pytest.raises(UsageError, match="no optimisation level 'fast'; there are: disabled, basic"):
+        prepare(graph, level="fast")
+    with pytest.raises(UsageError, match="no backend 'tpu'; there are: onnxruntime"):
+        prepare(graph, backend="tpu")
+
+
+def test_a_net_of_one_runtime_is_one_session():
+    builder = GraphBuilder("plain", format="onnx")
+    x = builder.input("x", (1, 4))
+    runner = prepare(builder.finish([builder.add("Relu", [builder.add("Neg", [x])])]))
+    assert isinstance(runner, OrtRunner)
+    assert len(runner.steps) == 1
+
+
+def test_a_branch_of_an_if_reads_what_is_outside_it():
+    builder = GraphBuilder("if", format="onnx")
+    flag = builder.input("flag", (), dtype=ir.DataType.BOOL, batch=False)
+    x = builder.input("x", (1, 1, 5, 5))
+    attributes = {"kernel_shape": [1, 1], "strides": [3, 3], "pads": [0] * 4, "rounding": "full"}
+    pool = builder.add("MaxPool", [x], attributes, domain="netweave", outputs="pool")
+
+    def branch(op_type):
+        node = ir.Node("", op_type, [pool], num_outputs=1)
+        node.outputs[0].name = op_type
+        return ir.Graph([], node.outputs, nodes=[node], name=op_type)
+
+    y = builder.add("If", [flag], {"then_branch": branch("Neg"), "else_branch": branch("Abs")}, outputs="y")
+    runner = prepare(builder.finish([y]))
+    image = -np.arange(25, dtype=np.float32).reshape(1, 1, 5, 5)
+    expected = find_operator("MaxPool").forward([image], attributes)[0]
+    np.testing.assert_array_equal(runner.run({"flag": np.array(True), "x": image})["y"], -expected)
+    np.testing.assert_array_equal(runner.run({"flag": np.array(False), "x": image})["y"], abs(expected))
