@@ -24,13 +24,14 @@ class Extractor:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._values = graph.values()
-        self._position = {node: index for index, node in enumerate(graph.nodes)}
+        self._node_position = {node: index for index, node in enumerate(graph.nodes)}
+        self._layer_position = {key: index for index, key in enumerate(graph.layers)}
 
     def extract(self, *, inputs: Sequence[str], outputs: Sequence[str]) -> Graph:
         """Return the part of the graph between some values; see ``extract``."""
         given = [self._value(name) for name in inputs]
         wanted = [self._value(name) for name in outputs]
-        nodes = sorted(needed_nodes(wanted, given=given), key=self._position.__getitem__)
+        nodes = sorted(needed_nodes(wanted, given=given), key=self._node_position.__getitem__)
         known = {*given, *(value for node in nodes for value in node.outputs)}
         loose = dict.fromkeys(v for v in [*wanted, *_all_reads(nodes)] if v not in known)
         missing = [value.name for value in loose if not value.is_initializer()]
@@ -56,8 +57,11 @@ class Extractor:
 
     def _wrapped(self, part: ir.Graph, nodes: Sequence[ir.Node]) -> Graph:
         whole = self._graph
-        layers = {key for node in nodes for key in layer_keys(node)}
-        stored = {parameter_key(value) for value in part.initializers.values()}
+        places = self._layer_position
+        layers = sorted(
+            {k for node in nodes for k in layer_keys(node) if k in places}, key=places.__getitem__
+        )
+        stored = dict.fromkeys(filter(None, map(parameter_key, part.initializers.values())))
         model = ir.Model(
             part,
             ir_version=whole.model.ir_version,
@@ -66,8 +70,8 @@ class Extractor:
         )
         return Graph(
             model=model,
-            layers=LayerTable(layer for key, layer in whole.layers.items() if key in layers),
-            parameters={key: entry for key, entry in whole.parameters.items() if key in stored},
+            layers=LayerTable(whole.layers[key] for key in layers),
+            parameters={key: whole.parameters[key] for key in stored if key in whole.parameters},
             declared={v.name: whole.declared[v.name] for v in part.inputs if v.name in whole.declared},
             format=whole.format,
             files=whole.files,
