@@ -16,6 +16,15 @@ from netweave.graph.operators import (
 )
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes, known_shape
+from netweave.graph.summary import (
+    LayerSummary,
+    NodeSummary,
+    ValueSummary,
+    graph_to_json,
+    layer_summaries,
+    node_summaries,
+    value_summary,
+)
 
 __all__ = [
     "BATCH",
@@ -26,23 +35,30 @@ __all__ = [
     "Graph",
     "GraphBuilder",
     "Layer",
+    "LayerSummary",
     "LayerTable",
+    "NodeSummary",
     "Operator",
     "Origin",
     "Parameter",
+    "ValueSummary",
     "all_operators",
     "attributes_of",
     "effects_of",
     "find_operator",
+    "graph_to_json",
     "infer_shapes",
     "known_shape",
     "layer_costs",
     "layer_keys",
+    "layer_summaries",
     "node_cost",
+    "node_summaries",
     "operator",
     "ops",
     "parameter_key",
     "parameter_layout",
     "set_layer_keys",
     "total_cost",
+    "value_summary",
 ]
