@@ -1,0 +1,120 @@
+"""Arrays by name, from files and to files, and seeded ones where nothing is given."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import numpy as np
+
+from netweave.errors import ReadError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+
+def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Read arrays by name.
+
+    Args:
+        file: ``.npz``, whose names are taken, or ``.npy``, which holds one array.
+        names: The names that are wanted; a ``.npy`` needs exactly one.
+
+    Raises:
+        ReadError: The file cannot be read, or is of another kind; pickled objects are never loaded.
+        UsageError: A ``.npy`` is given where more than one name is wanted.
+    """
+    try:
+        with Path(file).open("rb") as stream:
+            found = np.load(stream, allow_pickle=False)
+            if not isinstance(found, np.ndarray):
+                with found:
+                    return {name: found[name] for name in found.files}
+    except FileNotFoundError as error:
+        raise ReadError("there is no such file; check the name and the folder", place=str(file)) from error
+    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+        raise ReadError(
+            f"not an .npy or .npz of plain arrays ({_first_line(error)}); write one with numpy.save or "
+            "numpy.savez",
+            place=str(file),
+        ) from error
+    if len(names) != 1:
+        raise UsageError(
+            f"{file}: holds one array, but {', '.join(names)} are wanted; give an .npz with these names"
+        )
+    return {names[0]: found}
+
+
+def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name to an ``.npz``, or a single one to an ``.npy``.
+
+    Raises:
+        UsageError: The file's name ends otherwise, an ``.npy`` would have to hold more than one array, or
+            the file cannot be written.
+    """
+    suffix = Path(file).suffix
+    if suffix not in {".npz", ".npy"}:
+        raise UsageError(f"{file}: arrays are written as .npz or .npy")
+    if suffix == ".npy" and len(arrays) != 1:
+        raise UsageError(f"{file}: an .npy holds one array, there are {len(arrays)}; write an .npz")
+    try:
+        with Path(file).open("wb") as stream:
+            if suffix == ".npy":
+                np.save(stream, next(iter(arrays.values())))
+            else:
+                _write_archive(stream, arrays)
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_archive(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    # numpy.savez takes the names as keywords, and so refuses an array called "file"
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+    """Return inputs for a net: normal noise, zeros where whole numbers are wanted.
+
+    The batch size is the one that the source declares, or 1.
+
+    Args:
+        graph: The net.
+        seed: Seeds the draw; equal seeds give equal values.
+
+    Raises:
+        UsageError: A size is not known.
+    """
+    generator = np.random.default_rng(seed)
+    return {value.name or "": _drawn(value, _sizes(value, graph), generator) for value in graph.inputs}
+
+
+def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    noise = generator.standard_normal(sizes, dtype=np.float32)
+    dtype = value.dtype.numpy() if value.dtype else np.dtype(np.float32)
+    return noise.astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(sizes, dtype)
+
+
+def _sizes(value: ir.Value, graph: Graph) -> tuple[int, ...]:
+    known = list(value.shape or ())
+    declared = graph.declared.get(value.name or "", ())
+    sizes = [dim if isinstance(dim, int) else None for dim in known]
+    if sizes and sizes[0] is None:
+        sizes[0] = (declared[0] if declared else None) or 1
+    if value.shape is None or None in sizes:
+        raise UsageError(
+            f"the size of input {value.name!r} is not known ({value.shape}); "
+            f"say it with --input-shape {value.name}=SIZES, or give the array"
+        )
+    return tuple(size for size in sizes if size is not None)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0] or type(error).__name__
