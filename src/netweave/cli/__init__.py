@@ -1,5 +1,96 @@
-"""The command line: parse, call the API, show."""
+"""The command line: parse, call the API, show.
+
+To add a command: write it in a file of its own here and add it to ``COMMANDS``. Everything heavy (the
+API, rich) is imported inside the functions that need it, so that ``netweave --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave import __version__
+from netweave.cli.convert import convert
+from netweave.cli.inspect import inspect
+from netweave.cli.run import run
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+COMMANDS = (inspect, run, convert)
+
+BAD_CALL = 2
+"""Exit status when a file could not be read, or the call was wrong."""
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells have it."""
+
+UNREAD = 141
+"""Exit status when the reader of our output had seen enough (``| head``), as shells have it."""
 
 
-def main() -> None:
-    """Run the command ``netweave``."""
+@click.group(
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(__version__, prog_name="netweave", message="%(prog)s %(version)s")
+@click.pass_context
+def netweave(context: click.Context) -> None:
+    """Read, compare, run and convert neural nets without the framework they were written for.
+
+    A net is named FILE or FILE,WEIGHTS; weights beside the file under the usual name (det1.prototxt and
+    det1.caffemodel, det1-symbol.json and det1-0001.params) are found by themselves.
+    """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+for command in COMMANDS:
+    netweave.add_command(command)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command ``netweave`` and exit.
+
+    Args:
+        arguments: What stands after ``netweave``; those of the process by default.
+    """
+    try:
+        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+    except click.ClickException as error:
+        _complain(_wrong_call(error))
+        status = BAD_CALL
+    except NetweaveError as error:
+        _complain(str(error))
+        status = BAD_CALL
+    except (click.Abort, KeyboardInterrupt):
+        status = INTERRUPTED
+    except BrokenPipeError:
+        sys.stdout = None  # so that the interpreter does not write to it once more when it ends
+        status = UNREAD
+    sys.exit(status)
+
+
+def _run(arguments: list[str]) -> int:
+    # not by click's own main(), which answers a closed pipe with status 1: that means "different" here
+    try:
+        with netweave.make_context("netweave", arguments) as context:
+            status = netweave.invoke(context)
+    except click.exceptions.Exit as left:
+        status = left.exit_code
+    sys.stdout.flush()
+    return status or 0
+
+
+def _wrong_call(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    hint = f" (see {context.command_path} --help)" if context else ""
+    return error.format_message().rstrip(".") + hint
+
+
+def _complain(message: str) -> None:
+    line = " ".join(message.splitlines())
+    click.echo(f"{click.style('netweave:', fg='red', bold=True)} {line}", err=True)

@@ -1,0 +1,68 @@
+"""Where commands write: people's output, machines' output, and signs of life."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from rich.status import Status
+
+PIPE_WIDTH = 2000
+"""Columns where no terminal sets them: a row of a table stays one line, whole, for grep."""
+
+
+def output_console() -> Console:
+    """Return the console on standard output: as wide as the terminal, or as needed in a pipe."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = PIPE_WIDTH
+    return console
+
+
+@contextmanager
+def working(what: str) -> Iterator[Status]:
+    """Show on standard error that something is being done, if that is a terminal."""
+    with Console(stderr=True, highlight=False, markup=False).status(what, spinner_style="cyan") as status:
+        yield status
+
+
+def write_json(value: Mapping[str, Any], file: str) -> None:
+    """Write a result for machines.
+
+    Args:
+        value: JSON values; numbers that JSON lacks (nan, inf) become strings.
+        file: Name of the file; ``-`` for standard output.
+
+    Raises:
+        UsageError: The file cannot be written.
+    """
+    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    if file == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(file).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return value

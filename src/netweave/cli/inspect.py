@@ -1,0 +1,45 @@
+"""``netweave inspect``: a net as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.options import NET, Command, json_option, reads_nets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netweave.graph import Graph
+
+
+@click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
+@NET("net")
+@click.option("--nodes", is_flag=True, help="Show the operators that the layers became.")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Batch size for the multiply-adds.",
+)
+@json_option
+@reads_nets
+def inspect(net: str, nodes: bool, batch: int, json_file: str | None, load: Callable[[str], Graph]) -> None:
+    """Show the layers of NET: settings, shapes, parameters, multiply-adds.
+
+    NET is FILE or FILE,WEIGHTS.
+    """
+    graph = load(net)
+    if json_file:
+        from netweave.cli.console import write_json
+        from netweave.graph import graph_to_json
+
+        write_json(graph_to_json(graph, batch=batch), json_file)
+    if json_file != "-":
+        from netweave.cli.console import output_console
+        from netweave.cli.net_view import show_net
+
+        show_net(output_console(), graph, nodes=nodes, batch=batch)

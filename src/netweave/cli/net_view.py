@@ -1,0 +1,217 @@
+"""A net on a terminal: its layers or nodes as a table, what goes in and out, totals.
+
+The table takes the widest form that fits: all in columns, or, on a narrow terminal, two lines a row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from netweave.cli.console import PIPE_WIDTH
+from netweave.cli.words import amount_text, bytes_text, count_text, settings_text
+from netweave.formats import FORMATS
+from netweave.graph import layer_summaries, node_summaries, total_cost, value_summary
+from netweave.graph.summary import dims_text
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from rich.console import Console, RenderableType
+
+    from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
+
+SETTINGS_WIDTH = 24
+"""The narrowest column of settings that is still to be read; below it rows have two lines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What is shown of one layer or node; empty texts where there is nothing."""
+
+    name: str
+    type: str
+    settings: Text
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    parameters: str
+    multiply_adds: str
+
+
+def show_net(console: Console, graph: Graph, *, nodes: bool, batch: int) -> None:
+    """Print a net.
+
+    Args:
+        console: Where to.
+        graph: The net.
+        nodes: Show operators instead of the source's layers.
+        batch: Batch size for the costs.
+    """
+    if nodes:
+        rows = [_node_row(row) for row in node_summaries(graph, batch=batch)]
+    else:
+        rows = [_layer_row(row) for row in layer_summaries(graph, batch=batch)]
+    console.print(heading(graph))
+    noun = "node" if nodes else "layer"
+    cost = total_cost(graph, batch=batch)
+    totals = Row(
+        name=f"{count_text(len(rows))} {noun}{'' if len(rows) == 1 else 's'}",
+        type="",
+        settings=Text(),
+        inputs=(),
+        outputs=(),
+        parameters=count_text(graph.num_parameters),
+        multiply_adds=_cost_text(cost),
+    )
+    console.print(_fitting(console, noun, rows, totals))
+    console.print(_summary(graph, cost, batch))
+
+
+def heading(graph: Graph) -> Text:
+    """Return the line that names a net."""
+    titles = {row.name: row.title for row in FORMATS}
+    parts = [titles.get(graph.format, graph.format), ", ".join(graph.files)]
+    return Text.assemble((graph.name, "bold"), *((f"  {part}", "dim") for part in parts if part))
+
+
+def converted(graph: Graph, out: Path) -> RenderableType:
+    """Return what ``convert`` says when it has written a file."""
+    own = sorted({node.op_type for node in graph.nodes if node.domain})
+    lines = Text.assemble(
+        ("wrote ", "green"),
+        (str(out), "bold"),
+        f"  {bytes_text(out.stat().st_size)}: {count_text(len(graph.layers))} layers as "
+        f"{count_text(len(graph.nodes))} nodes, {count_text(graph.num_parameters)} parameters",
+    )
+    if own:
+        lines.append(
+            f"\nnote: ONNX has no operator for {', '.join(own)}; they are written in the domain netweave, "
+            "which other runtimes do not know",
+            style="yellow",
+        )
+    if not graph.loaded:
+        lines.append("\nnote: no weights were found; the values in the file are drawn", style="yellow")
+    return lines
+
+
+def _layer_row(row: LayerSummary) -> Row:
+    return Row(
+        name=row.layer.key,
+        type=row.layer.type,
+        settings=settings_text(row.layer.settings),
+        inputs=_shapes(row.inputs),
+        outputs=_shapes(row.outputs),
+        parameters=count_text(row.num_parameters) if row.num_parameters else "",
+        multiply_adds=_cost_text(row.cost),
+    )
+
+
+def _node_row(row: NodeSummary) -> Row:
+    stored = sum(prod(_known(value)) for value in row.stored)
+    return Row(
+        name=row.name,
+        type=row.operator,
+        settings=settings_text(row.attributes),
+        inputs=_shapes(row.inputs),
+        outputs=_shapes(row.outputs),
+        parameters=count_text(stored) if stored else "",
+        multiply_adds=_cost_text(row.cost),
+    )
+
+
+def _known(value: ValueSummary) -> list[int]:
+    return [dim for dim in value.dims or () if isinstance(dim, int)]
+
+
+def _shapes(values: Sequence[ValueSummary]) -> tuple[str, ...]:
+    return tuple(dims_text(value.dims) for value in values)
+
+
+def _cost_text(cost: Cost) -> str:
+    if not cost.multiply_adds:
+        return ""
+    return ("" if cost.exact else ">= ") + amount_text(cost.multiply_adds)
+
+
+def _fitting(console: Console, noun: str, rows: Sequence[Row], totals: Row) -> Table:
+    lines = not console.is_terminal
+    wide = _wide(noun, rows, totals, ", " if lines else "\n")
+    unbounded = console.options.update(max_width=PIPE_WIDTH)
+    needed = Measurement.get(console, unbounded, wide).minimum
+    return wide if needed <= console.width else _narrow(noun, rows, totals)
+
+
+def _table() -> Table:
+    return Table(
+        box=box.SIMPLE_HEAD, show_footer=True, header_style="bold", footer_style="bold", pad_edge=False
+    )
+
+
+def _wide(noun: str, rows: Sequence[Row], totals: Row, separator: str) -> Table:
+    table = _table()
+    table.add_column(noun, totals.name, overflow="fold")
+    table.add_column("type", style="cyan", overflow="fold")
+    table.add_column("settings", min_width=SETTINGS_WIDTH, overflow="fold")
+    table.add_column("input", style="dim", overflow="fold")
+    table.add_column("output", overflow="fold")
+    table.add_column("parameters", totals.parameters, justify="right", no_wrap=True)
+    table.add_column("multiply-adds", totals.multiply_adds, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            Text(row.name),
+            Text(row.type),
+            row.settings,
+            Text(separator.join(row.inputs)),
+            Text(separator.join(row.outputs)),
+            row.parameters,
+            row.multiply_adds,
+        )
+    return table
+
+
+def _narrow(noun: str, rows: Sequence[Row], totals: Row) -> Table:
+    table = _table()
+    table.add_column(f"{noun}, type\nsettings", totals.name, overflow="fold")
+    table.add_column("input\noutput", overflow="fold")
+    table.add_column("parameters", totals.parameters, justify="right", no_wrap=True, vertical="top")
+    table.add_column("multiply-\nadds", totals.multiply_adds, justify="right", no_wrap=True)
+    for row in rows:
+        name = Text.assemble(row.name, "  ", (row.type, "cyan"))
+        if row.settings:
+            name.append("\n").append_text(row.settings)
+        shapes = Text("".join(f"{text}\n" for text in row.inputs), style="dim")
+        table.add_row(name, shapes + Text("\n".join(row.outputs)), row.parameters, row.multiply_adds)
+    return table
+
+
+def _summary(graph: Graph, cost: Cost, batch: int) -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim")
+    grid.add_column(overflow="fold")
+    for label, values in (("inputs", graph.inputs), ("outputs", graph.outputs)):
+        texts = (f"{value.name} {dims_text(value.dims)}" for value in map(value_summary, values))
+        grid.add_row(label, Text(", ".join(texts)))
+    grid.add_row("weights", _weights(graph))
+    grid.add_row("activations", f"{bytes_text(cost.activation_bytes)} at batch size {batch}")
+    if not cost.exact:
+        grid.add_row(
+            "", Text("some sizes are not known; say them with --input-shape NAME=SIZES", style="yellow")
+        )
+    return grid
+
+
+def _weights(graph: Graph) -> Text:
+    if not graph.parameters:
+        return Text("none")
+    size = f"{bytes_text(4 * graph.num_parameters)} in {count_text(len(graph.parameters))} arrays"
+    if graph.loaded:
+        return Text(size)
+    missing = sum(not parameter.loaded for parameter in graph.parameters.values())
+    return Text(f"{size}; {count_text(missing)} of them not found, drawn instead", style="yellow")

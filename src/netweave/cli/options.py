@@ -1,0 +1,105 @@
+"""Options that several commands share, and what they are parsed into."""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.graph import Graph
+
+
+InputShapes = dict[str, tuple[int, ...]]
+
+
+class Command(click.Command):
+    """A command whose help ends with examples, as they are typed."""
+
+    def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.examples = examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, unwrapped."""
+        with formatter.section("Examples"):
+            for example in self.examples:
+                formatter.write(f"  {example}\n")
+
+
+def parse_input_shapes(context: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
+    """Parse ``NAME=SIZES``, sizes separated by ``x`` or ``,``, into sizes by name."""
+    found = {}
+    for value in values:
+        name, equals, sizes = value.rpartition("=")
+        parts = re.split(r"[x,]", sizes)
+        if not equals or not name or not all(part.isdecimal() and int(part) > 0 for part in parts):
+            raise click.BadParameter(
+                f"{value!r} is not NAME=SIZES, such as data=1x3x224x224", ctx=context, param=option
+            )
+        found[name] = tuple(int(part) for part in parts)
+    return found
+
+
+NET = functools.partial(click.argument, metavar="NET")
+"""An argument that names a net; the API takes it apart."""
+
+json_option = click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    help="Write the result as JSON to FILE as well; '-' writes it to standard output, and nothing else.",
+)
+
+
+def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of reading, and ``load``: from the name of a net to its Graph."""
+
+    @click.option(
+        "--input-shape",
+        "input_shapes",
+        metavar="NAME=SIZES",
+        multiple=True,
+        callback=parse_input_shapes,
+        help="Size of an input, where the file does not say or another is wanted "
+        "(data=1x3x224x224); may be repeated.",
+    )
+    @click.option(
+        "--phase",
+        type=click.Choice(["TEST", "TRAIN"], case_sensitive=False),
+        default="TEST",
+        metavar="TEST|TRAIN",
+        show_default=True,
+        help="Phase to read, where the format has phases (Caffe).",
+    )
+    @click.option(
+        "--stage", "stages", metavar="NAME", multiple=True, help="Stage to be in (Caffe); may be repeated."
+    )
+    @click.option(
+        "--level", type=int, metavar="N", default=0, show_default=True, help="Level to be at (Caffe)."
+    )
+    @functools.wraps(command)
+    def wrapped(
+        *args: Any,
+        input_shapes: InputShapes,
+        phase: str,
+        stages: tuple[str, ...],
+        level: int,
+        **kwargs: Any,
+    ) -> Any:
+        def load(net: str) -> Graph:
+            from netweave import api
+            from netweave.cli.console import working
+
+            with working(f"reading {net}"):
+                return api.load(
+                    net, input_shapes=input_shapes, phase=phase.upper(), stages=stages, level=level
+                )
+
+        return command(*args, load=load, **kwargs)
+
+    return wrapped

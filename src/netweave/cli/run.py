@@ -1,0 +1,74 @@
+"""``netweave run``: a net on arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.options import NET, Command, json_option, reads_nets
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from netweave.graph import Graph
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave run det1.prototxt --input photo.npz --output found.npz --tap conv3",
+        "netweave run det1.prototxt --random 1",
+    ],
+)
+@NET("net")
+@click.option("--input", "input_file", metavar="FILE", help="Inputs: .npz by name, or .npy for a single one.")
+@click.option("--random", "seed", type=int, metavar="SEED", help="Draw the inputs instead, with this seed.")
+@click.option(
+    "--output", "output_file", metavar="FILE", help="Where to write outputs and taps: .npz or .npy."
+)
+@click.option("--tap", "taps", metavar="NAME", multiple=True, help="Return this inner value too; repeatable.")
+@json_option
+@reads_nets
+def run(
+    net: str,
+    input_file: str | None,
+    seed: int | None,
+    output_file: str | None,
+    taps: tuple[str, ...],
+    json_file: str | None,
+    load: Callable[[str], Graph],
+) -> None:
+    """Run NET once and show what comes out.
+
+    NET is FILE or FILE,WEIGHTS.
+    """
+    if (input_file is None) == (seed is None):
+        raise UsageError("give the inputs with --input FILE, or have them drawn with --random SEED")
+    graph = load(net)
+    given = _inputs(graph, input_file, seed)
+
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.run_view import results_json, show_results
+
+    with working(f"running {graph.name}"):
+        results = api.run(graph, given, taps=taps)
+    if output_file:
+        api.save_arrays(output_file, results)
+    if json_file:
+        write_json(results_json(graph, given, results), json_file)
+    if json_file != "-":
+        show_results(output_console(), graph, given, results, output_file=output_file)
+
+
+def _inputs(graph: Graph, input_file: str | None, seed: int | None) -> dict[str, np.ndarray]:
+    from netweave import api
+
+    if input_file is not None:
+        return api.load_arrays(input_file, [value.name or "" for value in graph.inputs])
+    assert seed is not None
+    return api.draw_inputs(graph, seed)

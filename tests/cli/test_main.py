@@ -1,0 +1,96 @@
+"""The command itself: light to start, errors of one line, exit statuses."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from netweave import cli
+from netweave.errors import RunError
+
+HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "rich", "netweave.api", "netweave.graph")
+
+
+def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=60)
+
+
+def test_help_loads_nothing_heavy():
+    script = (
+        "import sys\n"
+        "from netweave.cli import main\n"
+        "try:\n    main(['inspect', '--help'])\n"
+        f"finally:\n    print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    assert python("-c", script).stdout.splitlines()[-1] == "[]"
+
+
+def test_import_loads_nothing_heavy():
+    script = f"import sys, netweave; print([name for name in {HEAVY} if name in sys.modules])"
+    assert python("-c", script).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("command", cli.COMMANDS, ids=lambda command: command.name)
+def test_every_example_is_a_call_that_parses(command, netweave):
+    shown = netweave(command.name, "--help")
+    assert shown.status == 0
+    assert command.examples
+    for example in command.examples:
+        assert f"  {example}\n" in shown.out
+        program, name, *arguments = shlex.split(example)
+        assert (program, name) == ("netweave", command.name)
+        command.make_context(name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["inspect"], "netweave: Missing argument 'NET' (see netweave inspect --help)\n"),
+        (["inpsect"], "netweave: No such command 'inpsect'"),
+        (["inspect", "x", "--btach"], "Did you mean '--batch'? (see netweave inspect --help)\n"),
+        (["inspect", "x", "--input-shape", "1x3"], "'1x3' is not NAME=SIZES, such as data=1x3x224x224"),
+        (["inspect", "x", "--input-shape", "data=1x0"], "'data=1x0' is not NAME=SIZES"),
+        (["inspect", "no-such-file"], "netweave: no-such-file: there is no such file; check the name"),
+        (["run", "x"], "give the inputs with --input FILE, or have them drawn with --random SEED"),
+    ],
+)
+def test_wrong_call_is_one_line_and_status_2(arguments, message, netweave):
+    called = netweave(*arguments)
+    assert (called.status, called.out) == (2, "")
+    assert message in called.err
+    assert called.err.count("\n") == 1
+
+
+def test_message_of_several_lines_becomes_one(netweave, monkeypatch):
+    def load(net, **options):
+        raise RunError("first\nsecond")
+
+    monkeypatch.setattr("netweave.api.load", load)
+    assert netweave("inspect", "x").err == "netweave: first second\n"
+
+
+def test_bug_is_not_hidden(monkeypatch):
+    monkeypatch.setattr("netweave.api.load", lambda net, **options: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        cli.main(["inspect", "x"])
+
+
+def test_closed_pipe_is_neither_an_error_nor_a_difference():
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = subprocess.run(
+        [sys.executable, "-m", "netweave"], stdout=writer, stderr=subprocess.PIPE, timeout=60
+    )
+    os.close(writer)
+    assert (closed.returncode, closed.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_bare_command_shows_help(netweave):
+    called = netweave()
+    assert called.status == 0
+    assert "inspect" in called.out
