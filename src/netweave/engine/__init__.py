@@ -1,0 +1,33 @@
+"""Tasks that name the variables they read and write, run on lanes as if one after another.
+
+The one place where things happen at the same time. A task is pushed with the variables that it reads and
+those that it writes; tasks that do not touch each other's variables run side by side, and the result is
+always that of running all of them in the order of pushing. The engine knows nothing of tensors or nets:
+a variable stands for anything that tasks share.
+
+>>> with ThreadedEngine() as engine:
+...     batch = Variable("batch")
+...     loaded = engine.push(lambda: [1, 2, 3], writes=[batch], lane="input")
+...     total = engine.push(lambda: sum(loaded.result()), reads=[batch])
+...     total.result()
+6
+"""
+
+from netweave.engine.engine import Engine
+from netweave.engine.serial import SerialEngine
+from netweave.engine.statistics import LaneStatistics
+from netweave.engine.task import Completion, Promise
+from netweave.engine.threaded import ThreadedEngine
+from netweave.engine.trace import Trace
+from netweave.engine.variable import Variable
+
+__all__ = [
+    "Completion",
+    "Engine",
+    "LaneStatistics",
+    "Promise",
+    "SerialEngine",
+    "ThreadedEngine",
+    "Trace",
+    "Variable",
+]
