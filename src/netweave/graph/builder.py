@@ -61,7 +61,7 @@ class GraphBuilder:
     def input(
         self,
         name: str,
-        shape: Sequence[int | None],
+        shape: Sequence[int | str | None],
         *,
         dtype: ir.DataType = ir.DataType.FLOAT,
         batch: bool = True,
@@ -70,17 +70,18 @@ class GraphBuilder:
 
         Args:
             name: Its name.
-            shape: Sizes as declared; None where the source leaves one open.
+            shape: Sizes as declared; None where the source leaves one open, a symbol where it is the
+                same as another open one (``BATCH`` for a batch that is not axis 0).
             dtype: Element type.
             batch: Whether axis 0 is the batch, which is kept symbolic whatever is declared.
         """
-        dims: list[int | str | None] = list(shape)
+        dims = list(shape)
         if batch and dims:
             dims[0] = BATCH
         dims = [f"{name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
         value = ir.Value(name=self._free(name), shape=ir.Shape(dims), type=ir.TensorType(dtype))
         self._graph.inputs.append(value)
-        self._declared[value.name or name] = tuple(shape)
+        self._declared[value.name or name] = tuple(None if isinstance(s, str) else s for s in shape)
         return value
 
     def parameter(
