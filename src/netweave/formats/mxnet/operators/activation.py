@@ -1,0 +1,97 @@
+"""Activations (activation-inl.h, leaky_relu-inl.h)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.formats.mxnet.registry import operator_reader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.formats.mxnet.call import Call
+    from netweave.formats.mxnet.settings import Settings
+
+ACTIVATIONS = {
+    "relu": "Relu",
+    "sigmoid": "Sigmoid",
+    "tanh": "Tanh",
+    "softrelu": "Softplus",
+    "softsign": "Softsign",
+    "mish": "Mish",
+}
+LEAKY = ("leaky", "elu", "prelu", "rrelu", "selu", "gelu")
+
+
+@operator_reader("Activation")
+def activation(call: Call) -> ir.Value:
+    """One of the words of ``ACTIVATIONS``, or ``log_sigmoid``."""
+    kind = call.settings.choice("act_type", (*ACTIVATIONS, "log_sigmoid"))
+    x = call.value()
+    if kind == "log_sigmoid":
+        return call.add("Neg", [call.add("Softplus", [call.add("Neg", [x])])])
+    return call.add(ACTIVATIONS[kind], [x])
+
+
+def _leaky_arguments(settings: Settings) -> Sequence[str]:
+    return ("data", "gamma") if settings.choice("act_type", LEAKY, "leaky") == "prelu" else ("data",)
+
+
+@operator_reader("LeakyReLU", arguments=_leaky_arguments)
+def leaky_relu(call: Call) -> ir.Value:
+    """One of the words of ``LEAKY``; rrelu in test mode has the mean of its bounds as slope."""
+    settings = call.settings
+    kind = settings.choice("act_type", LEAKY, "leaky")
+    slope = settings.number("slope", 0.25)
+    lower, upper = settings.number("lower_bound", 0.125), settings.number("upper_bound", 0.334)
+    x = call.value("data")
+    if kind == "prelu":
+        return call.add("PRelu", [x, _slopes(call, x)])
+    if kind in {"selu", "gelu"}:
+        return call.add(kind.capitalize(), [x])
+    if kind == "elu":
+        return call.add("Elu", [x], {"alpha": slope})
+    return call.add("LeakyRelu", [x], {"alpha": slope if kind == "leaky" else (lower + upper) / 2})
+
+
+def _slopes(call: Call, x: ir.Value) -> ir.Value:
+    """Return one slope per channel, shaped to broadcast, or the one slope for all."""
+    shape = call.shape(x)
+    stored = call.stored_shape("gamma")
+    if stored == (1,):
+        return call.parameter("gamma", (1,), role="slope")
+    channels = shape[1]
+    if channels is None:
+        channels = stored[0] if stored else None
+    if channels is None or len(shape) == 2:
+        return call.parameter("gamma", (channels,), role="slope")
+    steps = [("reshape", (channels, *[1] * (len(shape) - 2)))]
+    return call.parameter("gamma", (channels,), role="slope", layout=steps)
+
+
+@operator_reader("SoftmaxActivation")
+def softmax_activation(call: Call) -> ir.Value:
+    """Softmax over axis 1 (``channel``), or over all axes but the first (``instance``)."""
+    mode = call.settings.choice("mode", ("instance", "channel"), "instance")
+    x = call.value()
+    shape = call.shape(x)
+    if mode == "channel" or len(shape) == 2:
+        return call.add("Softmax", [x], {"axis": 1})
+    flat = call.add("Softmax", [call.add("Flatten", [x], {"axis": 1})], {"axis": 1})
+    return call.add("Reshape", [flat, call.add("Shape", [x])])
+
+
+@operator_reader("softmax", "log_softmax")
+def softmax(call: Call) -> ir.Value:
+    """Softmax or its logarithm along ``axis``, of the input divided by ``temperature``."""
+    settings = call.settings
+    axis, temperature = settings.whole("axis", -1), settings.number("temperature", 1.0)
+    settings.skip("dtype")
+    if settings.flag("use_length", False):
+        raise call.refuse("use_length=True is not read")
+    x = call.value("data")
+    if temperature != 1.0:
+        x = call.add("Div", [x, call.scalar(temperature, x)])
+    return call.add("Softmax" if call.op == "softmax" else "LogSoftmax", [x], {"axis": axis})

@@ -1,0 +1,35 @@
+"""Outputs of a net with a loss: the forward is the prediction, the gradient is the operator's own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.formats.mxnet.registry import operator_reader
+from netweave.graph import DOMAIN
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from netweave.formats.mxnet.call import Call
+
+NORMALIZATIONS = ("null", "batch", "valid")
+
+
+@operator_reader("SoftmaxOutput", "Softmax", arguments=("data", "label"))
+def softmax_output(call: Call) -> ir.Value:
+    """Softmax and cross-entropy; ``Softmax`` is its oldest name."""
+    settings = call.settings
+    attributes = {
+        "grad_scale": settings.number("grad_scale", 1.0),
+        "ignore_label": settings.number("ignore_label", -1.0),
+        "use_ignore": int(settings.flag("use_ignore", False)),
+        "multi_output": int(settings.flag("multi_output", False)),
+        "preserve_shape": int(settings.flag("preserve_shape", False)),
+        "normalization": settings.choice("normalization", NORMALIZATIONS, "null"),
+        "out_grad": int(settings.flag("out_grad", False)),
+        "smooth_alpha": settings.number("smooth_alpha", 0.0),
+    }
+    x = call.value("data")
+    shape = call.shape(x)
+    label = call.value("label", default=(shape[0], *shape[2:]) if attributes["multi_output"] else shape[:-1])
+    return call.add("SoftmaxOutput", [x, label], attributes, domain=DOMAIN)

@@ -1,0 +1,38 @@
+"""Operators that are known and not read, with the reason; any other name is simply unknown."""
+
+from __future__ import annotations
+
+REASONS = {
+    **dict.fromkeys(
+        (
+            "MultiBoxPrior",
+            "MultiBoxTarget",
+            "MultiBoxDetection",
+            "_contrib_MultiBoxPrior",
+            "_contrib_MultiBoxTarget",
+            "_contrib_MultiBoxDetection",
+        ),
+        "a layer of SSD: not read yet",
+    ),
+    **dict.fromkeys(
+        (
+            "Proposal",
+            "MultiProposal",
+            "_contrib_Proposal",
+            "_contrib_MultiProposal",
+            "ROIPooling",
+            "_contrib_ROIAlign",
+            "_contrib_PSROIPooling",
+        ),
+        "a layer of R-CNN: not read yet",
+    ),
+    **dict.fromkeys(
+        ("Custom", "_Native", "_NDArray"), "its code is in the program that wrote the net, not in the file"
+    ),
+    **dict.fromkeys(("_foreach", "_while_loop", "_cond"), "control flow: not read yet"),
+}
+
+
+def reason(op: str) -> str:
+    """Return why an operator is not read, as the end of a sentence; empty for an unknown one."""
+    return f": {REASONS[op]}" if op in REASONS else ""

@@ -1,0 +1,89 @@
+"""The table of MXNet's operators: one reader function each, in ``operators/``, one file per family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from netweave.formats.mxnet.call import Call
+    from netweave.formats.mxnet.settings import Settings
+
+ROLES = {
+    "weight": "weight",
+    "bias": "bias",
+    "gamma": "gamma",
+    "beta": "beta",
+    "moving_mean": "mean",
+    "moving_var": "variance",
+    "parameters": "weight",
+}
+"""Arguments that are stored arrays, and the role that ``Parameter`` gives them."""
+
+Arguments = Callable[["Settings"], Sequence[str]]
+Read = Callable[["Call"], "ir.Value | Sequence[ir.Value]"]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorReader:
+    """How an operator is read.
+
+    Attributes:
+        read: Adds its nodes and returns its outputs.
+        arguments: Names of its inputs, given its settings; None for any number of unnamed ones.
+    """
+
+    read: Read
+    arguments: Arguments | None = None
+
+
+_READERS: dict[str, OperatorReader] = {}
+
+
+def operator_reader(
+    *names: str, arguments: Sequence[str] | Arguments | None = ("data",)
+) -> Callable[[Read], Read]:
+    """Register the decorated function as the reader of an operator.
+
+    Args:
+        names: The operator's name and its aliases in files of every age.
+        arguments: Names of its inputs, in order: as a list, as a function of its settings, or None for
+            any number.
+    """
+
+    def register(read: Read) -> Read:
+        named = arguments if arguments is None or callable(arguments) else _fixed(arguments)
+        _READERS.update(dict.fromkeys(names, OperatorReader(read, named)))
+        return read
+
+    return register
+
+
+def find_reader(op: str) -> OperatorReader | None:
+    """Return the reader of an operator, or None if there is none."""
+    return _READERS.get(op)
+
+
+def all_readers() -> dict[str, OperatorReader]:
+    """Return every reader by the operator's name."""
+    return dict(sorted(_READERS.items()))
+
+
+def with_bias(default_no_bias: bool) -> Arguments:
+    """Return the arguments of a layer with weights: no ``bias`` where the setting ``no_bias`` is on."""
+
+    def arguments(settings: Settings) -> Sequence[str]:
+        no_bias = settings.flag("no_bias", default_no_bias)
+        return ("data", "weight") if no_bias else ("data", "weight", "bias")
+
+    return arguments
+
+
+def _fixed(names: Sequence[str]) -> Arguments:
+    def arguments(settings: Settings) -> Sequence[str]:
+        return names
+
+    return arguments

@@ -1,0 +1,175 @@
+"""An operator's settings: texts in the file, values of the right type for its reader.
+
+MXNet writes every setting as a text, by the rules of Python's ``str``: ``(3, 3)``, ``True``, ``None``, and,
+from Python 2, ``(3L, 3L)``. What a reader did not ask for is known at the end: nothing is skipped silently.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, TypeVar
+
+from netweave.errors import ReadError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+T = TypeVar("T")
+V = TypeVar("V")
+
+
+class Default(enum.Enum):
+    """What stands for the default of a setting that must be there."""
+
+    NONE = "none"
+
+
+HARMLESS = frozenset({"workspace", "cudnn_tune", "cudnn_off", "ctx_group", "force_mirroring", "mirror_stage"})
+"""Settings that say where and how fast something is computed, and never what."""
+
+HARMLESS_SUFFIXES = ("lr_mult", "wd_mult")
+"""Ends of settings that only training needs; those of arrays are in ``Parameter``."""
+
+_BOOLEANS = {"True": True, "true": True, "1": True, "False": False, "false": False, "0": False}
+
+DTYPES = {
+    "0": "float32",
+    "1": "float64",
+    "2": "float16",
+    "3": "uint8",
+    "4": "int32",
+    "5": "int8",
+    "6": "int64",
+    "7": "bool",
+    "8": "int16",
+    "9": "uint16",
+    "10": "uint32",
+    "11": "uint64",
+    "12": "bfloat16",
+}
+"""Names of element types by MXNet's number (mshadow/base.h, TypeFlag)."""
+
+
+def is_channels_last(layout: str | None) -> bool:
+    """Whether a ``layout`` such as NHWC puts the channels last; None is NCHW or its like."""
+    return layout is not None and layout.endswith("C") and len(layout) > 2
+
+
+def _whole(text: str) -> int:
+    return int(text.strip().removesuffix("L"))
+
+
+def _boolean(text: str) -> bool:
+    return _BOOLEANS[text.strip()]
+
+
+def _items(text: str) -> list[str]:
+    inner = text.strip()
+    if inner[:1] + inner[-1:] in {"()", "[]"}:
+        inner = inner[1:-1]
+    items = [item.strip() for item in inner.split(",")]
+    return items[:-1] if items[-1] == "" else items
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    return tuple(_whole(item) for item in _items(text))
+
+
+def _bounds(text: str) -> tuple[int | None, ...]:
+    return tuple(None if item == "None" else _whole(item) for item in _items(text))
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(float(item) for item in _items(text))
+
+
+def _dtype(text: str) -> str:
+    name = DTYPES.get(text.strip(), text.strip())
+    if name not in DTYPES.values():
+        raise ValueError(text)
+    return name
+
+
+class Settings:
+    """The settings of one node, read by name and type.
+
+    Every method takes the name of the setting and its default; without a default it must be there.
+
+    Args:
+        attributes: The texts of the file.
+        place: Where the node stands, for messages.
+    """
+
+    def __init__(self, attributes: Mapping[str, str], *, place: str) -> None:
+        self._attributes = attributes
+        self._place = place
+        self._read: set[str] = set()
+
+    def whole(self, name: str, default: T | Default = Default.NONE) -> int | T:
+        """A whole number."""
+        return self._value(name, default, _whole, "a whole number")
+
+    def number(self, name: str, default: T | Default = Default.NONE) -> float | T:
+        """A number."""
+        return self._value(name, default, float, "a number")
+
+    def flag(self, name: str, default: T | Default = Default.NONE) -> bool | T:
+        """``True`` or ``False``, also as ``1`` or ``0``."""
+        return self._value(name, default, _boolean, "True or False")
+
+    def sizes(self, name: str, default: T | Default = Default.NONE) -> tuple[int, ...] | T:
+        """Whole numbers: ``(3, 3)``, ``[3,3]`` or ``3``."""
+        return self._value(name, default, _whole_numbers, "whole numbers such as (3, 3)")
+
+    def bounds(self, name: str, default: T | Default = Default.NONE) -> tuple[int | None, ...] | T:
+        """Whole numbers, or None for an open end."""
+        return self._value(name, default, _bounds, "whole numbers or None, such as (0, None)")
+
+    def numbers(self, name: str, default: T | Default = Default.NONE) -> tuple[float, ...] | T:
+        """Numbers: ``(0.1, 0.2)``."""
+        return self._value(name, default, _numbers, "numbers such as (0.1, 0.2)")
+
+    def dtype(self, name: str, default: T | Default = Default.NONE) -> str | T:
+        """An element type, as a name or as MXNet's number for it."""
+        return self._value(name, default, _dtype, "an element type such as float32")
+
+    def choice(self, name: str, choices: Sequence[str], default: T | Default = Default.NONE) -> str | T:
+        """One of the words that the operator knows.
+
+        Raises:
+            UnsupportedError: It is another word.
+        """
+        found = self._value(name, default, str, "a word")
+        if isinstance(found, str) and found not in choices:
+            raise UnsupportedError(
+                f"{name!r} is {found!r}, of which Netweave reads {', '.join(map(repr, choices))}",
+                place=self._place,
+            )
+        return found
+
+    def skip(self, *names: str) -> None:
+        """Say of settings that they do not matter here."""
+        self._read.update(names)
+
+    def unread(self) -> list[str]:
+        """Return the settings that nobody asked for and that may matter."""
+        return [
+            name
+            for name in self._attributes
+            if name not in self._read
+            and name not in HARMLESS
+            and not name.endswith(HARMLESS_SUFFIXES)
+            and not (name.startswith("__") and name.endswith("__"))
+        ]
+
+    def _value(self, name: str, default: T | Default, parse: Callable[[str], V], expected: str) -> V | T:
+        self._read.add(name)
+        text = self._attributes.get(name)
+        if text is None or (text == "None" and not isinstance(default, Default)):
+            if isinstance(default, Default):
+                raise ReadError(f"{name!r} is missing, expected {expected}", place=self._place)
+            return default
+        try:
+            return parse(text)
+        except (ValueError, KeyError) as error:
+            raise ReadError(f"{name!r} is {text!r:.60}, expected {expected}", place=self._place) from error
