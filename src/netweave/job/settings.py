@@ -1,0 +1,97 @@
+"""The parts of a Job that are numbers and names: solver, schedule, checkpoints, cluster."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How the learning rate changes.
+
+    Attributes:
+        kind: Whose rule and which, ``caffe.step`` or ``mxnet.factor``; a row of the table in ``optim``.
+        base_rate: The rate that the rule starts from, > 0.
+        settings: The rule's own numbers by the source's names.
+    """
+
+    kind: str
+    base_rate: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Solver:
+    """How gradients change parameters.
+
+    Attributes:
+        kind: Whose rule and which, ``caffe.nesterov`` or ``mxnet.adam``; a row of the table in ``optim``.
+        policy: How the learning rate changes.
+        settings: The rule's own numbers by the source's names (``momentum``, ``weight_decay``, ...).
+        accumulate: Batches whose gradients are summed for one update (Caffe's ``iter_size``), >= 1.
+    """
+
+    kind: str
+    policy: Policy
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    accumulate: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What happens when; an iteration is one update, counted from 0.
+
+    Attributes:
+        max_iterations: Training ends before the iteration of this number.
+        display_interval: Iterations between two lines of the log; 0 for none.
+        average_loss: Iterations over which the shown loss is averaged, >= 1.
+        test_interval: Iterations between two tests; 0 for none.
+        test_at_start: Whether there is a test before the first iteration.
+    """
+
+    max_iterations: int
+    display_interval: int = 0
+    average_loss: int = 1
+    test_interval: int = 0
+    test_at_start: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoints:
+    """What is kept of a run, and what it starts from.
+
+    Attributes:
+        prefix: Path that the names of the files start with.
+        interval: Iterations between two checkpoints; 0 for none but the last.
+        at_end: Whether the end of the run makes one.
+        formats: What is written besides Netweave's own checkpoint: ``caffemodel``, ``caffemodel.h5``,
+            ``params``.
+        gradients: Whether the last gradients are written too (Caffe's ``snapshot_diff``).
+        weights: Files whose arrays replace the first values of parameters of the same name, in order.
+    """
+
+    prefix: str = ""
+    interval: int = 0
+    at_end: bool = True
+    formats: tuple[str, ...] = ()
+    gradients: bool = False
+    weights: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The shape of the machinery that the source asks for; what it means is for ``parallel`` to say.
+
+    Attributes:
+        num_workers: Processes or devices that compute gradients, >= 1.
+        num_servers: Processes that hold parameters; 0 where workers exchange among themselves.
+        settings: Further wishes by the source's names; JSON values.
+    """
+
+    num_workers: int = 1
+    num_servers: int = 0
+    settings: Mapping[str, Any] = field(default_factory=dict)
