@@ -12,7 +12,7 @@ from netweave.errors import ShapeError
 from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
 from netweave.graph.layers import Layer, LayerTable, set_layer_keys
 from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, tag_parameter
-from netweave.graph.shapes import infer_node
+from netweave.graph.shapes import infer_node, shape_context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +36,7 @@ class GraphBuilder:
     def __init__(self, name: str, *, format: str, files: Sequence[str] = ()) -> None:  # noqa: A002
         self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, DOMAIN: 1}, name=name)
         self._names: set[str] = set()
+        self._shapes = shape_context()
         self._layer: Layer | None = None
         self._format = format
         self._files = tuple(files)
@@ -172,7 +173,7 @@ class GraphBuilder:
             value.name = self._free(name or stem)
         if self._layer:
             set_layer_keys(node, [self._layer.key])
-        infer_node(node)
+        infer_node(node, self._shapes)
         self._graph.append(node)
         return tuple(node.outputs)
 

@@ -38,6 +38,7 @@ class Graph:
             leaves open is None.
         format: Name of the format that the net was read from.
         files: The files that it was read from: the net first, then weights.
+        notes: What a user should know about the reading, one sentence each.
     """
 
     model: ir.Model
@@ -46,6 +47,7 @@ class Graph:
     declared: dict[str, tuple[int | None, ...]] = field(default_factory=dict)
     format: str = "onnx"
     files: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -110,6 +112,7 @@ class Graph:
             declared=dict(self.declared),
             format=self.format,
             files=self.files,
+            notes=self.notes,
         )
 
     def __repr__(self) -> str:

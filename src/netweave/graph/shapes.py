@@ -29,14 +29,27 @@ def known_shape(value: ir.Value | None) -> tuple[int | None, ...] | None:
     return tuple(dim if isinstance(dim, int) else None for dim in value.shape)
 
 
-def infer_node(node: ir.Node) -> None:
+def shape_context(opsets: Mapping[str, int] | None = None) -> osi.ShapeInferenceContext:
+    """Return what the shapes of one graph are inferred in: it gives each unknown size a symbol of its own.
+
+    Args:
+        opsets: Version by domain, where nodes of other domains than ``""`` and ``netweave`` are met.
+    """
+    _register()
+    return osi.ShapeInferenceContext({**(opsets or {}), "": OPSET, DOMAIN: 1}, policy="override")
+
+
+def infer_node(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
     """Set types and shapes of a node's outputs from those of its inputs; the node is in opset ``OPSET``.
+
+    Args:
+        node: The node; its inputs are inferred.
+        context: The graph's ``shape_context``.
 
     Raises:
         ShapeError: The sizes do not fit; the message names the node.
     """
-    _register()
-    _infer(node, osi.ShapeInferenceContext({"": OPSET, DOMAIN: 1}, policy="override"))
+    _infer(node, context)
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> None:
@@ -75,8 +88,8 @@ def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
         return
     try:
         infer(context, node)
-    except (ValueError, IndexError, KeyError, TypeError, ZeroDivisionError) as error:
-        raise ShapeError(str(error), place=place) from error
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise ShapeError(getattr(error, "message", str(error)), place=place) from error
     if context.errors:
         raise ShapeError(context.errors[0].message, place=place)
     for value in node.outputs:
