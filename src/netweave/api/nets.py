@@ -82,14 +82,19 @@ def run(
     return prepare(graph, taps=taps, backend=backend).run(inputs)
 
 
-def save(graph: Graph, path: str | Path) -> None:
+def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:
     """Write a net as an ONNX file, with its layers as metadata.
 
+    Args:
+        graph: The net.
+        path: The file; its name ends in ``.onnx``.
+        random_weights: Write a net without weights with drawn ones.
+
     Raises:
-        UsageError: The name does not end in ``.onnx``.
+        UsageError: The name does not end in ``.onnx``, the file cannot be written, or weights are missing.
     """
     if Path(path).suffix != ".onnx":
         raise UsageError(f"cannot write {str(path)!r}: nets are written as .onnx")
     from netweave.formats.onnx import write
 
-    write(graph, Path(path))
+    write(graph, Path(path), random_weights=random_weights)

@@ -1,0 +1,179 @@
+"""Keeping the batch size free, whatever the file declares.
+
+The first size of the inputs becomes the symbol ``BATCH``. What exporters hard-code for a batch of the
+declared size is written anew where that keeps its meaning; a net that stays bound to its batch is read
+as declared, with a note.
+"""
+
+from __future__ import annotations
+
+import re
+from math import prod
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from netweave.graph import BATCH, known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.formats.onnx.editing import Editor
+
+_ANONYMOUS = re.compile(r"unk__\d+")
+"""Symbols that an exporter made up for sizes that its source left open (tf2onnx)."""
+
+Dims = tuple[int | ir.SymbolicDim, ...]
+
+
+class BatchBoundError(Exception):
+    """The net works for the declared batch size only; the message names the node."""
+
+
+class Batch:
+    """The batch of one net while it is read.
+
+    Args:
+        size: The declared size, >= 1; None if the file leaves it open or it is kept as declared.
+    """
+
+    def __init__(self, size: int | None = None) -> None:
+        self.size = size
+
+    def free(self, edit: Editor) -> None:
+        """Write a node that hard-codes the batch size so that it takes any."""
+        rule = _FREE.get(edit.node.op_type)
+        if rule and self.size is not None and edit.node.domain == "":
+            rule(edit, self.size)
+
+    def check(self, node: ir.Node) -> None:
+        """Raise ``BatchBoundError`` if a node, with shapes inferred, takes only the declared batch size."""
+        rule = _CHECKS.get(node.op_type)
+        if self.size is not None and node.domain == "" and rule and not rule(node, self.size):
+            raise BatchBoundError(f"{node.op_type} {node.name!r} is made for it")
+
+    def check_outputs(self, outputs: Sequence[ir.Value]) -> None:
+        """Raise ``BatchBoundError`` if an output of the net has not the batch as its first size."""
+        for value in outputs:
+            if self.size is not None and (not value.shape or value.shape[0] != BATCH):
+                raise BatchBoundError(f"output {value.name!r} would have the shape {value.shape}")
+
+
+def open_batch(inputs: Sequence[ir.Value]) -> Batch:
+    """Make the first size of the inputs the symbol ``BATCH``, and name all sizes that are open.
+
+    An input takes part if its first size is the same as that of the first input with two axes or more,
+    or if it is open and has no name of its own.
+    """
+    main = next((value for value in inputs if value.shape is not None and len(value.shape) > 1), None)
+    size = main.shape[0] if main is not None and main.shape is not None else None
+    for value in inputs:
+        if value.shape is not None and len(value.shape):
+            first = value.shape[0]
+            joins = main is not None and (first == size or (not isinstance(size, int) and _is_open(first)))
+            value.shape = _named(value, BATCH if joins else None)
+    return Batch(size if isinstance(size, int) and size > 0 else None)
+
+
+def keep_batch(inputs: Sequence[ir.Value]) -> Batch:
+    """Leave the batch as declared, but name all sizes that are open."""
+    for value in inputs:
+        if value.shape is not None:
+            value.shape = _named(value, None)
+    return Batch()
+
+
+def _is_open(dim: int | ir.SymbolicDim) -> bool:
+    return not isinstance(dim, int) and (dim.value is None or bool(_ANONYMOUS.fullmatch(dim.value)))
+
+
+def _named(value: ir.Value, first: str | None) -> ir.Shape:
+    dims: list[int | str] = []
+    for axis, dim in enumerate(value.shape or ()):
+        unnamed = not isinstance(dim, int) and dim.value in {None, "", BATCH}
+        dims.append(f"{value.name}_{axis}" if unnamed else dim if isinstance(dim, int) else str(dim.value))
+    return ir.Shape([first or dims[0], *dims[1:]] if dims else [])
+
+
+def _num_elements(shape: ir.Shape | None, batch: int) -> int | None:
+    """Return the number of elements for a batch of the given size, None if a size is open."""
+    if shape is None:
+        return None
+    sizes = [dim if isinstance(dim, int) else dim.evaluate({BATCH: batch}) for dim in shape]
+    return (
+        prod(size for size in sizes if isinstance(size, int))
+        if all(isinstance(size, int) for size in sizes)
+        else None
+    )
+
+
+def _constant(value: ir.Value | None) -> list[int] | None:
+    tensor = ir.convenience.get_const_tensor(value) if value is not None else None
+    return None if tensor is None else [int(number) for number in tensor.numpy().reshape(-1)]
+
+
+def _free_reshape(edit: Editor, size: int) -> None:
+    data, sizes = edit.input(0), _constant(edit.input(1))
+    if not sizes or sizes[0] != size or data is None or not data.shape or edit.get("allowzero", 0):
+        return
+    if data.shape[0] == BATCH:
+        sizes[0] = 0
+    else:
+        total = _num_elements(data.shape, size)
+        if total is None or 0 in sizes or BATCH not in {s for d in data.shape for s in _free_symbols(d)}:
+            return
+        rest = total // size
+        sizes[1:] = [rest // max(1, prod(n for n in sizes[1:] if n > 0)) if n < 0 else n for n in sizes[1:]]
+        if prod(sizes[1:]) != rest:
+            return
+        sizes[0] = -1
+    edit.set_input(1, edit.constant(sizes, ir.DataType.INT64, "shape"))
+
+
+def _free_resize(edit: Editor, size: int) -> None:
+    data, sizes = edit.input(0), _constant(edit.input(3))
+    if not sizes or sizes[0] != size or data is None or not data.shape or data.shape[0] != BATCH:
+        return
+    if edit.get("axes") is None and len(sizes) == len(data.shape):
+        edit.put(axes=list(range(1, len(sizes))))
+        edit.set_input(3, edit.constant(sizes[1:], ir.DataType.INT64, "sizes"))
+
+
+def _free_symbols(dim: int | ir.SymbolicDim) -> frozenset[str]:
+    return frozenset() if isinstance(dim, int) else dim.free_symbols()
+
+
+def _keeps_elements(node: ir.Node, size: int) -> bool:
+    data = node.inputs[0]
+    before = _num_elements(data.shape if data is not None else None, size + 1)
+    after = _num_elements(node.outputs[0].shape, size + 1)
+    return before is None or after is None or before == after
+
+
+def _same_batch(node: ir.Node, size: int) -> bool:
+    """Concat: either all inputs have the batch as first size or none."""
+    axis = node.attributes["axis"].as_int() if "axis" in node.attributes else 0
+    shapes = [value.shape for value in node.inputs if value is not None and value.shape]
+    firsts = {str(shape[0]) for shape in shapes if axis % len(shape)}
+    return BATCH not in firsts or len(firsts) == 1
+
+
+def _open_states(node: ir.Node, size: int) -> bool:
+    """Recurrent operators: first states that are given have the batch too."""
+    layout = node.attributes["layout"].as_int() if "layout" in node.attributes else 0
+    data = known_shape(node.inputs[0])
+    if data is None or len(data) != 3 or data[1 - layout] is not None:
+        return True
+    states = [known_shape(value) for value in node.inputs[4:7]]
+    return all(s is None or len(s) < 2 or s[0 if len(s) == 1 or layout else 1] is None for s in states)
+
+
+_FREE: dict[str, Callable[[Editor, int], None]] = {"Reshape": _free_reshape, "Resize": _free_resize}
+
+_CHECKS: dict[str, Callable[[ir.Node, int], bool]] = {
+    "Reshape": _keeps_elements,
+    "Concat": _same_batch,
+    "GRU": _open_states,
+    "LSTM": _open_states,
+    "RNN": _open_states,
+}

@@ -1,0 +1,242 @@
+"""From the bytes of an ONNX file to a clean model: checked, sorted, without functions and constants."""
+
+from __future__ import annotations
+
+import logging
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
+
+import onnx
+import onnx_ir as ir
+from google.protobuf.message import DecodeError
+from onnx_ir.passes.common import (
+    InlinePass,
+    LiftConstantsToInitializersPass,
+    RemoveInitializersFromInputsPass,
+)
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files.source import read_bytes
+from netweave.formats.onnx.editing import Names, all_graphs
+from netweave.formats.onnx.tensors import check_tensors
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+MAX_PROTO_BYTES = 2**31 - 1
+"""Protobuf's limit on one message."""
+
+MAX_NODES = 1_000_000
+"""Nets of more nodes are refused; functions that call functions can describe any number in a few bytes."""
+
+logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it warns of is raised here
+
+
+def parse(path: Path) -> onnx.ModelProto:
+    """Return the message in a file, its tensors checked.
+
+    Raises:
+        ReadError: The file cannot be read or parsed, or tensors and their bytes do not fit.
+        UnsupportedError: It holds something that is not read.
+    """
+    place = str(path)
+    content = read_bytes(path)
+    if len(content) > MAX_PROTO_BYTES:
+        raise ReadError(
+            f"has {len(content):,} bytes, but an ONNX file ends at 2 GB; put the weights into external data",
+            place=place,
+        )
+    proto = onnx.ModelProto()
+    try:
+        proto.ParseFromString(content)
+    except (DecodeError, RecursionError) as error:
+        raise ReadError(
+            "is not a whole ONNX model (its protobuf cannot be decoded); was it copied or downloaded whole?",
+            place=place,
+        ) from error
+    check_tensors(proto, folder=path.parent, place=place)
+    if len(proto.graph.output) == 0:
+        raise ReadError("holds a graph without outputs, expected at least one", place=place)
+    return proto
+
+
+def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
+    """Return the model of a message: its nodes sorted and named, its constants initializers.
+
+    Functions are still there, see ``inline``.
+
+    Raises:
+        ReadError: The graph is not well-formed: names are missing or double, or nodes run in a circle.
+    """
+    place = str(path)
+    try:
+        model = ir.from_proto(proto)
+    except (
+        ir.serde.SerdeError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ReadError(f"is not a well-formed ONNX graph: {_root(error)}", place=place) from error
+    folder = str(path.parent.resolve())
+    for graph in (model.graph, *(function.graph for function in model.functions.values())):
+        ir.external_data.set_base_dir(graph, folder)
+    if "ai.onnx" in model.opset_imports:
+        model.opset_imports.setdefault("", model.opset_imports["ai.onnx"])
+    if model.ir_version < 3:
+        model.opset_imports.setdefault("", 1)
+    for node in model.graph.all_nodes():
+        if node.domain == "ai.onnx":
+            node.domain = ""
+    _name(model.graph)
+    _check_values(model.graph, place)
+    _sort(model.graph, place)
+    lift_constants(model, place)
+    RemoveInitializersFromInputsPass()(model)
+    return model
+
+
+def inline(model: ir.Model, *, place: str) -> None:
+    """Put the bodies of the model's own functions in the place of their calls.
+
+    Raises:
+        ReadError: The functions call one another in a circle, or do not fit their calls.
+        UnsupportedError: They describe more than ``MAX_NODES`` nodes.
+    """
+    if not model.functions:
+        return
+    _check_size(model, place)
+    try:
+        InlinePass()(model)
+    except (
+        ir.passes.PassError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ReadError(f"its functions cannot be put in place: {_root(error)}", place=place) from error
+    model.functions.clear()
+    lift_constants(model, place)
+
+
+def lift_constants(model: ir.Model, place: str) -> None:
+    """Make initializers of Constant nodes."""
+    try:
+        LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
+    except (
+        ir.passes.PassError,
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ) as error:
+        raise ReadError(f"holds a Constant without a proper value: {_root(error)}", place=place) from error
+
+
+def _root(error: BaseException) -> str:
+    """Return the first cause's message, on one line and not too long."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(str(error).split())
+    return text if len(text) <= 300 else text[:300] + "..."
+
+
+def _check_values(graph: ir.Graph, place: str) -> None:
+    """Raise ``ReadError`` if a node or an output reads a value that nothing makes."""
+    made = {id(value) for inner in all_graphs(graph) for value in inner.inputs}
+    made |= {id(value) for inner in all_graphs(graph) for value in inner.initializers.values()}
+    made |= {id(value) for node in graph.all_nodes() for value in node.outputs}
+    for inner in all_graphs(graph):
+        for value in inner.outputs:
+            if id(value) not in made:
+                raise ReadError(f"output {value.name!r} of the graph is made by no node", place=place)
+    for node in graph.all_nodes():
+        for read in node.inputs:
+            if read is not None and id(read) not in made:
+                raise ReadError(
+                    f"{node.op_type} {node.name!r} reads {read.name!r}, which is made by no node and is "
+                    "neither an input nor an initializer",
+                    place=place,
+                )
+    for value in graph.inputs:
+        if not isinstance(value.type, ir.TensorType):
+            raise UnsupportedError(
+                f"input {value.name!r} is no tensor; sequences and maps are not read", place=place
+            )
+
+
+def _sort(graph: ir.Graph, place: str) -> None:
+    try:
+        graph.sort()
+    except ValueError as error:
+        raise ReadError(
+            f"its nodes run in a circle, which a graph cannot: {_circle(graph)}", place=place
+        ) from error
+
+
+def _circle(graph: ir.Graph) -> str:
+    before = {node: [n for n in node.predecessors() if n.graph is node.graph] for node in graph}
+    try:
+        TopologicalSorter(before).prepare()
+    except CycleError as error:
+        names = [repr(node.name or node.op_type) for node in error.args[1]]
+        return " -> ".join(names if len(names) < 10 else [*names[:9], "..."])
+    return "through the body of a node"
+
+
+def _name(graph: ir.Graph) -> None:
+    """Give every node a name of its own: its own, that of its first output, or its operator's."""
+    taken: set[str] = set()
+    for node in graph.all_nodes():
+        first = next((value.name for value in node.outputs if value.name), None)
+        stem = node.name or first or node.op_type
+        name, count = stem, 0
+        while name in taken:
+            count += 1
+            name = f"{stem}#{count}"
+        taken.add(name)
+        node.name = name
+
+
+def rename_twins(model: ir.Model) -> None:
+    """Make the names of all values unique: a value of a body may have the name of one outside."""
+    names = Names(model.graph)
+    seen: set[str] = set()
+    for graph in all_graphs(model.graph):
+        for value in (*graph.inputs, *graph.initializers.values(), *_outputs(graph)):
+            if value.name and value.name in seen and graph is not model.graph:
+                value.name = names.value(value.name)
+            elif value.name:
+                seen.add(value.name)
+
+
+def _outputs(nodes: Iterable[ir.Node]) -> list[ir.Value]:
+    return [value for node in nodes for value in node.outputs]
+
+
+def _check_size(model: ir.Model, place: str) -> None:
+    """Raise ``UnsupportedError`` if the functions would make more than ``MAX_NODES`` nodes."""
+    calls = {
+        key: [node.op_identifier() for node in function.all_nodes()]
+        for key, function in model.functions.items()
+    }
+    before = {key: [call for call in inner if call in calls] for key, inner in calls.items()}
+    try:
+        order = list(TopologicalSorter(before).static_order())
+    except CycleError as error:
+        circle = " -> ".join(f"{domain}::{name}" for domain, name, _ in error.args[1][:10])
+        raise ReadError(f"its functions call one another in a circle: {circle}", place=place) from error
+    sizes: dict[ir.OperatorIdentifier, int] = {}
+    for key in order:
+        sizes[key] = sum(sizes.get(call, 1) for call in calls[key])
+    total = sum(sizes.get(node.op_identifier(), 1) for node in model.graph.all_nodes())
+    if total > MAX_NODES:
+        raise UnsupportedError(
+            f"its functions describe {total:,} nodes; at most {MAX_NODES:,} are read", place=place
+        )

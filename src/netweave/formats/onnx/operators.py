@@ -1,0 +1,70 @@
+"""Which operators of a file are known: ONNX's own, Netweave's, and those that ONNX Runtime brings."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING
+
+import onnx
+
+from netweave.errors import UnsupportedError
+from netweave.formats.onnx.opset import ML_DOMAIN, describe, label
+from netweave.graph import DOMAIN, all_operators
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+MAX_OPSET = onnx.defs.onnx_opset_version()
+
+
+def check_operators(model: ir.Model, *, place: str) -> None:
+    """Check that every operator is known in the version that the file names.
+
+    Args:
+        model: The model, without functions.
+        place: The file, for messages.
+
+    Raises:
+        UnsupportedError: Some are not; all are named, with their number of nodes.
+    """
+    version = model.opset_imports.get("", MAX_OPSET)
+    if not 1 <= version <= MAX_OPSET:
+        raise UnsupportedError(
+            f"is written in opset {version}; 1 to {MAX_OPSET} are read: update onnx, or export anew",
+            place=place,
+        )
+    unknown: Counter[str] = Counter()
+    for node in model.graph.all_nodes():
+        own = model.opset_imports.get(node.domain, 1)
+        if not _is_known(node.domain, node.op_type, own):
+            unknown[label(node, own)] += 1
+    if unknown:
+        raise UnsupportedError(
+            f"no meaning is known for {describe(unknown)}; neither ONNX nor ONNX Runtime has them, and the "
+            "file holds no functions of these names: export with standard operators",
+            place=place,
+        )
+
+
+@cache
+def _is_known(domain: str, op_type: str, version: int) -> bool:
+    if domain == DOMAIN:
+        return op_type in all_operators()
+    if domain in {"", ML_DOMAIN}:
+        try:
+            onnx.defs.get_schema(op_type, version, domain)
+        except onnx.defs.SchemaError:
+            return False
+        return True
+    return (domain, op_type) in _runtime_operators()
+
+
+@cache
+def _runtime_operators() -> frozenset[tuple[str, str]]:
+    """Return (domain, name) of the operators of ONNX Runtime; it is imported only when asked."""
+    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
+        get_all_operator_schema,
+    )
+
+    return frozenset((schema.domain, schema.name) for schema in get_all_operator_schema())

@@ -1,0 +1,163 @@
+"""Bringing every node to opset ``OPSET`` and inferring its shapes, in one walk."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import onnx
+import onnx_ir as ir
+
+from netweave.errors import UnsupportedError
+from netweave.formats.onnx.editing import Editor, Names
+from netweave.formats.onnx.upgrades import CannotUpgradeError, next_rules
+from netweave.graph import OPSET
+from netweave.graph.shapes import infer_node, shape_context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from onnx_shape_inference import ShapeInferenceContext
+
+    from netweave.formats.onnx.batch import Batch
+
+ML_DOMAIN = "ai.onnx.ml"
+
+
+def modernise(model: ir.Model, batch: Batch, *, place: str) -> None:
+    """Rewrite every node in today's opset and infer all shapes, in place.
+
+    Args:
+        model: A sorted model without functions.
+        batch: What is done to keep the batch size free.
+        place: The file, for messages.
+
+    Raises:
+        UnsupportedError: Some operators have no form in opset ``OPSET``; all are named.
+        ShapeError: Sizes do not fit.
+        BatchBoundError: The net works for its declared batch size only.
+    """
+    version = model.opset_imports.get("", OPSET)
+    walk = _Walk(version, Names(model.graph), shape_context(model.opset_imports), batch)
+    walk.context.reserve_symbol_names(_symbols(model.graph))
+    walk.graph(model.graph)
+    if walk.refused:
+        raise UnsupportedError(f"no form in opset {OPSET} for {describe(walk.refused)}", place=place)
+    model.opset_imports[""] = OPSET
+
+
+def describe(counts: Counter[str]) -> str:
+    """Return counted operators as text: ``2 operators: Unique-11 (1 node), If-1 (3 nodes)``."""
+    listed = ", ".join(f"{name} ({num} node{'s' * (num > 1)})" for name, num in sorted(counts.items()))
+    return f"{len(counts)} operator{'s' * (len(counts) > 1)}: {listed}"
+
+
+def label(node: ir.Node, version: int) -> str:
+    """Return an operator as in messages: ``Conv-11``, ``com.microsoft::Attention-1``."""
+    domain = f"{node.domain}::" if node.domain else ""
+    try:
+        since = onnx.defs.get_schema(node.op_type, version, node.domain).since_version
+    except onnx.defs.SchemaError:
+        since = version
+    return f"{domain}{node.op_type}-{since}"
+
+
+class _Walk:
+    def __init__(self, version: int, names: Names, context: ShapeInferenceContext, batch: Batch) -> None:
+        self.version = version
+        self.names = names
+        self.context = context
+        self.batch = batch
+        self.refused: Counter[str] = Counter()
+
+    def graph(self, graph: ir.Graph) -> None:
+        """Walk over a graph or a body."""
+        for node in list(graph):
+            for body in _bodies(node):
+                self.graph(body)
+            edit = Editor(node, self.version, self.names)
+            try:
+                if node.domain == "":
+                    self._upgrade(edit)
+                self._check(node)
+            except CannotUpgradeError as error:
+                self.refused[f"{label(node, self.version)}, {error}"] += 1
+                continue
+            self.batch.free(edit)
+            for made in (*edit.added, node, *([edit.after] if edit.after else [])):
+                infer_node(made, self.context)
+            self.batch.check(node)
+
+    def _upgrade(self, edit: Editor) -> None:
+        while (found := next_rules(edit.node.op_type, edit.version))[1]:
+            edit.version, rules = found
+            for rule in rules:
+                rule(edit)
+
+    def _check(self, node: ir.Node) -> None:
+        version = OPSET if node.domain == "" else self.context.get_opset_version(node.domain)
+        form = _form(node.domain, node.op_type, version)
+        if form is None:
+            return
+        for name, attribute in node.attributes.items():
+            if form.attributes.get(name) != attribute.type.name:
+                raise CannotUpgradeError(f"attribute {name!r} of type {attribute.type.name}")
+        missing = form.required - set(node.attributes)
+        if missing:
+            raise CannotUpgradeError(f"attribute {min(missing)!r} is missing")
+        num_inputs = len(node.inputs)
+        if not form.min_inputs <= num_inputs <= form.max_inputs or len(node.outputs) > form.max_outputs:
+            raise CannotUpgradeError(f"{num_inputs} inputs and {len(node.outputs)} outputs")
+
+
+class _Form:
+    """What a schema allows; plain Python, since asking a schema is slow."""
+
+    def __init__(self, schema: onnx.defs.OpSchema) -> None:
+        rows: Mapping[str, Any] = schema.attributes  # onnx's stubs do not know that its types are enums
+        self.attributes = {name: row.type.name for name, row in rows.items()}
+        self.required = {name for name, row in rows.items() if row.required}
+        self.min_inputs = schema.min_input
+        self.max_inputs = schema.max_input
+        self.max_outputs = schema.max_output
+
+
+@cache
+def _form(domain: str, op_type: str, version: int) -> _Form | None:
+    """Return what an operator may look like; None where ONNX has no say.
+
+    Raises:
+        CannotUpgradeError: ONNX does not know the operator in this version.
+    """
+    if domain not in {"", ML_DOMAIN}:
+        return None
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        raise CannotUpgradeError("which came later") from None
+    if schema.deprecated:
+        raise CannotUpgradeError("which was taken out")
+    return _Form(schema)
+
+
+def _bodies(node: ir.Node) -> list[ir.Graph]:
+    found: list[ir.Graph] = []
+    for attribute in node.attributes.values():
+        if attribute.type == ir.AttributeType.GRAPH:
+            found.append(attribute.as_graph())
+        elif attribute.type == ir.AttributeType.GRAPHS:
+            found.extend(attribute.as_graphs())
+    return found
+
+
+def _symbols(graph: ir.Graph) -> set[str]:
+    return {
+        symbol
+        for value in graph.inputs
+        if value.shape is not None
+        for dim in value.shape
+        if isinstance(dim, ir.SymbolicDim)
+        for symbol in (dim.value,)
+        if symbol is not None
+    }

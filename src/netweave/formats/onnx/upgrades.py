@@ -1,0 +1,303 @@
+"""How operators of old ONNX opsets are written today: one row for each change of an operator's form.
+
+A row says in which opset the form changed and how a node of before is rewritten in place. What is not
+listed changed in its element types only, or gained attributes and inputs whose defaults are the old
+meaning (found by comparing all versions of all schemas in ``onnx.defs``; a test repeats this). The rules
+follow ONNX's operator changelog; ``onnx.version_converter`` is not used because it drops names and
+metadata and gets Resize, GroupNormalization, PRelu and Hardmax wrong.
+
+To add one: write ``@upgrade(opset, "Name", ...)`` over a function that edits the node, or add to a table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+if TYPE_CHECKING:
+    from netweave.formats.onnx.editing import Editor
+
+Rule = Callable[["Editor"], None]
+"""Rewrites the node of an editor from the form of one opset to that of the next."""
+
+INT64 = ir.DataType.INT64
+FLOAT = ir.DataType.FLOAT
+
+
+class CannotUpgradeError(Exception):
+    """A node has no form in today's opset; the message says why."""
+
+
+_RULES: dict[str, list[tuple[int, Rule]]] = {}
+
+
+def upgrade(opset: int, *op_types: str) -> Callable[[Rule], Rule]:
+    """Register the decorated rule for nodes written in an opset before ``opset``."""
+
+    def register(rule: Rule) -> Rule:
+        for op_type in op_types:
+            rows = _RULES.setdefault(op_type, [])
+            rows.append((opset, rule))
+            rows.sort(key=lambda row: row[0])
+        return rule
+
+    return register
+
+
+def next_rules(op_type: str, version: int) -> tuple[int, list[Rule]]:
+    """Return the first change of an operator after a version: the opset of the new form, and its rules.
+
+    >>> next_rules("Clip", 11)
+    (0, [])
+    """
+    later = [row for row in _RULES.get(op_type, ()) if version < row[0]]
+    return (later[0][0], [rule for opset, rule in later if opset == later[0][0]]) if later else (0, [])
+
+
+BINARY = ("Add", "And", "Div", "Equal", "Greater", "Less", "Mul", "Or", "Pow", "Sub", "Xor")
+
+REDUCE = ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "SumSquare")
+
+_DROPPED = (
+    (6, ("consumed_inputs",), "Abs Add BatchNormalization Ceil Clip Div Dropout Elu Exp Floor HardSigmoid "),
+    (6, ("consumed_inputs",), "InstanceNormalization LeakyRelu Log Max Mean Min Mul Neg PRelu Reciprocal "),
+    (6, ("consumed_inputs",), "Relu Selu Sigmoid Sqrt Sub Sum Tanh "),
+    (5, ("consumed_inputs",), "Reshape"),
+    (7, ("is_test",), "BatchNormalization Dropout"),
+    (7, ("broadcast",), "Gemm"),
+    (7, ("output_sequence",), "GRU LSTM RNN"),
+)
+"""Attributes that told a runtime how to work, or training from test; a Graph is in test mode."""
+
+_MOVED = (
+    (5, "shape", 1, INT64, "Reshape"),
+    (9, "scales", 1, FLOAT, "Upsample"),
+    (10, "starts", 1, INT64, "Slice"),
+    (10, "ends", 2, INT64, "Slice"),
+    (10, "axes", 3, INT64, "Slice"),
+    (11, "min", 1, None, "Clip"),
+    (11, "max", 2, None, "Clip"),
+    (11, "pads", 1, INT64, "Pad"),
+    (11, "value", 2, None, "Pad"),
+    (12, "ratio", 1, FLOAT, "Dropout"),
+    (13, "axes", 1, INT64, "ReduceSum Squeeze Unsqueeze"),
+    (13, "split", 1, INT64, "Split"),
+    (18, "axes", 1, INT64, " ".join(f"Reduce{kind}" for kind in REDUCE)),
+    (20, "axis", 2, INT64, "DFT"),
+)
+"""Attributes that became inputs: opset, name, index of the input, type (None: that of input 0)."""
+
+
+def _drop(names: tuple[str, ...]) -> Rule:
+    def rule(edit: Editor) -> None:
+        for name in names:
+            edit.take(name)
+
+    return rule
+
+
+def _move(name: str, index: int, dtype: ir.DataType | None) -> Rule:
+    def rule(edit: Editor) -> None:
+        values = edit.take(name)
+        if values is not None:
+            data = edit.input(0)
+            own = data.dtype if data is not None and data.dtype is not None else FLOAT
+            edit.set_input(index, edit.constant(values, dtype or own, name))
+
+    return rule
+
+
+@upgrade(2, "Pad")
+def _pad_name(edit: Editor) -> None:
+    edit.put(pads=edit.take("paddings", []))
+
+
+@upgrade(2, "Split")
+def _split_input(edit: Editor) -> None:
+    if edit.input(1) is not None:
+        raise CannotUpgradeError("sizes as an input")
+
+
+@upgrade(2, "LpPool", "GlobalLpPool")
+def _integer_norm(edit: Editor) -> None:
+    norm = edit.get("p", 2.0)
+    if norm != int(norm):
+        raise CannotUpgradeError(f"norm {norm}")
+    edit.put(p=int(norm))
+
+
+@upgrade(3, "GRU")
+def _gru_direction(edit: Editor) -> None:
+    if edit.get("direction") == "foward":
+        edit.put(direction="forward")
+
+
+@upgrade(4, "Concat")
+def _concat_axis(edit: Editor) -> None:
+    edit.put(axis=edit.get("axis", 1))
+
+
+@upgrade(6, "Cast")
+def _cast_target(edit: Editor) -> None:
+    name = edit.get("to", "")
+    if name not in ir.DataType.__members__:
+        raise CannotUpgradeError(f"element type {name!r}")
+    edit.put(to=int(ir.DataType[name]))
+
+
+@upgrade(6, "Selu")
+def _selu_defaults(edit: Editor) -> None:
+    edit.put(alpha=edit.get("alpha", 1.6732), gamma=edit.get("gamma", 1.0507))
+
+
+@upgrade(6, "Tile")
+def _tile_axis(edit: Editor) -> None:
+    raise CannotUpgradeError("repeats along one axis")
+
+
+@upgrade(7, *BINARY)
+def _broadcast(edit: Editor) -> None:
+    axis, broadcast = edit.take("axis"), edit.take("broadcast", 0)
+    if not broadcast or axis is None:
+        return
+    a, b = edit.shape(0), edit.shape(1)
+    if a is None or b is None:
+        raise CannotUpgradeError("broadcasting along an axis of an unknown shape")
+    missing = len(a) - axis % max(1, len(a)) - len(b)
+    if missing > 0:
+        axes = edit.constant(range(len(b), len(b) + missing), INT64, "axes")
+        edit.set_input(1, edit.add("Unsqueeze", [edit.input(1), axes]))
+
+
+@upgrade(7, "PRelu")
+def _prelu_slope(edit: Editor) -> None:
+    data, slope = edit.shape(0), edit.shape(1)
+    if data is None or slope is None:
+        raise CannotUpgradeError("an unknown shape")
+    if len(slope) == 1 and slope[0] != 1 and len(data) > 2:
+        axes = edit.constant(range(1, len(data) - 1), INT64, "axes")
+        edit.set_input(1, edit.add("Unsqueeze", [edit.input(1), axes]))
+
+
+@upgrade(7, "Upsample")
+def _upsample_scales(edit: Editor) -> None:
+    edit.put(scales=[1.0, 1.0, edit.take("height_scale", 1.0), edit.take("width_scale", 1.0)])
+    if edit.get("mode") == "bilinear":
+        edit.put(mode="linear")
+
+
+@upgrade(9, "BatchNormalization")
+def _batch_norm_spatial(edit: Editor) -> None:
+    if not edit.take("spatial", 1):
+        raise CannotUpgradeError("statistics for each pixel (spatial=0)")
+
+
+@upgrade(9, "Scan")
+def _scan(edit: Editor) -> None:
+    raise CannotUpgradeError("the form of opset 8")
+
+
+@upgrade(10, "TopK")
+def _topk_input(edit: Editor) -> None:
+    edit.set_input(1, edit.constant([edit.take("k", 1)], INT64, "k"))
+
+
+@upgrade(10, "Upsample")
+def _upsample(edit: Editor) -> None:
+    edit.node.op_type = "Resize"
+
+
+@upgrade(11, "Resize")
+def _resize(edit: Editor) -> None:
+    """Sampling before opset 11 is ``asymmetric``; nearest rounds down, or up when the image shrinks."""
+    scales = edit.input(1)
+    edit.set_input(2, scales)
+    edit.set_input(1, None)
+    edit.put(coordinate_transformation_mode="asymmetric")
+    if edit.get("mode", "nearest") == "nearest":
+        known = ir.convenience.get_const_tensor(scales) if scales is not None else None
+        shrinks = known is not None and bool((known.numpy() < 1).any())
+        edit.put(nearest_mode="ceil" if shrinks else "floor")
+
+
+@upgrade(11, "Scatter")
+def _scatter(edit: Editor) -> None:
+    edit.node.op_type = "ScatterElements"
+
+
+@upgrade(13, "Resize")
+def _resize_mode(edit: Editor) -> None:
+    if edit.get("coordinate_transformation_mode") == "tf_half_pixel_for_nn":
+        raise CannotUpgradeError("coordinate_transformation_mode tf_half_pixel_for_nn")
+
+
+@upgrade(13, "Softmax", "LogSoftmax", "Hardmax")
+def _softmax(edit: Editor) -> None:
+    """Before opset 13 all axes from ``axis`` on are one."""
+    axis, shape = edit.get("axis", 1), edit.shape()
+    if shape is not None and shape and all(size == 1 for size in shape[axis % len(shape) + 1 :]):
+        edit.put(axis=axis)
+        return
+    data = edit.input(0)
+    sizes = edit.add("Shape", [data])
+    edit.set_input(0, edit.add("Flatten", [data], {"axis": axis}))
+    edit.put(axis=-1)
+    edit.add_after("Reshape", [sizes])
+
+
+@upgrade(14, "BatchNormalization")
+def _batch_norm_outputs(edit: Editor) -> None:
+    _trim_outputs(edit)
+
+
+@upgrade(12, "Dropout")
+def _dropout_mask(edit: Editor) -> None:
+    _trim_outputs(edit)
+
+
+def _trim_outputs(edit: Editor) -> None:
+    """Take away all outputs but the first, which changed their meaning."""
+    if any(value.uses() or value.is_graph_output() for value in edit.node.outputs[1:]):
+        raise CannotUpgradeError("a second output that is used")
+    edit.node.resize_outputs(min(1, len(edit.node.outputs)))
+
+
+@upgrade(16, "RoiAlign")
+def _roi_align(edit: Editor) -> None:
+    edit.put(coordinate_transformation_mode="output_half_pixel")
+
+
+@upgrade(18, "Split")
+def _split_count(edit: Editor) -> None:
+    if edit.input(1) is None:
+        edit.put(num_outputs=len(edit.node.outputs))
+
+
+@upgrade(20, "GridSample")
+def _grid_mode(edit: Editor) -> None:
+    names = {"bilinear": "linear", "bicubic": "cubic"}
+    mode = edit.get("mode", "bilinear")
+    edit.put(mode=names.get(mode, mode))
+
+
+@upgrade(21, "GroupNormalization")
+def _group_norm(edit: Editor) -> None:
+    """Before opset 21 scale and bias have one entry per group, now one per channel."""
+    shape, groups = edit.shape(), edit.get("num_groups", 1)
+    channels = shape[1] if shape is not None and len(shape) > 1 else None
+    if channels is None or groups < 1 or channels % groups:
+        raise CannotUpgradeError("an unknown number of channels")
+    column = edit.constant([-1, 1], INT64, "column")
+    grid = edit.constant([groups, channels // groups], INT64, "grid")
+    flat = edit.constant([-1], INT64, "flat")
+    for index in (1, 2):
+        upright = edit.add("Reshape", [edit.input(index), column])
+        edit.set_input(index, edit.add("Reshape", [edit.add("Expand", [upright, grid]), flat]))
+
+
+for _opset, _names, _op_types in _DROPPED:
+    upgrade(_opset, *_op_types.split())(_drop(_names))
+for _opset, _name, _index, _dtype, _op_types in _MOVED:
+    upgrade(_opset, *_op_types.split())(_move(_name, _index, _dtype))
