@@ -63,8 +63,6 @@ def _is_known(domain: str, op_type: str, version: int) -> bool:
 @cache
 def _runtime_operators() -> frozenset[tuple[str, str]]:
     """Return (domain, name) of the operators of ONNX Runtime; it is imported only when asked."""
-    from onnxruntime.capi.onnxruntime_pybind11_state import (  # type: ignore[import-untyped]
-        get_all_operator_schema,
-    )
+    from onnxruntime.capi.onnxruntime_pybind11_state import get_all_operator_schema
 
     return frozenset((schema.domain, schema.name) for schema in get_all_operator_schema())
