@@ -1,8 +1,8 @@
 """What ``import netweave`` offers."""
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
-from netweave.api.nets import load, run, save
-from netweave.compare import Comparison, compare
+from netweave.api.nets import compare, load, run, save
+from netweave.compare import Comparison
 from netweave.graph import Graph
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Loading, running and saving nets by name."""
+"""Loading, running, comparing and saving nets by name."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
+from netweave.compare import compare as compare_graphs
 from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats import read
 from netweave.graph import Graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
+
+    from netweave.compare import Comparison
 
 
 def load(
@@ -78,8 +81,26 @@ def run(
         SourceError: The files cannot be read.
         RunError: The net cannot be run on these inputs.
     """
-    graph = net if isinstance(net, Graph) else load(net)
-    return prepare(graph, taps=taps, backend=backend).run(inputs)
+    return prepare(_read_if_named(net), taps=taps, backend=backend).run(inputs)
+
+
+def compare(
+    a: Graph | str | Path,
+    b: Graph | str | Path,
+    *,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Compare two nets: where they agree, where they do not, why, and what to change.
+
+    Args:
+        a: The first net: a Graph, or files as for ``load``.
+        b: The second net, the one that a fix would change.
+        progress: Told what is being done, in words.
+
+    Raises:
+        SourceError: The files cannot be read.
+    """
+    return compare_graphs(_read_if_named(a), _read_if_named(b), progress=progress)
 
 
 def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:
@@ -98,3 +119,7 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Non
     from netweave.formats.onnx import write
 
     write(graph, Path(path), random_weights=random_weights)
+
+
+def _read_if_named(net: Graph | str | Path) -> Graph:
+    return net if isinstance(net, Graph) else load(net)

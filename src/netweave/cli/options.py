@@ -46,7 +46,7 @@ def parse_input_shapes(context: click.Context, option: click.Parameter, values: 
 
 
 NET = functools.partial(click.argument, metavar="NET")
-"""An argument that names a net; the API takes it apart."""
+"""An argument that names a net, FILE or FILE,WEIGHTS; the API takes it apart."""
 
 json_option = click.option(
     "--json",

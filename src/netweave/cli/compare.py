@@ -1,0 +1,50 @@
+"""``netweave compare``: two nets side by side."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.options import NET, Command, json_option, reads_nets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netweave.graph import Graph
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave compare det1.prototxt det1-symbol.json",
+        "netweave compare net.prototxt,net.caffemodel port.onnx --input-shape data=1x3x224x224",
+    ],
+)
+@NET("a", metavar="A")
+@NET("b", metavar="B")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
+)
+@json_option
+@reads_nets
+def compare(a: str, b: str, everything: bool, json_file: str | None, load: Callable[[str], Graph]) -> int:
+    """Say whether nets A and B compute the same, where they do not, why, and what to change.
+
+    A and B are FILE or FILE,WEIGHTS.
+
+    Exit status: 0 equal, also under a mapping of inputs and outputs that is stated; 1 different; 2 a file
+    could not be read, or the call was wrong; 3 not decidable.
+    """
+    from netweave import api
+    from netweave.cli.compare_view import show_comparison
+    from netweave.cli.console import output_console, working, write_json
+
+    net_a, net_b = load(a), load(b)
+    with working("comparing") as status:
+        found = api.compare(net_a, net_b, progress=status.update)
+    if json_file:
+        write_json(found.to_json(), json_file)
+    if json_file != "-":
+        show_comparison(output_console(), found, everything=everything)
+    return found.exit_status

@@ -1,0 +1,134 @@
+"""A comparison on a terminal: the verdict, what explains it, and the two nets side by side."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from rich.table import Table
+from rich.text import Text
+
+from netweave.cli.net_view import heading
+from netweave.cli.side_by_side import side_by_side
+from netweave.cli.words import ratio_text
+from netweave.compare import Evidence, Status, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from enum import Enum
+
+    from rich.console import Console
+
+    from netweave.compare import Comparison, Finding, TensorMapping
+
+VERDICT_STYLES = {
+    Verdict.IDENTICAL: "bold green",
+    Verdict.EQUAL: "bold green",
+    Verdict.DIFFERENT: "bold red",
+    Verdict.UNDECIDED: "bold yellow",
+}
+
+
+def show_comparison(console: Console, comparison: Comparison, *, everything: bool) -> None:
+    """Print a comparison.
+
+    Args:
+        console: Where to.
+        comparison: What was found.
+        everything: Show every group, not only those around differences.
+    """
+    console.print(Text(comparison.sentence, style=VERDICT_STYLES[comparison.verdict]))
+    console.print()
+    console.print(_facts(comparison))
+    findings = sorted(comparison.findings, key=lambda finding: finding.latent)
+    for number, finding in enumerate(findings, start=1):
+        console.print()
+        console.print(_explanation(number, finding))
+    console.print()
+    numbers = {id(finding): number for number, finding in enumerate(findings, start=1)}
+    console.print(side_by_side(console, comparison, numbers=numbers, everything=everything))
+    console.print(_tally(comparison))
+
+
+def _facts(comparison: Comparison) -> Table:
+    grid = _grid()
+    grid.add_row("A", heading(comparison.a))
+    grid.add_row("B", heading(comparison.b))
+    for label, mappings in (("inputs", comparison.inputs), ("outputs", comparison.outputs)):
+        if mappings:
+            grid.add_row(label, Text("\n").join(map(mapping_text, mappings)))
+    if comparison.probes:
+        grid.add_row("run on", _listed(comparison.probes))
+    if comparison.error is not None:
+        grid.add_row("off by", Text(f"{ratio_text(comparison.error)} of an output's rms, at most"))
+    for note in comparison.notes:
+        grid.add_row("note", Text(note, style="yellow"))
+    return grid
+
+
+def mapping_text(mapping: TensorMapping) -> Text:
+    """Return how a tensor of A becomes its counterpart in B, in one line."""
+    if mapping.text:
+        return Text.assemble(f"{mapping.a} -> {mapping.b}: ", (mapping.text, "cyan"))
+    return Text(mapping.a if mapping.a == mapping.b else f"{mapping.a} -> {mapping.b}")
+
+
+def _explanation(number: int, finding: Finding) -> Table:
+    grid = _grid()
+    sides = Text("  against  ", style="dim").join(
+        _place(layer, place)
+        for layer, place in ((finding.layer_a, finding.place_a), (finding.layer_b, finding.place_b))
+        if layer or place
+    )
+    grid.add_row(Text(str(number), style="bold"), sides)
+    grid.add_row("cause", Text(finding.cause))
+    if finding.fix:
+        grid.add_row("fix", Text(finding.fix, style="bold green"))
+    elif not finding.latent:
+        grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
+    grid.add_row("proof", Text(". ".join(_proof(finding)), style="dim"))
+    return grid
+
+
+def _place(layer: str, place: str) -> Text:
+    return Text(" ").join(
+        text for text in (Text(layer, style="bold"), Text(f"({place})" if place else "", style="dim")) if text
+    )
+
+
+def _proof(finding: Finding) -> Iterable[str]:
+    if finding.latent:
+        yield "it makes no difference for these weights and inputs"
+    elif finding.error is not None:
+        yield f"the outputs differ by {ratio_text(finding.error)} of their rms"
+    if finding.error_fixed is not None:
+        yield f"With the fix tried on B they differ by {ratio_text(finding.error_fixed)}"
+    if finding.error is None and finding.error_fixed is None and not finding.latent:
+        yield "none by values; it follows from the two files"
+
+
+def _tally(comparison: Comparison) -> Text:
+    statuses = Counter(group.status for group in comparison.groups)
+    evidence = Counter(group.evidence for group in comparison.groups if group.nodes_a and group.nodes_b)
+    lines = [
+        f"{len(comparison.groups)} groups of layers: {_counted(statuses, Status)}",
+        f"evidence: {_counted(evidence, Evidence)}",
+    ]
+    if comparison.seconds:
+        lines.append(f"compared in {sum(comparison.seconds.values()):.1f} s")
+    return Text("\n".join(lines), style="dim")
+
+
+def _counted(counts: Counter[Any], kinds: type[Enum]) -> str:
+    return "; ".join(f"{kind.value} {counts[kind]}" for kind in kinds if counts[kind]) or "none"
+
+
+def _listed(texts: Sequence[str]) -> Text:
+    return Text("\n".join(texts))
+
+
+def _grid() -> Table:
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="dim", no_wrap=True, min_width=len("outputs"))
+    grid.add_column(overflow="fold")
+    return grid

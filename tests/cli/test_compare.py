@@ -1,0 +1,159 @@
+"""``netweave compare``: what was found is shown whole, a guess is called one, and the status is right."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from netweave.cli.compare_view import mapping_text, show_comparison
+from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
+
+POOL = Finding(
+    trap="pool-rounding",
+    cause="a.prototxt rounds the size up, b.json down",
+    fix="set pooling_convention=full in b.json:17",
+    place_a="a.prototxt:13",
+    place_b="b.json:17",
+    layer_a="pool",
+    layer_b="down",
+    error=0.534,
+    error_fixed=2.1e-7,
+)
+EPS = Finding(
+    "bn-eps", "eps is 1e-05 against 0.001", "set eps=1e-05", layer_a="relu", layer_b="act", latent=True
+)
+RIDDLE = Finding(None, "the outputs differ", layer_a="both", layer_b="cat", error=0.1)
+
+
+def group(a, b, status, evidence=Evidence.VALUES, **more):
+    return Group(
+        tuple(f"{key}/n" for key in a), tuple(f"{key}/n" for key in b), a, b, evidence, status, **more
+    )
+
+
+def different(net) -> Comparison:
+    keys = list(net.layers)
+    conv, relu, both, pool = [(key,) for key in keys]
+    return Comparison(
+        a=net,
+        b=net,
+        verdict=Verdict.DIFFERENT,
+        sentence="different at pool: the size is rounded down",
+        groups=(
+            *(group(conv, conv, Status.EQUAL, error=1e-7) for _ in range(5)),
+            group(relu, relu, Status.LATENT, error=0.0, finding=EPS),
+            group(pool, pool, Status.DIFFERENT, Evidence.WEIGHTS, error=0.534, finding=POOL),
+            group(both, both, Status.DIFFERENT, Evidence.STRUCTURE, error=0.1, finding=RIDDLE),
+            *(
+                group(conv, conv, Status.CARRIED, Evidence.GUESS, error=0.4, graft_error=1e-7)
+                for _ in range(3)
+            ),
+            group(relu, (), Status.ONLY_A),
+            group((), relu, Status.ONLY_B),
+        ),
+        inputs=(TensorMapping("data", "image", (0, 1, 3, 2), text="height and width swapped"),),
+        outputs=(TensorMapping("pool", "pool"),),
+        error=0.3,
+        probes=("data 1x3x8x8, noise",),
+        notes=("the weights of A were drawn",),
+        seconds={"align": 0.25, "explain": 1.0},
+    )
+
+
+def shown(comparison, *, width: int, terminal: bool = True, everything: bool = False) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, force_terminal=terminal, color_system=None)
+    show_comparison(console, comparison, everything=everything)
+    return stream.getvalue()
+
+
+def joined(text: str) -> str:
+    """Undo the wrapping."""
+    return " ".join(text.split())
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_whole_at_every_width(width, small_net):
+    text = shown(different(small_net), width=width)
+    assert text.startswith("different at pool: the size is rounded down\n")
+    assert max(map(len, text.splitlines())) <= width
+    for words in (
+        "data -> image: height and width swapped",
+        "pool (a.prototxt:13) against down (b.json:17)",
+        "a.prototxt rounds the size up, b.json down",
+        "set pooling_convention=full in b.json:17",
+        "the outputs differ by 0.5 of their rms. With the fix tried on B they differ by 2e-07",
+        "it makes no difference for these weights and inputs",
+        "the weights of A were drawn",
+        "compared in 1.2 s",
+    ):
+        assert words in joined(text)
+
+
+def test_what_nothing_explains_is_said_to_be_unexplained(small_net):
+    assert "fix not known: no rule that is tried here" in joined(shown(different(small_net), width=120))
+
+
+def test_latent_findings_come_last_and_rows_point_at_their_number(small_net):
+    text = shown(different(small_net), width=200)
+    assert [line.split()[:2] for line in text.splitlines() if line[:1].isdigit()][:3] == [
+        ["1", "pool"],
+        ["2", "both"],
+        ["3", "relu"],
+    ]
+    rows = shown(different(small_net), width=200, terminal=False).splitlines()
+    (pool,) = [row for row in rows if row.startswith(" pool") and "≠" in row]
+    assert pool.split()[-6:] == ["different", "0.5", "see", "1", "same", "weights"]
+
+
+def test_equal_layers_are_left_out_but_counted(small_net):
+    short = shown(different(small_net), width=120)
+    assert "... equal 4" in short
+    assert "... carries an earlier difference 1" in short
+    everything = shown(different(small_net), width=120, everything=True)
+    assert "..." not in everything
+    assert everything.count("conv[1]  Convolution") == 2 * 8
+
+
+def test_guess_is_called_a_guess(small_net):
+    rows = shown(different(small_net), width=200, everything=True).splitlines()
+    guesses = [row for row in rows if "a guess" in row]
+    assert len(guesses) == 3
+    assert all("carries an earlier difference" in row for row in guesses)
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        (TensorMapping("x", "x"), "x"),
+        (TensorMapping("x", "y"), "x -> y"),
+        (TensorMapping("x", "x", scale=0.5, text="times 0.5"), "x -> x: times 0.5"),
+    ],
+)
+def test_mapping(mapping, text):
+    assert mapping_text(mapping).plain == text
+
+
+@pytest.mark.parametrize(
+    ("verdict", "status"),
+    [(Verdict.IDENTICAL, 0), (Verdict.EQUAL, 0), (Verdict.DIFFERENT, 1), (Verdict.UNDECIDED, 3)],
+)
+def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_net, monkeypatch, tmp_path):
+    found = Comparison(small_net, small_net, verdict, "one sentence")
+    monkeypatch.setattr("netweave.api.compare", lambda a, b, progress: found)
+    file = tmp_path / "found.json"
+    called = netweave("compare", "a", "b", "--json", str(file))
+    assert (called.status, called.err) == (status, "")
+    assert called.out.startswith("one sentence\n")
+    assert json.loads(file.read_text())["verdict"] == verdict.value
+    called = netweave("compare", "a", "b", "--json", "-")
+    assert called.status == json.loads(called.out)["exit_status"] == status
+
+
+def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypatch):
+    found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
+    monkeypatch.setattr("netweave.api.compare", lambda a, b, progress: found)
+    assert json.loads(netweave("compare", "a", "b", "--json", "-").out)["error"] == "inf"
