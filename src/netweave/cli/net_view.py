@@ -108,7 +108,7 @@ def _layer_row(row: LayerSummary) -> Row:
         settings=settings_text(row.layer.settings),
         inputs=_shapes(row.inputs),
         outputs=_shapes(row.outputs),
-        parameters=count_text(row.num_parameters) if row.num_parameters else "",
+        parameters=count_text(row.cost.parameters) if row.cost.parameters else "",
         multiply_adds=_cost_text(row.cost),
     )
 

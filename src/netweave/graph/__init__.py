@@ -2,6 +2,7 @@
 
 from netweave.graph import ops
 from netweave.graph.builder import GraphBuilder
+from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
 from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
@@ -15,7 +16,7 @@ from netweave.graph.operators import (
     operator,
 )
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
-from netweave.graph.shapes import infer_shapes, known_shape
+from netweave.graph.shapes import infer_shapes
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,

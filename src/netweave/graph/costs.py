@@ -1,12 +1,14 @@
-"""What a node costs: multiply-adds and bytes of activations; parameters are counted by layer."""
+"""What nodes and layers cost: parameters, multiply-adds, bytes of activations."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.graph.shapes import known_shape
+from netweave.graph.graph import BATCH
+from netweave.graph.parameters import parameter_key
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -21,17 +23,20 @@ class Cost:
     Attributes:
         multiply_adds: Multiplications followed by an addition, for the given batch.
         activation_bytes: Bytes of the outputs, for the given batch.
+        parameters: Stored elements, whatever the batch.
         exact: False if a size was unknown, so that the numbers are lower bounds.
     """
 
     multiply_adds: int = 0
     activation_bytes: int = 0
+    parameters: int = 0
     exact: bool = True
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
             self.multiply_adds + other.multiply_adds,
             self.activation_bytes + other.activation_bytes,
+            self.parameters + other.parameters,
             self.exact and other.exact,
         )
 
@@ -39,62 +44,125 @@ class Cost:
 def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
     """Return the costs of one node.
 
-    Multiply-adds are counted for convolutions and matrix products, as is usual; the rest is free.
+    Multiply-adds are counted for convolutions, matrix products and recurrent cells, as is usual; biases,
+    activations, normalisation and pooling are free. Parameters are the stored arrays that it reads.
 
     Args:
         node: The node, with shapes inferred.
-        batch: Stands for a symbolic first size, >= 1.
+        batch: Stands for the symbol of the batch, >= 1.
     """
-    shapes = [_sizes(value, batch) for value in node.outputs]
-    exact = all(shape is not None for shape in shapes)
-    num_bytes = sum(
-        prod(shape) * (value.dtype.itemsize if value.dtype else 4)
-        for value, shape in zip(node.outputs, shapes, strict=True)
-        if shape is not None
+    inputs = [_sizes(value, batch) for value in node.inputs]
+    outputs = [_sizes(value, batch) for value in node.outputs]
+    count = _MULTIPLY_ADDS.get(node.op_type) if node.domain == "" else None
+    try:
+        multiply_adds = count(node, inputs, outputs) if count else 0
+        exact = None not in outputs
+    except _UnknownSizeError:
+        multiply_adds, exact = 0, False
+    return Cost(
+        multiply_adds=multiply_adds,
+        activation_bytes=sum(_num_bytes(v, sizes) for v, sizes in zip(node.outputs, outputs, strict=True)),
+        parameters=sum(
+            _product(_sizes(value, batch))
+            for value in dict.fromkeys(node.inputs)
+            if value is not None and parameter_key(value) is not None
+        ),
+        exact=exact,
     )
-    out = shapes[0] if shapes else None
-    if node.domain or out is None:
-        return Cost(0, int(num_bytes), exact)
-    return Cost(_multiply_adds(node, out, batch), int(num_bytes), exact)
 
 
 def layer_costs(graph: Graph, *, batch: int = 1) -> dict[str, Cost]:
-    """Return the costs of each layer by key; a node of several layers counts for its first."""
-    costs = dict.fromkeys(graph.layers, Cost())
+    """Return the costs of each layer by key.
+
+    Parameters are counted as the source counts them, at each layer that names them; a node of several
+    layers counts for its first.
+    """
+    sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
+    costs = {
+        key: Cost(parameters=sum(sizes.get(name, 0) for name in layer.parameters))
+        for key, layer in graph.layers.items()
+    }
     for node in graph.nodes:
         owners = graph.layers_of(node)
         if owners:
-            costs[owners[0].key] += node_cost(node, batch=batch)
+            costs[owners[0].key] += replace(node_cost(node, batch=batch), parameters=0)
     return costs
 
 
 def total_cost(graph: Graph, *, batch: int = 1) -> Cost:
-    """Return the costs of the whole net."""
-    return sum((node_cost(node, batch=batch) for node in graph.nodes), Cost())
+    """Return the costs of the whole net; a shared parameter counts once."""
+    total = sum((node_cost(node, batch=batch) for node in graph.nodes), Cost())
+    return replace(total, parameters=graph.num_parameters)
+
+
+class _UnknownSizeError(Exception):
+    """A size that a count needs is not known."""
 
 
 def _sizes(value: ir.Value | None, batch: int) -> tuple[int, ...] | None:
-    shape = known_shape(value)
-    if shape is None or any(size is None for size in shape[1:]):
+    if value is None or value.shape is None:
         return None
-    return tuple(batch if size is None else size for size in shape)
+    sizes: list[int] = []
+    for dim in value.shape:
+        if isinstance(dim, int):
+            sizes.append(dim)
+            continue
+        size = batch if dim.value == BATCH else dim.evaluate({BATCH: batch})
+        if not isinstance(size, int):
+            return None
+        sizes.append(size)
+    return tuple(sizes)
 
 
-def _multiply_adds(node: ir.Node, out: tuple[int, ...], batch: int) -> int:
-    weight = known_shape(node.inputs[1]) if len(node.inputs) > 1 else None
-    if node.op_type in {"Conv", "ConvTranspose"} and weight and None not in weight:
-        filter_size = prod(size for size in weight[1:] if size is not None)
-        if node.op_type == "Conv":
-            return prod(out) * filter_size
-        data = _sizes(node.inputs[0], batch)
-        return prod(data) * filter_size if data else 0
-    if node.op_type in {"Gemm", "MatMul"}:
-        data = _sizes(node.inputs[0], batch)
-        transposed = node.op_type == "Gemm" and _flag(node, "transA")
-        return prod(out) * data[0 if transposed else -1] if data else 0
-    return 0
+def _product(sizes: tuple[int, ...] | None) -> int:
+    return prod(sizes) if sizes is not None else 0
 
 
-def _flag(node: ir.Node, name: str) -> bool:
-    attribute = node.attributes.get(name)
-    return bool(attribute.as_int()) if attribute is not None else False
+def _num_bytes(value: ir.Value, sizes: tuple[int, ...] | None) -> int:
+    return int(_product(sizes) * (value.dtype.itemsize if value.dtype else 4))
+
+
+_Shapes = Sequence[tuple[int, ...] | None]
+
+
+def _known(shapes: _Shapes, index: int) -> tuple[int, ...]:
+    sizes = shapes[index]
+    if sizes is None:
+        raise _UnknownSizeError
+    return sizes
+
+
+def _conv(node: ir.Node, inputs: _Shapes, outputs: _Shapes) -> int:
+    """Every output element sums over the channels of its group and the filter."""
+    return prod(_known(outputs, 0)) * prod(_known(inputs, 1)[1:])
+
+
+def _conv_transpose(node: ir.Node, inputs: _Shapes, outputs: _Shapes) -> int:
+    """Every input element is spread over the outputs of its group and the filter."""
+    return prod(_known(inputs, 0)) * prod(_known(inputs, 1)[1:])
+
+
+def _gemm(node: ir.Node, inputs: _Shapes, outputs: _Shapes) -> int:
+    contracted = 0 if node.attributes.get_int("transA", 0) else 1
+    return prod(_known(outputs, 0)) * _known(inputs, 0)[contracted]
+
+
+def _matmul(node: ir.Node, inputs: _Shapes, outputs: _Shapes) -> int:
+    return prod(_known(outputs, 0)) * _known(inputs, 0)[-1]
+
+
+def _recurrent(node: ir.Node, inputs: _Shapes, outputs: _Shapes) -> int:
+    """At every step of every sequence each element of both weights is used once; see ONNX LSTM."""
+    steps, batch = _known(inputs, 0)[:2]
+    return steps * batch * (prod(_known(inputs, 1)) + prod(_known(inputs, 2)))
+
+
+_MULTIPLY_ADDS: dict[str, Callable[[ir.Node, _Shapes, _Shapes], int]] = {
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Gemm": _gemm,
+    "MatMul": _matmul,
+    "GRU": _recurrent,
+    "LSTM": _recurrent,
+    "RNN": _recurrent,
+}

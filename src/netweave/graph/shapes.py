@@ -1,7 +1,8 @@
 """Shapes of a graph's values, for standard operators and for those of the domain ``netweave``.
 
 Standard operators are inferred by ``onnx-shape-inference``, which is right for ceil pooling and keeps
-symbolic sizes; this file hands it the shape rules of the registry and turns its findings into errors.
+symbolic sizes; this file hands it the shape rules of the registry, adds the checks that it does not make
+(``graph.checks``) and turns the findings of both into errors.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 import onnx_shape_inference as osi
 
-from netweave.errors import ShapeError
+from netweave.errors import ShapeError, UsageError
+from netweave.graph.checks import check_inputs, check_outputs, known_shape
 from netweave.graph.graph import DOMAIN, OPSET, Graph
 from netweave.graph.operators import Dim, Operator, all_operators, attributes_of
 
@@ -20,13 +22,6 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 2**31 - 1
 """No tensor may have more elements: the limit of the sources, and of what a runtime can index."""
-
-
-def known_shape(value: ir.Value | None) -> tuple[int | None, ...] | None:
-    """Return a value's sizes, None for a symbolic one; None as a whole if even the rank is unknown."""
-    if value is None or value.shape is None:
-        return None
-    return tuple(dim if isinstance(dim, int) else None for dim in value.shape)
 
 
 def shape_context(opsets: Mapping[str, int] | None = None) -> osi.ShapeInferenceContext:
@@ -60,19 +55,16 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
         shapes: New sizes for some inputs, by name; None keeps a size as it is.
 
     Raises:
+        UsageError: There is no such input, or it has another number of axes.
         ShapeError: The sizes do not fit; the message names the node.
     """
     _register()
-    by_name = {value.name: value for value in graph.inputs}
-    for name, sizes in (shapes or {}).items():
-        value = by_name[name]
-        old = value.shape if value.shape is not None else [None] * len(sizes)
-        value.shape = ir.Shape([o if s is None else s for s, o in zip(sizes, old, strict=True)])
+    _set_input_shapes(graph, shapes or {})
     for value in graph.model.graph.initializers.values():
         if value.const_value is not None:
             value.shape = ir.Shape(value.const_value.shape.numpy())
     if any(True for _ in graph.model.graph.subgraphs()):
-        osi.infer_symbolic_shapes(graph.model, policy="override", warn_on_missing=False)
+        _infer_with_subgraphs(graph)
         return
     context = osi.ShapeInferenceContext(graph.model.opset_imports, policy="override")
     for node in graph.nodes:
@@ -81,13 +73,36 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
         _infer(node, context)
 
 
+def _set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> None:
+    by_name = {value.name: value for value in graph.inputs}
+    for name, sizes in shapes.items():
+        if name not in by_name:
+            raise UsageError(f"no input {name!r}; the net has: {', '.join(map(str, by_name)) or 'none'}")
+        value = by_name[name]
+        old = value.shape.dims if value.shape is not None else [None] * len(sizes)
+        if len(old) != len(sizes):
+            raise UsageError(
+                f"input {name!r} has the shape {value.shape}, not {len(sizes)} axes: {list(sizes)}"
+            )
+        value.shape = ir.Shape([o if s is None else s for s, o in zip(sizes, old, strict=True)])
+
+
+def _infer_with_subgraphs(graph: Graph) -> None:
+    try:
+        osi.infer_symbolic_shapes(graph.model, policy="override", warn_on_missing=False)
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise ShapeError(str(error), place=graph.name) from error
+
+
 def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
     place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
     infer = osi.registry.get(node.domain, node.op_type, version=context.get_opset_version(node.domain))
     if infer is None:
         return
     try:
+        check_inputs(node)
         infer(context, node)
+        check_outputs(node)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ShapeError(getattr(error, "message", str(error)), place=place) from error
     if context.errors:

@@ -45,14 +45,12 @@ class LayerSummary:
         layer: The layer.
         inputs: The values that it reads.
         outputs: The values that it makes.
-        num_parameters: Number of its stored elements; those of a shared array count for each sharer.
         cost: Its costs for the batch that was asked for.
     """
 
     layer: Layer
     inputs: tuple[ValueSummary, ...]
     outputs: tuple[ValueSummary, ...]
-    num_parameters: int
     cost: Cost
 
 
@@ -89,13 +87,11 @@ def layer_summaries(graph: Graph, *, batch: int = 1) -> list[LayerSummary]:
         batch: Stands for a symbolic batch size in the costs, >= 1.
     """
     values, costs = graph.values(), layer_costs(graph, batch=batch)
-    sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
     return [
         LayerSummary(
             layer=layer,
             inputs=tuple(_named(name, values.get(name)) for name in layer.inputs),
             outputs=tuple(_named(name, values.get(name)) for name in layer.outputs),
-            num_parameters=sum(sizes.get(name, 0) for name in layer.parameters),
             cost=costs[key],
         )
         for key, layer in graph.layers.items()
@@ -204,7 +200,7 @@ def _layer_json(row: LayerSummary) -> dict[str, Any]:
         "inputs": [_value_json(value) for value in row.inputs],
         "outputs": [_value_json(value) for value in row.outputs],
         "parameters": list(layer.parameters),
-        "num_parameters": row.num_parameters,
+        "num_parameters": row.cost.parameters,
         "call": layer.call,
         "file": layer.origin.file if layer.origin else None,
         "line": layer.origin.line if layer.origin else None,
