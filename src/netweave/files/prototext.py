@@ -1,0 +1,259 @@
+"""Protocol buffers' text format, with the line of every field; google.protobuf keeps none.
+
+Accepts what ``google.protobuf.text_format`` accepts for a known schema, and refuses what it refuses: unknown
+fields, a field twice that may stand once, numbers out of range. Rules: the language specification at
+protobuf.dev/reference/protobuf/textformat-spec.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from netweave.errors import ReadError
+from netweave.files.protobuf import Message
+
+if TYPE_CHECKING:
+    from netweave.files.protobuf import Field, Schema
+
+MAX_CHARS = 16 << 20
+"""Longer texts are refused: a net is some kilobytes."""
+
+MAX_DEPTH = 64
+"""Messages inside messages beyond this depth are refused."""
+
+_TOKEN = re.compile(
+    r"""(?P<skip>(?:[\s]++|\#[^\n]*+)++)
+    |(?P<name>[A-Za-z_]\w*+)
+    |(?P<number>0[xX][0-9a-fA-F]++|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fF]?)
+    |(?P<string>"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')
+    |(?P<mark>[-{}<>\[\]:;,])""",
+    re.VERBOSE | re.ASCII,
+)
+_ESCAPE = re.compile(
+    rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
+)
+_LETTERS = {
+    b"a": b"\a", b"b": b"\b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t", b"v": b"\v",
+}  # fmt: skip
+_RANGES = {
+    "int32": (-(2**31), 2**31 - 1),
+    "uint32": (0, 2**32 - 1),
+    "int64": (-(2**63), 2**63 - 1),
+    "uint64": (0, 2**64 - 1),
+}
+_BOOLS = dict.fromkeys(("true", "True", "t", "1"), True) | dict.fromkeys(("false", "False", "f", "0"), False)
+_END = "end of file"
+
+
+def parse_text(content: bytes, schema: Schema, name: str, *, place: str) -> Message:
+    """Return the message that a text holds.
+
+    Args:
+        content: The text, in UTF-8.
+        schema: The kinds of messages.
+        name: The kind of message.
+        place: Name of the file, for errors.
+
+    Raises:
+        ReadError: The text cannot be parsed, or holds a field that the schema does not know.
+    """
+    if len(content) > MAX_CHARS:
+        raise ReadError(f"has {len(content):,} bytes, a text of at most {MAX_CHARS:,} is read", place=place)
+    text = content.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
+    parser = _Parser(text, place)
+    message = Message(schema.messages[name], 1)
+    parser.fields(message, _END, depth=0)
+    return message
+
+
+def field_names(text: str) -> list[str]:
+    """Return the names of the outermost fields of a text, as far as it can be split into tokens.
+
+    >>> field_names('name: "x" layer { name: "y" } # end')
+    ['name', 'layer']
+    """
+    names, depth, position, before = [], 0, 0, ""
+    while match := _TOKEN.match(text, position):
+        position = match.end()
+        if match.lastgroup == "skip":
+            continue
+        token = match.group()
+        depth += (token in "{<") - (token in "}>")
+        outermost = (token == ":" and depth == 0) or (token in "{<" and depth == 1)
+        if outermost and before.isidentifier():
+            names.append(before)
+        before = token
+    return names
+
+
+class _Parser:
+    """A text as tokens, one ahead."""
+
+    def __init__(self, text: str, place: str) -> None:
+        self._text = text
+        self._place = place
+        self._next = 0
+        self.line = 1
+        self.kind = ""
+        self.token = ""
+        self._advance()
+
+    def fields(self, message: Message, end: str, *, depth: int) -> None:
+        """Parse fields into ``message`` up to the token ``end``."""
+        if depth > MAX_DEPTH:
+            self.fail(f"messages are nested more than {MAX_DEPTH} deep")
+        while self.token != end or self.kind == "string":
+            if self.kind == "end":
+                self.fail(f"the file ends inside {message.type.name}, which begins on line {message.line}")
+            self._field(message, depth=depth)
+            self._skip(";") or self._skip(",")
+        if end != _END:
+            self._advance()
+
+    def _field(self, message: Message, *, depth: int) -> None:
+        name, line = self.token, self.line
+        if self.kind != "name":
+            self.fail(f"found {name!r}, expected the name of a field of {message.type.name}")
+        known = message.type.fields.get(name)
+        if known is None:
+            self.fail(f"unknown field {name!r} in {message.type.name}{_nearest(name, message.type.fields)}")
+        if name in message and not known.repeated:
+            self.fail(
+                f"field {name!r} stands again, first on line {message.line_of(name)}; it may stand once"
+            )
+        self._advance()
+        colon = self._skip(":")
+        if not colon and known.type != "message":
+            self.fail(f"found {self.token!r} after {name!r}, expected ':'")
+        if known.repeated and self._skip("["):
+            self._list(message, known, depth=depth)
+        else:
+            message.put(name, self._value(message, known, depth=depth), line)
+
+    def _list(self, message: Message, known: Field, *, depth: int) -> None:
+        while not self._skip("]"):
+            line = self.line
+            message.put(known.name, self._value(message, known, depth=depth), line)
+            if not self._skip(",") and self.token != "]":
+                self.fail(f"found {self.token!r} in the list of {known.name!r}, expected ',' or ']'")
+
+    def _value(self, message: Message, known: Field, *, depth: int) -> Any:
+        if known.type == "message":
+            return self._message(message, known, depth=depth)
+        if known.type in {"string", "bytes"}:
+            return self._string(known)
+        sign = "-" if self._skip("-") else ""
+        text, kind, line = sign + self.token, self.kind, self.line
+        if kind not in {"name", "number"}:
+            self.fail(f"found {text!r} as the value of {known.name!r}, expected {_wanted(known)}")
+        if known.type == "enum":
+            value = _enum(text, known, message.type.schema)
+        elif known.type == "bool":
+            value = _BOOLS.get(text)
+        else:
+            value = _real(text) if known.type in {"float", "double"} else _integer(text, known.type)
+        if value is None:
+            hint = _nearest(text, message.type.schema.enums[known.of]) if known.type == "enum" else ""
+            self.fail(f"found {text} as the value of {known.name!r}, expected {_wanted(known)}{hint}", line)
+        self._advance()
+        return value
+
+    def _message(self, owner: Message, known: Field, *, depth: int) -> Message:
+        made = owner.empty(known.name, self.line)
+        end = {"{": "}", "<": ">"}.get(self.token)
+        if end is None or self.kind == "string":
+            self.fail(f"found {self.token!r} after {known.name!r}, expected '{{'")
+        self._advance()
+        self.fields(made, end, depth=depth + 1)
+        return made
+
+    def _string(self, known: Field) -> str | bytes:
+        if self.kind != "string":
+            self.fail(f'found {self.token!r} as the value of {known.name!r}, expected a string in "quotes"')
+        parts = []
+        while self.kind == "string":
+            parts.append(self.token[1:-1].encode("utf-8", "surrogatepass"))
+            self._advance()
+        content = b"".join(_ESCAPE.sub(_unescape, part) for part in parts)
+        return content if known.type == "bytes" else content.decode("utf-8", "backslashreplace")
+
+    def fail(self, message: str, line: int | None = None) -> NoReturn:
+        raise ReadError(message, place=f"{self._place}:{line or self.line}")
+
+    def _skip(self, token: str) -> bool:
+        if self.token == token and self.kind == "mark":
+            self._advance()
+            return True
+        return False
+
+    def _advance(self) -> None:
+        self.line += self.token.count("\n")
+        match = _TOKEN.match(self._text, self._next)
+        if match is not None and match.lastgroup == "skip":
+            self.line += match.group().count("\n")
+            self._next = match.end()
+            match = _TOKEN.match(self._text, self._next)
+        if match is not None:
+            self.kind, self.token, self._next = match.lastgroup or "", match.group(), match.end()
+        elif self._next == len(self._text):
+            self.kind, self.token = "end", _END
+        else:
+            rest = self._text[self._next : self._next + 20].split("\n")[0]
+            self.fail(f"cannot read {rest!r}; is this a text file, and are its quotes closed?")
+
+
+def _nearest(name: str, known: Any) -> str:
+    found = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean {found[0]!r}?" if found else ""
+
+
+def _wanted(known: Field) -> str:
+    if known.type == "enum":
+        return f"one of {known.of.rpartition('.')[2]}"
+    if known.type in _RANGES:
+        low, high = _RANGES[known.type]
+        return f"a whole number from {low} to {high}"
+    return {"bool": "true or false"}.get(known.type, "a number")
+
+
+def _enum(text: str, known: Field, schema: Schema) -> Any:
+    values = schema.enums[known.of]
+    if text in values:
+        return text
+    number = _integer(text, "int32")
+    return schema.enum_value(known.of, number) if number is not None and number in values.values() else None
+
+
+def _integer(text: str, kind: str) -> int | None:
+    digits = text.removeprefix("-")
+    base = 16 if digits[:2] in {"0x", "0X"} else 8 if digits[:1] == "0" and len(digits) > 1 else 10
+    try:
+        value = int(text, base)
+    except ValueError:
+        return None
+    low, high = _RANGES[kind]
+    return value if low <= value <= high else None
+
+
+def _real(text: str) -> float | None:
+    number = text.lower()
+    if number.removeprefix("-") not in {"inf", "infinity", "nan"}:
+        number = number.removesuffix("f")
+    try:
+        return float(number)
+    except ValueError:
+        return None
+
+
+def _unescape(match: re.Match[bytes]) -> bytes:
+    hexadecimal, octal, short, long, letter = match.groups()
+    if hexadecimal:
+        return bytes([int(hexadecimal, 16)])
+    if octal:
+        return bytes([int(octal, 8) & 0xFF])
+    if short or long:
+        number = int(short or long, 16)
+        return chr(number).encode("utf-8", "surrogatepass") if number < 0x110000 else b"?"
+    return _LETTERS.get(letter, letter)
