@@ -1,0 +1,63 @@
+"""From the files of a net to its message, its weights and its Graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+from netweave.files.prototext import parse_text
+from netweave.files.source import read_bytes
+from netweave.formats.caffe import layers
+from netweave.formats.caffe.kinds import HEAD_BYTES, Kind, find_kind
+from netweave.formats.caffe.net import build
+from netweave.formats.caffe.schema import caffe_schema
+from netweave.formats.caffe.upgrade import upgrade
+from netweave.formats.caffe.weights import find_weights, net_weights, read_weights
+
+if TYPE_CHECKING:
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+    from netweave.graph import Graph
+
+__all__ = ["layers", "read_net"]
+
+_OTHERS = {
+    "": "is an HDF5 file, which holds weights but no layers; give the .prototxt, and this as its weights",
+    "SolverParameter": "is a solver, not a net; give the net that it trains",
+    "SolverState": "is the state of a solver, which holds no net; give the .prototxt of the net",
+    "LabelMap": "is a map of labels, not a net; give the .prototxt of the net",
+    "BlobProto": "is a single array (a mean file), not a net; give the .prototxt of the net",
+}
+
+
+def read_net(source: Source) -> Graph:
+    """Read a net from its files; see ``netweave.formats.caffe.read``."""
+    place = str(source.net)
+    content = read_bytes(source.net)
+    kind = find_kind(content[:HEAD_BYTES])
+    if kind is not None and kind.message != "NetParameter":
+        raise ReadError(_OTHERS[kind.message] + _net_of_solver(content, kind, place), place=place)
+    text = kind.text if kind is not None else b"\0" not in content[:HEAD_BYTES]
+    net = (
+        parse_text(content, caffe_schema(), "NetParameter", place=place)
+        if text
+        else caffe_schema().decode("NetParameter", content, place=place)
+    )
+    upgrade(net, place=place)
+    if not net["layer"]:
+        raise ReadError("has no layers, so it is no net of Caffe's", place=place)
+    path = find_weights(source)
+    if path is not None:
+        return build(net, source, read_weights(path))
+    own = any(layer["blobs"] for layer in net["layer"])
+    return build(net, source, net_weights(net, place=place) if own else None)
+
+
+def _net_of_solver(content: bytes, kind: Kind, place: str) -> str:
+    if kind.message != "SolverParameter":
+        return ""
+    try:
+        solver: Message = parse_text(content, caffe_schema(), kind.message, place=place)
+    except ReadError:
+        return ""
+    return f": {(solver['net'] or solver['train_net'])!r}" if solver["net"] or solver["train_net"] else ""

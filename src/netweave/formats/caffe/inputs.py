@@ -1,0 +1,193 @@
+"""Sizes of a net's inputs: the tops of Input and data layers, as far as the file says them.
+
+A data layer learns its sizes from its database; what the file leaves open, the caller gives
+(``Source.input_shapes``). Rules: ``input_layer.cpp``, ``data_transformer.cpp`` and the data layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.formats.caffe.weights import read_blob
+from netweave.graph.shapes import MAX_ELEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+    from netweave.formats.caffe.wiring import Wired
+
+Shape = tuple[int | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NetInput:
+    """An input: its sizes as declared, and whether axis 0 is the batch of the whole net."""
+
+    shape: Shape
+    batch: bool
+
+
+Sizes = Callable[["Message", "Path"], "Sequence[Shape | None]"]
+"""Sizes of a layer's tops from its settings and the folder of its file; None where nothing is known."""
+
+INPUTS: dict[str, Sizes] = {}
+"""The types of layers that bring data into a net, with the rule for the sizes of their tops."""
+
+
+def sizes_of(*types: str) -> Callable[[Sizes], Sizes]:
+    """Register the decorated function for types of layers that bring data into the net."""
+
+    def register(rule: Sizes) -> Sizes:
+        INPUTS.update(dict.fromkeys(types, rule))
+        return rule
+
+    return register
+
+
+def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
+    """Return the inputs of a net by name.
+
+    Raises:
+        ReadError: Sizes are neither in the file nor given; the message says what to give.
+        ShapeError: A size is below 1 or an input would be too large.
+        UsageError: Sizes are given for something that is no input.
+    """
+    found: dict[str, tuple[Shape, Wired]] = {}
+    missing: list[tuple[Wired, str, Shape | None]] = []
+    for wired in layers:
+        if wired.spec["type"] not in INPUTS:
+            continue
+        declared = INPUTS[wired.spec["type"]](wired.spec, source.net.parent)
+        for index, name in enumerate(wired.tops):
+            shape = declared[min(index, len(declared) - 1)] if declared else None
+            shape = tuple(source.input_shapes[name]) if name in source.input_shapes else shape
+            if shape is None or None in shape[1:]:
+                missing.append((wired, name, shape))
+            else:
+                found[name] = (shape, wired)
+    _check_names(source, [*found, *(name for _, name, _ in missing)])
+    if missing:
+        raise _missing(missing, source)
+    for name, (shape, wired) in found.items():
+        _check_size(name, shape, wired, source)
+    batches = [shape[0] for shape, _ in found.values() if shape]
+    return {name: NetInput(shape, shape[:1] == tuple(batches[:1])) for name, (shape, _) in found.items()}
+
+
+@sizes_of("Input")
+def input_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of an Input layer: one shape for all tops, or one for each."""
+    return [tuple(shape["dim"]) for shape in spec["input_param"]["shape"]]
+
+
+@sizes_of("DummyData")
+def dummy_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of a DummyData layer, of either form."""
+    parameter = spec["dummy_data_param"]
+    if parameter["shape"]:
+        return [tuple(shape["dim"]) for shape in parameter["shape"]]
+    return list(zip(*(parameter[name] for name in ("num", "channels", "height", "width")), strict=False))
+
+
+@sizes_of("MemoryData")
+def memory_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of a MemoryData layer: images and labels."""
+    parameter = spec["memory_data_param"]
+    images = tuple(parameter[name] or None for name in ("batch_size", "channels", "height", "width"))
+    return [images, images[:1]]
+
+
+@sizes_of("HDF5Data")
+def hdf5_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of an HDF5Data layer: only the labels' are known."""
+    return [None, (spec["hdf5_data_param"]["batch_size"] or None,)]
+
+
+@sizes_of("Data", "ImageData", "WindowData")
+def image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of a layer that reads images: batch, channels, and the crop or the size that they get."""
+    name = {"Data": "data_param", "ImageData": "image_data_param", "WindowData": "window_data_param"}[
+        spec["type"]
+    ]
+    parameter, transform = spec[name], spec["transform_param"]
+    mean = _mean_sizes(transform, folder)
+    crop = transform["crop_size"] or (parameter["crop_size"] if spec["type"] == "WindowData" else 0)
+    height, width = (crop, crop) if crop else mean[1:]
+    if spec["type"] == "ImageData" and not crop:
+        height, width = parameter["new_height"] or height, parameter["new_width"] or width
+    channels = _num_channels(spec, parameter, transform) or mean[0]
+    batch = parameter["batch_size"] or None
+    return [(batch, channels, height, width), (batch,)]
+
+
+def _num_channels(spec: Message, parameter: Message, transform: Message) -> int | None:
+    if (
+        spec["type"] == "WindowData"
+        or transform["force_color"]
+        or parameter_flag(parameter, "force_encoded_color")
+    ):
+        return 3
+    if spec["type"] == "ImageData":
+        return 3 if parameter["is_color"] else 1
+    if transform["force_gray"]:
+        return 1
+    return len(transform["mean_value"]) if len(transform["mean_value"]) > 1 else None
+
+
+def parameter_flag(parameter: Message, name: str) -> bool:
+    """Whether a flag is set that not every kind of message has."""
+    return name in parameter.type.fields and bool(parameter[name])
+
+
+def _mean_sizes(transform: Message, folder: Path) -> tuple[int | None, int | None, int | None]:
+    """Return channels, height and width of the mean image, if it lies beside the net."""
+    path = folder / transform["mean_file"]
+    if not transform["mean_file"] or not path.is_file():
+        return None, None, None
+    shape = read_blob(path).shape
+    return (shape[-3], shape[-2], shape[-1]) if len(shape) >= 3 else (None, None, None)
+
+
+def _check_names(source: Source, names: Sequence[str]) -> None:
+    unknown = [name for name in source.input_shapes if name not in names]
+    if unknown:
+        raise UsageError(
+            f"sizes are given for {', '.join(map(repr, unknown))}, but the inputs of {source.net} in phase "
+            f"{source.phase} are {', '.join(map(repr, names)) or 'none'}"
+        )
+
+
+def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source) -> ReadError:
+    options = []
+    for _, name, shape in missing:
+        known = shape or (None,) * 4
+        options.append(
+            "--input-shape " + name + "=" + "x".join(str(s or c) for s, c in zip(known, "NCHW", strict=False))
+        )
+    spec = missing[0][0].spec
+    names = ", ".join(repr(name) for _, name, _ in missing)
+    line = f":{spec.line}" if spec.line else ""
+    return ReadError(
+        f"the file does not say all sizes of {names}, which are those of its data; give them: "
+        f"{' '.join(options)}, with numbers for the letters",
+        place=f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})",
+    )
+
+
+def _check_size(name: str, shape: Shape, wired: Wired, source: Source) -> None:
+    sizes = [1 if size is None else size for size in shape]
+    if all(size >= 1 for size in sizes) and prod(sizes) <= MAX_ELEMENTS:
+        return
+    line = f":{wired.spec.line}" if wired.spec.line else ""
+    raise ShapeError(
+        f"input {name!r} would be {'x'.join(map(str, sizes))}; every size must be 1 or more, and all of them "
+        f"together at most {MAX_ELEMENTS:,} elements",
+        place=f"{source.net}{line}: layer {wired.spec['name']!r} ({wired.spec['type']})",
+    )

@@ -1,0 +1,23 @@
+"""One function for each type of layer, one file for each family; importing this registers them all."""
+
+from netweave.formats.caffe.layers import (
+    activation,
+    arithmetic,
+    convolution,
+    dense,
+    normalisation,
+    pooling,
+    reduction,
+    shape,
+)
+
+__all__ = [
+    "activation",
+    "arithmetic",
+    "convolution",
+    "dense",
+    "normalisation",
+    "pooling",
+    "reduction",
+    "shape",
+]

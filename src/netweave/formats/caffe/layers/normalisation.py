@@ -1,0 +1,84 @@
+"""LRN, BatchNorm and MVN: ``lrn_layer.cpp``, ``batch_norm_layer.cpp``, ``mvn_layer.cpp``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.formats.caffe.call import Call, layer
+from netweave.graph.parameters import drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+
+@layer("LRN")
+def local_response(call: Call) -> Sequence[ir.Value]:
+    """Local response normalisation across channels, or within each: there ``k`` has no effect."""
+    parameter = call.spec["lrn_param"]
+    size, alpha, beta = parameter["local_size"], parameter["alpha"], parameter["beta"]
+    if size % 2 == 0:
+        raise call.wrong(f"'local_size' is {size}, expected an odd number", parameter.line_of("local_size"))
+    if len(call.shape()) != 4:
+        raise call.wrong_shape(f"needs four axes, found {len(call.shape())}")
+    x = call.bottoms[0]
+    if parameter["norm_region"] == "ACROSS_CHANNELS":
+        attributes = {"size": size, "alpha": alpha, "beta": beta, "bias": parameter["k"]}
+        return [call.add("LRN", [x], attributes, top=0)]
+    window = {"kernel_shape": [size] * 2, "pads": [(size - 1) // 2] * 4, "count_include_pad": 1}
+    mean = call.add("AveragePool", [call.add("Mul", [x, x])], window)
+    base = call.add("Add", [call.add("Mul", [mean, call.constant(alpha)]), call.constant(1.0)])
+    return [call.add("Mul", [x, call.add("Pow", [base, call.constant(-beta)])], top=0)]
+
+
+@layer("BatchNorm")
+def batch_norm(call: Call) -> Sequence[ir.Value]:
+    """Normalisation without scale or shift; stored mean and variance are sums, to be divided by array 2."""
+    parameter = call.spec["batch_norm_param"]
+    _check_rates(call)
+    channels = 1 if len(call.shape()) == 1 else call.size(1)
+    names = [("mean", (channels,)), ("variance", (channels,)), ("factor", (1,))]
+    stored = [call.statistic(index, shape, role) for index, (role, shape) in enumerate(names)]
+    factor = stored[2][1]
+    share = np.float32(1 / factor.item() if factor is not None and factor.item() else 0)
+    scale = call.builder.derived(np.ones(channels, np.float32), name=f"{call.layer.key}/scale")
+    shift = call.builder.derived(np.zeros(channels, np.float32), name=f"{call.layer.key}/shift")
+    statistics = []
+    for (role, shape), (key, array) in zip(names[:2], stored[:2], strict=True):
+        values = drawn(key, shape, role) if array is None else array * share
+        statistics.append(call.builder.derived(values, name=key, key=key))
+    attributes = {"epsilon": parameter["eps"]}
+    inputs = [call.bottoms[0], scale, shift, *statistics]
+    if parameter.get("use_global_stats", call.phase == "TEST"):
+        return [call.add("BatchNormalization", inputs, attributes, top=0)]
+    attributes |= {"training_mode": 1, "momentum": parameter["moving_average_fraction"]}
+    outputs = [call.tops[0], "", ""]
+    return call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)[:1]
+
+
+def _check_rates(call: Call) -> None:
+    for spec in call.spec["param"]:
+        if spec["lr_mult"] != 0:
+            raise call.wrong(
+                f"its arrays are statistics, not learnt: 'lr_mult' is {spec['lr_mult']:g}, expected 0",
+                spec.line,
+            )
+
+
+@layer("MVN")
+def mean_variance(call: Call) -> Sequence[ir.Value]:
+    """Mean 0 and variance 1 for each image, channel by channel or over all; ``eps`` is outside the root."""
+    parameter = call.spec["mvn_param"]
+    if len(call.shape()) != 4:
+        raise call.wrong_shape(f"needs four axes, found {len(call.shape())}")
+    axes = call.constant([1, 2, 3] if parameter["across_channels"] else [2, 3], dtype="int64")
+    x, single = call.bottoms[0], not parameter["normalize_variance"]
+    centred = call.add("Sub", [x, call.add("ReduceMean", [x, axes])], top=0 if single else None)
+    if single:
+        return [centred]
+    variance = call.add("ReduceMean", [call.add("Mul", [centred, centred]), axes])
+    deviation = call.add("Add", [call.add("Sqrt", [variance]), call.constant(parameter["eps"])])
+    return [call.add("Div", [centred, deviation], top=0)]

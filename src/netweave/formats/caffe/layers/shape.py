@@ -1,0 +1,205 @@
+"""Layers that move elements without changing them: concat, slice, flatten, reshape, crop, tile, ..."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING
+
+from netweave.formats.caffe.blobs import sizes
+from netweave.formats.caffe.call import MANY, Call, layer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files.protobuf import Message
+
+_BOOL = 9
+_INT64 = 7
+"""ONNX's numbers of these types."""
+
+_TO_THE_END = 2**63 - 1
+
+
+def _old_axis(call: Call, parameter: Message, old: str) -> int:
+    """Return the axis, which older files give under another name."""
+    if old in parameter and "axis" in parameter:
+        raise call.wrong(f"has both 'axis' and {old!r}, expected one of them", parameter.line_of(old))
+    return call.axis(parameter[old] if old in parameter else parameter["axis"])
+
+
+@layer("Concat", bottoms=(1, MANY))
+def concat(call: Call) -> Sequence[ir.Value]:
+    """The bottoms one after the other along an axis."""
+    axis = _old_axis(call, call.spec["concat_param"], "concat_dim")
+    shapes = [call.shape(index) for index in range(len(call.bottoms))]
+    if len({(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}) > 1:
+        raise call.wrong_shape(
+            f"its bottoms must be of one size but for axis {axis}, found {', '.join(map(sizes, shapes))}"
+        )
+    return [call.add("Concat", call.bottoms, {"axis": axis}, top=0)]
+
+
+@layer("Slice", tops=(1, MANY))
+def slice_(call: Call) -> Sequence[ir.Value]:
+    """Equal parts along an axis, or parts that end at the given points."""
+    parameter = call.spec["slice_param"]
+    axis = _old_axis(call, parameter, "slice_dim")
+    points, num_parts, size = parameter["slice_point"], len(call.tops), call.shape()[axis]
+    if not points:
+        if size is not None and size % num_parts:
+            raise call.wrong_shape(f"cannot cut {size} elements of axis {axis} into {num_parts} equal parts")
+        attributes = {"axis": axis, "num_outputs": num_parts}
+        return call.builder.add_many("Split", [call.bottoms[0]], attributes, outputs=call.tops)
+    starts, ends = [0, *points], [*points, size or _TO_THE_END]
+    if len(starts) != num_parts or any(a >= b for a, b in zip(starts, ends, strict=True)):
+        raise call.wrong(
+            f"'slice_point' is {points}, expected {num_parts - 1} increasing numbers within axis {axis} "
+            f"({size} elements)",
+            parameter.line_of("slice_point"),
+        )
+    if size is None:
+        return [
+            call.add("Slice", [call.bottoms[0], *_ints(call, [a], [b], [axis])], top=top)
+            for top, (a, b) in enumerate(zip(starts, ends, strict=True))
+        ]
+    lengths = call.constant([b - a for a, b in zip(starts, ends, strict=True)], dtype="int64")
+    return call.builder.add_many("Split", [call.bottoms[0], lengths], {"axis": axis}, outputs=call.tops)
+
+
+@layer("Split", tops=(1, MANY))
+def split(call: Call) -> Sequence[ir.Value]:
+    """The same value under several names."""
+    return [call.add("Identity", [call.bottoms[0]], top=top) for top in range(len(call.tops))]
+
+
+@layer("Silence", bottoms=(1, MANY), tops=0)
+@layer("HDF5Output", bottoms=(1, MANY), tops=0)
+def nothing(call: Call) -> Sequence[ir.Value]:
+    """Reads its bottoms, so that they are no outputs of the net."""
+    return []
+
+
+@layer("Flatten")
+def flatten(call: Call) -> Sequence[ir.Value]:
+    """Axes from ``axis`` to ``end_axis`` as one."""
+    parameter = call.spec["flatten_param"]
+    start, end = call.axis(parameter["axis"]), call.axis(parameter["end_axis"])
+    if start > end:
+        raise call.wrong(f"'axis' {start} is behind 'end_axis' {end}", parameter.line)
+    rank = len(call.shape())
+    if start == 1 and end == rank - 1:
+        return [call.add("Flatten", [call.bottoms[0]], {"axis": 1}, top=0)]
+    shape = [0] * start + [-1] + [call.size(axis) for axis in range(end + 1, rank)]
+    return [call.add("Reshape", [call.bottoms[0], call.constant(shape, dtype="int64")], top=0)]
+
+
+@layer("Reshape")
+def reshape(call: Call) -> Sequence[ir.Value]:
+    """New sizes for some axes: 0 keeps one, -1 is worked out. An open batch size stays open."""
+    parameter = call.spec["reshape_param"]
+    old, dims = call.shape(), list(parameter["shape"]["dim"])
+    start = parameter["axis"] + (len(old) + 1 if parameter["axis"] < 0 else 0)
+    end = len(old) if parameter["num_axes"] == -1 else start + parameter["num_axes"]
+    line = parameter.line_of("shape")
+    if not 0 <= start <= end <= len(old):
+        raise call.wrong(f"axes {start} to {end} are out of range for {len(old)} axes", parameter.line)
+    if dims.count(-1) > 1 or any(dim < -1 for dim in dims):
+        raise call.wrong(f"the sizes {dims} may hold one -1, and nothing below it", line)
+    for index, dim in enumerate(dims):
+        if dim == 0 and start + index >= len(old):
+            raise call.wrong(f"size {index} is 0, which keeps an axis that is not there", line)
+    kept = [old[start + index] if dim == 0 else dim for index, dim in enumerate(dims)]
+    new = _with_open_batch(call, [*old[:start], *kept, *old[end:]])
+    return [call.add("Reshape", [call.bottoms[0], call.constant(new, dtype="int64")], top=0)]
+
+
+def _with_open_batch(call: Call, new: list[int | None]) -> list[int]:
+    """Return the target of a Reshape for ONNX: 0 for the batch where it is kept, the rest in numbers."""
+    old = call.shape()
+    size = prod(dim for dim in old if dim is not None)
+    rest = prod(dim for dim in new[1:] if dim is not None)
+    if call.has_batch() and new and (new[0] in {None, call.batch} or (new[0] == -1 and rest == size)):
+        tail = [size // -rest if dim == -1 and rest else dim or 0 for dim in new[1:]]
+        if prod(tail) != size:
+            raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes([None, *tail])}")
+        return [0, *tail]
+    if None not in old and -1 not in new and rest * (new[0] or 1 if new else 1) != size:
+        raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes(new)}")
+    if old[:1] == (None,) and new[:1] == [call.batch] and -1 not in new:
+        new[0] = -1  # several axes were one with the batch, and come apart again
+    return [0 if dim is None else dim for dim in new]
+
+
+@layer("Crop", bottoms=2)
+def crop(call: Call) -> Sequence[ir.Value]:
+    """The first bottom cut to the sizes of the second, on all axes from ``axis`` on."""
+    parameter = call.spec["crop_param"]
+    whole, part = call.shape(), call.shape(1)
+    axis = call.axis(parameter["axis"])
+    axes = list(range(axis, len(whole)))
+    offsets = list(parameter["offset"]) or [0]
+    if len(part) != len(whole) or len(offsets) not in {1, len(axes)}:
+        raise call.wrong(
+            f"needs bottoms with as many axes (they have {len(whole)} and {len(part)}), and one 'offset' or "
+            f"{len(axes)} (it has {len(offsets)})",
+            parameter.line,
+        )
+    offsets = offsets * len(axes) if len(offsets) == 1 else offsets
+    cut = [
+        (each, offset, call.size(each, 1))
+        for each, offset in zip(axes, offsets, strict=True)
+        if whole[each] is not None or part[each] is not None
+    ]
+    for each, offset, size in cut:
+        if offset + size > call.size(each):
+            raise call.wrong_shape(f"axis {each}: {size} elements from {offset} on are not in {whole[each]}")
+    starts, ends = [offset for _, offset, _ in cut], [offset + size for _, offset, size in cut]
+    return [
+        call.add("Slice", [call.bottoms[0], *_ints(call, starts, ends, [each for each, _, _ in cut])], top=0)
+    ]
+
+
+@layer("Tile")
+def tile(call: Call) -> Sequence[ir.Value]:
+    """The whole value ``tiles`` times along an axis."""
+    parameter = call.spec["tile_param"]
+    axis, tiles = call.axis(parameter["axis"]), parameter["tiles"]
+    if tiles < 1:
+        raise call.wrong(f"'tiles' is {tiles}, expected 1 or more", parameter.line_of("tiles"))
+    repeats = [tiles if each == axis else 1 for each in range(len(call.shape()))]
+    return [call.add("Tile", [call.bottoms[0], call.constant(repeats, dtype="int64")], top=0)]
+
+
+@layer("Parameter", bottoms=0)
+def parameter(call: Call) -> Sequence[ir.Value]:
+    """A stored array as a value."""
+    shape = tuple(call.spec["parameter_param"]["shape"]["dim"])
+    if any(dim < 1 for dim in shape):
+        raise call.wrong(
+            f"its sizes are {sizes(shape)}, expected 1 or more", call.spec.line_of("parameter_param")
+        )
+    return [call.add("Identity", [call.blob(0, shape, "weight")], top=0)]
+
+
+@layer("Filter", bottoms=(2, MANY), tops=(1, MANY))
+def filter_(call: Call) -> Sequence[ir.Value]:
+    """The items of each bottom for which the last bottom is not 0."""
+    selector = call.add("Reshape", [call.bottoms[-1], call.constant([-1], dtype="int64")])
+    chosen = call.add("Cast", [selector], {"to": _BOOL})
+    return [
+        call.add("Compress", [bottom, chosen], {"axis": 0}, top=top)
+        for top, bottom in enumerate(call.bottoms[:-1])
+    ]
+
+
+@layer("BatchReindex", bottoms=2)
+def batch_reindex(call: Call) -> Sequence[ir.Value]:
+    """The items of the first bottom in the order that the second gives, as whole numbers in floats."""
+    index = call.add("Cast", [call.bottoms[1]], {"to": _INT64})
+    return [call.add("Gather", [call.bottoms[0], index], {"axis": 0}, top=0)]
+
+
+def _ints(call: Call, *lists: Sequence[int]) -> list[ir.Value]:
+    return [call.constant(list(numbers), dtype="int64") for numbers in lists]

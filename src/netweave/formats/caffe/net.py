@@ -1,0 +1,129 @@
+"""From a Caffe net in its current form to a Graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.formats.caffe.blobs import Blobs
+from netweave.formats.caffe.call import LAYERS, MANY, Call
+from netweave.formats.caffe.inputs import INPUTS, find_inputs
+from netweave.formats.caffe.refused import OTHERS
+from netweave.formats.caffe.wiring import included, net_state, wire
+from netweave.graph import Graph, GraphBuilder, Layer, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+    from netweave.formats.caffe.inputs import NetInput
+    from netweave.formats.caffe.weights import Weights
+    from netweave.formats.caffe.wiring import Wired
+
+_NOT_SETTINGS = {"name", "type", "bottom", "top", "blobs"}
+
+
+def build(net: Message, source: Source, weights: Weights | None) -> Graph:
+    """Write a net as a Graph.
+
+    Args:
+        net: The net in its current form (see ``upgrade``).
+        source: Its files and the caller's wishes.
+        weights: Its stored arrays, if there are any.
+
+    Raises:
+        SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
+    """
+    place = str(source.net)
+    state = net_state(net, source)
+    specs = included(net, state, place=place)
+    if not specs:
+        raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
+    _refuse_unknown(specs, place)
+    wiring = wire(specs, place=place)
+    inputs = find_inputs(wiring.layers, source)
+    batch = next((declared.shape[0] for declared in inputs.values() if declared.batch), None)
+    files = [place, *([weights.file] if weights and weights.file != place else [])]
+    builder = GraphBuilder(net["name"] or source.net.stem, format="caffe", files=files)
+    blobs = Blobs(builder, weights, net=place)
+    values: dict[str, ir.Value] = {}
+    for wired in wiring.layers:
+        layer = _entry(builder, wired, place)
+        with builder.layer(layer):
+            bottoms = [values[name] for name in wired.bottoms]
+            call = Call(wired.spec, layer, builder, bottoms, wired.tops, blobs, state.phase, batch)
+            found = _inputs(builder, wired, inputs) if wired.spec["type"] in INPUTS else _written(call)
+            values.update(zip(wired.tops, found, strict=False))
+            blobs.check_count(call)
+        outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
+        builder.layers.add(replace(layer, outputs=outputs, parameters=blobs.keys(layer.key)))
+    blobs.finish()
+    return builder.finish([values[name] for name in wiring.outputs])
+
+
+def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
+    spec = wired.spec
+    settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
+    return Layer(
+        key=builder.layers.free_key(spec["name"] or spec["type"]),
+        name=spec["name"],
+        type=spec["type"],
+        settings=settings,
+        inputs=wired.bottoms,
+        outputs=wired.tops,
+        origin=Origin(place, spec.line),
+    )
+
+
+def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) -> list[ir.Value]:
+    return [builder.input(name, inputs[name].shape, batch=inputs[name].batch) for name in wired.tops]
+
+
+def _written(call: Call) -> Sequence[ir.Value]:
+    rule = LAYERS[call.spec["type"]]
+    for what, count, (least, most) in (
+        ("bottom", len(call.bottoms), rule.bottoms),
+        ("top", len(call.tops), rule.tops),
+    ):
+        if not least <= count <= most:
+            wanted = (
+                f"{least}" if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
+            )
+            raise call.wrong(f"has {count} {what}{'s' * (count != 1)}, expected {wanted}")
+    params = call.spec["param"]
+    found = rule.rule(call)
+    num_arrays = len(call.blobs.keys(call.layer.key))
+    if len(params) > num_arrays:
+        raise call.wrong(
+            f"has {len(params)} 'param' entries for {num_arrays} stored arrays", params[num_arrays].line
+        )
+    weights = call.spec["loss_weight"]
+    if weights and len(weights) != len(call.tops):
+        raise call.wrong(
+            f"has {len(weights)} 'loss_weight' for {len(call.tops)} tops, expected none or one for each",
+            call.spec.line_of("loss_weight"),
+        )
+    return found
+
+
+def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
+    """Raise one error that names every layer which is not read."""
+    unknown = [spec for spec in specs if spec["type"] not in LAYERS and spec["type"] not in INPUTS]
+    if not unknown:
+        return
+    rows = []
+    for spec in unknown:
+        line = spec.line_of("type")
+        where = f" at {place}:{line}" if line else ""
+        note = f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else ""
+        rows.append(f"{spec['name']!r} ({spec['type'] or 'without a type'}{note}){where}")
+    count = (
+        f"{len(rows)} layers that Netweave does not read"
+        if len(rows) > 1
+        else "a layer that Netweave does not read"
+    )
+    raise UnsupportedError(f"the net has {count}: {'; '.join(rows)}", place=place)

@@ -1,0 +1,185 @@
+"""Files of stored arrays: ``.caffemodel`` of every age, ``.caffemodel.h5``, ``.binaryproto``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import ReadError, UsageError, WeightError
+from netweave.files.source import read_bytes
+from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
+from netweave.formats.caffe.schema import caffe_schema
+from netweave.formats.caffe.upgrade import upgrade
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+
+SUFFIXES = (".caffemodel", ".caffemodel.h5")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """One array of a file.
+
+    Attributes:
+        shape: Sizes as stored.
+        legacy: Whether they are the four of the old form, with ones in front.
+        load: Gives the values as float32, of sizes ``shape``.
+    """
+
+    shape: tuple[int, ...]
+    legacy: bool
+    load: Callable[[], np.ndarray]
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether the array is one of sizes ``shape``; old ones are compared from the right."""
+        if self.legacy and len(shape) <= 4:
+            return self.shape == (1,) * (4 - len(shape)) + tuple(shape)
+        return self.shape == tuple(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The arrays of a file by layer."""
+
+    file: str
+    layers: dict[str, list[StoredBlob]]
+
+    def layer(self, name: str) -> list[StoredBlob] | None:
+        """Return a layer's arrays, or None if the file does not have the layer or nothing for it."""
+        return self.layers.get(name) or None
+
+    def names(self) -> list[str]:
+        """Return the layers that have arrays."""
+        return [name for name, blobs in self.layers.items() if blobs]
+
+
+def find_weights(source: Source) -> Path | None:
+    """Return the weights that the caller names, or those that lie beside the net under its name."""
+    if source.weights is not None:
+        return source.weights
+    name, dot, _ = source.net.name.partition(".prototxt")
+    stem = name if dot else source.net.stem
+    for suffix in SUFFIXES:
+        path = source.net.with_name(stem + suffix)
+        if path.is_file() and path != source.net:
+            return path
+    return None
+
+
+def read_weights(path: Path) -> Weights:
+    """Read a file of weights, or several with commas between: later ones replace layers of earlier ones.
+
+    Raises:
+        ReadError: A file cannot be read or holds no weights.
+        WeightError: An array is not whole.
+        UsageError: The file is HDF5 and h5py is not installed.
+    """
+    if "," in str(path) and not path.exists():
+        parts = [read_weights(Path(part)) for part in str(path).split(",")]
+        merged = {name: blobs for part in parts for name, blobs in part.layers.items()}
+        return Weights(str(path), merged)
+    content = read_bytes(path)
+    place = str(path)
+    if content.startswith(HDF5_MAGIC):
+        return Weights(place, _read_hdf5(path))
+    kind = find_kind(content[:HEAD_BYTES])
+    if kind is not None and kind.message != "NetParameter":
+        raise ReadError(
+            f"holds a {kind.message}, expected weights: a .caffemodel or .caffemodel.h5", place=place
+        )
+    if kind is not None and kind.text:
+        raise ReadError("is a net as text, expected weights: a .caffemodel or .caffemodel.h5", place=place)
+    return net_weights(caffe_schema().decode("NetParameter", content, place=place), place=place)
+
+
+def net_weights(net: Message, *, place: str) -> Weights:
+    """Return the arrays that a net itself holds; it is upgraded on the way.
+
+    Raises:
+        ReadError: The net cannot be upgraded.
+        WeightError: An array is not whole.
+    """
+    upgrade(net, place=place)
+    layers: dict[str, list[StoredBlob]] = {}
+    for layer in net["layer"]:
+        name = layer["name"]
+        layers[name] = [
+            stored_blob(blob, place=f"{place}: layer {name!r}, array {index}")
+            for index, blob in enumerate(layer["blobs"])
+        ]
+    if not layers:
+        raise ReadError("holds no layers, so it is no .caffemodel", place=place)
+    return Weights(place, layers)
+
+
+def stored_blob(blob: Message, *, place: str) -> StoredBlob:
+    """Return the array of a BlobProto.
+
+    Raises:
+        WeightError: It has more or fewer values than its sizes say.
+    """
+    legacy = any(name in blob for name in ("num", "channels", "height", "width"))
+    dims = [blob[name] for name in ("num", "channels", "height", "width")] if legacy else blob["shape"]["dim"]
+    shape = tuple(dims)
+    values = np.asarray(blob["double_data" if "double_data" in blob else "data"])
+    if any(dim < 0 for dim in shape) or prod(shape) != values.size:
+        raise WeightError(
+            f"the sizes {'x'.join(map(str, shape)) or '()'} call for {prod(shape):,} values, "
+            f"the file has {values.size:,}; is it whole?",
+            place=place,
+        )
+    return StoredBlob(shape, legacy, lambda: values.astype(np.float32, copy=False).reshape(shape))
+
+
+def read_blob(path: Path | str) -> np.ndarray:
+    """Return the array of a ``.binaryproto``, such as a mean image (1, C, H, W), in BGR order.
+
+    Raises:
+        ReadError: The file cannot be read or is no single array.
+        WeightError: The array is not whole.
+    """
+    place = str(path)
+    content = read_bytes(Path(path))
+    kind = find_kind(content[:HEAD_BYTES])
+    if kind is None or kind.message != "BlobProto":
+        raise ReadError("is no single array, expected a .binaryproto such as a mean file", place=place)
+    return stored_blob(caffe_schema().decode("BlobProto", content, place=place), place=place).load()
+
+
+def _read_hdf5(path: Path) -> dict[str, list[StoredBlob]]:
+    try:
+        import h5py  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: reading HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'"
+        ) from error
+    layers: dict[str, dict[int, StoredBlob]] = {}
+    limit = max(1 << 20, path.stat().st_size * 1100)  # deflate shrinks by no more
+    try:
+        with h5py.File(path, "r") as file:
+
+            def visit(name: str, node: object) -> None:
+                layer, _, index = name.rpartition("/")
+                if isinstance(node, h5py.Dataset) and index.isdecimal():
+                    if prod(node.shape) * 4 > limit:
+                        raise WeightError(
+                            f"declares {'x'.join(map(str, node.shape))}, more than the file can hold",
+                            place=f"{path}: layer {layer!r}, array {index}",
+                        )
+                    values = node[()].astype(np.float32)
+                    layers.setdefault(layer, {})[int(index)] = StoredBlob(values.shape, False, lambda: values)
+
+            if "data" not in file:
+                raise ReadError("has no group 'data', so it is no .caffemodel.h5", place=str(path))
+            file["data"].visititems(visit)
+    except (OSError, RuntimeError, KeyError, TypeError) as error:
+        raise ReadError(f"cannot be read as HDF5: {error}", place=str(path)) from error
+    return {name: [blobs[index] for index in sorted(blobs)] for name, blobs in layers.items()}

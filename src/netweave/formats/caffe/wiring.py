@@ -1,0 +1,174 @@
+"""Which layers of a net are meant, and which value each of them reads and writes.
+
+Rules: ``net.cpp`` (FilterNet, StateMeetsRule, AppendTop, AppendBottom). Layers run in the order of the file.
+A layer that writes over its own bottom makes a new value here: the last one has the blob's plain name, those
+before it are ``<blob>@<layer that wrote it>``; an input of the net always keeps the plain name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a net is read for: Caffe's NetState."""
+
+    phase: str
+    level: int
+    stages: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wired:
+    """One layer with the names of the values that it reads and writes."""
+
+    spec: Message
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Wiring:
+    """The layers of a net, and the values that none of them reads, in the order of their blobs' names."""
+
+    layers: tuple[Wired, ...]
+    outputs: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class _Version:
+    """One value that a blob has on its way through the net."""
+
+    blob: str
+    writer: str
+    is_input: bool
+    read: bool = False
+    name: str = ""
+
+
+def net_state(net: Message, source: Source) -> State:
+    """Return the state: what the caller says over what the net says; stages add up."""
+    own = net["state"]
+    return State(source.phase, source.level or own["level"], frozenset([*own["stage"], *source.stages]))
+
+
+def included(net: Message, state: State, *, place: str) -> list[Message]:
+    """Return the layers that are part of the net in a state.
+
+    Raises:
+        ReadError: A layer has rules of both sorts.
+    """
+    kept = []
+    for layer in net["layer"]:
+        include, exclude = layer["include"], layer["exclude"]
+        if include and exclude:
+            raise ReadError(
+                "has both 'include' and 'exclude', expected rules of one sort", place=_at(layer, place)
+            )
+        rules = include or exclude
+        if (
+            any(_is_met(rule, state) for rule in rules)
+            if include
+            else not any(_is_met(r, state) for r in rules)
+        ):
+            kept.append(layer)
+    return kept
+
+
+def _is_met(rule: Message, state: State) -> bool:
+    return (
+        ("phase" not in rule or rule["phase"] == state.phase)
+        and ("min_level" not in rule or state.level >= rule["min_level"])
+        and ("max_level" not in rule or state.level <= rule["max_level"])
+        and state.stages.issuperset(rule["stage"])
+        and state.stages.isdisjoint(rule["not_stage"])
+    )
+
+
+def wire(layers: Sequence[Message], *, place: str) -> Wiring:
+    """Resolve the names of blobs into values.
+
+    Raises:
+        ReadError: A bottom is not there, or a top is made twice.
+    """
+    current: dict[str, _Version] = {}
+    versions: list[_Version] = []
+    ends: list[tuple[list[_Version], list[_Version]]] = []
+    for index, layer in enumerate(layers):
+        bottoms = [_read(layer, i, current, layers[index:], place) for i in range(len(layer["bottom"]))]
+        tops = []
+        for number, blob in enumerate(_top_names(layer, current)):
+            in_place = number < len(layer["bottom"]) and layer["bottom"][number] == blob
+            if blob in current and not in_place:
+                raise ReadError(
+                    f"makes the blob {blob!r}, which layer {current[blob].writer!r} has made already",
+                    place=_at(layer, place, layer.line_of("top", number)),
+                )
+            tops.append(_Version(blob, layer["name"], is_input=not bottoms))
+            current[blob] = tops[-1]
+        versions += tops
+        ends.append((bottoms, tops))
+    _name(versions)
+    wired = (
+        Wired(layer, tuple(v.name for v in bottoms), tuple(v.name for v in tops))
+        for layer, (bottoms, tops) in zip(layers, ends, strict=True)
+    )
+    unread = sorted(
+        (version for version in versions if not version.read and not version.is_input), key=lambda v: v.blob
+    )
+    return Wiring(tuple(wired), tuple(version.name for version in unread))
+
+
+def _read(
+    layer: Message, index: int, current: dict[str, _Version], later: Sequence[Message], place: str
+) -> _Version:
+    blob = layer["bottom"][index]
+    if blob not in current:
+        maker = next((other for other in later if blob in other["top"]), None)
+        where = f" (line {maker.line})" if maker is not None and maker.line else ""
+        why = (
+            f"layer {maker['name']!r}{where} makes it only here or later; layers must stand in the order in "
+            "which they run, without cycles"
+            if maker is not None
+            else "no layer before makes it"
+        )
+        raise ReadError(
+            f"reads the blob {blob!r}, but {why}", place=_at(layer, place, layer.line_of("bottom", index))
+        )
+    current[blob].read = True
+    return current[blob]
+
+
+def _top_names(layer: Message, current: dict[str, _Version]) -> list[str]:
+    """Return the names of a layer's tops; a loss without any makes one all the same."""
+    tops: list[str] = layer["top"]
+    if tops or not layer["type"].endswith("Loss"):
+        return tops
+    name = layer["name"] or "(automatic)"
+    return [f"{name}@loss" if name in current else name]
+
+
+def _name(versions: Sequence[_Version]) -> None:
+    plain: dict[str, _Version] = {}
+    for version in versions:
+        if version.blob not in plain or not plain[version.blob].is_input:
+            plain[version.blob] = version
+    for version in versions:
+        is_plain = plain[version.blob] is version
+        version.name = version.blob if is_plain else f"{version.blob}@{version.writer}"
+
+
+def _at(layer: Message, place: str, line: int | None = None) -> str:
+    line = line or layer.line
+    where = place if line is None else f"{place}:{line}"
+    return f"{where}: layer {layer['name']!r} ({layer['type']})"
