@@ -13,18 +13,36 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 
+def bodies(node: ir.Node) -> Iterator[ir.Graph]:
+    """Yield the graphs that are attributes of a node: the branches of an If, the body of a Loop."""
+    for attribute in node.attributes.values():
+        if attribute.type is ir.AttributeType.GRAPH:
+            yield attribute.as_graph()
+        elif attribute.type is ir.AttributeType.GRAPHS:
+            yield from attribute.as_graphs()
+
+
 def all_graphs(graph: ir.Graph) -> Iterator[ir.Graph]:
-    """Yield a graph and the bodies inside it, outermost first."""
+    """Yield a graph and the bodies inside it, outermost first; quicker than ``Graph.subgraphs``."""
     yield graph
-    yield from graph.subgraphs()
+    for node in graph:
+        for body in bodies(node):
+            yield from all_graphs(body)
+
+
+def all_nodes(graph: ir.Graph) -> Iterator[ir.Node]:
+    """Yield the nodes of a graph and of the bodies inside it."""
+    for inner in all_graphs(graph):
+        yield from inner
 
 
 class Names:
     """The names in use in a graph and its bodies, for values and for nodes."""
 
     def __init__(self, graph: ir.Graph) -> None:
-        self._values = {value.name for inner in all_graphs(graph) for value in _values(inner)}
-        self._nodes = {node.name for node in graph.all_nodes()}
+        graphs = list(all_graphs(graph))
+        self._values = {value.name for inner in graphs for value in all_values(inner)}
+        self._nodes = {node.name for inner in graphs for node in inner}
 
     def value(self, stem: str) -> str:
         """Return a free name for a value and take it."""
@@ -35,7 +53,8 @@ class Names:
         return _take(self._nodes, stem)
 
 
-def _values(graph: ir.Graph) -> Iterator[ir.Value]:
+def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
+    """Yield the inputs, initializers and node outputs of a graph, without those of bodies."""
     yield from graph.inputs
     yield from graph.initializers.values()
     for node in graph:

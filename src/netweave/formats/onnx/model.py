@@ -17,11 +17,10 @@ from onnx_ir.passes.common import (
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import read_bytes
-from netweave.formats.onnx.editing import Names, all_graphs
+from netweave.formats.onnx.editing import Names, all_graphs, all_nodes, all_values
 from netweave.formats.onnx.tensors import check_tensors
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 MAX_PROTO_BYTES = 2**31 - 1
@@ -88,7 +87,7 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
         model.opset_imports.setdefault("", model.opset_imports["ai.onnx"])
     if model.ir_version < 3:
         model.opset_imports.setdefault("", 1)
-    for node in model.graph.all_nodes():
+    for node in all_nodes(model.graph):
         if node.domain == "ai.onnx":
             node.domain = ""
     _name(model.graph)
@@ -149,21 +148,20 @@ def _root(error: BaseException) -> str:
 
 def _check_values(graph: ir.Graph, place: str) -> None:
     """Raise ``ReadError`` if a node or an output reads a value that nothing makes."""
-    made = {id(value) for inner in all_graphs(graph) for value in inner.inputs}
-    made |= {id(value) for inner in all_graphs(graph) for value in inner.initializers.values()}
-    made |= {id(value) for node in graph.all_nodes() for value in node.outputs}
-    for inner in all_graphs(graph):
+    graphs = list(all_graphs(graph))
+    made = {id(value) for inner in graphs for value in all_values(inner)}
+    for inner in graphs:
         for value in inner.outputs:
             if id(value) not in made:
                 raise ReadError(f"output {value.name!r} of the graph is made by no node", place=place)
-    for node in graph.all_nodes():
-        for read in node.inputs:
-            if read is not None and id(read) not in made:
-                raise ReadError(
-                    f"{node.op_type} {node.name!r} reads {read.name!r}, which is made by no node and is "
-                    "neither an input nor an initializer",
-                    place=place,
-                )
+        for node in inner:
+            for read in node.inputs:
+                if read is not None and id(read) not in made:
+                    raise ReadError(
+                        f"{node.op_type} {node.name!r} reads {read.name!r}, which is made by no node and is "
+                        "neither an input nor an initializer",
+                        place=place,
+                    )
     for value in graph.inputs:
         if not isinstance(value.type, ir.TensorType):
             raise UnsupportedError(
@@ -193,7 +191,7 @@ def _circle(graph: ir.Graph) -> str:
 def _name(graph: ir.Graph) -> None:
     """Give every node a name of its own: its own, that of its first output, or its operator's."""
     taken: set[str] = set()
-    for node in graph.all_nodes():
+    for node in all_nodes(graph):
         first = next((value.name for value in node.outputs if value.name), None)
         stem = node.name or first or node.op_type
         name, count = stem, 0
@@ -206,18 +204,16 @@ def _name(graph: ir.Graph) -> None:
 
 def rename_twins(model: ir.Model) -> None:
     """Make the names of all values unique: a value of a body may have the name of one outside."""
+    bodies = list(all_graphs(model.graph))[1:]
+    if not bodies:
+        return
     names = Names(model.graph)
-    seen: set[str] = set()
-    for graph in all_graphs(model.graph):
-        for value in (*graph.inputs, *graph.initializers.values(), *_outputs(graph)):
-            if value.name and value.name in seen and graph is not model.graph:
+    seen = {value.name for value in all_values(model.graph)}
+    for body in bodies:
+        for value in all_values(body):
+            if value.name and value.name in seen:
                 value.name = names.value(value.name)
-            elif value.name:
-                seen.add(value.name)
-
-
-def _outputs(nodes: Iterable[ir.Node]) -> list[ir.Value]:
-    return [value for node in nodes for value in node.outputs]
+            seen.add(value.name)
 
 
 def _check_size(model: ir.Model, place: str) -> None:
@@ -235,7 +231,7 @@ def _check_size(model: ir.Model, place: str) -> None:
     sizes: dict[ir.OperatorIdentifier, int] = {}
     for key in order:
         sizes[key] = sum(sizes.get(call, 1) for call in calls[key])
-    total = sum(sizes.get(node.op_identifier(), 1) for node in model.graph.all_nodes())
+    total = sum(sizes.get(node.op_identifier(), 1) for node in all_nodes(model.graph))
     if total > MAX_NODES:
         raise UnsupportedError(
             f"its functions describe {total:,} nodes; at most {MAX_NODES:,} are read", place=place

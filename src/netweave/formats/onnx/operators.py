@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import onnx
 
 from netweave.errors import UnsupportedError
+from netweave.formats.onnx.editing import all_nodes
 from netweave.formats.onnx.opset import ML_DOMAIN, describe, label
 from netweave.graph import DOMAIN, all_operators
 
@@ -35,7 +36,7 @@ def check_operators(model: ir.Model, *, place: str) -> None:
             place=place,
         )
     unknown: Counter[str] = Counter()
-    for node in model.graph.all_nodes():
+    for node in all_nodes(model.graph):
         own = model.opset_imports.get(node.domain, 1)
         if not _is_known(node.domain, node.op_type, own):
             unknown[label(node, own)] += 1

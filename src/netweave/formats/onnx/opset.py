@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
-from netweave.formats.onnx.editing import Editor, Names
+from netweave.formats.onnx.editing import Editor, Names, bodies
 from netweave.formats.onnx.upgrades import CannotUpgradeError, next_rules
 from netweave.graph import OPSET
 from netweave.graph.shapes import infer_node, shape_context
@@ -74,7 +74,7 @@ class _Walk:
     def graph(self, graph: ir.Graph) -> None:
         """Walk over a graph or a body."""
         for node in list(graph):
-            for body in _bodies(node):
+            for body in bodies(node):
                 self.graph(body)
             edit = Editor(node, self.version, self.names)
             try:
@@ -139,16 +139,6 @@ def _form(domain: str, op_type: str, version: int) -> _Form | None:
     if schema.deprecated:
         raise CannotUpgradeError("which was taken out")
     return _Form(schema)
-
-
-def _bodies(node: ir.Node) -> list[ir.Graph]:
-    found: list[ir.Graph] = []
-    for attribute in node.attributes.values():
-        if attribute.type == ir.AttributeType.GRAPH:
-            found.append(attribute.as_graph())
-        elif attribute.type == ir.AttributeType.GRAPHS:
-            found.extend(attribute.as_graphs())
-    return found
 
 
 def _symbols(graph: ir.Graph) -> set[str]:
