@@ -10,8 +10,8 @@ from rich.text import Text
 
 from netweave.cli.net_view import heading
 from netweave.cli.side_by_side import side_by_side
-from netweave.cli.words import ratio_text
 from netweave.compare import Evidence, Status, Verdict
+from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -15,10 +15,10 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.console import PIPE_WIDTH
-from netweave.cli.words import amount_text, bytes_text, count_text, settings_text
+from netweave.cli.words import settings_text
 from netweave.formats import FORMATS
 from netweave.graph import layer_summaries, node_summaries, total_cost, value_summary
-from netweave.graph.summary import dims_text
+from netweave.graph.wording import amount_text, bytes_text, dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,12 +62,12 @@ def show_net(console: Console, graph: Graph, *, nodes: bool, batch: int) -> None
     noun = "node" if nodes else "layer"
     cost = total_cost(graph, batch=batch)
     totals = Row(
-        name=f"{count_text(len(rows))} {noun}{'' if len(rows) == 1 else 's'}",
+        name=f"{len(rows):,} {noun}{'' if len(rows) == 1 else 's'}",
         type="",
         settings=Text(),
         inputs=(),
         outputs=(),
-        parameters=count_text(graph.num_parameters),
+        parameters=f"{graph.num_parameters:,}",
         multiply_adds=_cost_text(cost),
     )
     console.print(_fitting(console, noun, rows, totals))
@@ -87,8 +87,8 @@ def converted(graph: Graph, out: Path) -> RenderableType:
     lines = Text.assemble(
         ("wrote ", "green"),
         (str(out), "bold"),
-        f"  {bytes_text(out.stat().st_size)}: {count_text(len(graph.layers))} layers as "
-        f"{count_text(len(graph.nodes))} nodes, {count_text(graph.num_parameters)} parameters",
+        f"  {bytes_text(out.stat().st_size)}: {len(graph.layers):,} layers as "
+        f"{len(graph.nodes):,} nodes, {graph.num_parameters:,} parameters",
     )
     if own:
         lines.append(
@@ -108,7 +108,7 @@ def _layer_row(row: LayerSummary) -> Row:
         settings=settings_text(row.layer.settings),
         inputs=_shapes(row.inputs),
         outputs=_shapes(row.outputs),
-        parameters=count_text(row.cost.parameters) if row.cost.parameters else "",
+        parameters=f"{row.cost.parameters:,}" if row.cost.parameters else "",
         multiply_adds=_cost_text(row.cost),
     )
 
@@ -121,7 +121,7 @@ def _node_row(row: NodeSummary) -> Row:
         settings=settings_text(row.attributes),
         inputs=_shapes(row.inputs),
         outputs=_shapes(row.outputs),
-        parameters=count_text(stored) if stored else "",
+        parameters=f"{stored:,}" if stored else "",
         multiply_adds=_cost_text(row.cost),
     )
 
@@ -200,6 +200,8 @@ def _summary(graph: Graph, cost: Cost, batch: int) -> Table:
         grid.add_row(label, Text(", ".join(texts)))
     grid.add_row("weights", _weights(graph))
     grid.add_row("activations", f"{bytes_text(cost.activation_bytes)} at batch size {batch}")
+    for note in graph.notes:
+        grid.add_row("note", Text(note, style="yellow"))
     if not cost.exact:
         grid.add_row(
             "", Text("some sizes are not known; say them with --input-shape NAME=SIZES", style="yellow")
@@ -210,8 +212,8 @@ def _summary(graph: Graph, cost: Cost, batch: int) -> Table:
 def _weights(graph: Graph) -> Text:
     if not graph.parameters:
         return Text("none")
-    size = f"{bytes_text(4 * graph.num_parameters)} in {count_text(len(graph.parameters))} arrays"
+    size = f"{bytes_text(4 * graph.num_parameters)} in {len(graph.parameters):,} arrays"
     if graph.loaded:
         return Text(size)
     missing = sum(not parameter.loaded for parameter in graph.parameters.values())
-    return Text(f"{size}; {count_text(missing)} of them not found, drawn instead", style="yellow")
+    return Text(f"{size}; {missing:,} of them not found, drawn instead", style="yellow")

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.net_view import heading
-from netweave.graph.summary import dims_text
+from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

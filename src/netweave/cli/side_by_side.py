@@ -11,8 +11,9 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
-from netweave.cli.words import ratio_text, settings_text
+from netweave.cli.words import settings_text
 from netweave.compare import Evidence, Status
+from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -192,16 +191,6 @@ class Comparison:
         return f"Comparison: {self.sentence}"
 
     def _repr_html_(self) -> str:
-        rows = "".join(_row(group) for group in self.groups)
-        head = "<tr><th>A</th><th>B</th><th>status</th><th>cause</th></tr>"
-        return f"<p><b>{html.escape(self.sentence)}</b></p><table>{head}{rows}</table>"
+        from netweave.compare.html import comparison_html
 
-
-def _row(group: Group) -> str:
-    cells = (
-        ", ".join(group.layers_a),
-        ", ".join(group.layers_b),
-        group.status.value,
-        group.finding.cause if group.finding else "",
-    )
-    return "<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>"
+        return comparison_html(self)

@@ -4,7 +4,7 @@ from netweave.graph import ops
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
-from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
+from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
 from netweave.graph.operators import (
     Effect,
@@ -15,6 +15,7 @@ from netweave.graph.operators import (
     find_operator,
     operator,
 )
+from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes
 from netweave.graph.summary import (

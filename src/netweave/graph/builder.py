@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ShapeError
-from netweave.graph.graph import BATCH, DOMAIN, OPSET, Graph
+from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, set_layer_keys
+from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, tag_parameter
 from netweave.graph.shapes import infer_node, shape_context
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.graph.graph import BATCH
+from netweave.graph.opset import BATCH
 from netweave.graph.parameters import parameter_key
 
 if TYPE_CHECKING:

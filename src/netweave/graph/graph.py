@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,15 +13,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph.parameters import Parameter
-
-OPSET = 22
-"""The ONNX opset that every Graph is written in; from 22 on, the shapes of ceil pooling are right."""
-
-DOMAIN = "netweave"
-"""The domain of the operators that ONNX lacks; see ``graph.operators``."""
-
-BATCH = "N"
-"""The symbol that readers put for the batch size, whatever the file declares."""
 
 
 @dataclass(slots=True)
@@ -125,10 +115,6 @@ class Graph:
         )
 
     def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{html.escape(layer.name)}</td><td>{html.escape(layer.type)}</td>"
-            f"<td>{html.escape(', '.join(layer.outputs))}</td></tr>"
-            for layer in self.layers.values()
-        )
-        head = "<tr><th>layer</th><th>type</th><th>outputs</th></tr>"
-        return f"<p>{html.escape(repr(self))}</p><table>{head}{rows}</table>"
+        from netweave.graph.html import graph_html
+
+        return graph_html(self)

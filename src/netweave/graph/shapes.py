@@ -14,11 +14,13 @@ import onnx_shape_inference as osi
 
 from netweave.errors import ShapeError, UsageError
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
-from netweave.graph.graph import DOMAIN, OPSET, Graph
 from netweave.graph.operators import Dim, Operator, all_operators, attributes_of
+from netweave.graph.opset import DOMAIN, OPSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from netweave.graph.graph import Graph
 
 MAX_ELEMENTS = 2**31 - 1
 """No tensor may have more elements: the limit of the sources, and of what a runtime can index."""

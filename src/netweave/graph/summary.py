@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
 from netweave.graph.layers import layer_keys
 from netweave.graph.operators import attributes_of
+from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
 
     from netweave.graph.graph import Graph
     from netweave.graph.layers import Layer
-
-Dims = tuple[int | str | None, ...]
-"""Sizes; a symbolic one by its name, None where nothing is known of it."""
+    from netweave.graph.wording import Dims
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +127,7 @@ def graph_to_json(graph: Graph, *, batch: int = 1) -> dict[str, Any]:
         "format": graph.format,
         "files": list(graph.files),
         "loaded": graph.loaded,
+        "notes": list(graph.notes),
         "inputs": [
             _value_json(value) | {"declared": _listed(graph.declared.get(value.name))}
             for value in _summaries(graph.inputs)
@@ -151,17 +151,6 @@ def graph_to_json(graph: Graph, *, batch: int = 1) -> dict[str, Any]:
 def value_summary(value: ir.Value) -> ValueSummary:
     """Return the name and sizes of a value."""
     return _named(value.name or "", value)
-
-
-def dims_text(dims: Dims | None) -> str:
-    """Return sizes as people write them, ``?`` for what is not known.
-
-    >>> dims_text(("N", 3, 24, None)), dims_text(()), dims_text(None)
-    ('Nx3x24x?', 'scalar', '?')
-    """
-    if dims is None:
-        return "?"
-    return "x".join("?" if dim is None else str(dim) for dim in dims) or "scalar"
 
 
 def _named(name: str, value: ir.Value | None) -> ValueSummary:

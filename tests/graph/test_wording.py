@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.cli.words import amount_text, settings_text
+from netweave.graph.wording import amount_text, settings_texts
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from netweave.cli.words import amount_text, settings_text
     ],
 )
 def test_settings(settings, text):
-    assert settings_text(settings).plain == text
+    assert " ".join(f"{name}={value}" for name, value in settings_texts(settings)) == text
 
 
 @pytest.mark.parametrize(
