@@ -13,6 +13,7 @@ from netweave.graph.wording import amount_text, settings_texts
         ({"pool": "MAX", "kernel_size": 3}, "pool=MAX kernel_size=3"),
         ({"pooling_param": {"pool": "AVE", "pad": [1, 2]}, "param": [{"lr_mult": 1}]}, "pool=AVE pad=1,2"),
         ({"kernel": "(3, 3)", "no_bias": "True", "workspace": "1024"}, "kernel=(3,3) no_bias=True"),
+        ({"shape": [{"dim": [1, 3]}, {"dim": [2]}], "axis": []}, "dim=1,3 dim=2 axis="),
         ({"bias_term": False, "eps": 1e-5, "include": [{"phase": "TEST"}]}, "bias_term=false eps=1e-05"),
     ],
 )

@@ -135,9 +135,12 @@ def _shapes(values: Sequence[ValueSummary]) -> tuple[str, ...]:
 
 
 def _cost_text(cost: Cost) -> str:
-    if not cost.multiply_adds:
-        return ""
-    return ("" if cost.exact else ">= ") + amount_text(cost.multiply_adds)
+    return _bounded(amount_text(cost.multiply_adds), cost) if cost.multiply_adds or not cost.exact else ""
+
+
+def _bounded(text: str, cost: Cost) -> str:
+    """Say that a cost is a lower bound if a size was unknown."""
+    return text if cost.exact else "?" if text[0] == "0" else f">= {text}"
 
 
 def _fitting(console: Console, noun: str, rows: Sequence[Row], totals: Row) -> Table:
@@ -199,7 +202,7 @@ def _summary(graph: Graph, cost: Cost, batch: int) -> Table:
         texts = (f"{value.name} {dims_text(value.dims)}" for value in map(value_summary, values))
         grid.add_row(label, Text(", ".join(texts)))
     grid.add_row("weights", _weights(graph))
-    grid.add_row("activations", f"{bytes_text(cost.activation_bytes)} at batch size {batch}")
+    grid.add_row("activations", f"{_bounded(bytes_text(cost.activation_bytes), cost)} at batch size {batch}")
     for note in graph.notes:
         grid.add_row("note", Text(note, style="yellow"))
     if not cost.exact:

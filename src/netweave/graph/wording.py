@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from netweave.graph.opset import BATCH
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -63,14 +65,14 @@ def ratio_text(value: float) -> str:
 
 
 def dims_text(dims: Dims | None) -> str:
-    """Return sizes, ``?`` for what is not known.
+    """Return sizes, ``?`` for those that are not known; a formula of unknown sizes is not known either.
 
-    >>> dims_text(("N", 3, 24, None)), dims_text(()), dims_text(None)
-    ('Nx3x24x?', 'scalar', '?')
+    >>> dims_text(("N", 3, 24, None, "floor(w/2)")), dims_text(()), dims_text(None)
+    ('Nx3x24x?x?', 'scalar', '?')
     """
     if dims is None:
         return "?"
-    return "x".join("?" if dim is None else str(dim) for dim in dims) or "scalar"
+    return "x".join(str(dim) if isinstance(dim, int) or dim == BATCH else "?" for dim in dims) or "scalar"
 
 
 def settings_texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -80,10 +82,12 @@ def settings_texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     {'pool': 'MAX', 'pad': '1,2'}
     """
     for name, value in settings.items():
+        groups = value if isinstance(value, list) else [value]
         if name in WITHOUT_EFFECT:
             continue
-        if isinstance(value, dict):
-            yield from settings_texts(value)
+        if groups and all(isinstance(group, dict) for group in groups):
+            for group in groups:
+                yield from settings_texts(group)
         else:
             yield name, _value_text(value)
 
