@@ -92,13 +92,24 @@ def apply_layout(array: np.ndarray, steps: Sequence[Step]) -> np.ndarray:
 
 def undo_layout(array: np.ndarray, steps: Sequence[Step], shape: Sequence[int]) -> np.ndarray:
     """Bring an initializer's array back into the source's layout, of sizes ``shape``."""
-    shapes = [tuple(shape)]
+    return apply_layout(array, inverse_layout(steps, shape))
+
+
+def inverse_layout(steps: Sequence[Step], shape: Sequence[int]) -> list[Step]:
+    """Return the steps back to a stored array of sizes ``shape``.
+
+    >>> inverse_layout([("transpose", (1, 2, 0)), ("reshape", (12, 2))], (2, 3, 4))
+    [('reshape', (3, 4, 2)), ('transpose', (2, 0, 1))]
+    """
+    back: list[Step] = []
     for kind, numbers in steps:
-        last = shapes[-1]
-        shapes.append(tuple(last[i] for i in numbers) if kind == "transpose" else tuple(numbers))
-    for (kind, numbers), before in zip(reversed(steps), reversed(shapes[:-1]), strict=True):
-        array = array.transpose(np.argsort(numbers)) if kind == "transpose" else array.reshape(before)
-    return array
+        if kind == "transpose":
+            back.append((kind, tuple(int(i) for i in np.argsort(numbers))))
+            shape = [shape[i] for i in numbers]
+        else:
+            back.append((kind, tuple(shape)))
+            shape = numbers
+    return back[::-1]
 
 
 def tag_parameter(value: ir.Value, key: str, steps: Sequence[Step] = ()) -> None:
