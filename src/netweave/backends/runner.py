@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-BACKENDS = ("onnxruntime",)
+BACKENDS = ("onnxruntime", "torch")
 """Names of the backends; each is a module or package of ``netweave.backends``."""
 
 
@@ -45,7 +45,8 @@ def prepare(
         options: What the backend's own ``prepare`` takes besides (``level``, ``num_threads``).
 
     Raises:
-        UsageError: There is no such backend, or no such value to tap, or an option is wrong.
+        UsageError: There is no such backend, or it is not installed, or there is no such value to tap, or
+            an option is wrong.
         RunError: The backend cannot run the graph.
     """
     if backend not in BACKENDS:
@@ -54,7 +55,14 @@ def prepare(
     unknown = [name for name in taps if name not in values]
     if unknown:
         raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {graph.name!r}")
-    runner: Runner = importlib.import_module(f"netweave.backends.{backend}").prepare(
-        graph, list(taps), **options
-    )
+    try:
+        module = importlib.import_module(f"netweave.backends.{backend}")
+    except ModuleNotFoundError as error:
+        if not error.name or error.name.startswith("netweave"):
+            raise
+        raise UsageError(
+            f"backend {backend!r} needs {error.name!r}, which is not installed: "
+            f"pip install 'netweave[{backend}]'"
+        ) from error
+    runner: Runner = module.prepare(graph, list(taps), **options)
     return runner

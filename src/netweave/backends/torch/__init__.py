@@ -1,0 +1,67 @@
+"""Graphs on torch: run and, in ``TorchNet``, train.
+
+An operator is lowered by the function that the table (``table.py``) has for it; the functions stand in one
+file per family. To add one see the head of ``table.py``.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.backends.torch import (
+    activation,
+    convolution,
+    creation,
+    elementwise,
+    indexing,
+    linear,
+    normalisation,
+    outputs,
+    pooling,
+    random,
+    recurrent,
+    reduction,
+    resize,
+    sampling,
+    shape,
+)
+from netweave.backends.torch.net import TorchNet
+from netweave.backends.torch.parameters import ParameterStore
+from netweave.backends.torch.table import Ints, Lowering, Number, all_lowerings, find_lowering, lowering
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.graph import Graph
+
+__all__ = [
+    "Ints",
+    "Lowering",
+    "Number",
+    "ParameterStore",
+    "TorchNet",
+    "activation",
+    "all_lowerings",
+    "convolution",
+    "creation",
+    "elementwise",
+    "find_lowering",
+    "indexing",
+    "linear",
+    "lowering",
+    "normalisation",
+    "outputs",
+    "pooling",
+    "prepare",
+    "random",
+    "recurrent",
+    "reduction",
+    "resize",
+    "sampling",
+    "shape",
+]
+
+
+def prepare(graph: Graph, taps: Sequence[str]) -> TorchNet:
+    """Make a graph ready to run in test mode; see ``backends.prepare``."""
+    return TorchNet(graph, taps=taps).eval()

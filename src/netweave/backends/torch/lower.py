@@ -1,0 +1,258 @@
+"""Lowering: a Graph becomes a ``torch.fx.GraphModule``, node by node from the table of lowerings."""
+
+from __future__ import annotations
+
+import contextlib
+import keyword
+import operator
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+from torch import fx, nn
+
+from netweave.backends.torch.dtypes import to_tensor
+from netweave.backends.torch.table import Lowering, find_lowering, operator_name
+from netweave.errors import RunError
+from netweave.graph import parameter_key, parameter_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from netweave.backends.torch.parameters import ParameterStore
+    from netweave.graph import Graph
+
+MAX_LISTED = 10
+"""An error names at most so many operators."""
+
+
+def lower(graph: Graph, outputs: Sequence[str], store: ParameterStore) -> fx.GraphModule:
+    """Return a module from the graph's inputs, in their order, to a tuple of the named values.
+
+    Parameters are those of the store; everything else that the graph holds becomes a buffer.
+
+    Args:
+        graph: The graph; it is not changed.
+        outputs: Names of values.
+        store: Where parameters are kept; new ones are added.
+
+    Raises:
+        RunError: Operators without a lowering, or with settings that torch cannot hold.
+    """
+    rows = _rows(graph)
+    return _Lowerer(graph, store).module(rows, outputs)
+
+
+def version_of(graph: Graph, domain: str) -> int:
+    """Return the version of an operator set that a graph is written in."""
+    return graph.model.opset_imports.get(domain, 1)
+
+
+def _rows(graph: Graph) -> list[tuple[ir.Node, Lowering]]:
+    """Return each node with its lowering.
+
+    Raises:
+        RunError: Nodes without one; all of them in one message.
+    """
+    found, missing = [], Counter[str]()
+    for node in graph.nodes:
+        row = find_lowering(node.domain, node.op_type, version_of(graph, node.domain))
+        if row is not None:
+            found.append((node, row))
+        elif not is_constant(node):
+            missing[_schema_name(graph, node)] += 1
+    if not missing:
+        return found
+    listed = [f"{name} ({n} node{'s' * (n > 1)})" for name, n in missing.most_common(MAX_LISTED)]
+    if len(missing) > MAX_LISTED:
+        listed.append(f"and {len(missing) - MAX_LISTED} more")
+    raise RunError(
+        f"{graph.files[0] if graph.files else graph.name}: no torch lowering for {len(missing)} "
+        f"operator{'s' * (len(missing) > 1)}: {', '.join(listed)}; see docs/operators.md"
+    )
+
+
+def _schema_name(graph: Graph, node: ir.Node) -> str:
+    """Return a node's operator with the version that its meaning has."""
+    version = version_of(graph, node.domain)
+    with contextlib.suppress(onnx.defs.SchemaError):
+        version = onnx.defs.get_schema(node.op_type, version, node.domain).since_version
+    return operator_name(node.domain, node.op_type, version)
+
+
+def is_constant(node: ir.Node) -> bool:
+    """Whether a node is ONNX's Constant, which becomes a buffer or a Python number."""
+    return node.op_type == "Constant" and node.domain in {"", "ai.onnx"}
+
+
+class _Lowerer:
+    """Makes the module of one graph."""
+
+    def __init__(self, graph: Graph, store: ParameterStore) -> None:
+        self._graph = graph
+        self._store = store
+        self._root = nn.Module()
+        self._fx = fx.Graph()
+        self._made: dict[ir.Value, fx.Node] = {}
+        self._attributes: dict[str, fx.Node] = {}
+
+    def module(self, rows: Sequence[tuple[ir.Node, Lowering]], outputs: Sequence[str]) -> fx.GraphModule:
+        for index, value in enumerate(self._graph.inputs):
+            self._made[value] = self._fx.placeholder(identifier(value.name, f"input_{index}"))
+        for node, row in rows:
+            self._lower(node, row)
+        values = self._graph.values()
+        self._fx.output(tuple(self._value(values[name]) for name in outputs))
+        return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
+
+    def _lower(self, node: ir.Node, row: Lowering) -> None:
+        arguments = tuple(self._argument(value, row.arrival(i)) for i, value in enumerate(node.inputs))
+        keywords = self._keywords(node, row)
+        name = identifier(node.outputs[0].name, "value") if node.outputs else None
+        made = self._fx.create_node("call_function", row.function, arguments, keywords, name=name)
+        made.meta["node"] = node
+        if not row.many:
+            self._made[node.outputs[0]] = made
+            return
+        for index, value in enumerate(node.outputs):
+            if value.uses() or value.is_graph_output() or value.name:
+                self._made[value] = self._fx.call_function(operator.getitem, (made, index))
+
+    def _keywords(self, node: ir.Node, row: Lowering) -> dict[str, Any]:
+        unknown = sorted(set(node.attributes) - set(row.attributes) - row.injected)
+        if unknown:
+            raise RunError(
+                f"{place_of(self._graph, node)}: no torch lowering for {row.op_type} with "
+                f"{', '.join(map(repr, unknown))}; see docs/operators.md"
+            )
+        found = {name: self._setting(node, attribute) for name, attribute in node.attributes.items()}
+        if "num_outputs" in row.injected:
+            found["num_outputs"] = len(node.outputs)
+        if "training" in row.injected:
+            found["training"] = self._attribute("training")
+        return found
+
+    def _setting(self, node: ir.Node, attribute: ir.Attr) -> Any:
+        """Return an attribute as fx holds it: plain values in tuples, tensors as buffers."""
+        if attribute.type in {ir.AttributeType.INT, ir.AttributeType.FLOAT, ir.AttributeType.STRING}:
+            return attribute.value
+        if attribute.type in {ir.AttributeType.INTS, ir.AttributeType.FLOATS, ir.AttributeType.STRINGS}:
+            return tuple(attribute.value)
+        if attribute.type is ir.AttributeType.TENSOR:
+            return self._buffer(f"{node.name}_{attribute.name}", attribute.as_tensor().numpy())
+        raise RunError(
+            f"{place_of(self._graph, node)}: no torch lowering for an attribute of type "
+            f"{attribute.type.name} ({attribute.name!r}); see docs/operators.md"
+        )
+
+    def _argument(self, value: ir.Value | None, arrival: str) -> Any:
+        if value is None:
+            return None
+        if arrival == "tensor":
+            return self._value(value)
+        array = _constant(value)
+        convert = to_ints if arrival == "ints" else to_number
+        if array is not None:
+            return convert(array)
+        return self._fx.call_function(convert, (self._value(value),))
+
+    def _value(self, value: ir.Value) -> fx.Node:
+        if value not in self._made:
+            self._made[value] = self._stored(value)
+        return self._made[value]
+
+    def _stored(self, value: ir.Value) -> fx.Node:
+        """Return an initializer: an array of the source in the right layout, or a constant."""
+        parameter = self._graph.parameters.get(parameter_key(value) or "")
+        if parameter is None:
+            array = _constant(value)
+            assert array is not None, f"{value.name!r} has no producer and no values"
+            return self._buffer(value.name, array)
+        stored = self._store.add(parameter, value)
+        if parameter.key not in self._attributes:
+            name = _free(self._root, parameter.key)
+            self._root.register_parameter(name, stored.tensor)
+            self._attributes[parameter.key] = self._fx.get_attr(name)
+        made = self._attributes[parameter.key]
+        for kind, numbers in stored.steps_to(parameter_layout(value)):
+            made = self._fx.call_method("permute" if kind == "transpose" else "reshape", (made, numbers))
+        return made
+
+    def _buffer(self, name: str | None, array: np.ndarray) -> fx.Node:
+        free = _free(self._root, name or "constant")
+        self._root.register_buffer(free, to_tensor(array))
+        return self._fx.get_attr(free)
+
+    def _attribute(self, name: str) -> fx.Node:
+        """Return an attribute of the module itself, read anew at each run."""
+        if name not in self._attributes:
+            self._attributes[name] = self._fx.get_attr(name)
+        return self._attributes[name]
+
+
+def to_ints(values: Tensor | np.ndarray) -> tuple[int, ...]:
+    """Return the elements of a tensor as Python integers."""
+    return tuple(int(value) for value in values.reshape(-1).tolist())
+
+
+def to_number(value: Tensor | np.ndarray) -> float | int:
+    """Return the one element of a tensor as a Python number."""
+    number: float | int = value.item()
+    return number
+
+
+def place_of(graph: Graph, node: ir.Node) -> str:
+    """Return where a node stands, for a message: file, line and layer as far as they are known."""
+    layers = graph.layers_of(node)
+    file = graph.files[0] if graph.files else graph.name
+    if not layers:
+        return f"{file}: {node.op_type} {node.name!r}"
+    return f"{layers[0].origin or file}: layer {layers[0].name!r}"
+
+
+def identifier(name: str | None, default: str) -> str:
+    """Return a name as a Python identifier."""
+    plain = re.sub(r"\W", "_", name or default, flags=re.ASCII) or default
+    return f"_{plain}" if plain[0].isdigit() or keyword.iskeyword(plain) else plain
+
+
+def _constant(value: ir.Value) -> np.ndarray | None:
+    """Return the values of a constant that no source stores; None for anything else."""
+    maker = value.producer()
+    if maker is not None:
+        return _of_constant_node(maker) if is_constant(maker) else None
+    if value.const_value is None or parameter_key(value) is not None:
+        return None
+    return value.const_value.numpy()
+
+
+_PLAIN_CONSTANTS = {
+    "value_int": np.int64,
+    "value_ints": np.int64,
+    "value_float": np.float32,
+    "value_floats": np.float32,
+}
+
+
+def _of_constant_node(node: ir.Node) -> np.ndarray:
+    (name, attribute), *_ = node.attributes.items()
+    if name == "value":
+        return attribute.as_tensor().numpy()
+    if name not in _PLAIN_CONSTANTS:
+        raise RunError(f"no torch lowering for a Constant with {name!r}; see docs/operators.md")
+    return np.array(attribute.value, _PLAIN_CONSTANTS[name])
+
+
+def _free(root: nn.Module, name: str) -> str:
+    """Return a name for an attribute of a module that is not taken."""
+    plain = identifier(name, "tensor")
+    free, count = plain, 0
+    while hasattr(root, free) or hasattr(fx.GraphModule, free):
+        count += 1
+        free = f"{plain}_{count}"
+    return free

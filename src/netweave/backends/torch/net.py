@@ -1,0 +1,133 @@
+"""The net handle: a graph on torch, with its arrays by the source's names."""
+
+from __future__ import annotations
+
+import linecache
+import traceback
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from netweave.backends.inputs import check_inputs
+from netweave.backends.torch.dtypes import to_numpy, to_tensor
+from netweave.backends.torch.lower import lower, place_of
+from netweave.backends.torch.parameters import ParameterStore, Views
+from netweave.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    from torch import fx
+
+    from netweave.graph import Graph
+
+
+class TorchNet:
+    """A graph that runs and trains on torch.
+
+    ``net(data=x)`` takes and gives tensors and can be differentiated; ``net.run`` takes and gives arrays.
+    In training mode Dropout draws, and BatchNormalization normalises by the batch and follows it with its
+    stored statistics.
+
+    >>> net = TorchNet(graph).train()                                       # doctest: +SKIP
+    >>> net(data=images, label=labels)["loss"].backward()                   # doctest: +SKIP
+    >>> with torch.no_grad():                                               # doctest: +SKIP
+    ...     net.params["conv1_weight"] -= eta * net.grads["conv1_weight"]
+
+    Attributes:
+        module: The lowered graph; an ordinary module of torch's, from inputs in the graph's order to a
+            tuple of ``names``.
+        names: Names of the values that a call gives: the graph's outputs, then the taps.
+        store: The arrays by key, shared with the other nets that were given the same store.
+    """
+
+    def __init__(
+        self, graph: Graph, *, taps: Sequence[str] = (), store: ParameterStore | None = None
+    ) -> None:
+        """Lower a graph.
+
+        Args:
+            graph: The graph; it is not changed.
+            taps: Names of values to give besides the graph's outputs.
+            store: Arrays to compute with; those that it lacks are added from the graph.
+
+        Raises:
+            RunError: An operator has no lowering.
+        """
+        self._graph = graph
+        self.names = list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *taps]))
+        self.store = store if store is not None else ParameterStore()
+        self.module: fx.GraphModule = lower(graph, self.names, self.store)
+
+    @property
+    def params(self) -> Views:
+        """The stored arrays by the source's names and in its layouts, as views."""
+        return Views(self._own(), lambda tensor: tensor)
+
+    @property
+    def grads(self) -> Views:
+        """The gradients, likewise; only of arrays that have one by now."""
+        return Views(self._own(), lambda tensor: tensor.grad)
+
+    def train(self, mode: bool = True) -> TorchNet:
+        """Switch to training mode, or back."""
+        self.module.train(mode)
+        return self
+
+    def eval(self) -> TorchNet:
+        """Switch to test mode."""
+        return self.train(False)
+
+    def to(self, target: torch.device | torch.dtype | str) -> TorchNet:
+        """Move to a device, or change the type of all floating-point tensors."""
+        self.module.to(target)
+        return self
+
+    def zero_grad(self) -> None:
+        """Forget all gradients."""
+        self.module.zero_grad(set_to_none=True)
+
+    def __call__(self, **inputs: Tensor) -> dict[str, Tensor]:
+        """Run on tensors, one for each input by name.
+
+        Raises:
+            RunError: An input is missing or unknown, or a layer cannot be computed.
+        """
+        names = [value.name or "" for value in self._graph.inputs]
+        if set(names) != set(inputs):
+            raise RunError(f"inputs {sorted(inputs)} were given, the net has {names}")
+        try:
+            outputs = self.module.forward(*(inputs[name] for name in names))
+        except (RuntimeError, LookupError, ValueError, TypeError) as error:
+            raise RunError(f"{self._place(error)}: {error}") from error
+        return dict(zip(self.names, outputs, strict=True))
+
+    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Run on arrays, without gradients; see ``Runner``.
+
+        Raises:
+            RunError: An input is missing, unknown or of the wrong shape, or a layer cannot be computed.
+        """
+        arrays = check_inputs(self._graph.inputs, inputs)
+        with torch.inference_mode():
+            outputs = self(**{name: to_tensor(array) for name, array in arrays.items()})
+        return {name: to_numpy(tensor) for name, tensor in outputs.items()}
+
+    def _own(self) -> dict[str, Any]:
+        return {key: self.store[key] for key in self._graph.parameters if key in self.store}
+
+    def _place(self, error: Exception) -> str:
+        """Return which layer an error comes from: the line of the module's code names its node."""
+        nodes = {node.name: node.meta.get("node") for node in self.module.graph.nodes}
+        for frame in traceback.extract_tb(error.__traceback__):
+            line = (
+                linecache.getline(frame.filename, frame.lineno or 0)
+                if "eval_with_key" in frame.filename
+                else ""
+            )
+            node = nodes.get(line.split(" = ")[0].split(":")[0].strip())
+            if node is not None:
+                return place_of(self._graph, node)
+        return self._graph.files[0] if self._graph.files else self._graph.name

@@ -1,0 +1,124 @@
+"""Normalisations over the batch, channels, groups or neighbours."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from netweave.backends.torch.table import lowering
+
+if TYPE_CHECKING:
+    from netweave.backends.torch.table import Ints
+
+
+def _per_channel(vector: Tensor, like: Tensor) -> Tensor:
+    """Shape a vector so that it lies along axis 1."""
+    return vector.reshape(-1, *[1] * (like.ndim - 2))
+
+
+@lowering("InstanceNormalization", since=6)
+def instance_normalization(x: Tensor, scale: Tensor, b: Tensor, *, epsilon: float = 1e-5) -> Tensor:
+    """Normalise each plane of each example."""
+    return functional.instance_norm(x, weight=scale, bias=b, eps=epsilon)
+
+
+@lowering("LayerNormalization", since=17)
+def layer_normalization(
+    x: Tensor,
+    scale: Tensor,
+    b: Tensor | None = None,
+    *,
+    axis: int = -1,
+    epsilon: float = 1e-5,
+    stash_type: int = 1,
+    num_outputs: int = 1,
+) -> tuple[Tensor, ...]:
+    """Normalise over the axes from ``axis`` on; mean and inverse deviation are the further outputs."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    sizes = x.shape[axes[0] :]
+    if num_outputs == 1 and scale.shape == sizes and (b is None or b.shape == sizes):
+        return (functional.layer_norm(x, sizes, scale, b, epsilon),)
+    wide = x.to(torch.float32) if stash_type == 1 and x.itemsize < 4 else x
+    variance, mean = torch.var_mean(wide, axes, correction=0, keepdim=True)
+    inverse = torch.rsqrt(variance + epsilon)
+    y = ((wide - mean) * inverse).to(x.dtype) * scale
+    return y if b is None else y + b, mean, inverse
+
+
+@lowering("RMSNormalization", since=23)
+def rms_normalization(
+    x: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+) -> Tensor:
+    """Divide by the root mean square over the axes from ``axis`` on."""
+    axes = tuple(range(axis % x.ndim, x.ndim))
+    wide = x.to(torch.float32) if stash_type == 1 and x.itemsize < 4 else x
+    mean_square = wide.square().mean(axes, keepdim=True)
+    return (wide * torch.rsqrt(mean_square + epsilon)).to(x.dtype) * scale
+
+
+@lowering("GroupNormalization", since=21)
+def group_normalization(
+    x: Tensor, scale: Tensor, bias: Tensor, *, epsilon: float = 1e-5, num_groups: int, stash_type: int = 1
+) -> Tensor:
+    """Normalise each group of channels of each example; one scale per channel."""
+    return functional.group_norm(x, num_groups, scale, bias, epsilon)
+
+
+@lowering("MeanVarianceNormalization", since=9)
+def mean_variance_normalization(x: Tensor, *, axes: Ints = (0, 2, 3)) -> Tensor:
+    """Return ``(x - mean) / (deviation + 1e-9)``, as the operator's function body has it."""
+    variance, mean = torch.var_mean(x, axes, correction=0, keepdim=True)
+    return (x - mean) / (variance.sqrt() + 1e-9)
+
+
+@lowering("LpNormalization", since=1)
+def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
+    """Divide by the p-norm along an axis; where that is zero the result is too."""
+    norm = torch.linalg.vector_norm(x, p, axis, keepdim=True)
+    return torch.where(norm == 0, torch.zeros_like(x), x / norm)
+
+
+@lowering("LRN", since=1)
+def local_response_normalization(
+    x: Tensor, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
+) -> Tensor:
+    """Divide by a power of the mean square of neighbouring channels.
+
+    ONNX: the window around channel c runs from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2).
+    Sums of shifted squares are faster than torch's own way over a pooling of one more axis.
+    """
+    before, num_channels = (size - 1) // 2, x.shape[1]
+    squares = functional.pad(x.square(), [0, 0] * (x.ndim - 2) + [before, size - 1 - before])
+    sums = squares[:, :num_channels]
+    for shift in range(1, size):
+        sums = sums + squares[:, shift : shift + num_channels]
+    return x / (bias + alpha / size * sums).pow(beta)
+
+
+@lowering("BatchNormalization", since=15)
+def batch_normalization(
+    x: Tensor,
+    scale: Tensor,
+    b: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,
+    training_mode: int = 0,
+) -> tuple[Tensor, ...]:
+    """Normalise each channel with the stored statistics, or with the batch's in ONNX's training mode.
+
+    In training mode the new statistics are outputs: ``momentum`` weighs the old ones, the variance of the
+    batch is the biased one.
+    """
+    if not training_mode:
+        return (functional.batch_norm(x, mean, var, scale, b, False, 0.0, epsilon),)
+    axes = (0, *range(2, x.ndim))
+    batch_var, batch_mean = torch.var_mean(x, axes, correction=0)
+    y = functional.batch_norm(x, None, None, scale, b, True, 0.0, epsilon)
+    keep = 1 - momentum
+    return y, (mean * momentum + batch_mean * keep).detach(), (var * momentum + batch_var * keep).detach()

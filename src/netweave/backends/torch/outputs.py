@@ -1,0 +1,93 @@
+"""Outputs with a loss, whose gradient is their source's own and not that of what they compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from netweave.backends.torch.table import lowering
+
+
+class _WithGradient(torch.autograd.Function):
+    """A value with a gradient of its own towards one input."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, y: Tensor, gradient: Tensor, times_above: bool) -> Tensor:
+        ctx.save_for_backward(gradient)
+        ctx.times_above = times_above
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * above if ctx.times_above else gradient, None, None, None
+
+
+def with_gradient(x: Tensor, y: Tensor, gradient: Tensor, *, times_above: bool = False) -> Tensor:
+    """Return ``y``, which sends ``gradient`` to ``x``, whatever gradient comes from above.
+
+    Args:
+        x: What the value is made from.
+        y: The value; no gradient flows through it otherwise.
+        gradient: Of the shape of ``x``.
+        times_above: Multiply with the gradient from above, which then has the shape of ``x`` too.
+    """
+    made: Tensor = _WithGradient.apply(x, y.detach(), gradient.detach(), times_above)
+    return made
+
+
+@lowering("SoftmaxOutput", since=1, domain="netweave")
+def softmax_output(
+    x: Tensor,
+    label: Tensor | None = None,
+    *,
+    grad_scale: float = 1.0,
+    ignore_label: float = -1.0,
+    multi_output: int = 0,
+    normalization: str = "null",
+    out_grad: int = 0,
+    preserve_shape: int = 0,
+    smooth_alpha: float = 0.0,
+    use_ignore: int = 0,
+) -> Tensor:
+    """MXNet softmax_output-inl.h: softmax, whose gradient is that of the cross entropy with the label."""
+    rows = _rows(x, multi_output=bool(multi_output), preserve_shape=bool(preserve_shape))
+    p = torch.softmax(rows, 1)
+    y = p.reshape(x.shape)
+    if label is None or not (x.requires_grad and torch.is_grad_enabled()):
+        return y
+    if label.shape == x.shape:
+        gradient = y - label
+    else:
+        gradient = _from_classes(
+            p,
+            label.reshape(p.shape[0], p.shape[2]).to(torch.int64),
+            ignored=int(ignore_label) if use_ignore else None,
+            normalization=normalization,
+            smooth_alpha=smooth_alpha,
+        ).reshape(x.shape)
+    return with_gradient(x, y, grad_scale * gradient, times_above=bool(out_grad))
+
+
+def _rows(x: Tensor, *, multi_output: bool, preserve_shape: bool) -> Tensor:
+    """Return the input as (rows, classes, positions): softmax is over axis 1."""
+    if multi_output:
+        return x.reshape(x.shape[0], x.shape[1], -1)
+    return x.reshape(-1, x.shape[-1], 1) if preserve_shape else x.reshape(x.shape[0], -1, 1)
+
+
+def _from_classes(
+    p: Tensor, label: Tensor, *, ignored: int | None, normalization: str, smooth_alpha: float
+) -> Tensor:
+    """Return the gradient of probabilities (rows, classes, positions) for class numbers (rows, positions)."""
+    num_classes = p.shape[1]
+    hit = torch.arange(num_classes, device=p.device)[None, :, None] == label[:, None, :]
+    other = smooth_alpha / (num_classes - 1) if num_classes > 1 else 0.0
+    gradient = p - torch.where(hit, 1.0 - smooth_alpha, other).to(p.dtype)
+    kept = torch.ones_like(label, dtype=torch.bool) if ignored is None else label != ignored
+    gradient = gradient * kept[:, None, :]
+    if normalization == "valid":
+        return gradient / kept.sum().clamp(min=1)
+    return gradient / (p.shape[2] * (p.shape[0] if normalization == "batch" else 1))

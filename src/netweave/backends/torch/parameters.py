@@ -1,0 +1,128 @@
+"""The stored arrays of a net as torch tensors, kept by the source's names and shared by nets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from netweave.backends.torch.dtypes import to_tensor
+from netweave.graph import parameter_layout
+from netweave.graph.parameters import Step, inverse_layout, undo_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import Parameter
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One array of the source as a tensor.
+
+    Attributes:
+        parameter: Its entry in the graph.
+        tensor: The leaf that a net computes with and a solver changes, in the layout after ``steps``.
+        steps: From the source's layout to that of ``tensor``.
+    """
+
+    parameter: Parameter
+    tensor: Tensor
+    steps: tuple[Step, ...]
+
+    def steps_to(self, layout: Sequence[Step]) -> list[Step]:
+        """Return the steps from ``tensor`` to an initializer of another layout; none if it has it."""
+        if tuple(layout) == self.steps:
+            return []
+        return [*inverse_layout(self.steps, self.parameter.shape), *layout]
+
+    def as_source(self, tensor: Tensor) -> Tensor:
+        """Return a tensor of the layout of ``tensor`` as a view in the source's layout."""
+        return viewed(tensor, inverse_layout(self.steps, self.parameter.shape))
+
+
+class ParameterStore:
+    """Arrays by key; nets that are given the same store compute with the same tensors."""
+
+    def __init__(self) -> None:
+        self._stored: dict[str, Stored] = {}
+
+    def __getitem__(self, key: str) -> Stored:
+        return self._stored[key]
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._stored
+
+    def add(self, parameter: Parameter, value: ir.Value) -> Stored:
+        """Return the array of a key, put into the store from its initializer if it is new.
+
+        The leaf has the initializer's layout, in which it is used most, if the source's layout is a view
+        of that; otherwise it has the source's.
+        """
+        if parameter.key in self._stored:
+            return self._stored[parameter.key]
+        steps = tuple(parameter_layout(value))
+        assert value.const_value is not None
+        array = value.const_value.numpy()
+        tensor = to_tensor(array)
+        if not _is_viewable(tensor, inverse_layout(steps, parameter.shape)):
+            tensor, steps = to_tensor(undo_layout(array, steps, parameter.shape)), ()
+        if tensor.is_floating_point():
+            tensor = nn.Parameter(tensor, requires_grad=parameter.trainable)
+        self._stored[parameter.key] = Stored(parameter, tensor, steps)
+        return self._stored[parameter.key]
+
+
+def viewed(tensor: Tensor, steps: Iterable[Step]) -> Tensor:
+    """Apply steps of a layout without copying.
+
+    Raises:
+        RuntimeError: A step cannot be a view.
+    """
+    for kind, numbers in steps:
+        tensor = tensor.permute(numbers) if kind == "transpose" else tensor.view(numbers)
+    return tensor
+
+
+def _is_viewable(tensor: Tensor, steps: Iterable[Step]) -> bool:
+    try:
+        viewed(tensor, steps)
+    except RuntimeError:
+        return False
+    return True
+
+
+class Views(MutableMapping[str, Tensor]):
+    """Tensors by the source's names and in its layouts, all views: writing to them changes the net.
+
+    ``views[key] = value`` copies into the tensor that is there, so that ``views[key] -= step`` works.
+    """
+
+    def __init__(self, stored: dict[str, Stored], pick: Callable[[Tensor], Tensor | None]) -> None:
+        self._stored = stored
+        self._pick = pick
+
+    def __getitem__(self, key: str) -> Tensor:
+        row = self._stored[key]
+        tensor = self._pick(row.tensor)
+        if tensor is None:
+            raise KeyError(key)
+        return row.as_source(tensor)
+
+    def __setitem__(self, key: str, value: Tensor) -> None:
+        with torch.no_grad():
+            self[key].copy_(value)
+
+    def __delitem__(self, key: str) -> None:
+        raise TypeError(f"a net's arrays cannot be taken away: {key!r}")
+
+    def __iter__(self) -> Iterator[str]:
+        return (key for key, row in self._stored.items() if self._pick(row.tensor) is not None)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

@@ -1,0 +1,155 @@
+"""The table of lowerings: for each operator the function that computes it with torch.
+
+The function's signature is the operator's: positional arguments are its inputs (None for an optional one
+that is left out), keyword arguments its attributes with ONNX's defaults. How an input arrives is said by
+its annotation: a ``Tensor`` as it is, ``Ints`` as a tuple of Python integers and ``Number`` as one Python
+number (both known while lowering if they are constants of the net, read off the tensor otherwise). Two
+keywords are no attributes: ``num_outputs`` is the number of outputs that the node has, ``training`` whether
+the net is in training mode. A function whose return type is a tuple gives all outputs, any other the first.
+
+To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family. ``since``
+is the first version of the operator with this meaning.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+Ints = tuple[int, ...]
+"""An input that arrives as Python integers: sizes, axes, positions."""
+
+Number = int | float
+"""An input of one element that arrives as a Python number."""
+
+INJECTED = frozenset({"num_outputs", "training"})
+"""Keywords of a lowering that are no attributes of the operator."""
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """One operator's way to torch.
+
+    Attributes:
+        domain: ``""`` for standard operators.
+        op_type: The operator's name.
+        since: First version of the operator that this holds for.
+        function: Computes it.
+        inputs: How each input arrives: ``tensor``, ``ints`` or ``number``.
+        variadic: Whether the last input stands for any number of further ones.
+        attributes: Defaults of the attributes by name; ``inspect.Parameter.empty`` if there is none.
+        injected: Which of ``INJECTED`` the function takes.
+        many: Whether the function gives a tuple of all outputs.
+    """
+
+    domain: str
+    op_type: str
+    since: int
+    function: Callable[..., Any]
+    inputs: tuple[str, ...]
+    variadic: bool
+    attributes: Mapping[str, Any]
+    injected: frozenset[str]
+    many: bool
+
+    @property
+    def name(self) -> str:
+        """Name with domain and version, as in messages: ``Conv-11``, ``netweave::MaxPool-1``."""
+        return operator_name(self.domain, self.op_type, self.since)
+
+    def arrival(self, index: int) -> str:
+        """Return how the input at ``index`` arrives."""
+        return self.inputs[min(index, len(self.inputs) - 1)]
+
+
+_LOWERINGS: dict[tuple[str, str], list[Lowering]] = {}
+
+
+def operator_name(domain: str, op_type: str, version: int) -> str:
+    """Return an operator's name as in messages; the domain of ONNX itself is left out."""
+    return f"{domain}::{op_type}-{version}" if domain else f"{op_type}-{version}"
+
+
+def lowering(op_type: str, *, since: int, domain: str = "") -> Callable[[F], F]:
+    """Register the decorated function as an operator's lowering from version ``since`` on."""
+
+    def add(function: F) -> F:
+        _register(_described(domain, op_type, since, function))
+        return function
+
+    return add
+
+
+def lower_to(
+    function: Callable[..., Any], op_type: str, *, since: int, num_inputs: int, domain: str = ""
+) -> None:
+    """Register one of torch's own functions, which takes tensors and no attributes, as a lowering."""
+    _register(
+        Lowering(
+            domain=domain,
+            op_type=op_type,
+            since=since,
+            function=function,
+            inputs=("tensor",) * num_inputs,
+            variadic=False,
+            attributes={},
+            injected=frozenset(),
+            many=False,
+        )
+    )
+
+
+def find_lowering(domain: str, op_type: str, version: int) -> Lowering | None:
+    """Return the newest lowering that is not above the operator set's version, if there is one."""
+    rows = _LOWERINGS.get((_plain(domain), op_type), [])
+    return max((row for row in rows if row.since <= version), key=lambda row: row.since, default=None)
+
+
+def all_lowerings() -> list[Lowering]:
+    """Return every lowering, by domain, name and version."""
+    rows = [row for group in _LOWERINGS.values() for row in group]
+    return sorted(rows, key=lambda row: (row.domain, row.op_type, row.since))
+
+
+def _plain(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _register(row: Lowering) -> None:
+    rows = _LOWERINGS.setdefault((row.domain, row.op_type), [])
+    assert all(other.since != row.since for other in rows), f"{row.name} is lowered twice"
+    rows.append(row)
+
+
+def _described(domain: str, op_type: str, since: int, function: Callable[..., Any]) -> Lowering:
+    inputs, attributes, injected, variadic = [], {}, set(), False
+    signature = inspect.signature(function)
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.KEYWORD_ONLY:
+            if parameter.name in INJECTED:
+                injected.add(parameter.name)
+            else:
+                attributes[parameter.name] = parameter.default
+            continue
+        inputs.append(_arrival(str(parameter.annotation)))
+        variadic = parameter.kind is parameter.VAR_POSITIONAL
+    return Lowering(
+        domain=_plain(domain),
+        op_type=op_type,
+        since=since,
+        function=function,
+        inputs=tuple(inputs),
+        variadic=variadic,
+        attributes=attributes,
+        injected=frozenset(injected),
+        many=str(signature.return_annotation).startswith("tuple"),
+    )
+
+
+def _arrival(annotation: str) -> str:
+    kind = annotation.split(" | ")[0]
+    return {"Ints": "ints", "Number": "number"}.get(kind, "tensor")

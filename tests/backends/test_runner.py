@@ -1,0 +1,19 @@
+"""The way from a name to a backend."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from netweave.backends import prepare
+from netweave.errors import UsageError
+from tests.passes.nets import branching_net
+
+
+def test_a_backend_whose_extra_is_missing_says_what_to_install(monkeypatch):
+    for name in [name for name in sys.modules if name.startswith("netweave.backends.torch")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(UsageError, match=r"'torch' needs 'torch', .*: pip install 'netweave\[torch\]'"):
+        prepare(branching_net(), backend="torch")

@@ -1,0 +1,181 @@
+"""The net handle: arrays by the source's names, modes, shared stores and errors."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import onnx_ir as ir
+import torch
+
+from netweave.backends import prepare
+from netweave.backends.torch import ParameterStore, TorchNet
+from netweave.errors import RunError
+from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Parameter
+from netweave.graph.parameters import apply_layout
+
+RNG = np.random.default_rng(0)
+HWIO = RNG.standard_normal((3, 3, 2, 4), dtype=np.float32)
+DENSE = RNG.standard_normal((3, 5), dtype=np.float32)
+
+
+def small_net() -> Graph:
+    """A convolution stored as HWIO, and a dense layer stored as (in, out) used twice, once as it is."""
+    builder = GraphBuilder("small", format="onnx")
+    x = builder.input("data", (1, 2, 8, 8))
+    with builder.layer(Layer("conv", "conv", "Conv")):
+        w = builder.parameter(Parameter("conv/w", HWIO.shape), HWIO, layout=[("transpose", (3, 2, 0, 1))])
+        y = builder.add("Conv", [x, w], {"pads": [1] * 4})
+    with builder.layer(Layer("head", "head", "Dense")):
+        pooled = builder.add("GlobalAveragePool", [y])
+        rows = builder.add("Reshape", [pooled, builder.constant([0, 4], dtype=np.int64)])
+        first = builder.add("Slice", [rows, *(builder.constant([v], dtype=np.int64) for v in (0, 3, 1))])
+        dense = Parameter("dense", DENSE.shape)
+        turned = builder.parameter(dense, DENSE, layout=[("transpose", (1, 0))], name="dense_t")
+        hidden = builder.add("Gemm", [first, turned], {"transB": 1}, outputs="hidden")
+        back = builder.parameter(dense, DENSE, name="dense_plain")
+        out = builder.add("Gemm", [hidden, back], {"transB": 1}, outputs="out")
+    return builder.finish([out])
+
+
+def images(batch: int = 2) -> np.ndarray:
+    return RNG.standard_normal((batch, 2, 8, 8), dtype=np.float32)
+
+
+def test_parameters_have_the_sources_names_and_layouts():
+    net = TorchNet(small_net())
+    assert list(net.params) == ["conv/w", "dense"]
+    np.testing.assert_array_equal(net.params["conv/w"].detach().numpy(), HWIO)
+    np.testing.assert_array_equal(net.params["dense"].detach().numpy(), DENSE)
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+def test_runs_as_onnx_runtime_does(batch):
+    x = images(batch)
+    expected = prepare(small_net(), taps=["hidden"]).run({"data": x})
+    found = prepare(small_net(), taps=["hidden"], backend="torch").run({"data": x})
+    assert list(found) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-6)
+
+
+def test_writing_to_a_parameter_changes_the_net():
+    net, x = TorchNet(small_net()), images()
+    before = net.run({"data": x})["out"]
+    with torch.no_grad():
+        net.params["conv/w"] *= 2
+    np.testing.assert_allclose(net.run({"data": x})["out"], 2 * before, rtol=1e-5)
+    net.params["conv/w"] = torch.from_numpy(HWIO)
+    np.testing.assert_allclose(net.run({"data": x})["out"], before, rtol=1e-6)
+
+
+def test_gradient_of_a_shared_array_is_the_sum_over_its_uses():
+    net = TorchNet(small_net()).to(torch.float64)
+    x = torch.from_numpy(images()).to(torch.float64)
+    assert list(net.grads) == []
+    net(data=x)["out"].square().sum().backward()
+    conv, dense = (torch.tensor(a, dtype=torch.float64, requires_grad=True) for a in (HWIO, DENSE))
+    hidden = torch.nn.functional.conv2d(x, conv.permute(3, 2, 0, 1), padding=1).mean((2, 3))[:, :3]
+    ((hidden @ dense) @ dense.T).square().sum().backward()
+    assert torch.allclose(net.grads["dense"], dense.grad)
+    assert torch.allclose(net.grads["conv/w"], conv.grad)
+
+
+def test_one_step_of_descent_by_the_handle():
+    net, x = TorchNet(small_net()), torch.from_numpy(images())
+    losses = []
+    for _ in range(3):
+        net.zero_grad()
+        loss = net(data=x)["out"].square().mean()
+        loss.backward()
+        losses.append(loss.item())
+        with torch.no_grad():
+            for key in net.params:
+                net.params[key] -= 0.01 * net.grads[key]
+    assert losses[0] > losses[1] > losses[2]
+
+
+def test_nets_with_one_store_share_their_arrays():
+    store = ParameterStore()
+    train, test = TorchNet(small_net(), store=store), TorchNet(small_net(), store=store)
+    with torch.no_grad():
+        train.params["dense"].zero_()
+    assert not test.run({"data": images()})["out"].any()
+
+
+def test_layout_that_is_no_view_is_kept_in_the_sources_layout():
+    stored = RNG.standard_normal((6, 4), dtype=np.float32)
+    layout = [("reshape", (2, 3, 4)), ("transpose", (1, 0, 2)), ("reshape", (6, 4))]
+    builder = GraphBuilder("flatten order", format="onnx")
+    x = builder.input("data", (1, 6))
+    w = builder.parameter(Parameter("w", stored.shape), stored, layout=layout)
+    net = TorchNet(builder.finish([builder.add("MatMul", [x, w], outputs="y")]))
+    eye = np.eye(6, dtype=np.float32)
+    np.testing.assert_array_equal(net.run({"data": eye})["y"], apply_layout(stored, layout))
+    with torch.no_grad():
+        net.params["w"][0].zero_()
+    np.testing.assert_array_equal(net.params["w"][1:].detach().numpy(), stored[1:])
+    assert not net.run({"data": eye})["y"][0].any()
+
+
+def test_statistics_have_no_gradient_and_follow_the_net_to_another_type():
+    builder = GraphBuilder("norm", format="onnx")
+    x = builder.input("data", (1, 2, 4, 4))
+    one = [builder.parameter(Parameter(k, (2,), trainable=k in "gb"), np.ones(2, np.float32)) for k in "gbmv"]
+    net = TorchNet(builder.finish([builder.add("BatchNormalization", [x, *one], outputs="y")]))
+    net.to(torch.float64)
+    net(data=torch.zeros(1, 2, 4, 4, dtype=torch.float64))["y"].sum().backward()
+    assert list(net.params) == list("gbmv")
+    assert list(net.grads) == list("gb")
+    assert {tensor.dtype for tensor in net.params.values()} == {torch.float64}
+
+
+def test_dropout_draws_in_training_mode_only():
+    builder = GraphBuilder("drop", format="onnx")
+    x = builder.input("data", (1, 4096))
+    y = builder.add("Dropout", [x, builder.constant(0.25)], outputs="y")
+    net = TorchNet(builder.finish([y])).eval()
+    ones = torch.ones(8, 4096)
+    assert torch.equal(net(data=ones)["y"], ones)
+    torch.manual_seed(3)
+    dropped = net.train()(data=ones)["y"]
+    assert sorted(dropped.unique().tolist()) == pytest.approx([0.0, 4 / 3])
+    # 32768 draws: five standard deviations of the mean are 0.012
+    assert (dropped == 0).float().mean().item() == pytest.approx(0.25, abs=0.012)
+    torch.manual_seed(3)
+    assert torch.equal(net(data=ones)["y"], dropped)
+
+
+def test_operators_without_lowering_are_all_named():
+    builder = GraphBuilder("strings", format="onnx", files=["texts.onnx"])
+    graph = builder.finish([builder.input("data", (1, 4))])
+    x = graph.inputs[0]
+    for domain, op_type in [("", "TfIdfVectorizer"), ("com.microsoft", "Attention"), ("", "TfIdfVectorizer")]:
+        graph.model.graph.append(ir.Node(domain, op_type, [x]))
+    expected = (
+        r"texts.onnx: no torch lowering for 2 operators: TfIdfVectorizer-9 \(2 nodes\), "
+        r"com.microsoft::Attention-1 \(1 node\); see docs/operators.md"
+    )
+    with pytest.raises(RunError, match=expected):
+        TorchNet(graph)
+
+
+def test_a_layer_that_fails_is_named():
+    builder = GraphBuilder("bad", format="onnx", files=["bad.prototxt"])
+    x = builder.input("data", (1, None))
+    with builder.layer(Layer("sum", "sum", "Eltwise")):
+        y = builder.add("Add", [x, builder.constant(np.zeros((1, 3)))], outputs="y")
+    with pytest.raises(RunError, match=r"bad.prototxt: layer 'sum': .*size"):
+        TorchNet(builder.finish([y])).run({"data": np.zeros((1, 4), np.float32)})
+
+
+def test_inputs_are_asked_for_by_name():
+    net = TorchNet(small_net())
+    with pytest.raises(RunError, match=r"inputs \['image'\] were given, the net has \['data'\]"):
+        net(image=torch.zeros(1))
+
+
+def test_batch_axis_stays_symbolic():
+    assert str(small_net().outputs[0].shape[0]) == BATCH
