@@ -15,22 +15,29 @@ TOLERANCE = 1e-4
 """Largest difference that two right programs show, relative to the tensor's root mean square."""
 
 
+LIMIT = 1e30
+"""A larger value stands for infinity: Caffe and MXNet fill empty windows with the lowest float."""
+
+
 def picked(array: np.ndarray, count: int) -> np.ndarray:
     """Return ``count`` evenly spaced elements in C order, or all if there are fewer."""
-    flat = np.asarray(array, dtype=np.float64).ravel()
+    flat = np.clip(np.asarray(array, dtype=np.float64).ravel(), -LIMIT, LIMIT)
     if flat.size <= count:
         return flat
     return flat[np.arange(count) * flat.size // count]
 
 
 def describe(array: np.ndarray, count: int) -> dict[str, Any]:
-    """Return a tensor's shape, root mean square, mean and ``count`` elements as JSON values."""
-    flat = np.asarray(array, dtype=np.float64).ravel()
-    rms = float(np.sqrt(np.mean(flat**2))) if flat.size else 0.0
+    """Return a tensor's shape, root mean square, mean and ``count`` elements as JSON values.
+
+    Values that stand for infinity count neither in the root mean square nor in the mean.
+    """
+    finite = np.asarray(array, dtype=np.float64).ravel()
+    finite = finite[~(np.abs(finite) >= LIMIT)]
     return {
         "shape": list(array.shape),
-        "rms": _short(rms),
-        "mean": _short(float(flat.mean()) if flat.size else 0.0),
+        "rms": _short(np.sqrt(np.mean(finite**2)) if finite.size else 0.0),
+        "mean": _short(finite.mean() if finite.size else 0.0),
         "values": [_short(value) for value in picked(array, count)],
     }
 

@@ -45,3 +45,21 @@ def weight(key: str, shape: tuple[int, ...], role: str) -> np.ndarray:
     if role in {"scale", "variance"}:
         return np.float32(1) + np.float32(0.25) * values
     return np.float32(0.1) * values
+
+
+def draw(name: str, shape: tuple[int, ...], kind: str = "normal") -> np.ndarray:
+    """Return the input called ``name``.
+
+    Args:
+        name: Seeds the draw.
+        shape: Its sizes.
+        kind: ``normal`` lies around 0 with deviation 1; ``positive`` between 0.5 and 2.2; ``integers n``
+            are whole numbers from 0 to n - 1, as floats.
+    """
+    values = image(name, shape, 1.0)
+    if kind == "positive":
+        return np.abs(values) + np.float32(0.5)
+    if kind.startswith("integers "):
+        count = int(kind.split()[1])
+        return np.clip(np.floor((values / np.float32(sqrt(3)) + 1) / 2 * count), 0, count - 1)
+    return values
