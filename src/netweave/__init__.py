@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -25,3 +27,23 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
+
+
+class _Netweave(ModuleType):
+    """This package. Its ``compare`` is the function, also once the room ``netweave.compare`` is imported.
+
+    The import of a room binds its name in the package, and would hide the function of the same name.
+    """
+
+    @property
+    def compare(self) -> Any:
+        from netweave import api
+
+        return api.compare
+
+    @compare.setter
+    def compare(self, room: ModuleType) -> None:
+        """Leave the name to the function."""
+
+
+sys.modules[__name__].__class__ = _Netweave
