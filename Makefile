@@ -1,11 +1,12 @@
 # Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
 
-.PHONY: help env test test-slow check clean
+.PHONY: help env test test-slow check docs clean
 
 help:
 	@echo "make test       run the tests (seconds)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
 	@echo "make check      format, lint, types, layers"
+	@echo "make docs       write the generated pages anew"
 	@echo "make env        make .venv, or bring it up to date with pyproject.toml"
 	@echo "make clean      remove .venv and what the tools left behind"
 
@@ -20,6 +21,9 @@ test-slow:
 
 check: env
 	@tools/check
+
+docs: env
+	@.venv/bin/python -m tools.docs
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
