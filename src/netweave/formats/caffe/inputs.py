@@ -28,11 +28,14 @@ Shape = tuple[int | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class NetInput:
-    """An input: its sizes as declared, and whether axis 0 is the batch of the whole net."""
+    """An input: its sizes as declared, and whether axis 0 is the batch of the net."""
 
     shape: Shape
     batch: bool
 
+
+Declared = tuple[str, "Shape | None", "Wired"]
+"""An input's name, its sizes as the file says them, and its layer."""
 
 Sizes = Callable[["Message", "Path"], "Sequence[Shape | None]"]
 """Sizes of a layer's tops from its settings and the folder of its file; None where nothing is known."""
@@ -59,26 +62,58 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
         ShapeError: A size is below 1 or an input would be too large.
         UsageError: Sizes are given for something that is no input.
     """
-    found: dict[str, tuple[Shape, Wired]] = {}
-    missing: list[tuple[Wired, str, Shape | None]] = []
-    for wired in layers:
-        if wired.spec["type"] not in INPUTS:
-            continue
-        declared = INPUTS[wired.spec["type"]](wired.spec, source.net.parent)
-        for index, name in enumerate(wired.tops):
-            shape = declared[min(index, len(declared) - 1)] if declared else None
-            shape = tuple(source.input_shapes[name]) if name in source.input_shapes else shape
-            if shape is None or None in shape[1:]:
-                missing.append((wired, name, shape))
-            else:
-                found[name] = (shape, wired)
-    _check_names(source, [*found, *(name for _, name, _ in missing)])
+    declared = [
+        (name, shape, wired)
+        for wired in layers
+        if wired.spec["type"] in INPUTS
+        for name, shape in zip(wired.tops, _of_tops(wired, source.net.parent), strict=True)
+    ]
+    _check_names(source, [name for name, _, _ in declared])
+    shapes = [source.input_shapes.get(name, shape) for name, shape, _ in declared]
+    missing = [
+        (wired, name, shape)
+        for (name, _, wired), shape in zip(declared, shapes, strict=True)
+        if shape is None or None in shape[1:]
+    ]
     if missing:
         raise _missing(missing, source)
-    for name, (shape, wired) in found.items():
-        _check_size(name, shape, wired, source)
-    batches = [shape[0] for shape, _ in found.values() if shape]
-    return {name: NetInput(shape, shape[:1] == tuple(batches[:1])) for name, (shape, _) in found.items()}
+    firsts = _first_sizes(declared, shapes)
+    is_batch = [bool(shape) and first == firsts[0] for shape, first in zip(shapes, firsts, strict=True)]
+    batch = _batch_size(declared, is_batch, firsts[0] if firsts else None, source)
+    inputs = {}
+    for (name, _, wired), shape, follows in zip(declared, shapes, is_batch, strict=True):
+        whole = (batch, *(shape or ())[1:]) if follows else tuple(shape or ())
+        _check_size(name, whole, wired, source)
+        inputs[name] = NetInput(whole, follows)
+    return inputs
+
+
+def _first_sizes(declared: Sequence[Declared], shapes: Sequence[Shape | None]) -> list[int | None]:
+    """Return what the file says of each input's axis 0; a layer's tops have it in common."""
+    of_layer: dict[int, int | None] = {}
+    for _, said, wired in declared:
+        if said and wired.spec["type"] not in {"Input", "DummyData"}:
+            of_layer.setdefault(id(wired), said[0])
+    return [
+        said[0] if said else of_layer.get(id(wired), shape[0] if shape else None)
+        for (_, said, wired), shape in zip(declared, shapes, strict=True)
+    ]
+
+
+def _batch_size(
+    declared: Sequence[Declared], is_batch: Sequence[bool], said: int | None, source: Source
+) -> int | None:
+    """Return the batch size: that of the first given input that has it on axis 0, or the file's."""
+    for (name, _, _), follows in zip(declared, is_batch, strict=True):
+        if follows and source.input_shapes.get(name):
+            return source.input_shapes[name][0]
+    return said
+
+
+def _of_tops(wired: Wired, folder: Path) -> list[Shape | None]:
+    """Return the sizes that the file says for each top of a layer; the last is for all further tops."""
+    said = INPUTS[wired.spec["type"]](wired.spec, folder) or [None]
+    return [said[min(index, len(said) - 1)] for index in range(len(wired.tops))]
 
 
 @sizes_of("Input")

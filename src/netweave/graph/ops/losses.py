@@ -1,0 +1,273 @@
+"""Caffe's losses and metrics: one number for a batch, divided as ``loss_param`` says.
+
+Inputs are predictions and labels; class numbers come as floats. ``normalization`` is ``FULL`` (all labels),
+``VALID`` (those that are not ``ignore_label``), ``BATCH_SIZE`` (the axes before the classes) or ``NONE``.
+The weight of a loss comes as the gradient of its output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+
+import numpy as np
+
+from netweave.errors import RunError
+from netweave.graph.operators import Attributes, Dim, operator
+
+Arrays = Sequence[np.ndarray]
+Gradients = Sequence[np.ndarray | None]
+Shapes = Sequence[tuple[Dim, ...]]
+
+_TINY = np.finfo(np.float32).tiny
+_LOG_THRESHOLD = 1e-20
+
+
+def _count(shape: Sequence[Dim]) -> tuple[int, list[str]]:
+    """Return a comparable number of elements: that of the known sizes, and the open ones by name."""
+    known = prod(size for size in shape if isinstance(size, int))
+    return known, sorted(str(size) for size in shape if not isinstance(size, int))
+
+
+def _class_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    """A number, and something of the size of the predictions; one label for each position."""
+    x, labels = shapes[0], shapes[1]
+    axis = attributes.get("axis", 1)
+    if axis >= len(x):
+        raise ValueError(f"no axis {axis} of classes in predictions of shape {tuple(map(str, x))}")
+    positions = (*x[:axis], *x[axis + 1 :])
+    if _count(positions) != _count(labels):
+        raise ValueError(
+            f"labels of shape ({', '.join(map(str, labels))}), expected one for each of "
+            f"({', '.join(map(str, positions))})"
+        )
+    return [(), x]
+
+
+def _equal_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    if _count(shapes[0]) != _count(shapes[1]):
+        first, second = (f"({', '.join(map(str, shape))})" for shape in shapes[:2])
+        raise ValueError(f"inputs of shapes {first} and {second}, expected the same number of elements")
+    return [()]
+
+
+def _row_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    return [()]
+
+
+def _softmax(x: np.ndarray) -> np.ndarray:
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(e / e.sum(axis=1, keepdims=True))
+
+
+def _positions(inputs: Arrays, attributes: Attributes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return predictions as (outer, classes, inner), labels as (outer, inner), and which labels count."""
+    x, axis = inputs[0], attributes.get("axis", 1)
+    flat = x.reshape(prod(x.shape[:axis]), x.shape[axis], -1)
+    labels = inputs[1].reshape(flat.shape[0], flat.shape[2]).astype(np.int64)
+    kept = np.ones(labels.shape, bool)
+    if attributes.get("ignore_label") is not None:
+        kept = labels != attributes["ignore_label"]
+    used = labels[kept]
+    if used.size and not (used.min() >= 0 and used.max() < flat.shape[1]):
+        raise RunError(
+            f"labels from {used.min()} to {used.max()} for {flat.shape[1]} classes, numbered from 0"
+        )
+    return flat, np.where(kept, labels, 0), kept
+
+
+def _rows(x: np.ndarray) -> np.ndarray:
+    return x.reshape(x.shape[0], -1)
+
+
+def _divisor(kept: np.ndarray, attributes: Attributes) -> float:
+    counts = {"FULL": kept.size, "VALID": int(kept.sum()), "BATCH_SIZE": kept.shape[0], "NONE": 1}
+    return float(max(1, counts[attributes.get("normalization", "VALID")]))
+
+
+def _picked(flat: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return what stands at the label of each position, as (outer, inner)."""
+    return np.asarray(np.take_along_axis(flat, labels[:, None, :], axis=1)[:, 0, :])
+
+
+def _hits(flat: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return 1 at the label of each position and 0 elsewhere."""
+    found = np.arange(flat.shape[1])[None, :, None] == labels[:, None, :]
+    return np.asarray(found, flat.dtype)
+
+
+def _number(value: float, like: np.ndarray) -> np.ndarray:
+    return np.asarray(value, like.dtype)
+
+
+def _softmax_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    flat, labels, kept = _positions(inputs, attributes)
+    slope = (_softmax(flat) - _hits(flat, labels)) * kept[:, None, :]
+    slope *= gradients[0] / _divisor(kept, attributes)
+    return [slope.reshape(inputs[0].shape), None]
+
+
+@operator("SoftmaxWithLoss", shapes=_class_shapes, gradient=_softmax_gradient)
+def softmax_with_loss(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe softmax_loss_layer.cpp: minus the logarithm of the label's softmax; the softmax itself."""
+    flat, labels, kept = _positions(inputs, attributes)
+    p = _softmax(flat)
+    losses = -np.log(np.maximum(_picked(p, labels), _TINY)) * kept
+    loss = _number(losses.sum() / _divisor(kept, attributes), flat)
+    return [loss, p.reshape(inputs[0].shape)]
+
+
+def _kept_targets(target: np.ndarray, attributes: Attributes) -> np.ndarray:
+    rows = _rows(target)
+    ignored = attributes.get("ignore_label")
+    return np.ones(rows.shape, bool) if ignored is None else rows.astype(np.int64) != ignored
+
+
+def _sigmoid_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    kept = _kept_targets(inputs[1], attributes)
+    sigmoid = 0.5 * np.tanh(0.5 * _rows(inputs[0])) + 0.5
+    slope = (sigmoid - _rows(inputs[1])) * kept * (gradients[0] / _divisor(kept, attributes))
+    return [slope.reshape(inputs[0].shape), None]
+
+
+@operator("SigmoidCrossEntropyLoss", shapes=_equal_shapes, gradient=_sigmoid_gradient)
+def sigmoid_cross_entropy(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe sigmoid_cross_entropy_loss_layer.cpp: cross entropy of targets between 0 and 1."""
+    x, target = _rows(inputs[0]), _rows(inputs[1])
+    kept = _kept_targets(inputs[1], attributes)
+    losses = np.maximum(x, 0) - x * target + np.log1p(np.exp(-np.abs(x)))
+    return [_number((losses * kept).sum() / _divisor(kept, attributes), x)]
+
+
+def _euclidean_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    slope = (inputs[0] - inputs[1].reshape(inputs[0].shape)) * (gradients[0] / inputs[0].shape[0])
+    return [slope, -slope.reshape(inputs[1].shape)]
+
+
+@operator("EuclideanLoss", shapes=_equal_shapes, gradient=_euclidean_gradient)
+def euclidean(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe euclidean_loss_layer.cpp: the sum of squared differences over twice the batch size."""
+    difference = (inputs[0] - inputs[1].reshape(inputs[0].shape)).astype(np.float64)
+    return [_number((difference**2).sum() / (2 * inputs[0].shape[0]), inputs[0])]
+
+
+def _margins(inputs: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far each class is on the wrong side of its margin, and the sign of each class."""
+    rows = _rows(inputs[0])[:, :, None]
+    flat, labels, _ = _positions([rows, inputs[1]], {})
+    signs = 2 * _hits(flat, labels)[:, :, 0] - 1
+    return np.maximum(0, 1 - signs * flat[:, :, 0]), signs
+
+
+def _hinge_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Gradients:
+    margins, signs = _margins(inputs)
+    slope = np.sign(margins) if attributes.get("norm", "L1") == "L1" else 2 * margins
+    return [(-signs * slope * (gradients[0] / margins.shape[0])).reshape(inputs[0].shape), None]
+
+
+@operator("HingeLoss", shapes=_row_shapes, gradient=_hinge_gradient)
+def hinge(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe hinge_loss_layer.cpp: one class against all others, with a margin of 1."""
+    margins, _ = _margins(inputs)
+    total = margins.sum() if attributes.get("norm", "L1") == "L1" else (margins**2).sum()
+    return [_number(total / margins.shape[0], inputs[0])]
+
+
+def _pair_distance(inputs: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the difference of each pair, its squared length, and whether the pair is alike."""
+    difference = _rows(inputs[0]) - _rows(inputs[1])
+    return difference, (difference**2).sum(axis=1), inputs[2].reshape(-1).astype(np.int64) != 0
+
+
+def _contrastive_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    difference, squared, alike = _pair_distance(inputs)
+    margin = attributes.get("margin", 1.0)
+    if attributes.get("legacy_version"):
+        factor = np.where(margin - squared > 0, -1.0, 0.0)
+    else:
+        distance = np.sqrt(squared)
+        factor = -np.maximum(margin - distance, 0) / (distance + 1e-4)
+    slope = np.where(alike, 1.0, factor)[:, None] * difference * (gradients[0] / len(squared))
+    slope = slope.astype(inputs[0].dtype)
+    return [slope.reshape(inputs[0].shape), -slope.reshape(inputs[1].shape), None]
+
+
+@operator("ContrastiveLoss", shapes=_equal_shapes, gradient=_contrastive_gradient)
+def contrastive(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe contrastive_loss_layer.cpp: pairs that are alike together, others apart by a margin."""
+    _, squared, alike = _pair_distance(inputs)
+    margin = attributes.get("margin", 1.0)
+    if attributes.get("legacy_version"):
+        apart = np.maximum(margin - squared, 0)
+    else:
+        apart = np.maximum(margin - np.sqrt(squared), 0) ** 2
+    return [_number(np.where(alike, squared, apart).sum() / (2 * len(squared)), inputs[0])]
+
+
+def _multinomial_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    flat, labels, _ = _positions([_rows(inputs[0]), inputs[1]], {})
+    slope = -_hits(flat, labels) / np.maximum(flat, _LOG_THRESHOLD) * (gradients[0] / flat.shape[0])
+    return [slope.reshape(inputs[0].shape), None]
+
+
+@operator("MultinomialLogisticLoss", shapes=_row_shapes, gradient=_multinomial_gradient)
+def multinomial_logistic(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe multinomial_logistic_loss_layer.cpp: minus the logarithm of the label's probability."""
+    flat, labels, _ = _positions([_rows(inputs[0]), inputs[1]], {})
+    losses = -np.log(np.maximum(_picked(flat, labels), _LOG_THRESHOLD))
+    return [_number(losses.sum() / flat.shape[0], flat)]
+
+
+def _infogain_gradient(
+    inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes
+) -> Gradients:
+    flat, labels, kept = _positions(inputs, attributes)
+    gains = np.moveaxis(_gain_matrix(inputs[2], flat)[labels], 2, 1)
+    slope = (gains.sum(axis=1, keepdims=True) * _softmax(flat) - gains) * kept[:, None, :]
+    slope *= gradients[0] / _divisor(kept, attributes)
+    return [slope.reshape(inputs[0].shape), None, None]
+
+
+@operator("InfogainLoss", shapes=_class_shapes, gradient=_infogain_gradient)
+def infogain(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe infogain_loss_layer.cpp (1.0): logarithms of all classes, weighted by the label's row."""
+    flat, labels, kept = _positions(inputs, attributes)
+    p = _softmax(flat)
+    gains = np.moveaxis(_gain_matrix(inputs[2], flat)[labels], 2, 1)
+    losses = -(gains * np.log(np.maximum(p, _LOG_THRESHOLD))).sum(axis=1) * kept
+    return [_number(losses.sum() / _divisor(kept, attributes), flat), p.reshape(inputs[0].shape)]
+
+
+def _gain_matrix(gains: np.ndarray, flat: np.ndarray) -> np.ndarray:
+    classes = flat.shape[1]
+    if gains.size != classes**2:
+        raise RunError(f"a matrix of gains with {gains.size} numbers for {classes} classes")
+    return gains.reshape(classes, classes)
+
+
+def _accuracy_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    _, x = _class_shapes(shapes, attributes)
+    return [(), (x[attributes.get("axis", 1)],)]
+
+
+@operator("Accuracy", shapes=_accuracy_shapes)
+def accuracy(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Caffe accuracy_layer.cpp: the share of labels among the best ``top_k``, ties against it; by class."""
+    flat, labels, kept = _positions(inputs, attributes)
+    rivals = (flat >= _picked(flat, labels)[:, None, :]).sum(axis=1) - 1
+    right = (rivals < attributes.get("top_k", 1)) & kept
+    classes = flat.shape[1]
+    of_class = np.bincount(labels[kept], minlength=classes)
+    right_of_class = np.bincount(labels[right], minlength=classes)
+    total = right.sum() / max(1, kept.sum())
+    return [_number(total, flat), (right_of_class / np.maximum(1, of_class)).astype(flat.dtype)]
