@@ -18,6 +18,7 @@ from netweave.graph.operators import (
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes
+from netweave.graph.statistics import Statistics, set_statistics, statistics_of
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,
@@ -43,6 +44,7 @@ __all__ = [
     "Operator",
     "Origin",
     "Parameter",
+    "Statistics",
     "ValueSummary",
     "all_operators",
     "attributes_of",
@@ -61,6 +63,8 @@ __all__ = [
     "parameter_key",
     "parameter_layout",
     "set_layer_keys",
+    "set_statistics",
+    "statistics_of",
     "total_cost",
     "value_summary",
 ]

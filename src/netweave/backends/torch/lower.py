@@ -17,7 +17,7 @@ from torch import fx, nn
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
 from netweave.errors import RunError
-from netweave.graph import parameter_key, parameter_layout
+from netweave.graph import parameter_key, parameter_layout, statistics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,6 +100,7 @@ class _Lowerer:
         self._fx = fx.Graph()
         self._made: dict[ir.Value, fx.Node] = {}
         self._attributes: dict[str, fx.Node] = {}
+        self._initializers = graph.model.graph.initializers
 
     def module(self, rows: Sequence[tuple[ir.Node, Lowering]], outputs: Sequence[str]) -> fx.GraphModule:
         for index, value in enumerate(self._graph.inputs):
@@ -135,6 +136,16 @@ class _Lowerer:
             found["num_outputs"] = len(node.outputs)
         if "training" in row.injected:
             found["training"] = self._attribute("training")
+        if "count" in row.injected:
+            found |= self._statistics(node)
+        return found
+
+    def _statistics(self, node: ir.Node) -> dict[str, Any]:
+        """Return the keywords for the rule by which stored statistics follow the batches."""
+        rule = statistics_of(node)
+        found: dict[str, Any] = {"unbiased": rule.unbiased, "fixed": rule.fixed}
+        if rule.count is not None:
+            found["count"] = self._value(self._initializers[rule.count])
         return found
 
     def _setting(self, node: ir.Node, attribute: ir.Attr) -> Any:

@@ -109,16 +109,35 @@ def batch_normalization(
     epsilon: float = 1e-5,
     momentum: float = 0.9,
     training_mode: int = 0,
+    training: bool = False,
+    unbiased: bool = False,
+    fixed: bool = False,
+    count: Tensor | None = None,
 ) -> tuple[Tensor, ...]:
-    """Normalise each channel with the stored statistics, or with the batch's in ONNX's training mode.
+    """Normalise each channel with the stored statistics or, in training, with those of the batch.
 
-    In training mode the new statistics are outputs: ``momentum`` weighs the old ones, the variance of the
-    batch is the biased one.
+    In training the stored statistics follow, in place, by the source's rule (``graph.Statistics``: the last
+    three keywords). In ONNX's own training mode the new ones are outputs, whatever the net's mode is.
     """
-    if not training_mode:
+    if not training_mode and (fixed or not training):
         return (functional.batch_norm(x, mean, var, scale, b, False, 0.0, epsilon),)
-    axes = (0, *range(2, x.ndim))
-    batch_var, batch_mean = torch.var_mean(x, axes, correction=0)
-    y = functional.batch_norm(x, None, None, scale, b, True, 0.0, epsilon)
-    keep = 1 - momentum
-    return y, (mean * momentum + batch_mean * keep).detach(), (var * momentum + batch_var * keep).detach()
+    y, batch_mean, inverse = torch.native_batch_norm(x, scale, b, None, None, True, 0.0, epsilon)
+    with torch.no_grad():
+        batch_var = inverse.pow(-2) - epsilon
+        if unbiased:
+            size = x.numel() // x.shape[1]
+            batch_var *= size / max(size - 1, 1)
+        old, new = (momentum, 1 - momentum) if count is None else _shares(count, momentum)
+        statistics = mean * old + batch_mean * new, var * old + batch_var * new
+        if training and not fixed:
+            mean.copy_(statistics[0])
+            var.copy_(statistics[1])
+            if count is not None:
+                count.mul_(momentum).add_(1)
+    return y, *statistics
+
+
+def _shares(count: Tensor, momentum: float) -> tuple[Tensor, Tensor]:
+    """Return what the stored and the batch's statistics count, where sums of both are kept (Caffe)."""
+    total = momentum * count + 1
+    return momentum * count / total, 1 / total

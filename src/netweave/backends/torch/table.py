@@ -3,9 +3,11 @@
 The function's signature is the operator's: positional arguments are its inputs (None for an optional one
 that is left out), keyword arguments its attributes with ONNX's defaults. How an input arrives is said by
 its annotation: a ``Tensor`` as it is, ``Ints`` as a tuple of Python integers and ``Number`` as one Python
-number (both known while lowering if they are constants of the net, read off the tensor otherwise). Two
-keywords are no attributes: ``num_outputs`` is the number of outputs that the node has, ``training`` whether
-the net is in training mode. A function whose return type is a tuple gives all outputs, any other the first.
+number (both known while lowering if they are constants of the net, read off the tensor otherwise).
+
+Some keywords are no attributes: ``num_outputs`` is how many outputs the node has, ``training`` whether the
+net is in training mode, and those of ``graph.Statistics`` its rule. A function whose return type is a tuple
+gives all outputs, any other the first.
 
 To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family. ``since``
 is the first version of the operator with this meaning.
@@ -24,7 +26,7 @@ Ints = tuple[int, ...]
 Number = int | float
 """An input of one element that arrives as a Python number."""
 
-INJECTED = frozenset({"num_outputs", "training"})
+INJECTED = frozenset({"num_outputs", "training", "unbiased", "fixed", "count"})
 """Keywords of a lowering that are no attributes of the operator."""
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.caffe.call import Call, layer
+from netweave.graph import Statistics, set_statistics
 from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
@@ -50,13 +51,18 @@ def batch_norm(call: Call) -> Sequence[ir.Value]:
     for (role, shape), (key, array) in zip(names[:2], stored[:2], strict=True):
         values = drawn(key, shape, role) if array is None else array * share
         statistics.append(call.builder.derived(values, name=key, key=key))
-    attributes = {"epsilon": parameter["eps"]}
+    count, sums = stored[2]
+    call.builder.derived(np.ones(1, np.float32) if sums is None else sums, name=count, key=count)
+    attributes = {"epsilon": parameter["eps"], "momentum": parameter["moving_average_fraction"]}
+    outputs = [call.tops[0]]
+    if not parameter.get("use_global_stats", call.phase == "TEST"):
+        attributes["training_mode"] = 1
+        outputs += ["", ""]
     inputs = [call.bottoms[0], scale, shift, *statistics]
-    if parameter.get("use_global_stats", call.phase == "TEST"):
-        return [call.add("BatchNormalization", inputs, attributes, top=0)]
-    attributes |= {"training_mode": 1, "momentum": parameter["moving_average_fraction"]}
-    outputs = [call.tops[0], "", ""]
-    return call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)[:1]
+    made = call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
+    fixed = bool(parameter.get("use_global_stats", False))
+    set_statistics(made[0], Statistics(unbiased=True, fixed=fixed, count=count))
+    return made[:1]
 
 
 def _check_rates(call: Call) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.mxnet.registry import operator_reader
+from netweave.graph import Statistics, set_statistics
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -23,7 +24,7 @@ def batch_norm(call: Call) -> ir.Value:
     eps = settings.number("eps", 1e-3)
     momentum = settings.number("momentum", 0.9)
     fixed = settings.flag("fix_gamma", True)
-    settings.skip("use_global_stats")  # about training only
+    statistics = Statistics(fixed=settings.flag("use_global_stats", False))
     settings.skip("min_calib_range", "max_calib_range")
     if settings.flag("output_mean_var", False):
         raise call.refuse("output_mean_var=True: the mean and the variance as outputs are not read")
@@ -35,11 +36,14 @@ def batch_norm(call: Call) -> ir.Value:
     rest = [call.parameter(name, sizes) for name in STATISTICS[2:]]
     attributes = {"epsilon": eps, "momentum": momentum}
     if axis == 1:
-        return call.add("BatchNormalization", [x, gamma, *rest], attributes)
+        made = call.add("BatchNormalization", [x, gamma, *rest], attributes)
+        set_statistics(made, statistics)
+        return made
     perm = list(range(len(shape)))
     perm[1], perm[axis] = axis, 1
     moved = call.add("Transpose", [x], {"perm": perm})
     made = call.add("BatchNormalization", [moved, gamma, *rest], attributes)
+    set_statistics(made, statistics)
     return call.add("Transpose", [made], {"perm": perm})
 
 
