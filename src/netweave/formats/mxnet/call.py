@@ -70,17 +70,25 @@ class Call:
         """Whether there is an input of this name."""
         return self._names is not None and name in self._names[: len(self._inputs)]
 
-    def value(self, which: str | int = 0, *, default: Sequence[int | None] | None = None) -> ir.Value:
+    def value(
+        self,
+        which: str | int = 0,
+        *,
+        default: Sequence[int | None] | None = None,
+        batch_axis: int = 0,
+    ) -> ir.Value:
         """Return an input by name or number.
 
         Args:
             which: Its name or number.
             default: Sizes for an input of the net whose sizes nobody gave.
+            batch_axis: Which axis is the batch, if it is an input of the net.
         """
         given = self._input(which)
-        made = self._variables.value(given, default=default) if isinstance(given, Node) else given
-        self._note(made)
-        return made
+        if isinstance(given, Node):
+            given = self._variables.value(given, default=default, batch_axis=batch_axis)
+        self._note(given)
+        return given
 
     def values(self) -> list[ir.Value]:
         """Return all inputs; an input of the net of unknown sizes gets those of its neighbour."""
@@ -132,6 +140,22 @@ class Call:
         sizes = self._variables.note(given, shape=shape, role=ROLES[name])
         self.parameters.append(given.name)
         return self._builder.derived(array(sizes), name=f"{given.name}/fixed")
+
+    def stored(self, name: str, shape: Sequence[int | None]) -> np.ndarray | None:
+        """Return the values of an input that is a stored array, None if the net computes it.
+
+        What is made of them is added with ``derived``.
+        """
+        given = self._input(name)
+        if not isinstance(given, Node) or self._variables.is_input(given):
+            return None
+        self.parameters.append(given.name)
+        return self._variables.array(given, shape=shape, role=ROLES[name])
+
+    def derived(self, array: np.ndarray, name: str) -> ir.Value:
+        """Add an initializer made from the last array that ``stored`` returned."""
+        key = self.parameters[-1]
+        return self._builder.derived(np.ascontiguousarray(array), name=f"{key}/{name}", key=key)
 
     def stored_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of the array that a file stores for an input, if there is one."""

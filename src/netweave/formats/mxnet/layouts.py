@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from netweave.formats.mxnet.call import Call
 
 
+LAYOUTS = ("NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC")
+"""What the setting ``layout`` may be; without it the channels are axis 1."""
+
+
 def channels_first(call: Call, x: ir.Value, last: bool) -> ir.Value:
     """Return ``x`` as N, C, spatial axes; ``last`` says whether its channels are last."""
     if not last:

@@ -121,6 +121,17 @@ class Settings:
         """Whole numbers: ``(3, 3)``, ``[3,3]`` or ``3``."""
         return self._value(name, default, _whole_numbers, "whole numbers such as (3, 3)")
 
+    def per_axis(self, name: str, rank: int, default: int) -> tuple[int, ...]:
+        """One whole number for each of ``rank`` axes; the default for each where none is given.
+
+        Raises:
+            ReadError: There are more or fewer.
+        """
+        found = self.sizes(name, ()) or (default,) * rank
+        if len(found) != rank:
+            raise ReadError(f"{name!r} is {found}, expected {rank} whole numbers", place=self._place)
+        return found
+
     def bounds(self, name: str, default: T | Default = Default.NONE) -> tuple[int | None, ...] | T:
         """Whole numbers, or None for an open end."""
         return self._value(name, default, _bounds, "whole numbers or None, such as (0, None)")

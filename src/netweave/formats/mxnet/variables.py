@@ -10,6 +10,7 @@ import onnx_ir as ir
 from netweave.errors import ShapeError, WeightError
 from netweave.formats.mxnet.settings import Settings
 from netweave.graph import BATCH, Parameter
+from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,8 +26,16 @@ Sizes = tuple[int | None, ...]
 STATISTICS = frozenset({"mean", "variance"})
 """Roles that no gradient changes."""
 
-PARAMETER_SUFFIXES = ("_weight", "_bias", "_gamma", "_beta", "_mean", "_var", "_parameters")
-"""Ends of names by which MXNet itself knows what to initialise how."""
+SUFFIXES = {
+    "_weight": "weight",
+    "_bias": "bias",
+    "_gamma": "gamma",
+    "_beta": "beta",
+    "_mean": "mean",
+    "_var": "variance",
+    "_parameters": "weight",
+}
+"""Ends of names by which MXNet itself knows what to initialise how, and the role each tells."""
 
 
 class Variables:
@@ -59,24 +68,27 @@ class Variables:
         self._builder = builder
         self._values: dict[tuple[str, tuple[Any, ...]], ir.Value] = {}
 
-    def value(self, node: Node, *, default: Sequence[int | None] | None = None) -> ir.Value:
+    def value(
+        self, node: Node, *, default: Sequence[int | None] | None = None, batch_axis: int = 0
+    ) -> ir.Value:
         """Return a variable as an operator reads it: a stored array, or else an input of the net.
 
         Args:
             node: The variable.
             default: Its sizes, where neither caller nor file say.
+            batch_axis: Which of its axes is the batch, where the file does not say.
 
         Raises:
             ShapeError: It is an input, and its sizes are not known.
         """
         if self._is_stored(node):
-            return self.parameter(node, shape=None, role="weight")
+            return self.parameter(node, shape=None, role=_role(node.name))
         if (node.name, ()) in self._values:
             return self._values[node.name, ()]
         shape = self._input_shape(node, default)
         known = self._deduced.get(node.name)
         dtype = _declared_dtype(node) or (known.dtype if known else ir.DataType.FLOAT)
-        batch_axis = node.attributes.get("__layout__", "N").find("N")
+        batch_axis = max(node.attributes.get("__layout__", "").find("N"), batch_axis)
         sizes: list[int | str | None] = list(shape)
         if 0 < batch_axis < len(sizes):
             sizes[batch_axis] = BATCH
@@ -125,6 +137,13 @@ class Variables:
         array = (self._arrays or {}).get(node.name)
         return None if array is None else array.shape
 
+    def array(self, node: Node, *, shape: Sequence[int | None], role: str) -> np.ndarray:
+        """Enter a stored array in the table and return its values, or the drawn ones that stand for it."""
+        entry = self._entry(node, shape, role, trainable=True)
+        self._builder.parameters.setdefault(node.name, entry)
+        stored = (self._arrays or {}).get(node.name)
+        return drawn(entry.key, entry.shape, role).numpy() if stored is None else stored
+
     def is_input(self, node: Node) -> bool:
         """Whether the caller made an input of a variable that could be a stored array."""
         return node.name in self._input_shapes
@@ -133,7 +152,7 @@ class Variables:
         if self._arrays is not None:
             return node.name in self._arrays
         declared = _declared_shape(self._symbol, node)
-        named = "__init__" in node.attributes or node.name.endswith(PARAMETER_SUFFIXES)
+        named = "__init__" in node.attributes or node.name.endswith(tuple(SUFFIXES))
         return named and declared is not None and None not in declared and not self.is_input(node)
 
     def _input_shape(self, node: Node, default: Sequence[int | None] | None) -> Sizes:
@@ -187,6 +206,10 @@ class Variables:
 
     def _multiplier(self, node: Node, name: str) -> float:
         return Settings(node.attributes, place=self._symbol.place(node)).number(name, 1.0)
+
+
+def _role(name: str) -> str:
+    return next((role for suffix, role in SUFFIXES.items() if name.endswith(suffix)), "weight")
 
 
 def _check_fit(found: Sequence[int], wanted: Sizes, *, name: str, file: str, place: str) -> None:

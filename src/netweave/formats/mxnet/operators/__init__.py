@@ -2,22 +2,32 @@
 
 from netweave.formats.mxnet.operators import (
     activation,
+    constants,
     convolution,
     elementwise,
+    indexing,
     normalization,
     outputs,
     pooling,
+    recurrent,
+    reduction,
+    resampling,
     shaping,
 )
 from netweave.formats.mxnet.operators.refused import reason
 
 __all__ = [
     "activation",
+    "constants",
     "convolution",
     "elementwise",
+    "indexing",
     "normalization",
     "outputs",
     "pooling",
     "reason",
+    "recurrent",
+    "reduction",
+    "resampling",
     "shaping",
 ]

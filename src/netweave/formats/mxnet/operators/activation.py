@@ -20,19 +20,15 @@ ACTIVATIONS = {
     "tanh": "Tanh",
     "softrelu": "Softplus",
     "softsign": "Softsign",
-    "mish": "Mish",
 }
 LEAKY = ("leaky", "elu", "prelu", "rrelu", "selu", "gelu")
 
 
 @operator_reader("Activation")
 def activation(call: Call) -> ir.Value:
-    """One of the words of ``ACTIVATIONS``, or ``log_sigmoid``."""
-    kind = call.settings.choice("act_type", (*ACTIVATIONS, "log_sigmoid"))
-    x = call.value()
-    if kind == "log_sigmoid":
-        return call.add("Neg", [call.add("Softplus", [call.add("Neg", [x])])])
-    return call.add(ACTIVATIONS[kind], [x])
+    """One of the words of ``ACTIVATIONS``."""
+    kind = call.settings.choice("act_type", tuple(ACTIVATIONS))
+    return call.add(ACTIVATIONS[kind], [call.value()])
 
 
 def _leaky_arguments(settings: Settings) -> Sequence[str]:
@@ -83,7 +79,7 @@ def softmax_activation(call: Call) -> ir.Value:
     return call.add("Reshape", [flat, call.add("Shape", [x])])
 
 
-@operator_reader("softmax", "log_softmax")
+@operator_reader("softmax", "log_softmax", "softmin")
 def softmax(call: Call) -> ir.Value:
     """Softmax or its logarithm along ``axis``, of the input divided by ``temperature``."""
     settings = call.settings
@@ -92,6 +88,8 @@ def softmax(call: Call) -> ir.Value:
     if settings.flag("use_length", False):
         raise call.refuse("use_length=True is not read")
     x = call.value("data")
+    if call.op == "softmin":
+        x = call.add("Neg", [x])
     if temperature != 1.0:
         x = call.add("Div", [x, call.scalar(temperature, x)])
-    return call.add("Softmax" if call.op == "softmax" else "LogSoftmax", [x], {"axis": axis})
+    return call.add("LogSoftmax" if call.op == "log_softmax" else "Softmax", [x], {"axis": axis})

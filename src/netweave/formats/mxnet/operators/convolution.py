@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.mxnet.layouts import channels_first, channels_last
+from netweave.formats.mxnet.layouts import LAYOUTS, channels_first, channels_last
 from netweave.formats.mxnet.registry import operator_reader, with_bias
 from netweave.formats.mxnet.settings import is_channels_last
 
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.formats.mxnet.call import Call
-
-LAYOUTS = ("NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC")
 
 
 @operator_reader("Convolution", "Convolution_v1", arguments=with_bias(default_no_bias=False))
@@ -43,12 +41,12 @@ def deconvolution(call: Call) -> ir.Value:
     kernel = call.settings.sizes("kernel")
     groups = call.settings.whole("num_group", 1)
     num_filter = call.settings.whole("num_filter")
-    call.settings.choice("layout", ("NCW", "NCHW", "NCDHW"), None)
+    call.settings.choice("layout", LAYOUTS[:3], None)
     x = call.value("data")
     channels = _channels(call, x, len(kernel))
     attributes = _windows(call, kernel) | {"group": groups}
-    adj = call.settings.sizes("adj", (0,) * len(kernel))
-    target = call.settings.sizes("target_shape", ())
+    adj = call.settings.per_axis("adj", len(kernel), 0)
+    target = call.settings.per_axis("target_shape", len(kernel), 0)
     if any(target):
         sizes = call.known_sizes(x, range(2, 2 + len(kernel)))
         attributes["pads"], adj = _pads_for(call, sizes, target, attributes)
@@ -90,11 +88,11 @@ def _channels(call: Call, x: ir.Value, spatial: int) -> int | None:
 
 def _windows(call: Call, kernel: Sequence[int]) -> dict[str, Any]:
     settings, rank = call.settings, len(kernel)
-    pad = settings.sizes("pad", (0,) * rank)
+    pad = settings.per_axis("pad", rank, 0)
     return {
         "kernel_shape": list(kernel),
-        "strides": list(settings.sizes("stride", (1,) * rank)),
-        "dilations": list(settings.sizes("dilate", (1,) * rank)),
+        "strides": list(settings.per_axis("stride", rank, 1)),
+        "dilations": list(settings.per_axis("dilate", rank, 1)),
         "pads": [*pad, *pad],
     }
 

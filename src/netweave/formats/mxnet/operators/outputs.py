@@ -33,3 +33,41 @@ def softmax_output(call: Call) -> ir.Value:
     shape = call.shape(x)
     label = call.value("label", default=(shape[0], *shape[2:]) if attributes["multi_output"] else shape[:-1])
     return call.add("SoftmaxOutput", [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("LinearRegressionOutput", arguments=("data", "label"))
+@operator_reader("LogisticRegressionOutput", arguments=("data", "label"))
+@operator_reader("MAERegressionOutput", arguments=("data", "label"))
+def regression_output(call: Call) -> ir.Value:
+    """The input, or its sigmoid, against a label of its shape."""
+    x = call.value("data")
+    shape = call.shape(x)
+    label = call.value("label", default=shape[:1] if len(shape) == 2 and shape[1] == 1 else shape)
+    attributes = {"grad_scale": call.settings.number("grad_scale", 1.0)}
+    return call.add(call.op, [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("SVMOutput", arguments=("data", "label"))
+def svm_output(call: Call) -> ir.Value:
+    """The input against class numbers, with a hinge loss."""
+    settings = call.settings
+    attributes = {
+        "margin": settings.number("margin", 1.0),
+        "regularization_coefficient": settings.number("regularization_coefficient", 1.0),
+        "use_linear": int(settings.flag("use_linear", False)),
+    }
+    x = call.value("data")
+    label = call.value("label", default=call.shape(x)[:1])
+    return call.add("SVMOutput", [x, label], attributes, domain=DOMAIN)
+
+
+@operator_reader("MakeLoss")
+def make_loss(call: Call) -> ir.Value:
+    """The input as a loss."""
+    settings = call.settings
+    attributes = {
+        "grad_scale": settings.number("grad_scale", 1.0),
+        "valid_thresh": settings.number("valid_thresh", 0.0),
+        "normalization": settings.choice("normalization", NORMALIZATIONS, "null"),
+    }
+    return call.add("MakeLoss", [call.value()], attributes, domain=DOMAIN)
