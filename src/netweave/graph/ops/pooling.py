@@ -7,6 +7,7 @@ Where a rule gives ONNX's windows for every input size, ``pooling`` writes the s
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -104,14 +105,14 @@ def _pool_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> S
 
 
 def _windows(
-    x_NCHW: np.ndarray, attributes: Attributes
+    x: np.ndarray, attributes: Attributes
 ) -> tuple[tuple[int, ...], list[list[tuple[int, int, int]]]]:
     """Return the spatial output sizes and, per axis and window, (begin, end, padded size)."""
     kernel, strides, pads, _ = _geometry(attributes)
-    out = tuple(int(s) for s in _pool_shapes([x_NCHW.shape], attributes)[0][2:])  # type: ignore[arg-type]
+    out = tuple(int(s) for s in _pool_shapes([x.shape], attributes)[0][2:])  # type: ignore[arg-type]
     axes: list[list[tuple[int, int, int]]] = []
     for axis, count in enumerate(out):
-        size, begin = x_NCHW.shape[2 + axis], pads[axis]
+        size, begin = x.shape[2 + axis], pads[axis]
         limit = size + pads[axis + len(kernel)]
         rows = []
         for index in range(count):
@@ -134,20 +135,21 @@ def average_pool(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequen
     return [_reduce(inputs[0], attributes, average=True)]
 
 
-def _reduce(x_NCHW: np.ndarray, attributes: Attributes, *, average: bool) -> np.ndarray:
-    out, (rows, columns) = _windows(x_NCHW, attributes)
+def _reduce(x: np.ndarray, attributes: Attributes, *, average: bool) -> np.ndarray:
+    out, axes = _windows(x, attributes)
     include_pad = bool(attributes.get("count_include_pad", 1))
-    y = np.full((*x_NCHW.shape[:2], *out), 0 if average else np.finfo(x_NCHW.dtype).min, x_NCHW.dtype)
-    for i, (top, bottom, height) in enumerate(rows):
-        for j, (left, right, width) in enumerate(columns):
-            if bottom <= top or right <= left:
-                continue
-            window = x_NCHW[:, :, top:bottom, left:right]
-            if average:
-                area = height * width if include_pad else (bottom - top) * (right - left)
-                y[:, :, i, j] = window.sum(axis=(2, 3)) / area
-            else:
-                y[:, :, i, j] = window.max(axis=(2, 3))
+    y = np.full((*x.shape[:2], *out), 0 if average else np.finfo(x.dtype).min, x.dtype)
+    spatial = tuple(range(2, x.ndim))
+    for place in np.ndindex(*out):
+        spans = [rows[index] for rows, index in zip(axes, place, strict=True)]
+        if any(end <= begin for begin, end, _ in spans):
+            continue
+        window = x[:, :, *(slice(begin, end) for begin, end, _ in spans)]
+        if average:
+            area = prod(padded if include_pad else end - begin for begin, end, padded in spans)
+            y[:, :, *place] = window.sum(axis=spatial) / area
+        else:
+            y[:, :, *place] = window.max(axis=spatial)
     return y
 
 
