@@ -47,7 +47,9 @@ def softmax_output_gradient(
         gradient = (outputs[0] - label) * scale
     else:
         p = _rows(outputs[0], attributes)
-        gradient = _from_classes(p, label.reshape(p.shape[0], p.shape[2]), attributes) * scale
+        count = p.shape[0] * p.shape[2]  # MXNet reads no more of a label that is larger
+        classes = label.reshape(-1)[:count].reshape(p.shape[0], p.shape[2])
+        gradient = _from_classes(p, classes, attributes) * scale
     gradient = gradient.reshape(outputs[0].shape).astype(outputs[0].dtype)
     if attributes.get("out_grad"):
         gradient = gradient * gradients[0]

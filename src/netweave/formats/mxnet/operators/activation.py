@@ -69,14 +69,9 @@ def _slopes(call: Call, x: ir.Value) -> ir.Value:
 
 @operator_reader("SoftmaxActivation")
 def softmax_activation(call: Call) -> ir.Value:
-    """Softmax over axis 1 (``channel``), or over all axes but the first (``instance``)."""
+    """Softmax over axis 1 (``channel``) or over the last axis (``instance``)."""
     mode = call.settings.choice("mode", ("instance", "channel"), "instance")
-    x = call.value()
-    shape = call.shape(x)
-    if mode == "channel" or len(shape) == 2:
-        return call.add("Softmax", [x], {"axis": 1})
-    flat = call.add("Softmax", [call.add("Flatten", [x], {"axis": 1})], {"axis": 1})
-    return call.add("Reshape", [flat, call.add("Shape", [x])])
+    return call.add("Softmax", [call.value()], {"axis": 1 if mode == "channel" else -1})
 
 
 @operator_reader("softmax", "log_softmax", "softmin")

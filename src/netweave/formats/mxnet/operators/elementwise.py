@@ -170,8 +170,9 @@ def identity(call: Call) -> ir.Value:
 
 @operator_reader("_identity_with_attr_like_rhs", arguments=("lhs", "rhs"))
 def identity_like(call: Call) -> ir.Value:
-    """The first input itself."""
-    return call.add("Identity", [call.value("lhs")])
+    """The first input itself; the second one only lends its shape to a gradient."""
+    x, _ = call.values()
+    return call.add("Identity", [x])
 
 
 @operator_reader("Dropout")

@@ -96,10 +96,9 @@ def _sorted(call: Call, k: int, *, ascending: bool) -> tuple[ir.Value, ir.Value]
     settings = call.settings
     x = call.value()
     axis = call.axis(settings.whole("axis", -1), len(call.shape(x)))
-    if k < 1:
-        (k,) = call.known_sizes(x, [axis])
+    count = call.whole_numbers([k]) if k > 0 else call.add("Shape", [x], {"start": axis, "end": axis + 1})
     attributes = {"axis": axis, "largest": int(not ascending)}
-    values, places = call.add_many("TopK", [x, call.whole_numbers([k])], attributes, num_outputs=2)
+    values, places = call.add_many("TopK", [x, count], attributes, num_outputs=2)
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
     return values, call.add("Cast", [places], {"to": dtype})
 

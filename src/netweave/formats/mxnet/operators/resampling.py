@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 BILINEAR = {"mode": "linear", "align_corners": 1}
 """Places -1 and 1 are the centres of the outer pixels; beyond them is zero, ONNX's default."""
 
+MAX_SIDE = 10_000
+
 
 def _upsampling_arguments(settings: Settings) -> Sequence[str]:
     if settings.choice("sample_type", ("nearest", "bilinear")) == "bilinear":
@@ -101,8 +103,7 @@ def bilinear_resize(call: Call) -> ir.Value:
 @operator_reader("BilinearSampler", arguments=("data", "grid"))
 def bilinear_sampler(call: Call) -> ir.Value:
     """The first input read at the places of the second: x and y in channels, from -1 to 1."""
-    grid = call.add("Transpose", [call.value("grid")], {"perm": [0, 2, 3, 1]})
-    return call.add("GridSample", [call.value("data"), grid], BILINEAR)
+    return _sampled(call, call.value("data"), call.value("grid"))
 
 
 @operator_reader("GridGenerator")
@@ -112,7 +113,7 @@ def grid_generator(call: Call) -> ir.Value:
     target = call.settings.sizes("target_shape", (0, 0))
     x = call.value("data")
     if kind == "affine":
-        return call.add("Transpose", [_affine_grid(call, x, target)], {"perm": [0, 3, 1, 2]})
+        return _affine_grid(call, x, target)
     height, width = call.known_sizes(x, (2, 3))
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
     half = np.asarray([(width - 1) / 2, (height - 1) / 2], np.float32).reshape(1, 2, 1, 1)
@@ -129,12 +130,20 @@ def spatial_transformer(call: Call) -> ir.Value:
     target = settings.sizes("target_shape", (0, 0))
     x = call.value("data")
     sizes = target if all(target) else call.known_sizes(x, (2, 3))
-    grid = _affine_grid(call, call.value("loc"), sizes)
-    return call.add("GridSample", [x, grid], BILINEAR)
+    return _sampled(call, x, _affine_grid(call, call.value("loc"), sizes))
+
+
+def _sampled(call: Call, x: ir.Value, places: ir.Value) -> ir.Value:
+    return call.add("GridSample", [x, call.add("Transpose", [places], {"perm": [0, 2, 3, 1]})], BILINEAR)
 
 
 def _affine_grid(call: Call, loc: ir.Value, sizes: Sequence[int]) -> ir.Value:
+    """Return the places (N, 2, H, W) that an affine map (N, 6) gives the pixels of an image."""
+    height, width = sizes
+    if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
+        raise call.wrong(f"target_shape is {height}x{width}, expected 1 to {MAX_SIDE} pixels a side")
+    y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
+    pixels = np.stack([x, y, np.ones_like(x)]).reshape(3, -1).astype(np.float32)
     theta = call.add("Reshape", [loc, call.whole_numbers([-1, 2, 3])])
-    batch = call.add("Shape", [theta], {"start": 0, "end": 1})
-    size = call.add("Concat", [batch, call.whole_numbers([1, *sizes])], {"axis": 0})
-    return call.add("AffineGrid", [theta, size], {"align_corners": 1})
+    places = call.add("MatMul", [theta, call.array(pixels)])
+    return call.add("Reshape", [places, call.whole_numbers([0, 2, height, width])])

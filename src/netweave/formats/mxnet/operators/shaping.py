@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-import onnx_ir as ir
-
 from netweave.formats.mxnet.registry import operator_reader
 from netweave.formats.mxnet.reshaping import INFER, Size, reshape, sizes_from_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    import onnx_ir as ir
 
     from netweave.formats.mxnet.call import Call
 
@@ -214,9 +213,8 @@ def broadcast_like(call: Call) -> ir.Value:
 def filled_like(call: Call) -> ir.Value:
     """Zeros or ones in the shape of the input."""
     x = call.value()
-    dtype = x.dtype.numpy() if x.dtype is not None else np.float32
-    value = ir.tensor(np.array([0 if call.op == "zeros_like" else 1], dtype))
-    return call.add("ConstantOfShape", [call.add("Shape", [x])], {"value": value})
+    fill = call.scalar(0.0 if call.op == "zeros_like" else 1.0, x)
+    return call.add("Expand", [fill, call.add("Shape", [x])])
 
 
 @operator_reader("shape_array", "size_array")
