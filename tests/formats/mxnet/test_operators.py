@@ -1,0 +1,74 @@
+"""Every operator that is read, held against what MXNet 1.9.1 computes (tests/golden)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from netweave.backends import prepare
+from netweave.files import Source
+from netweave.formats.mxnet import read
+from netweave.formats.mxnet.registry import all_readers
+from netweave.graph.operators import attributes_of, find_operator
+from tests.formats.mxnet import symbols
+from tests.formats.mxnet.cases import CASES
+
+GOLDEN = Path(__file__).parents[2] / "golden" / "mxnet_operators.npz"
+
+
+@pytest.fixture(scope="module")
+def golden():
+    with np.load(GOLDEN) as file:
+        return dict(file)
+
+
+def read_case(case, folder, *, input_shapes=True):
+    net = folder / "op-symbol.json"
+    net.write_text(case.symbol())
+    stored = case.arrays(stored=True)
+    if stored:
+        symbols.save_arrays(folder / "op-0001.params", {f"arg:{name}": a for name, a in stored.items()})
+    given = case.arrays(stored=False)
+    return read(Source(net, input_shapes={n: a.shape for n, a in given.items()} if input_shapes else {}))
+
+
+def test_every_reader_has_a_case():
+    tried = {case.op for case in CASES.values()}
+    untried = {reader.read: name for name, reader in all_readers().items()}
+    for name in tried:
+        untried.pop(all_readers()[name].read, None)
+    assert not untried
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_outputs_are_those_of_mxnet(name, golden, tmp_path):
+    case = CASES[name]
+    graph = read_case(case, tmp_path)
+    given = case.arrays(stored=False)
+    found = prepare(graph).run({value.name: given[value.name] for value in graph.inputs})
+    for number, value in enumerate(graph.outputs):
+        expected = golden[f"{name}/{number}"]
+        assert found[value.name].shape == expected.shape
+        np.testing.assert_allclose(found[value.name], expected, rtol=1e-4, atol=2e-5)
+        check_shape(value, expected.shape)
+
+
+def check_shape(value, expected):
+    """Every size that the graph knows is that of the array."""
+    for dim, size in zip(value.shape, expected, strict=True):
+        assert not isinstance(dim, int) or dim == size, (value.shape, expected)
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.gradient])
+def test_gradients_are_those_of_mxnet(name, golden, tmp_path):
+    case = CASES[name]
+    graph = read_case(case, tmp_path)
+    (node,) = graph.nodes
+    inputs = [case.arrays(stored=False)[value.name] for value in node.inputs]
+    entry = find_operator(node.op_type)
+    outputs = entry.forward(inputs, attributes_of(node))
+    gradient, *rest = entry.gradient(inputs, outputs, outputs, attributes_of(node))
+    np.testing.assert_allclose(gradient, golden[f"{name}/gradient"], rtol=1e-4, atol=1e-6)
+    assert rest == [None] * (len(inputs) - 1)
