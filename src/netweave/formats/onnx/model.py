@@ -19,6 +19,7 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import read_bytes
 from netweave.formats.onnx.editing import Names, all_graphs, all_nodes, all_values
 from netweave.formats.onnx.tensors import check_tensors
+from netweave.formats.onnx.texts import check_texts
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,9 @@ MAX_PROTO_BYTES = 2**31 - 1
 
 MAX_NODES = 1_000_000
 """Nets of more nodes are refused; functions that call functions can describe any number in a few bytes."""
+
+_FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""What onnx_ir raises over graphs that are not well-formed."""
 
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it warns of is raised here
 
@@ -69,16 +73,10 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
         ReadError: The graph is not well-formed: names are missing or double, or nodes run in a circle.
     """
     place = str(path)
+    check_texts(proto, place=place)
     try:
         model = ir.from_proto(proto)
-    except (
-        ir.serde.SerdeError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _FOREIGN as error:
         raise ReadError(f"is not a well-formed ONNX graph: {_root(error)}", place=place) from error
     folder = str(path.parent.resolve())
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
@@ -110,14 +108,7 @@ def inline(model: ir.Model, *, place: str) -> None:
     _check_size(model, place)
     try:
         InlinePass()(model)
-    except (
-        ir.passes.PassError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _FOREIGN as error:
         raise ReadError(f"its functions cannot be put in place: {_root(error)}", place=place) from error
     model.functions.clear()
     lift_constants(model, place)
@@ -127,14 +118,7 @@ def lift_constants(model: ir.Model, place: str) -> None:
     """Make initializers of Constant nodes."""
     try:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
-    except (
-        ir.passes.PassError,
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _FOREIGN as error:
         raise ReadError(f"holds a Constant without a proper value: {_root(error)}", place=place) from error
 
 

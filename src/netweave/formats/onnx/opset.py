@@ -90,6 +90,9 @@ class _Walk:
             self.batch.check(node)
 
     def _upgrade(self, edit: Editor) -> None:
+        form = _form("", edit.node.op_type, self.version)
+        if form is not None:
+            form.check_types(edit.node, ignore_unknown=True)
         while (found := next_rules(edit.node.op_type, edit.version))[1]:
             edit.version, rules = found
             for rule in rules:
@@ -100,9 +103,9 @@ class _Walk:
         form = _form(node.domain, node.op_type, version)
         if form is None:
             return
-        for name, attribute in node.attributes.items():
-            if form.attributes.get(name) != attribute.type.name:
-                raise CannotUpgradeError(f"attribute {name!r} of type {attribute.type.name}")
+        if form.deprecated:
+            raise CannotUpgradeError("which was taken out")
+        form.check_types(node)
         missing = form.required - set(node.attributes)
         if missing:
             raise CannotUpgradeError(f"attribute {min(missing)!r} is missing")
@@ -121,6 +124,14 @@ class _Form:
         self.min_inputs = schema.min_input
         self.max_inputs = schema.max_input
         self.max_outputs = schema.max_output
+        self.deprecated = schema.deprecated
+
+    def check_types(self, node: ir.Node, *, ignore_unknown: bool = False) -> None:
+        """Raise ``CannotUpgradeError`` if an attribute is unknown or of another type than the schema says."""
+        for name, attribute in node.attributes.items():
+            expected = self.attributes.get(name)
+            if expected != attribute.type.name and not (expected is None and ignore_unknown):
+                raise CannotUpgradeError(f"attribute {name!r} of type {attribute.type.name}")
 
 
 @cache
@@ -136,8 +147,6 @@ def _form(domain: str, op_type: str, version: int) -> _Form | None:
         schema = onnx.defs.get_schema(op_type, version, domain)
     except onnx.defs.SchemaError:
         raise CannotUpgradeError("which came later") from None
-    if schema.deprecated:
-        raise CannotUpgradeError("which was taken out")
     return _Form(schema)
 
 

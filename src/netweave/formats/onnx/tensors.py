@@ -51,7 +51,7 @@ def check_tensors(model: onnx.ModelProto, *, folder: Path, place: str) -> None:
             raise ReadError(f"has the unknown element type {tensor.data_type}", place=where)
         dtype = ir.DataType(tensor.data_type)
         count = prod(tensor.dims)
-        if any(size < 0 for size in tensor.dims) or count > MAX_ELEMENTS:
+        if any(size < 0 for size in tensor.dims) or prod(filter(None, tensor.dims)) > MAX_ELEMENTS:
             sizes = "x".join(map(str, tensor.dims))
             raise ReadError(f"has the sizes {sizes}; at most {MAX_ELEMENTS:,} elements are read", place=where)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
