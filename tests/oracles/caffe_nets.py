@@ -92,7 +92,13 @@ def run(body: Body, inputs: dict[str, Shape], stages: tuple[str, ...]) -> dict[s
     for name, shape in inputs.items():
         net.setInput(recipe.image(name, shape), name)
     layers = [layer for layer in body.inner if layer.kind != "padding"]
-    results = net.forwardAndRetrieve(opencv_names(layers))
+    names = opencv_names(layers)
+    results = [
+        # OpenCV keeps only the first output of a layer from being written over, so others come from a run
+        # that ends there
+        net.forwardAndRetrieve([name])[0] if len(layer.tops) > 1 else arrays
+        for name, layer, arrays in zip(names, layers, net.forwardAndRetrieve(names), strict=True)
+    ]
     return {
         "stages": stages,
         "inputs": inputs,

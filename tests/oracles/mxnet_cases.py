@@ -19,7 +19,8 @@ class Case:
     Attributes:
         name: Unique; the operator and what is special about the call.
         op: The operator's name in ``mxnet.symbol``.
-        inputs: Sizes by name, or (sizes, kind of draw; see ``recipe.draw``).
+        inputs: Sizes by name, or (sizes, kind of draw; see ``recipe.draw``); one whose name ends in
+            ``_weight`` is a parameter.
         settings: Its attributes.
     """
 
@@ -303,7 +304,7 @@ SHAPES: Calls = {
     "stack": {"": ({"first": (2, 3), "second": (2, 3)}, {"axis": 1})},
     "where": {"": ({"condition": ((2, 3), "integers 2"), "x": (2, 3), "y": (2, 3)}, {})},
     "take": {
-        "": ({"a": (5, 3), "indices": ((2, 2), "integers 7")}, {}),
+        "": ({"table_weight": (5, 3), "indices": ((2, 2), "integers 7")}, {}),
         "axis": ({"a": (2, 5, 3), "indices": ((4,), "integers 5")}, {"axis": 1}),
     },
     "pick": {"": ({"data": (4, 5), "index": ((4,), "integers 5")}, {"axis": 1})},
@@ -356,6 +357,7 @@ SCALAR = (
 )  # fmt: skip
 UNARY = {
     "normal": (
+        "make_loss",
         "abs", "sign", "round", "rint", "ceil", "floor", "trunc", "fix", "square", "exp", "expm1", "sin",
         "cos", "tanh", "sigmoid", "relu", "softsign", "negative", "arctan", "sinh", "cosh", "arcsinh", "erf",
     ),
@@ -381,7 +383,7 @@ ALIASES = {
     "split": "SliceChannel", "concat": "Concat", "reshape": "Reshape: 0 -1", "flatten": "Flatten",
     "swapaxes": "SwapAxis", "cast": "Cast", "pad": "Pad: edge", "stop_gradient": "BlockGrad",
     "_copy": "identity", "sum_axis": "sum: axis", "max_axis": "max: axis", "min_axis": "min: axis",
-    "crop": "slice", "choose_element_0index": "pick", "reverse": "flip", "make_loss": "MakeLoss",
+    "crop": "slice", "choose_element_0index": "pick", "reverse": "flip",
     "BatchNorm_v1": "BatchNorm: gamma",
     "Convolution_v1": "Convolution",
     "broadcast_plus": "broadcast_add", "broadcast_minus": "broadcast_sub",

@@ -96,8 +96,13 @@ def run_case(case: Case) -> dict[str, Any]:
         for name, spec in case.inputs.items()
     }
     make = getattr(mx.sym, case.op, None) or getattr(mx.sym._internal, case.op)
-    symbol = make(*map(mx.sym.Variable, drawn), name="op", **case.settings)
-    return {"symbol": json.loads(symbol.tojson()), "inputs": drawn, **run(symbol, draws(drawn))}
+    variables = [
+        mx.sym.Variable(name, shape=shape if name.endswith("_weight") else None)
+        for name, (shape, _) in drawn.items()
+    ]
+    symbol = make(*variables, name="op", **case.settings)
+    inputs = {name: spec for name, spec in drawn.items() if not name.endswith("_weight")}
+    return {"symbol": json.loads(symbol.tojson()), "inputs": inputs, **run(symbol, draws(inputs))}
 
 
 def run_alias(alias: str, record: dict[str, Any]) -> dict[str, Any]:
