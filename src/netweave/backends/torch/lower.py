@@ -48,9 +48,13 @@ def lower(graph: Graph, outputs: Sequence[str], store: ParameterStore) -> fx.Gra
     return _Lowerer(graph, store).module(rows, outputs)
 
 
-def version_of(graph: Graph, domain: str) -> int:
-    """Return the version of an operator set that a graph is written in."""
-    return graph.model.opset_imports.get(domain, 1)
+def lowering_of(graph: Graph, node: ir.Node) -> Lowering | None:
+    """Return the lowering of a node in the version that its graph is written in, if there is one."""
+    return find_lowering(node.domain, node.op_type, _version(graph, node))
+
+
+def _version(graph: Graph, node: ir.Node) -> int:
+    return graph.model.opset_imports.get(node.domain, 1)
 
 
 def _rows(graph: Graph) -> list[tuple[ir.Node, Lowering]]:
@@ -61,7 +65,7 @@ def _rows(graph: Graph) -> list[tuple[ir.Node, Lowering]]:
     """
     found, missing = [], Counter[str]()
     for node in graph.nodes:
-        row = find_lowering(node.domain, node.op_type, version_of(graph, node.domain))
+        row = lowering_of(graph, node)
         if row is not None:
             found.append((node, row))
         elif not is_constant(node):
@@ -79,7 +83,7 @@ def _rows(graph: Graph) -> list[tuple[ir.Node, Lowering]]:
 
 def _schema_name(graph: Graph, node: ir.Node) -> str:
     """Return a node's operator with the version that its meaning has."""
-    version = version_of(graph, node.domain)
+    version = _version(graph, node)
     with contextlib.suppress(onnx.defs.SchemaError):
         version = onnx.defs.get_schema(node.op_type, version, node.domain).since_version
     return operator_name(node.domain, node.op_type, version)
@@ -166,8 +170,7 @@ class _Lowerer:
             return None
         if arrival == "tensor":
             return self._value(value)
-        array = _constant(value)
-        convert = to_ints if arrival == "ints" else to_number
+        array, convert = _constant(value), _CONVERSIONS[arrival]
         if array is not None:
             return convert(array)
         return self._fx.call_function(convert, (self._value(value),))
@@ -211,10 +214,18 @@ def to_ints(values: Tensor | np.ndarray) -> tuple[int, ...]:
     return tuple(int(value) for value in values.reshape(-1).tolist())
 
 
+def to_numbers(values: Tensor | np.ndarray) -> tuple[float, ...]:
+    """Return the elements of a tensor as Python floats."""
+    return tuple(float(value) for value in values.reshape(-1).tolist())
+
+
 def to_number(value: Tensor | np.ndarray) -> float | int:
     """Return the one element of a tensor as a Python number."""
     number: float | int = value.item()
     return number
+
+
+_CONVERSIONS = {"ints": to_ints, "numbers": to_numbers, "number": to_number}
 
 
 def place_of(graph: Graph, node: ir.Node) -> str:

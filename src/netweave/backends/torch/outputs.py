@@ -1,41 +1,12 @@
-"""Outputs with a loss, whose gradient is their source's own and not that of what they compute."""
+"""MXNet's outputs with a loss, whose gradient is the operator's own."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from netweave.backends.torch.gradients import needs_gradient, with_gradient
 from netweave.backends.torch.table import lowering
-
-
-class _WithGradient(torch.autograd.Function):
-    """A value with a gradient of its own towards one input."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor, gradient: Tensor, times_above: bool) -> Tensor:
-        ctx.save_for_backward(gradient)
-        ctx.times_above = times_above
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * above if ctx.times_above else gradient, None, None, None
-
-
-def with_gradient(x: Tensor, y: Tensor, gradient: Tensor, *, times_above: bool = False) -> Tensor:
-    """Return ``y``, which sends ``gradient`` to ``x``, whatever gradient comes from above.
-
-    Args:
-        x: What the value is made from.
-        y: The value; no gradient flows through it otherwise.
-        gradient: Of the shape of ``x``.
-        times_above: Multiply with the gradient from above, which then has the shape of ``x`` too.
-    """
-    made: Tensor = _WithGradient.apply(x, y.detach(), gradient.detach(), times_above)
-    return made
 
 
 @lowering("SoftmaxOutput", since=1, domain="netweave")
@@ -56,7 +27,7 @@ def softmax_output(
     rows = _rows(x, multi_output=bool(multi_output), preserve_shape=bool(preserve_shape))
     p = torch.softmax(rows, 1)
     y = p.reshape(x.shape)
-    if label is None or not (x.requires_grad and torch.is_grad_enabled()):
+    if label is None or not needs_gradient(x):
         return y
     if label.shape == x.shape:
         gradient = y - label

@@ -17,7 +17,7 @@ from netweave.backends.torch.table import lowering
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.backends.torch.table import Ints
+    from netweave.backends.torch.table import Ints, Numbers
 
 
 def _places(rule: str, num_out: int, num_in: int, scale: float, roi: tuple[float, float]) -> Tensor:
@@ -125,8 +125,8 @@ def _target(
 @lowering("Resize", since=19)
 def resize(
     x: Tensor,
-    roi: Tensor | None = None,
-    scales: Tensor | None = None,
+    roi: Numbers | None = None,
+    scales: Numbers | None = None,
     sizes: Ints | None = None,
     *,
     antialias: int = 0,
@@ -141,9 +141,8 @@ def resize(
 ) -> Tensor:
     """Change the sizes of some axes by interpolation."""
     chosen = [axis % x.ndim for axis in axes] or list(range(x.ndim))
-    factors = [] if scales is None else [float(scale) for scale in scales]
-    shape, factors = _target(x, chosen, factors, sizes or (), keep_aspect_ratio_policy)
-    regions = [0.0] * len(chosen) + [1.0] * len(chosen) if roi is None else [float(v) for v in roi]
+    shape, factors = _target(x, chosen, scales or (), sizes or (), keep_aspect_ratio_policy)
+    regions = roi or (0.0,) * len(chosen) + (1.0,) * len(chosen)
     crop = coordinate_transformation_mode == "tf_crop_and_resize"
     outside = []
     y = x if x.is_floating_point() else x.to(torch.float32)

@@ -2,8 +2,8 @@
 
 The function's signature is the operator's: positional arguments are its inputs (None for an optional one
 that is left out), keyword arguments its attributes with ONNX's defaults. How an input arrives is said by
-its annotation: a ``Tensor`` as it is, ``Ints`` as a tuple of Python integers and ``Number`` as one Python
-number (both known while lowering if they are constants of the net, read off the tensor otherwise).
+its annotation: a ``Tensor`` as it is, ``Ints`` and ``Numbers`` as tuples of Python numbers and ``Number``
+as one (these are known while lowering if they are constants of the net, read off the tensor otherwise).
 
 Some keywords are no attributes: ``num_outputs`` is how many outputs the node has, ``training`` whether the
 net is in training mode, and those of ``graph.Statistics`` its rule. A function whose return type is a tuple
@@ -23,6 +23,9 @@ from typing import Any, TypeVar
 Ints = tuple[int, ...]
 """An input that arrives as Python integers: sizes, axes, positions."""
 
+Numbers = tuple[float, ...]
+"""An input that arrives as Python floats: scales."""
+
 Number = int | float
 """An input of one element that arrives as a Python number."""
 
@@ -41,7 +44,7 @@ class Lowering:
         op_type: The operator's name.
         since: First version of the operator that this holds for.
         function: Computes it.
-        inputs: How each input arrives: ``tensor``, ``ints`` or ``number``.
+        inputs: How each input arrives: ``tensor``, ``ints``, ``numbers`` or ``number``.
         variadic: Whether the last input stands for any number of further ones.
         attributes: Defaults of the attributes by name; ``inspect.Parameter.empty`` if there is none.
         injected: Which of ``INJECTED`` the function takes.
@@ -154,4 +157,4 @@ def _described(domain: str, op_type: str, since: int, function: Callable[..., An
 
 def _arrival(annotation: str) -> str:
     kind = annotation.split(" | ")[0]
-    return {"Ints": "ints", "Number": "number"}.get(kind, "tensor")
+    return {"Ints": "ints", "Numbers": "numbers", "Number": "number"}.get(kind, "tensor")

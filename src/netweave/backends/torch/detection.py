@@ -1,0 +1,165 @@
+"""Boxes and regions of interest."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from netweave.backends.torch.table import lowering
+
+if TYPE_CHECKING:
+    from netweave.backends.torch.table import Ints, Number
+
+
+def _corners(boxes: Tensor, *, center_point_box: bool) -> Tensor:
+    """Return boxes as (y1, x1, y2, x2) with y1 <= y2 and x1 <= x2."""
+    if center_point_box:
+        x, y, width, height = boxes.unbind(-1)
+        return torch.stack([y - height / 2, x - width / 2, y + height / 2, x + width / 2], -1)
+    first, second = boxes[..., :2], boxes[..., 2:]
+    return torch.cat([torch.minimum(first, second), torch.maximum(first, second)], -1)
+
+
+def overlaps(box: Tensor, others: Tensor) -> Tensor:
+    """Return intersection over union of one box with others, as corners."""
+    size = (torch.minimum(box[2:], others[:, 2:]) - torch.maximum(box[:2], others[:, :2])).clamp(min=0)
+    common = size.prod(1)
+    areas = (others[:, 2:] - others[:, :2]).prod(1)
+    union = (box[2:] - box[:2]).prod() + areas - common
+    return torch.where(union > 0, common / union, torch.zeros_like(common))
+
+
+def suppressed(boxes: Tensor, order: Tensor, threshold: float, limit: int) -> list[int]:
+    """Return which boxes stay: best first, none that overlaps a better one by more than the threshold.
+
+    Args:
+        boxes: Corners.
+        order: Numbers of the candidates, best first.
+        threshold: Largest overlap that is allowed.
+        limit: At most so many stay.
+    """
+    kept: list[int] = []
+    while order.numel() and len(kept) < limit:
+        best, rest = order[0], order[1:]
+        kept.append(int(best))
+        order = rest[overlaps(boxes[best], boxes[rest]) <= threshold]
+    return kept
+
+
+@lowering("NonMaxSuppression", since=10)
+def non_max_suppression(
+    boxes: Tensor,
+    scores: Tensor,
+    max_output_boxes_per_class: Number | None = None,
+    iou_threshold: Number | None = None,
+    score_threshold: Number | None = None,
+    *,
+    center_point_box: int = 0,
+) -> Tensor:
+    """Return (image, class, box) of what stays, in the order of images, classes and scores."""
+    corners = _corners(boxes, center_point_box=bool(center_point_box))
+    limit, found = int(max_output_boxes_per_class or 0), []
+    for image, per_class in enumerate(scores):
+        for number, values in enumerate(per_class):
+            order = torch.argsort(values, descending=True, stable=True)
+            if score_threshold is not None:
+                order = order[values[order] > score_threshold]
+            kept = suppressed(corners[image], order, float(iou_threshold or 0), limit)
+            found += [(image, number, box) for box in kept]
+    return torch.tensor(found, dtype=torch.int64, device=boxes.device).reshape(-1, 3)
+
+
+def _sampling(size: float, num_bins: int, ratio: int) -> int:
+    """Return how many samples a bin has along an axis."""
+    return ratio if ratio > 0 else max(math.ceil(size / num_bins), 0)
+
+
+def _samples(begin: Tensor, size: Tensor, num_bins: int, count: int) -> Tensor:
+    """Return the places of all samples along an axis, bin after bin."""
+    step = size / num_bins / max(count, 1)
+    return begin + (torch.arange(num_bins * count, device=begin.device) + 0.5) * step
+
+
+def _weights(places: Tensor, size: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Return for places along an axis the neighbours below and above and what each counts."""
+    inside = ((places >= -1) & (places <= size)).to(places.dtype)
+    clipped = places.clamp(0, size - 1)
+    low = clipped.floor()
+    high = (low + 1).clamp(max=size - 1)
+    part = clipped - low
+    return low.to(torch.int64), high.to(torch.int64), (1 - part) * inside, part * inside
+
+
+@lowering("RoiAlign", since=16)
+def roi_align(
+    x: Tensor,
+    rois: Tensor,
+    batch_indices: Tensor,
+    *,
+    coordinate_transformation_mode: str = "half_pixel",
+    mode: str = "avg",
+    output_height: int = 1,
+    output_width: int = 1,
+    sampling_ratio: int = 0,
+    spatial_scale: float = 1.0,
+) -> Tensor:
+    """Average (or take the largest of) samples in each bin of each region.
+
+    ONNX's largest is over the four weighted neighbours of each sample, not over the samples.
+    """
+    half = coordinate_transformation_mode == "half_pixel"
+    out = []
+    for roi, image in zip(rois * spatial_scale - (0.5 if half else 0.0), batch_indices, strict=True):
+        begin, size = roi[:2], roi[2:] - roi[:2]
+        size = size if half else size.clamp(min=1.0)
+        rows = _sampling(float(size[1]), output_height, sampling_ratio)
+        columns = _sampling(float(size[0]), output_width, sampling_ratio)
+        low_y, high_y, a_y, b_y = _weights(_samples(begin[1], size[1], output_height, rows), x.shape[2])
+        low_x, high_x, a_x, b_x = _weights(_samples(begin[0], size[0], output_width, columns), x.shape[3])
+        plane = x[int(image)]
+        parts = [
+            plane[:, iy][:, :, ix] * (wy[:, None] * wx)
+            for iy, wy in ((low_y, a_y), (high_y, b_y))
+            for ix, wx in ((low_x, a_x), (high_x, b_x))
+        ]
+        whole = torch.stack(parts) if mode == "max" else sum(parts[1:], parts[0])
+        bins = whole.unflatten(-1, (output_width, columns)).unflatten(-3, (output_height, rows))
+        out.append(bins.amax((0, -3, -1)) if mode == "max" else bins.mean((-3, -1)))
+    return torch.stack(out) if out else x.new_zeros(0, x.shape[1], output_height, output_width)
+
+
+@lowering("MaxRoiPool", since=1)
+def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
+    """Take the largest of each bin of each region, whose borders are rounded; an empty bin gives zero."""
+    out = []
+    for image, *borders in rois.tolist():
+        left, top, right, bottom = (_rounded(border * spatial_scale) for border in borders)
+        rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
+        columns = _bins(left, right, pooled_shape[1], x.shape[3])
+        plane = x[int(image)]
+        cells = [
+            plane[:, y0:y1, x0:x1].amax((1, 2)) if y0 < y1 and x0 < x1 else plane.new_zeros(x.shape[1])
+            for y0, y1 in rows
+            for x0, x1 in columns
+        ]
+        out.append(torch.stack(cells, 1).reshape(-1, *pooled_shape))
+    return torch.stack(out) if out else x.new_zeros(0, x.shape[1], *pooled_shape)
+
+
+def _rounded(value: float) -> int:
+    """Round half away from zero, as C's ``round``."""
+    return int(math.copysign(math.floor(abs(value) + 0.5), value))
+
+
+def _bins(first: int, last: int, num_bins: int, limit: int) -> list[tuple[int, int]]:
+    size = max(last - first + 1, 1) / num_bins
+    return [
+        (
+            min(max(first + math.floor(i * size), 0), limit),
+            min(max(first + math.ceil((i + 1) * size), 0), limit),
+        )
+        for i in range(num_bins)
+    ]

@@ -1,0 +1,187 @@
+"""Lowerings of the domain ``netweave`` against the registry: forwards, and gradients where it has them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+pytest.importorskip("torch")
+
+import torch
+
+from netweave.backends.torch import TorchNet
+from netweave.graph import GraphBuilder, all_operators, find_operator
+
+RNG = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of an operator."""
+
+    op_type: str
+    inputs: tuple[np.ndarray, ...]
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self):
+        settings = "-".join(f"{k}={v}" for k, v in self.attributes.items())
+        return f"{self.op_type}({settings})".replace(" ", "")
+
+
+def real(*shape):
+    return RNG.standard_normal(shape)
+
+
+def probabilities(*shape):
+    e = np.exp(real(*shape))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def classes(*shape, num=4, ignored=None):
+    labels = RNG.integers(0, num, shape).astype(np.float64)
+    if ignored is not None:
+        labels.flat[0] = ignored
+    return labels
+
+
+def poolings():
+    for op_type in ("MaxPool", "AveragePool"):
+        for rounding in ("floor", "ceil", "caffe", "full"):
+            for kernel, stride, pads in [
+                ((1, 1), (3, 3), (0, 0, 0, 0)),
+                ((2, 3), (3, 2), (0, 1, 0, 1)),
+                ((3, 3), (2, 2), (1, 1, 1, 1)),
+                ((3, 3), (4, 2), (0, 2, 1, 0)),
+                ((5, 5), (2, 3), (2, 0, 2, 0)),
+            ]:
+                attributes = {"kernel_shape": kernel, "strides": stride, "pads": pads, "rounding": rounding}
+                yield Case(op_type, (real(2, 3, 8, 9),), attributes)
+                if op_type == "AveragePool":
+                    yield Case(op_type, (real(2, 3, 7, 6),), attributes | {"count_include_pad": 0})
+
+
+def softmax_losses():
+    for op_type, extra in (("SoftmaxWithLoss", ()), ("InfogainLoss", (np.abs(real(4, 4)),))):
+        for normalization in ("FULL", "VALID", "BATCH_SIZE", "NONE"):
+            for ignored in (None, 2, -1):
+                attributes = {"axis": 1, "normalization": normalization}
+                if ignored is not None:
+                    attributes["ignore_label"] = ignored
+                labels = classes(2, 3, 2, ignored=ignored)
+                yield Case(op_type, (real(2, 4, 3, 2), labels, *extra), attributes)
+        yield Case(op_type, (real(3, 5, 4), classes(3, 5), *extra), {"axis": 2})
+    yield Case("SoftmaxWithLoss", (200 * real(6, 4), classes(6)))
+    yield Case("InfogainLoss", (200 * real(6, 4), classes(6), np.eye(4)))
+
+
+def softmax_outputs():
+    for attributes in (
+        {},
+        {"grad_scale": 0.5, "smooth_alpha": 0.1},
+        {"normalization": "batch"},
+        {"normalization": "valid", "use_ignore": 1, "ignore_label": 2.0},
+        {"use_ignore": 1, "ignore_label": 2.0},
+        {"out_grad": 1},
+    ):
+        yield Case("SoftmaxOutput", (real(5, 4), classes(5)), attributes)
+        yield Case("SoftmaxOutput", (real(2, 4, 3, 2), classes(2, 3, 2)), attributes | {"multi_output": 1})
+        yield Case("SoftmaxOutput", (real(2, 3, 4), classes(2, 3)), attributes | {"preserve_shape": 1})
+    yield Case("SoftmaxOutput", (real(5, 4), probabilities(5, 4)), {"grad_scale": 2.0})
+
+
+def caffe_losses():
+    for ignored in (None, 1):
+        attributes = {} if ignored is None else {"ignore_label": ignored}
+        target = RNG.integers(0, 2, (3, 4)).astype(np.float64)
+        yield Case("SigmoidCrossEntropyLoss", (3 * real(3, 4), target), attributes)
+        yield Case("SigmoidCrossEntropyLoss", (real(3, 4), target), attributes | {"normalization": "NONE"})
+    yield Case("EuclideanLoss", (real(3, 2, 2), real(3, 4)))
+    for norm in ("L1", "L2"):
+        yield Case("HingeLoss", (real(5, 4), classes(5)), {"norm": norm})
+    for legacy in (0, 1):
+        alike = RNG.integers(0, 2, (6, 1)).astype(np.float64)
+        attributes = {"margin": 3.0, "legacy_version": legacy}
+        yield Case("ContrastiveLoss", (real(6, 3), real(6, 3), alike), attributes)
+    yield Case("MultinomialLogisticLoss", (probabilities(5, 4), classes(5)))
+    yield Case("MultinomialLogisticLoss", (np.eye(4), np.array([0.0, 1, 1, 3])))
+    for top_k in (1, 2):
+        x = np.round(real(20, 4))  # with ties
+        yield Case("Accuracy", (x, classes(20)), {"top_k": top_k})
+        yield Case("Accuracy", (x, classes(20, ignored=-1)), {"top_k": top_k, "ignore_label": -1})
+
+
+CASES = [*poolings(), *softmax_losses(), *softmax_outputs(), *caffe_losses()]
+METRICS = {"Accuracy"}
+"""They send no gradient back."""
+
+
+def net_of(case):
+    builder = GraphBuilder("one", format="onnx")
+    inputs = [
+        builder.input(f"x{i}", array.shape, dtype=ir.DataType.DOUBLE, batch=False)
+        for i, array in enumerate(case.inputs)
+    ]
+    num_outputs = len(find_operator(case.op_type).forward(case.inputs, case.attributes))
+    names = [f"y{i}" for i in range(num_outputs)]
+    made = builder.add_many(case.op_type, inputs, case.attributes, domain="netweave", outputs=names)
+    return TorchNet(builder.finish(made))
+
+
+def test_every_operator_has_a_case():
+    assert {case.op_type for case in CASES} == set(all_operators())
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_forward_is_the_registrys(case):
+    expected = find_operator(case.op_type).forward(case.inputs, case.attributes)
+    found = net_of(case).eval().run({f"x{i}": array for i, array in enumerate(case.inputs)})
+    for y, name in zip(expected, found, strict=True):
+        assert found[name].shape == y.shape
+        np.testing.assert_allclose(found[name], y, rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_gradient_is_the_registrys_or_that_of_its_forward(case):
+    inputs = [torch.tensor(array, requires_grad=True) for array in case.inputs]
+    y = net_of(case).train()(**{f"x{i}": tensor for i, tensor in enumerate(inputs)})
+    first = y["y0"]
+    if case.op_type in METRICS:
+        assert not first.requires_grad
+        return
+    above = torch.from_numpy(np.asarray(RNG.uniform(0.5, 2, first.shape)))
+    above = above * (first != np.finfo(np.float64).min)  # an empty window
+    first.backward(above)
+    for index, expected in enumerate(expected_gradients(case, above.numpy())):
+        found = inputs[index].grad
+        if expected is None:
+            assert found is None or not found.any(), f"input {index} has a gradient"
+        else:
+            name = f"input {index}"
+            np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+def expected_gradients(case, above):
+    operator = find_operator(case.op_type)
+    if operator.gradient is not None:
+        outputs = operator.forward(case.inputs, case.attributes)
+        rest = [np.zeros_like(y) for y in outputs[1:]]
+        return operator.gradient(case.inputs, outputs, [above, *rest], case.attributes)
+    return [differences(case, index, above) for index in range(len(case.inputs))]
+
+
+def differences(case, index, above, step=1e-6):
+    """Return the gradient of the registry's forward by central differences, element by element."""
+    forward = find_operator(case.op_type).forward
+    gradient = np.zeros_like(case.inputs[index])
+    for place in np.ndindex(gradient.shape):
+        values = []
+        for sign in (1, -1):
+            arrays = [array.copy() for array in case.inputs]
+            arrays[index][place] += sign * step
+            values.append((forward(arrays, case.attributes)[0] * above).sum())
+        gradient[place] = (values[0] - values[1]) / (2 * step)
+    return gradient
