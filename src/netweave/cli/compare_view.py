@@ -83,7 +83,7 @@ def _explanation(number: int, finding: Finding) -> Table:
     grid.add_row(Text(str(number), style="bold"), sides)
     grid.add_row("cause", Text(finding.cause))
     if finding.fix:
-        grid.add_row("fix", Text(finding.fix, style="bold green"))
+        grid.add_row("fix", Text.assemble((finding.fix, "bold green"), _in(finding.place_b)))
     elif not finding.latent:
         grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
     grid.add_row("proof", Text(". ".join(_proof(finding)), style="dim"))
@@ -94,6 +94,10 @@ def _place(layer: str, place: str) -> Text:
     return Text(" ").join(
         text for text in (Text(layer, style="bold"), Text(f"({place})" if place else "", style="dim")) if text
     )
+
+
+def _in(place: str) -> str:
+    return f"  in {place}" if place else ""
 
 
 def _proof(finding: Finding) -> Iterable[str]:

@@ -109,7 +109,7 @@ def _around_differences(groups: Sequence[Group]) -> set[int]:
     return {
         near
         for index, group in enumerate(groups)
-        if LOOKS[group.status].matters
+        if LOOKS[group.status].matters or group.finding
         for near in range(max(index - CONTEXT, 0), min(index + CONTEXT + 1, len(groups)))
     }
 
