@@ -145,9 +145,15 @@ def _bounded(text: str, cost: Cost) -> str:
 
 def _fitting(console: Console, noun: str, rows: Sequence[Row], totals: Row) -> Table:
     wide = _wide(noun, rows, totals, ", " if in_lines(console) else "\n")
+    settings = wide.columns[2]
+    longest = max([len("settings"), *(row.settings.cell_len for row in rows)])
+    settings.width = min(longest, SETTINGS_WIDTH)
     unbounded = console.options.update(max_width=PIPE_WIDTH)
-    needed = Measurement.get(console, unbounded, wide).minimum
-    return wide if needed <= console.width else _narrow(noun, rows, totals)
+    free = console.width - Measurement.get(console, unbounded, wide).minimum
+    if free < 0:
+        return _narrow(noun, rows, totals)
+    settings.width = min(longest, settings.width + free)
+    return wide
 
 
 def _table() -> Table:
@@ -160,7 +166,7 @@ def _wide(noun: str, rows: Sequence[Row], totals: Row, separator: str) -> Table:
     table = _table()
     table.add_column(noun, totals.name, overflow="fold")
     table.add_column("type", style="cyan", overflow="fold")
-    table.add_column("settings", min_width=SETTINGS_WIDTH, overflow="fold")
+    table.add_column("settings", overflow="fold")
     table.add_column("input", style="dim", overflow="fold")
     table.add_column("output", overflow="fold")
     table.add_column("parameters", totals.parameters, justify="right", no_wrap=True)
