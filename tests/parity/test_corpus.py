@@ -1,0 +1,46 @@
+"""The golden table of the corpus: every net is read, with these counts, or refused with this message.
+
+The counts are written by ``tests/oracles/corpus_table.py``, which knows nothing of Netweave.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import netweave
+from netweave.errors import SourceError
+
+GOLDEN = Path(__file__).parent.parent / "golden"
+NETS = json.loads((GOLDEN / "corpus_nets.json").read_text())
+
+
+@pytest.mark.parametrize("row", NETS, ids=[f"{row['file']} {row['phase']}" for row in NETS])
+def test_a_net_is_read_with_the_counts_of_its_text(corpus, row):
+    graph = netweave.load(
+        corpus / row["file"],
+        input_shapes={name: (1, *shape) for name, shape in row["inputs"].items()},
+        phase=row["phase"],
+        stages=row["stages"],
+    )
+    outputs = {
+        value.name: [size if isinstance(size, int) else str(size) for size in value.shape]
+        for value in graph.outputs
+    }
+    assert (len(graph.layers), graph.num_parameters, outputs) == (
+        row["layers"],
+        row["parameters"],
+        row["outputs"],
+    )
+
+
+def test_what_is_not_in_the_table_is_refused(corpus):
+    """The exact messages are in the tests of each format; here only: no net is forgotten."""
+    known = {row["file"] for row in NETS}
+    others = [path for path in corpus.rglob("*.prototxt") if str(path.relative_to(corpus)) not in known]
+    assert len(others) > 50
+    for path in others:
+        with pytest.raises(SourceError, match=r"solver|labels|does not read|unknown field"):
+            netweave.load(path)
