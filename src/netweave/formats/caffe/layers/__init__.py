@@ -8,6 +8,7 @@ from netweave.formats.caffe.layers import (
     losses,
     normalisation,
     pooling,
+    recurrent,
     reduction,
     shape,
 )
@@ -20,6 +21,7 @@ __all__ = [
     "losses",
     "normalisation",
     "pooling",
+    "recurrent",
     "reduction",
     "shape",
 ]
