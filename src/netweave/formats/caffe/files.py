@@ -60,4 +60,6 @@ def _net_of_solver(content: bytes, kind: Kind, place: str) -> str:
         solver: Message = parse_text(content, caffe_schema(), kind.message, place=place)
     except ReadError:
         return ""
+    if "net_param" in solver or "train_net_param" in solver:
+        return ", which stands in the solver itself; put it into a file of its own"
     return f": {(solver['net'] or solver['train_net'])!r}" if solver["net"] or solver["train_net"] else ""

@@ -202,16 +202,14 @@ def _check_names(source: Source, names: Sequence[str]) -> None:
 def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source) -> ReadError:
     options = []
     for _, name, shape in missing:
-        known = shape or (None,) * 4
-        options.append(
-            "--input-shape " + name + "=" + "x".join(str(s or c) for s, c in zip(known, "NCHW", strict=False))
-        )
+        known = "x".join(str(s or c) for s, c in zip(shape, "NCHW", strict=False)) if shape else "Nx..."
+        options.append(f"--input-shape {name}={known}")
     spec = missing[0][0].spec
     names = ", ".join(repr(name) for _, name, _ in missing)
     line = f":{spec.line}" if spec.line else ""
     return ReadError(
         f"the file does not say all sizes of {names}, which are those of its data; give them: "
-        f"{' '.join(options)}, with numbers for the letters",
+        f"{' '.join(options)}, with numbers for letters and dots",
         place=f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})",
     )
 

@@ -44,7 +44,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
-    wiring = wire(specs, place=place)
+    wiring = wire(specs, of=net["layer"], place=place)
     inputs = find_inputs(wiring.layers, source)
     batch = next((declared.shape[0] for declared in inputs.values() if declared.batch), None)
     files = [place, *([weights.file] if weights and weights.file != place else [])]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.formats.caffe.inputs import INPUTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,8 +96,13 @@ def _is_met(rule: Message, state: State) -> bool:
     )
 
 
-def wire(layers: Sequence[Message], *, place: str) -> Wiring:
+def wire(layers: Sequence[Message], *, of: Sequence[Message], place: str) -> Wiring:
     """Resolve the names of blobs into values.
+
+    Args:
+        layers: The layers that are part of the net.
+        of: Those and the ones that its rules leave out, to say so where one is missed.
+        place: Name of the file, for errors.
 
     Raises:
         ReadError: A bottom is not there, or a top is made twice.
@@ -105,7 +111,14 @@ def wire(layers: Sequence[Message], *, place: str) -> Wiring:
     versions: list[_Version] = []
     ends: list[tuple[list[_Version], list[_Version]]] = []
     for index, layer in enumerate(layers):
-        bottoms = [_read(layer, i, current, layers[index:], place) for i in range(len(layer["bottom"]))]
+        bottoms = []
+        for i, blob in enumerate(layer["bottom"]):
+            if blob not in current:
+                why = _why_missing(blob, layers[index:], of)
+                line = layer.line_of("bottom", i)
+                raise ReadError(f"reads the blob {blob!r}, but {why}", place=_at(layer, place, line))
+            current[blob].read = True
+            bottoms.append(current[blob])
         tops = []
         for number, blob in enumerate(_top_names(layer, current)):
             in_place = number < len(layer["bottom"]) and layer["bottom"][number] == blob
@@ -114,7 +127,7 @@ def wire(layers: Sequence[Message], *, place: str) -> Wiring:
                     f"makes the blob {blob!r}, which layer {current[blob].writer!r} has made already",
                     place=_at(layer, place, layer.line_of("top", number)),
                 )
-            tops.append(_Version(blob, layer["name"], is_input=not bottoms))
+            tops.append(_Version(blob, layer["name"], is_input=layer["type"] in INPUTS))
             current[blob] = tops[-1]
         versions += tops
         ends.append((bottoms, tops))
@@ -129,24 +142,28 @@ def wire(layers: Sequence[Message], *, place: str) -> Wiring:
     return Wiring(tuple(wired), tuple(version.name for version in unread))
 
 
-def _read(
-    layer: Message, index: int, current: dict[str, _Version], later: Sequence[Message], place: str
-) -> _Version:
-    blob = layer["bottom"][index]
-    if blob not in current:
-        maker = next((other for other in later if blob in other["top"]), None)
-        where = f" (line {maker.line})" if maker is not None and maker.line else ""
-        why = (
-            f"layer {maker['name']!r}{where} makes it only here or later; layers must stand in the order in "
-            "which they run, without cycles"
-            if maker is not None
-            else "no layer before makes it"
-        )
-        raise ReadError(
-            f"reads the blob {blob!r}, but {why}", place=_at(layer, place, layer.line_of("bottom", index))
-        )
-    current[blob].read = True
-    return current[blob]
+def _why_missing(blob: str, later: Sequence[Message], of: Sequence[Message]) -> str:
+    for layer in later:
+        if blob in layer["top"]:
+            line = f" (line {layer.line})" if layer.line else ""
+            return (
+                f"layer {layer['name']!r}{line} makes it only here or later; layers stand in the order in "
+                "which they run, without cycles"
+            )
+    left_out = [f"{layer['name']!r} ({_rules(layer)})" for layer in of if blob in layer["top"]]
+    if left_out:
+        return f"what makes it is left out here: {', '.join(left_out)}; choose a phase, stage or level"
+    return "no layer before makes it"
+
+
+def _rules(layer: Message) -> str:
+    rules = [
+        " ".join(f"{name}: {value}" for name, value in rule.items())
+        for sort in ("include", "exclude")
+        for rule in layer.to_json().get(sort, [])
+    ]
+    line = f"line {layer.line}; " if layer.line else ""
+    return f"{line}{'include' if layer['include'] else 'exclude'} {' or '.join(rules)}"
 
 
 def _top_names(layer: Message, current: dict[str, _Version]) -> list[str]:

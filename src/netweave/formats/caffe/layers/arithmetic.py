@@ -94,7 +94,7 @@ def _second_bottom(
     if behind and part:
         axes = list(range(len(part), len(part) + behind))
         operand = call.add("Unsqueeze", [operand, call.constant(axes, dtype="int64")])
-    shape = tuple(size or 0 for size in part)
+    shape = tuple(size or call.batch or 1 for size in part)
     return operand, shape, _broadcast(shape, behind)
 
 

@@ -110,31 +110,50 @@ def reshape(call: Call) -> Sequence[ir.Value]:
     for index, dim in enumerate(dims):
         if dim == 0 and start + index >= len(old):
             raise call.wrong(f"size {index} is 0, which keeps an axis that is not there", line)
-    kept = [old[start + index] if dim == 0 else dim for index, dim in enumerate(dims)]
-    new = _with_open_batch(call, [*old[:start], *kept, *old[end:]])
-    return [call.add("Reshape", [call.bottoms[0], call.constant(new, dtype="int64")], top=0)]
+    tail = (
+        [0] * (len(old) - end) if start + len(dims) == end else [call.size(a) for a in range(end, len(old))]
+    )
+    target = _with_open_batch(call, [*[0] * start, *dims, *tail])
+    return [call.add("Reshape", [call.bottoms[0], call.constant(target, dtype="int64")], top=0)]
 
 
-def _with_open_batch(call: Call, new: list[int | None]) -> list[int]:
-    """Return the target of a Reshape for ONNX: 0 for the batch where it is kept, the rest in numbers."""
+def _with_open_batch(call: Call, target: list[int]) -> list[int]:
+    """Return a target of ONNX's Reshape in which the batch stays open even if the file writes its size.
+
+    Raises:
+        ShapeError: The sizes do not fit.
+    """
     old = call.shape()
-    size = prod(dim for dim in old if dim is not None)
-    rest = prod(dim for dim in new[1:] if dim is not None)
-    if call.has_batch() and new and (new[0] in {None, call.batch} or (new[0] == -1 and rest == size)):
-        tail = [size // -rest if dim == -1 and rest else dim or 0 for dim in new[1:]]
-        if prod(tail) != size:
-            raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes([None, *tail])}")
-        return [0, *tail]
-    if None not in old and -1 not in new and rest * (new[0] or 1 if new else 1) != size:
-        raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes(new)}")
-    if old[:1] == (None,) and new[:1] == [call.batch] and -1 not in new:
-        new[0] = -1  # several axes were one with the batch, and come apart again
-    return [0 if dim is None else dim for dim in new]
+    if call.has_batch() and target:
+        inner = [old[axis] if dim == 0 else dim for axis, dim in enumerate(target)][1:]
+        keeps = target[0] == -1 and -1 not in inner and _count(inner) == _count(old[1:])
+        if keeps or target[0] == call.batch:
+            target = [0, *target[1:]]
+    new = [old[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
+    if new[:1] == [None]:
+        _check_counts(call, old[1:], new[1:])
+    elif None not in old:
+        _check_counts(call, old, new)
+    elif target[:1] == [call.batch] and -1 not in target:
+        return [-1, *target[1:]]  # the batch was one with another axis, and comes apart again
+    return target
+
+
+def _check_counts(call: Call, old: Sequence[int | None], new: Sequence[int | None]) -> None:
+    size, rest = _count(old), _count([dim for dim in new if dim != -1])
+    fits = rest > 0 and size % rest == 0 if -1 in new else size == rest
+    if not fits:
+        raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes(new)} (-1: what is left)")
+
+
+def _count(shape: Sequence[int | None]) -> int:
+    """Return the number of elements, 0 if a size is open."""
+    return prod(size or 0 for size in shape)
 
 
 @layer("Crop", bottoms=2)
 def crop(call: Call) -> Sequence[ir.Value]:
-    """The first bottom cut to the sizes of the second, on all axes from ``axis`` on."""
+    """The first bottom cut to the sizes of the second, whatever they are, on all axes from ``axis`` on."""
     parameter = call.spec["crop_param"]
     whole, part = call.shape(), call.shape(1)
     axis = call.axis(parameter["axis"])
@@ -147,18 +166,14 @@ def crop(call: Call) -> Sequence[ir.Value]:
             parameter.line,
         )
     offsets = offsets * len(axes) if len(offsets) == 1 else offsets
-    cut = [
-        (each, offset, call.size(each, 1))
-        for each, offset in zip(axes, offsets, strict=True)
-        if whole[each] is not None or part[each] is not None
-    ]
-    for each, offset, size in cut:
-        if offset + size > call.size(each):
-            raise call.wrong_shape(f"axis {each}: {size} elements from {offset} on are not in {whole[each]}")
-    starts, ends = [offset for _, offset, _ in cut], [offset + size for _, offset, size in cut]
-    return [
-        call.add("Slice", [call.bottoms[0], *_ints(call, starts, ends, [each for each, _, _ in cut])], top=0)
-    ]
+    for each, offset in zip(axes, offsets, strict=True):
+        size, wanted = whole[each], part[each]
+        if size is not None and wanted is not None and offset + wanted > size:
+            raise call.wrong_shape(f"axis {each}: {wanted} elements from {offset} on are not in {size}")
+    starts = call.constant(offsets, dtype="int64")
+    lengths = call.add("Shape", [call.bottoms[1]], {"start": axis, "end": len(part)})
+    ends = call.add("Add", [lengths, starts]) if any(offsets) else lengths
+    return [call.add("Slice", [call.bottoms[0], starts, ends, call.constant(axes, dtype="int64")], top=0)]
 
 
 @layer("Tile")

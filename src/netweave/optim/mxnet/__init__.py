@@ -1,1 +1,0 @@
-"""MXNet's optimizers: update rules, learning-rate schedulers and initializers."""
