@@ -1,0 +1,106 @@
+"""Eltwise, Scale and Bias."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from netweave.errors import ReadError, ShapeError
+from tests.formats.caffe.nets import inputs, layer, load, normal, run, stored
+
+A, B, C = (normal(2, 3, 4, seed=seed) for seed in range(3))
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        ("", A + B + C),
+        ("eltwise_param { operation: SUM coeff: 1 coeff: -1 coeff: 0.5 }", A - B + 0.5 * C),
+        ("eltwise_param { operation: PROD }", A * B * C),
+        ("eltwise_param { operation: 2 }", np.maximum(np.maximum(A, B), C)),
+    ],
+)
+def test_eltwise(tmp_path, settings, expected):
+    text = inputs(a=A.shape, b=A.shape, c=A.shape) + layer("Eltwise", settings, bottoms="a b c")
+    np.testing.assert_allclose(run(load(tmp_path, text), a=A, b=B, c=C)["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "axes"),
+    [
+        ("", (3,), (1, 3, 1, 1)),
+        ("axis: 2 num_axes: 2", (4, 5), (1, 1, 4, 5)),
+        ("axis: 1 num_axes: -1", (3, 4, 5), (1, 3, 4, 5)),
+        ("axis: -1", (5,), (1, 1, 1, 5)),
+        ("num_axes: 0", (), (1, 1, 1, 1)),
+    ],
+)
+def test_scale_and_bias_along_some_axes(tmp_path, settings, shape, axes):
+    text = (
+        inputs(x=(2, 3, 4, 5))
+        + layer("Scale", f"scale_param {{ bias_term: true {settings} }}")
+        + layer("Bias", f"bias_param {{ {settings} }}", tops="z")
+    )
+    graph, x = load(tmp_path, text), normal(2, 3, 4, 5)
+    arrays = stored(graph)
+    assert {arrays[key].shape for key in ("Scale/0", "Scale/1", "Bias/0")} == {shape}
+    gamma, beta, term = (arrays[key].reshape(axes) for key in ("Scale/0", "Scale/1", "Bias/0"))
+    found = run(graph, x=x)
+    np.testing.assert_allclose(found["y"], x * gamma + beta, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(found["z"], x + term, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape", "axes"),
+    [
+        ("", (3,), (1, 3, 1)),
+        ("axis: 0", (2, 3), (2, 3, 1)),
+        ("axis: 1", (3, 4), (1, 3, 4)),
+        ("axis: 0", (2,), (2, 1, 1)),
+    ],
+)
+def test_scale_by_the_second_bottom(tmp_path, settings, shape, axes):
+    text = inputs(x=(2, 3, 4), s=shape) + layer(
+        "Scale", f"scale_param {{ bias_term: true {settings} }}", bottoms="x s"
+    )
+    graph, x, s = load(tmp_path, text), normal(2, 3, 4), normal(*shape, seed=1)
+    bias = stored(graph)["Scale/0"]
+    assert bias.shape == shape
+    np.testing.assert_allclose(run(graph, x=x, s=s)["y"], x * s.reshape(axes) + bias.reshape(axes), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("text", "error", "message"),
+    [
+        (
+            layer("Eltwise", bottoms="x z"),
+            ShapeError,
+            r"its bottoms must be of one size, found \?x3x4, \?x4x3",
+        ),
+        (
+            layer("Eltwise", "eltwise_param { operation: PROD coeff: 1 coeff: 2 }", bottoms="x x"),
+            ReadError,
+            "has 2 'coeff' for PROD of 2 bottoms",
+        ),
+        (
+            layer("Eltwise", "eltwise_param { coeff: 1 }", bottoms="x x"),
+            ReadError,
+            "has 1 'coeff' for SUM of 2",
+        ),
+        (layer("Eltwise"), ReadError, "has 1 bottom, expected 2 or more"),
+        (layer("Scale", bottoms="x z"), ShapeError, r"its second bottom is \?x4x3, which are not the sizes"),
+        (
+            layer("Scale", "scale_param { num_axes: 5 }"),
+            ShapeError,
+            "axes 1 to 5 are out of range for 3 axes",
+        ),
+        (
+            layer("Bias", "bias_param { axis: 3 }"),
+            ShapeError,
+            "axis 3 is out of range for a bottom with 3 axes",
+        ),
+    ],
+)
+def test_wrong_settings_are_named(tmp_path, text, error, message):
+    with pytest.raises(error, match=rf"net.prototxt:3: layer '\w+' \(\w+\): {message}"):
+        load(tmp_path, inputs(x=(2, 3, 4), z=(2, 4, 3)) + text)
