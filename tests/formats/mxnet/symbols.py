@@ -1,18 +1,12 @@
-"""Symbol files and files of arrays written by hand from the description of the formats, for tests."""
+"""Symbol files written by hand from the description of the format, for tests."""
 
 from __future__ import annotations
 
 import json
-import struct
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
-    import numpy as np
-
-TYPE_FLAGS = {"float32": 0, "float64": 1, "float16": 2, "uint8": 3, "int32": 4, "int8": 5, "int64": 6}
 
 
 def variable(name: str, **attributes: str) -> dict[str, Any]:
@@ -38,18 +32,3 @@ def symbol(nodes: Sequence[Mapping[str, Any]], *, num_outputs: int = 1, version:
         },
         indent=1,
     )
-
-
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write a ``.params`` file of version 2."""
-    content = struct.pack("<QQQ", 0x112, 0, len(arrays)) + b"".join(map(record_v2, arrays.values()))
-    content += struct.pack("<Q", len(arrays))
-    for name in arrays:
-        content += struct.pack("<Q", len(name)) + name.encode()
-    path.write_bytes(content)
-
-
-def record_v2(array: np.ndarray) -> bytes:
-    """Return one dense array as a record of version 2."""
-    head = struct.pack("<Iii", 0xF993FAC9, 0, array.ndim) + struct.pack(f"<{array.ndim}q", *array.shape)
-    return head + struct.pack("<iii", 1, 0, TYPE_FLAGS[array.dtype.name]) + array.tobytes()

@@ -12,8 +12,8 @@ from netweave.files import Source
 from netweave.formats.mxnet import read
 from netweave.formats.mxnet.registry import all_readers
 from netweave.graph.operators import attributes_of, find_operator
-from tests.formats.mxnet import symbols
 from tests.formats.mxnet.cases import CASES
+from tests.oracles import mxnet_params
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "mxnet_operators.npz"
 
@@ -29,7 +29,8 @@ def read_case(case, folder, *, input_shapes=True):
     net.write_text(case.symbol())
     stored = case.arrays(stored=True)
     if stored:
-        symbols.save_arrays(folder / "op-0001.params", {f"arg:{name}": a for name, a in stored.items()})
+        content = mxnet_params.params({f"arg:{name}": array for name, array in stored.items()})
+        (folder / "op-0001.params").write_bytes(content)
     given = case.arrays(stored=False)
     return read(Source(net, input_shapes={n: a.shape for n, a in given.items()} if input_shapes else {}))
 

@@ -192,12 +192,19 @@ class _File:
 
 
 def _dense(values: np.ndarray, indices: list[np.ndarray], shape: tuple[int, ...]) -> np.ndarray:
-    """Return a row_sparse (row numbers) or csr (row ends, column numbers) array as a dense one."""
+    """Return a row_sparse (row numbers) or csr (row ends, column numbers) array as a dense one.
+
+    Raises:
+        ValueError: Numbers of rows or columns do not fit the values.
+        IndexError: There is no such row or column.
+    """
     array = np.zeros(shape, values.dtype)
+    if any((index < 0).any() for index in indices):
+        raise IndexError("negative")
     if len(indices) == 1:
-        array[indices[0]] = values
+        array[indices[0]] = values.reshape(len(indices[0]), *shape[1:])
         return array
     ends, columns = indices
     rows = np.repeat(np.arange(shape[0]), np.diff(ends))
-    array[rows, columns] = values
+    array[rows, columns] = values.reshape(len(columns))
     return array

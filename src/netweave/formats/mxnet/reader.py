@@ -146,7 +146,8 @@ class _Build:
                 builder=self._builder,
             )
             made = reader.read(call)
-            outputs = self._named([made] if isinstance(made, ir.Value) else made, node, key)
+            values = [made] if isinstance(made, ir.Value) else made
+            outputs = self._named(values, reader.output_names(node.name, len(values)), key)
         self._builder.layers.add(
             replace(
                 layer,
@@ -161,15 +162,14 @@ class _Build:
         ]
         return outputs
 
-    def _named(self, values: Sequence[ir.Value], node: Node, key: str) -> list[ir.Value]:
+    def _named(self, values: Sequence[ir.Value], names: Sequence[str], key: str) -> list[ir.Value]:
         """Give an operator's outputs their names; a value that was there before gets a name of its own."""
-        named = []
-        for number, value in enumerate(values):
+        named: list[ir.Value] = []
+        for value, name in zip(values, names, strict=True):
             producer = value.producer()
             own = producer is not None and key in layer_keys(producer) and value not in named
             made = value if own else self._builder.add("Identity", [value])
-            suffix = f"_output{number}" if len(values) > 1 else "_output"
-            self._builder.rename(made, node.name + suffix)
+            self._builder.rename(made, name)
             named.append(made)
         return named
 

@@ -34,17 +34,27 @@ class OperatorReader:
     Attributes:
         read: Adds its nodes and returns its outputs.
         arguments: Names of its inputs, given its settings; None for any number of unnamed ones.
+        outputs: Names of its outputs where they have some of their own.
     """
 
     read: Read
     arguments: Arguments | None = None
+    outputs: Sequence[str] = ()
+
+    def output_names(self, node: str, count: int) -> list[str]:
+        """Return what MXNet calls the outputs of a node that makes ``count`` of them."""
+        if self.outputs:
+            return [f"{node}_{name}" for name in self.outputs[:count]]
+        return [f"{node}_output"] if count == 1 else [f"{node}_output{number}" for number in range(count)]
 
 
 _READERS: dict[str, OperatorReader] = {}
 
 
 def operator_reader(
-    *names: str, arguments: Sequence[str] | Arguments | None = ("data",)
+    *names: str,
+    arguments: Sequence[str] | Arguments | None = ("data",),
+    outputs: Sequence[str] = (),
 ) -> Callable[[Read], Read]:
     """Register the decorated function as the reader of an operator.
 
@@ -52,11 +62,12 @@ def operator_reader(
         names: The operator's name and its aliases in files of every age.
         arguments: Names of its inputs, in order: as a list, as a function of its settings, or None for
             any number.
+        outputs: Names of its outputs, if they are not just numbered.
     """
 
     def register(read: Read) -> Read:
         named = arguments if arguments is None or callable(arguments) else _fixed(arguments)
-        _READERS.update(dict.fromkeys(names, OperatorReader(read, named)))
+        _READERS.update(dict.fromkeys(names, OperatorReader(read, named, outputs)))
         return read
 
     return register

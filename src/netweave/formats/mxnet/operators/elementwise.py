@@ -160,11 +160,12 @@ SCALAR_FIRST = {f"_{name}_scalar": kind for name, kind in REVERSED.items()} | {
 """The same with the number on the left."""
 
 
-@operator_reader("_copy", "identity", "BlockGrad", "stop_gradient", "make_loss", "_copyto")
+@operator_reader("_copy", "identity", "BlockGrad", "stop_gradient", "_copyto")
+@operator_reader("make_loss", outputs=("loss",))
 @operator_reader("_CrossDeviceCopy", "cast_storage", "_contrib_gradientmultiplier")
 def identity(call: Call) -> ir.Value:
     """The input itself; what some of them do to gradients is in the layer's type."""
-    call.settings.skip("stype", "scalar", "is_int")
+    call.settings.skip("stype", "scalar", "is_int", "grad_scale", "valid_thresh", "normalization")
     return call.add("Identity", [call.value()])
 
 

@@ -97,8 +97,8 @@ def take(call: Call) -> ir.Value:
     mode = call.settings.choice("mode", ("clip", "wrap", "raise"), "clip")
     a = call.value("a")
     axis = call.axis(axis, len(call.shape(a)))
-    (size,) = call.known_sizes(a, [axis])
-    return call.add("Gather", [a, _places(call, call.value("indices"), size, mode)], {"axis": axis})
+    places = _places(call, call.value("indices"), _size(call, a, axis), mode)
+    return call.add("Gather", [a, places], {"axis": axis})
 
 
 @operator_reader("pick", "choose_element_0index", arguments=("data", "index"))
@@ -110,9 +110,8 @@ def pick(call: Call) -> ir.Value:
     x = call.value("data")
     shape = call.shape(x)
     axis = call.axis(settings.whole("axis", -1), len(shape))
-    (size,) = call.known_sizes(x, [axis])
     index = call.value("index", default=(*shape[:axis], *shape[axis + 1 :]))
-    places = _places(call, index, size, mode)
+    places = _places(call, index, _size(call, x, axis), mode)
     if len(call.shape(index)) < len(shape):
         places = call.add("Unsqueeze", [places, call.whole_numbers([axis])])
     found = call.add("GatherElements", [x, places], {"axis": axis})
@@ -123,8 +122,8 @@ def pick(call: Call) -> ir.Value:
 def batch_take(call: Call) -> ir.Value:
     """One element of each row."""
     a = call.value("a")
-    (size,) = call.known_sizes(a, [1])
-    places = _places(call, call.value("indices", default=call.shape(a)[:1]), size, "clip")
+    indices = call.value("indices", default=call.shape(a)[:1])
+    places = _places(call, indices, _size(call, a, 1), "clip")
     column = call.add("Unsqueeze", [places, call.whole_numbers([1])])
     found = call.add("GatherElements", [a, column], {"axis": 1})
     return call.add("Squeeze", [found, call.whole_numbers([1])])
@@ -180,12 +179,22 @@ def _slice(
     return call.add("Slice", [x, *map(call.whole_numbers, lists)])
 
 
-def _places(call: Call, indices: ir.Value, size: int, mode: str) -> ir.Value:
+def _size(call: Call, x: ir.Value, axis: int) -> int | ir.Value:
+    """Return a size of a value; where it is open, as a number that the net computes."""
+    size = call.shape(x)[axis]
+    return call.add("Gather", [call.add("Shape", [x]), _number(call, axis)]) if size is None else size
+
+
+def _places(call: Call, indices: ir.Value, size: int | ir.Value, mode: str) -> ir.Value:
     """Return numbers as places along an axis of the given size."""
     whole = call.add("Cast", [indices], {"to": ir.DataType.INT64})
-    if mode == "clip":
-        limits = [call.array(np.asarray(limit, np.int64)) for limit in (0, size - 1)]
-        return call.add("Clip", [whole, *limits])
+    if mode == "raise":
+        return whole
     if mode == "wrap":
-        return call.add("Mod", [whole, call.array(np.asarray(size, np.int64))])
-    return whole
+        return call.add("Mod", [whole, _number(call, size) if isinstance(size, int) else size])
+    last = _number(call, size - 1) if isinstance(size, int) else call.add("Sub", [size, _number(call, 1)])
+    return call.add("Clip", [whole, _number(call, 0), last])
+
+
+def _number(call: Call, number: int) -> ir.Value:
+    return call.array(np.asarray(number, np.int64))

@@ -51,7 +51,7 @@ def _arguments(settings: Settings) -> Sequence[str]:
     return names
 
 
-@operator_reader("RNN", arguments=_arguments)
+@operator_reader("RNN", arguments=_arguments, outputs=("output", "state_output", "statecell_output"))
 def rnn(call: Call) -> Sequence[ir.Value]:
     """Layers over a sequence (time, batch, features); outputs, and the last states if wanted."""
     settings = call.settings
