@@ -40,7 +40,8 @@ def prepare(
 
     Args:
         graph: The graph; it is not changed.
-        taps: Names of values to return besides the graph's outputs.
+        taps: Names of values to return besides the graph's outputs; also names that passes left behind
+            (``Graph.aliases``).
         backend: One of ``BACKENDS``.
         options: What the backend's own ``prepare`` takes besides (``level``, ``num_threads``).
 
@@ -51,10 +52,7 @@ def prepare(
     """
     if backend not in BACKENDS:
         raise UsageError(f"no backend {backend!r}; there are: {', '.join(BACKENDS)}")
-    values = graph.values()
-    unknown = [name for name in taps if name not in values]
-    if unknown:
-        raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {graph.name!r}")
+    graph.find(taps)
     try:
         module = importlib.import_module(f"netweave.backends.{backend}")
     except ModuleNotFoundError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from netweave.errors import UsageError
 from netweave.graph.layers import Layer, LayerTable, layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -29,6 +30,8 @@ class Graph:
         format: Name of the format that the net was read from.
         files: The files that it was read from: the net first, then weights.
         notes: What a user should know about the reading, one sentence each.
+        aliases: Names of values that passes removed since they are another value of the graph, with the
+            name of that value.
     """
 
     model: ir.Model
@@ -38,6 +41,7 @@ class Graph:
     format: str = "onnx"
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    aliases: dict[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -78,6 +82,19 @@ class Graph:
             found.update({v.name: v for v in node.outputs if v.name})
         return found
 
+    def find(self, names: Iterable[str]) -> dict[str, ir.Value]:
+        """Return values by the names asked for, also by names that are only aliases now.
+
+        Raises:
+            UsageError: There is no value of some name.
+        """
+        values = self.values()
+        found = {name: values.get(name) or values.get(self.aliases.get(name, "")) for name in names}
+        unknown = [name for name, value in found.items() if value is None]
+        if unknown:
+            raise UsageError(f"no value named {', '.join(map(repr, unknown))} in net {self.name!r}")
+        return {name: value for name, value in found.items() if value is not None}
+
     def nodes_of(self) -> Mapping[str, list[ir.Node]]:
         """Return the nodes of each layer, by layer key; a layer without nodes has an empty list."""
         found: dict[str, list[ir.Node]] = {key: [] for key in self.layers}
@@ -103,6 +120,7 @@ class Graph:
             format=self.format,
             files=self.files,
             notes=self.notes,
+            aliases=dict(self.aliases),
         )
 
     def __repr__(self) -> str:

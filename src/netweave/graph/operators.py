@@ -19,6 +19,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import RunError
+from netweave.graph.uses import subgraphs
 
 Attributes = Mapping[str, Any]
 """Attributes of a node as Python values."""
@@ -125,12 +126,26 @@ def all_operators() -> dict[str, Operator]:
 
 
 def effects_of(node: ir.Node) -> frozenset[Effect]:
-    """Return what a node does besides computing its outputs from its inputs."""
+    """Return what a node does besides computing its outputs from its inputs.
+
+    A node does what the nodes of its subgraphs do; a Dropout draws unless it is in test mode for sure.
+    """
     if node.domain == "netweave":
         return find_operator(node.op_type).effects
-    if node.op_type in _STANDARD_EFFECTS and node.domain in {"", "ai.onnx"}:
+    if node.domain not in {"", "ai.onnx"}:
+        return frozenset()
+    if node.op_type == "Dropout":
+        return frozenset({Effect.RANDOM}) if _may_train(node) else frozenset()
+    if node.op_type in _STANDARD_EFFECTS:
         return frozenset({_STANDARD_EFFECTS[node.op_type]})
-    return frozenset()
+    return frozenset(effect for graph in subgraphs(node) for inner in graph for effect in effects_of(inner))
+
+
+def _may_train(dropout: ir.Node) -> bool:
+    mode = dropout.inputs[2] if len(dropout.inputs) > 2 else None
+    if mode is None:
+        return False
+    return mode.const_value is None or bool(mode.const_value.numpy())
 
 
 def attributes_of(node: ir.Node) -> dict[str, Any]:

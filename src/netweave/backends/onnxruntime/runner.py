@@ -10,6 +10,7 @@ from netweave.backends.fallback import Fallback, fallback
 from netweave.backends.inputs import check_inputs
 from netweave.backends.onnxruntime.model import build_model
 from netweave.backends.onnxruntime.session import Session, start
+from netweave.backends.onnxruntime.sized import sized
 from netweave.backends.segments import Segment, split
 from netweave.errors import RunError
 from netweave.graph import DOMAIN
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from netweave.backends.runner import Runner
     from netweave.graph import Graph
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
@@ -34,44 +36,48 @@ class OrtRunner:
         inputs: The graph's inputs.
         steps: Its segments, in order.
         stored: Arrays of wanted values that no segment makes, by name.
-        wanted: Names of the values to return: outputs, then taps.
+        wanted: The values to return, outputs before taps: the name asked for, and the value's own.
     """
 
     inputs: tuple[ir.Value, ...]
     steps: tuple[Session | Fallback, ...]
     stored: dict[str, np.ndarray]
-    wanted: tuple[str, ...]
+    wanted: dict[str, str]
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return outputs and taps by value name; see ``netweave.backends.Runner``."""
         values = {**self.stored, **check_inputs(self.inputs, inputs)}
         for step in self.steps:
             values.update(step.run(values))
-        return {name: values[name] for name in self.wanted}
+        return {name: values[own] for name, own in self.wanted.items()}
 
 
-def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_threads: int = 0) -> OrtRunner:
+def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_threads: int = 0) -> Runner:
     """Make a graph ready to run; its stored arrays are read (or drawn) now, once.
+
+    A graph with a padding rule that ONNX Runtime refuses is made ready for each input size anew.
 
     Args:
         graph: The graph; it is not changed.
-        taps: Names of values to return besides the graph's outputs; they must exist.
+        taps: Names of values to return besides the graph's outputs.
         level: Graph optimisation level of ONNX Runtime, one of ``session.LEVELS``.
         num_threads: Threads inside an operator; 0 takes one for each core.
 
     Raises:
+        UsageError: There is no such value to tap, or no such level.
         RunError: The graph holds operators that neither ONNX Runtime nor the registry has.
     """
-    own = {function[0] for function in graph.model.functions}
-    _check_domains(graph, _KNOWN_DOMAINS | own | {DOMAIN})
-    wanted = {value.name or "": value for value in graph.outputs}
-    if taps:
-        values = graph.values()
-        wanted.update((name, values[name]) for name in taps)
+    wanted = graph.find([*(value.name or "" for value in graph.outputs), *taps])
+    _check_domains(graph)
+    return sized(graph, lambda known: _ready(known, list(wanted), level=level, num_threads=num_threads))
+
+
+def _ready(graph: Graph, names: Sequence[str], *, level: str, num_threads: int) -> OrtRunner:
+    wanted = graph.find(names)
     needed = needed_nodes(wanted.values())
     nodes = [node for node in graph.nodes if node in needed]
     segments = split(nodes, is_native=lambda node: node.domain != DOMAIN, wanted=set(wanted.values()))
-    opsets = {d: v for d, v in graph.model.opset_imports.items() if d in _KNOWN_DOMAINS | own}
+    opsets = {domain: v for domain, v in graph.model.opset_imports.items() if domain != DOMAIN}
 
     def ready(segment: Segment) -> Session | Fallback:
         if not segment.native:
@@ -85,13 +91,16 @@ def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_t
         )
 
     stored = {
-        name: value.const_value.numpy() for name, value in wanted.items() if value.const_value is not None
+        value.name or "": value.const_value.numpy()
+        for value in wanted.values()
+        if value.const_value is not None
     }
     steps = tuple(ready(segment) for segment in segments)
-    return OrtRunner(tuple(graph.inputs), steps, stored, tuple(wanted))
+    return OrtRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
 
 
-def _check_domains(graph: Graph, known: frozenset[str]) -> None:
+def _check_domains(graph: Graph) -> None:
+    known = _KNOWN_DOMAINS | {DOMAIN} | {function[0] for function in graph.model.functions}
     lacking = Counter(f"{n.domain}::{n.op_type}" for n in graph.nodes if n.domain not in known)
     if lacking:
         listed = ", ".join(f"{name} ({count} nodes)" for name, count in lacking.items())

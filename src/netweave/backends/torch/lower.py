@@ -111,7 +111,7 @@ class _Lowerer:
             self._made[value] = self._fx.placeholder(identifier(value.name, f"input_{index}"))
         for node, row in rows:
             self._lower(node, row)
-        values = self._graph.values()
+        values = self._graph.find(outputs)
         self._fx.output(tuple(self._value(values[name]) for name in outputs))
         return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
 
