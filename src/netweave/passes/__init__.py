@@ -1,5 +1,25 @@
-"""Graph -> Graph."""
+"""Graph -> Graph: a pass gives a changed copy; ``pass_.edit(graph)`` changes in place.
 
+To add one: a function over a Graph under ``@Pass``, in a file of its own, made of what ``rewrite`` offers.
+"""
+
+from netweave.passes.absorb import absorb
 from netweave.passes.extract import Extractor, extract
+from netweave.passes.fold import fold
+from netweave.passes.inference import to_inference
+from netweave.passes.prune import prune
+from netweave.passes.rewrite import Pass, chain
+from netweave.passes.specialise import explicit, specialise
 
-__all__ = ["Extractor", "extract"]
+__all__ = [
+    "Extractor",
+    "Pass",
+    "absorb",
+    "chain",
+    "explicit",
+    "extract",
+    "fold",
+    "prune",
+    "specialise",
+    "to_inference",
+]

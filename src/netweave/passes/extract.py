@@ -24,6 +24,7 @@ class Extractor:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._values = graph.values()
+        self._values.update(graph.find(graph.aliases))
         self._node_position = {node: index for index, node in enumerate(graph.nodes)}
         self._layer_position = {key: index for index, key in enumerate(graph.layers)}
 

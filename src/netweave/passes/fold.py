@@ -1,0 +1,163 @@
+"""Computing ahead of time what no input changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from netweave.graph import (
+    DOMAIN,
+    attributes_of,
+    effects_of,
+    find_operator,
+    known_shape,
+    parameter_key,
+    parameter_layout,
+)
+from netweave.graph.parameters import tag_parameter
+from netweave.passes.rewrite import Pass, Rewriter, has_subgraphs
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.graph import Graph
+    from netweave.graph.parameters import Step
+
+MAX_GROWTH = 1 << 20
+"""A constant with more elements than this is folded only if it is no larger than what it is made of."""
+
+_EAGER = 1 << 10
+"""Constants up to this many elements are computed at once, since shapes may depend on them."""
+
+
+@Pass
+def fold(graph: Graph) -> None:
+    """Replace what depends on stored values only by stored values.
+
+    Also the Shape of a value whose sizes are known. Nodes with effects stay, and so does what would
+    only grow. Large arrays are computed when they are read; an array that is only transposed or reshaped
+    still names its stored array.
+    """
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if _is_constant(node) and not _only_grows(node):
+            _fold_node(rewriter, node)
+
+
+def _is_constant(node: ir.Node) -> bool:
+    if effects_of(node) or has_subgraphs(node) or node.domain not in {"", DOMAIN}:
+        return False
+    if any(value.is_graph_output() for value in node.outputs):
+        return False
+    if node.domain == "" and node.op_type in {"Shape", "Size"}:
+        shape = known_shape(node.inputs[0])
+        return shape is not None and None not in shape
+    return all(value is None or _stored(value) is not None for value in node.inputs)
+
+
+def _stored(value: ir.Value) -> ir.TensorProtocol | None:
+    return value.const_value if value.is_initializer() and not value.is_graph_input() else None
+
+
+def _count(value: ir.Value) -> int | None:
+    shape = known_shape(value)
+    if shape is None or None in shape:
+        return None
+    return int(np.prod([size or 0 for size in shape]))
+
+
+def _only_grows(node: ir.Node) -> bool:
+    counts = [_count(value) for value in node.outputs if value.name]
+    made = sum(count for count in counts if count is not None)
+    read = sum(_count(value) or 0 for value in node.inputs if value is not None)
+    return None in counts or made > max(read, MAX_GROWTH)
+
+
+def _fold_node(rewriter: Rewriter, node: ir.Node) -> None:
+    evaluate = _Evaluation(node)
+    for index, value in enumerate(node.outputs):
+        if not value.name or not value.uses():
+            continue
+        if (_count(value) or 0) <= _EAGER or value.dtype is None:
+            tensor: ir.TensorProtocol = ir.Tensor(evaluate(index), name=value.name)
+        else:
+            tensor = _lazy(evaluate, index, value)
+        new = rewriter.replace_constant(value, tensor)
+        _keep_parameter(node, new)
+    rewriter.graph.model.graph.remove(node, safe=True)
+
+
+def _lazy(evaluate: _Evaluation, index: int, value: ir.Value) -> ir.LazyTensor:
+    assert value.dtype is not None
+    assert value.shape is not None
+    return ir.LazyTensor(
+        lambda: ir.Tensor(evaluate(index)), dtype=value.dtype, shape=ir.Shape(value.shape), name=value.name
+    )
+
+
+class _Evaluation:
+    """A node whose inputs are stored, computed when it is asked for; later changes do not reach it."""
+
+    def __init__(self, node: ir.Node) -> None:
+        self._node = node
+        self._inputs = [None if value is None else value.const_value for value in node.inputs]
+        self._attributes = attributes_of(node)
+        self._sizes = known_shape(node.inputs[0]) if node.inputs else None
+        self._proto = None if node.domain else ir.serde.serialize_node(node)
+
+    def __call__(self, index: int) -> np.ndarray:
+        return np.ascontiguousarray(self._outputs()[index])
+
+    def _outputs(self) -> Sequence[np.ndarray]:
+        if self._proto is None:
+            arrays = [tensor.numpy() for tensor in self._inputs if tensor is not None]
+            return find_operator(self._node.op_type).forward(arrays, self._attributes)
+        if self._proto.op_type in {"Shape", "Size"}:
+            return [_shape(self._proto.op_type, self._sizes or (), self._attributes)]
+        return _by_reference(self._proto, [t.numpy() for t in self._inputs if t is not None])
+
+
+def _shape(op_type: str, sizes: Sequence[int | None], attributes: dict[str, int]) -> np.ndarray:
+    known = np.array([size or 0 for size in sizes], np.int64)
+    if op_type == "Size":
+        return np.asarray(known.prod(), np.int64)
+    return known[attributes.get("start", 0) : attributes.get("end")]
+
+
+def _by_reference(proto: onnx.NodeProto, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Return the outputs of a standard node by ONNX's reference evaluator."""
+    from onnx.reference import ReferenceEvaluator  # loaded when first needed: it takes 0.2 s
+
+    from netweave.graph import OPSET
+
+    names = [name for name in proto.input if name]
+    unique = list(dict.fromkeys(names))
+    feeds = dict(zip(names, arrays, strict=True))
+    graph = onnx.GraphProto(name="constant")
+    graph.node.append(proto)
+    for name in unique:
+        graph.input.append(onnx.helper.make_tensor_value_info(name, _element_type(feeds[name]), None))
+    graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
+    return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
+
+
+def _element_type(array: np.ndarray) -> int:
+    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
+
+
+def _keep_parameter(node: ir.Node, value: ir.Value) -> None:
+    """Note on a transposed or reshaped array which stored array it still is."""
+    source = node.inputs[0] if node.inputs else None
+    key = parameter_key(source) if source is not None else None
+    if source is None or key is None or node.op_type not in {"Transpose", "Reshape"}:
+        return
+    if node.op_type == "Transpose":
+        rank = len(value.shape or ())
+        step: Step = ("transpose", tuple(node.attributes.get_ints("perm", range(rank)[::-1])))
+    else:
+        step = ("reshape", tuple(size for size in known_shape(value) or () if size is not None))
+    tag_parameter(value, key, [*parameter_layout(source), step])

@@ -1,0 +1,226 @@
+"""What every pass is made of: the copy that it works on, and changes that keep the tables true."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from netweave.graph import Graph, layer_keys, set_layer_keys
+from netweave.graph.uses import needed_nodes, subgraphs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+class Pass:
+    """A change to graphs: ``pass_(graph)`` gives a changed copy, ``pass_.edit(graph)`` changes in place.
+
+    Both leave names of outputs, the layer table and the aliases true.
+
+    Args:
+        edit: The change in place.
+    """
+
+    def __init__(self, edit: Callable[[Graph], None]) -> None:
+        self._edit = edit
+        self.__doc__ = edit.__doc__
+        self.__name__ = edit.__name__
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return a changed copy; the graph that is given stays as it is."""
+        copy = graph.clone()
+        self.edit(copy)
+        return copy
+
+    def edit(self, graph: Graph) -> None:
+        """Change a graph in place."""
+        idle = unused_initializers(graph)
+        self._edit(graph)
+        drop_initializers(graph, unused_initializers(graph) - idle)
+        _settle_aliases(graph)
+
+
+def chain(*passes: Pass) -> Pass:
+    """Return passes one after another as one pass, which copies its graph once."""
+
+    def edit(graph: Graph) -> None:
+        for one in passes:
+            one.edit(graph)
+
+    return Pass(edit)
+
+
+class Rewriter:
+    """Changes the nodes of one graph; names that it makes are free, layers are passed on."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self._inner = graph.model.graph
+        self._names = set(graph.values()) | set(graph.aliases)
+        self._names.update(value.name or "" for node in self._inner.all_nodes() for value in node.outputs)
+        self._node_names = {node.name for node in self._inner.all_nodes()}
+
+    def free_name(self, stem: str) -> str:
+        """Return a name that no value has, and take it."""
+        return _take(self._names, stem)
+
+    def initializer(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
+        """Add an initializer."""
+        value = ir.Value(
+            name=self.free_name(name),
+            shape=ir.Shape(tensor.shape.numpy()),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )
+        self._inner.register_initializer(value)
+        return value
+
+    def replace(
+        self,
+        nodes: Sequence[ir.Node],
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any],
+    ) -> ir.Node:
+        """Put one standard node in the place of others and return it.
+
+        It makes the first output of the last of them, under its name, and belongs to the layers of all.
+
+        Args:
+            nodes: What goes; nothing else may read what they make, but for the last one's first output.
+            op_type: ONNX's name.
+            inputs: Inputs of the new node.
+            attributes: Its attributes as Python values.
+        """
+        last = nodes[-1]
+        new = self.insert(last, op_type, inputs, attributes)
+        set_layer_keys(new, [key for node in nodes for key in layer_keys(node)])
+        self.take_over(last.outputs[0], new.outputs[0])
+        for node in reversed(nodes):
+            self._inner.remove(node, safe=True)
+        return new
+
+    def insert(
+        self,
+        before: ir.Node,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        output: str | None = None,
+    ) -> ir.Node:
+        """Put a new standard node before another, in the same layers, and return it."""
+        new = ir.Node(
+            "",
+            op_type,
+            list(inputs),
+            attributes=ir.convenience.convert_attributes(attributes or {}),
+            name=_take(self._node_names, f"{before.name}/{op_type}"),
+        )
+        new.outputs[0].name = self.free_name(output or f"{before.name}/{op_type}")
+        set_layer_keys(new, layer_keys(before))
+        self._inner.insert_before(before, new)
+        return new
+
+    def bypass(self, node: ir.Node, source: ir.Value) -> bool:
+        """Remove a node whose only used output is the same value as ``source``.
+
+        An output of the net keeps its name, which ``source`` then takes; otherwise the name becomes an
+        alias. Where ``source`` cannot take the name, since it is an input, an initializer or another
+        output of the net, the node stays and False is returned.
+        """
+        value = node.outputs[0]
+        if value.is_graph_output():
+            if source.producer() is None or source.is_graph_output():
+                return False
+            self._rename_for_output(source, value)
+        else:
+            self.graph.aliases[value.name or ""] = source.name or ""
+        ir.convenience.replace_all_uses_with(value, source, replace_graph_outputs=True)
+        self._inner.remove(node, safe=True)
+        return True
+
+    def take_over(self, old: ir.Value, new: ir.Value) -> None:
+        """Let ``new`` stand wherever ``old`` does, under its name; ``old`` gets another one."""
+        ir.convenience.replace_all_uses_with(old, new, replace_graph_outputs=True)
+        new.shape, new.type = old.shape, old.type
+        name = old.name or ""
+        old.name = self.free_name(name)
+        new.name = name
+
+    def replace_constant(self, value: ir.Value, tensor: ir.TensorProtocol) -> ir.Value:
+        """Let an initializer take the place and the name of a node's output; the node is left."""
+        new = ir.Value(
+            name=value.name,
+            shape=ir.Shape(tensor.shape.numpy()),
+            type=ir.TensorType(tensor.dtype),
+            const_value=tensor,
+        )
+        value.name = self.free_name(value.name or "")
+        self._inner.register_initializer(new)
+        ir.convenience.replace_all_uses_with(value, new)
+        return new
+
+    def _rename_for_output(self, source: ir.Value, output: ir.Value) -> None:
+        old, name = source.name or "", output.name or ""
+        output.name = self.free_name(name)
+        source.name = name
+        self.graph.aliases[old] = name
+
+
+def has_one_reader(value: ir.Value) -> bool:
+    """Whether exactly one input of one node reads a value, and the net does not give it back."""
+    return len(value.uses()) == 1 and not value.is_graph_output()
+
+
+def remove_unneeded(graph: Graph, keep: Callable[[ir.Node], bool]) -> None:
+    """Remove the nodes that neither an output nor a node that is kept needs."""
+    kept = [node for node in graph.nodes if keep(node)]
+    needed = needed_nodes([*graph.outputs, *(value for node in kept for value in node.outputs)])
+    doomed = [node for node in graph.nodes if node not in needed and node not in kept]
+    graph.model.graph.remove(doomed, safe=True)
+
+
+def unused_initializers(graph: Graph) -> set[str]:
+    """Return the names of the initializers that nothing reads and the net does not give back."""
+    return {
+        name
+        for name, value in graph.model.graph.initializers.items()
+        if not value.uses() and not value.is_graph_output() and not value.is_graph_input()
+    }
+
+
+def drop_initializers(graph: Graph, names: set[str]) -> None:
+    """Remove initializers; the table of stored arrays stays as it is."""
+    for name in names:
+        graph.model.graph.initializers.pop(name, None)
+
+
+def has_subgraphs(node: ir.Node) -> bool:
+    """Whether a node has graphs as attributes."""
+    return next(subgraphs(node), None) is not None
+
+
+def _settle_aliases(graph: Graph) -> None:
+    """Let each alias name a value that is there, and drop those whose value is gone."""
+    if not graph.aliases:
+        return
+    values = graph.values()
+    settled = {}
+    for name in graph.aliases:
+        target = name
+        while target in graph.aliases and target not in values:
+            target = graph.aliases[target]
+        if target in values and name not in values:
+            settled[name] = target
+    graph.aliases = settled
+
+
+def _take(taken: set[str] | set[str | None], stem: str) -> str:
+    name, count = stem, 0
+    while name in taken:
+        count += 1
+        name = f"{stem}@{count}"
+    taken.add(name)
+    return name
