@@ -7,7 +7,7 @@ border where Caffe lets the last window hang over: the sizes agree, the values d
 
 from __future__ import annotations
 
-import json
+import difflib
 import os
 import subprocess
 import sys
@@ -19,8 +19,9 @@ PORT = HERE / "leaves-symbol.json"
 PORT_WEIGHTS = HERE / "leaves-0000.params"
 MENDED = HERE / "mended-symbol.json"
 
-FIX = {"pad": "(0, 0)", "pooling_convention": "full"}
-"""What the first comparison says to change in the layer ``down1``."""
+WRONG = '"stride": "(2, 2)", "pad": "(1, 1)"'
+RIGHT = '"stride": "(2, 2)", "pad": "(0, 0)", "pooling_convention": "full"'
+"""The fix of the first comparison, in the layer ``down1``."""
 
 
 def say(text: str) -> None:
@@ -38,13 +39,16 @@ def netweave(*arguments: str | Path) -> int:
 
 
 def mend() -> None:
-    """Write a copy of the port with the fix in it."""
-    symbol = json.loads(PORT.read_text())
-    (layer,) = [node for node in symbol["nodes"] if node["name"] == "down1"]
-    before = dict(layer["attrs"])
-    layer["attrs"].update(FIX)
-    MENDED.write_text(json.dumps(symbol, indent=1))
-    print(f"- {before}\n+ {layer['attrs']}")
+    """Write a copy of the port with the fix in it, and show what changed."""
+    before = PORT.read_text()
+    if before.count(WRONG) != 1:
+        raise SystemExit(f"{PORT.name} is not as it was: it has {before.count(WRONG)} times {WRONG}")
+    after = before.replace(WRONG, RIGHT)
+    MENDED.write_text(after)
+    changes = difflib.unified_diff(
+        before.splitlines(), after.splitlines(), PORT.name, MENDED.name, n=1, lineterm=""
+    )
+    print("\n".join(changes))
 
 
 def main() -> int:

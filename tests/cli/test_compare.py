@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from netweave.cli.compare_view import mapping_text, show_comparison
+from netweave.cli.console import PIPE_WIDTH
 from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 
 POOL = Finding(
@@ -104,15 +106,35 @@ def test_latent_findings_come_last_and_rows_point_at_their_number(small_net):
         ["2", "both"],
         ["3", "relu"],
     ]
-    rows = shown(different(small_net), width=200, terminal=False).splitlines()
+    rows = shown(different(small_net), width=PIPE_WIDTH, terminal=False).splitlines()
     (pool,) = [row for row in rows if row.startswith(" pool") and "≠" in row]
     assert pool.split()[-6:] == ["different", "0.5", "see", "1", "same", "weights"]
 
 
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_long_names_are_folded_not_cut(width, small_net):
+    names = ("inception_3a/5x5_reduce_and_what_stands_behind_it", "resnetv10_stage1_activation0_of_the_port")
+    groups = (Group(("n",), ("n",), (names[0],), (names[1],), Evidence.GUESS, Status.UNKNOWN),)
+    net_a, net_b = (small_net.clone() for _ in range(2))
+    for net, name in zip((net_a, net_b), names, strict=True):
+        net.layers.add(replace(net.layers["relu"], key=name))
+    text = shown(Comparison(net_a, net_b, Verdict.UNDECIDED, "", groups), width=width)
+    assert max(map(len, text.splitlines())) <= width
+    rows = text.split("─── \n")[1].splitlines()
+    middle = next(index for index, letter in enumerate(rows[0]) if letter == "?")
+    columns = (
+        "".join(row[:middle].strip() for row in rows),
+        "".join(row[middle + 1 :].strip() for row in rows),
+    )
+    assert names[0] in columns[0]
+    for part in (names[1][:10], names[1][-5:]):
+        assert part in columns[1]
+
+
 def test_equal_layers_are_left_out_but_counted(small_net):
     short = shown(different(small_net), width=120)
-    assert "... equal 4" in short
-    assert "... carries an earlier difference 1" in short
+    assert "equal 4" in short
+    assert "carries an earlier difference 1" in joined(short)
     everything = shown(different(small_net), width=120, everything=True)
     assert "..." not in everything
     assert everything.count("conv[1]  Convolution") == 2 * 8

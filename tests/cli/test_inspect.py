@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -32,6 +33,17 @@ def test_whole_at_every_width(width, small_net):
         assert word in text
     assert max(map(len, text.splitlines())) <= width
     assert "xavier" not in text
+
+
+@pytest.mark.parametrize(("width", "lines"), [(80, 2), (140, 1)])
+def test_long_setting_is_folded_and_does_not_cost_the_columns(width, lines, small_net):
+    source = "examples/imagenet/" + "very_long_" * 6 + "train_lmdb"
+    small_net.layers.add(replace(small_net.layers["relu"], settings={"source": source}))
+    rows = shown(small_net, width=width).splitlines()
+    assert source in "".join("".join(row.split()) for row in rows).replace("Nx4x6x6", "")
+    (pool,) = [index for index, row in enumerate(rows) if row.startswith(" pool")]
+    (total,) = [index for index, row in enumerate(rows) if "4 layers" in row]
+    assert total - pool - 1 == lines
 
 
 def test_pipe_has_one_line_a_row_and_no_colour(netweave, loads_small_net):

@@ -75,15 +75,15 @@ def mapping_text(mapping: TensorMapping) -> Text:
 
 def _explanation(number: int, finding: Finding) -> Table:
     grid = _grid()
-    sides = Text("  against  ", style="dim").join(
-        _place(layer, place)
-        for layer, place in ((finding.layer_a, finding.place_a), (finding.layer_b, finding.place_b))
-        if layer or place
+    sides = Text.assemble(
+        _place(finding.layer_a, finding.place_a),
+        ("  against  " if finding.layer_a and finding.layer_b else "", "dim"),
+        _place(finding.layer_b, finding.place_b),
     )
-    grid.add_row(Text(str(number), style="bold"), sides)
+    grid.add_row(Text(str(number), style="bold not dim"), sides)
     grid.add_row("cause", Text(finding.cause))
     if finding.fix:
-        grid.add_row("fix", Text(finding.fix, style="bold green"))
+        grid.add_row("fix", Text.assemble((finding.fix, "bold green"), _in(finding.place_b)))
     elif not finding.latent:
         grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
     grid.add_row("proof", Text(". ".join(_proof(finding)), style="dim"))
@@ -91,9 +91,11 @@ def _explanation(number: int, finding: Finding) -> Table:
 
 
 def _place(layer: str, place: str) -> Text:
-    return Text(" ").join(
-        text for text in (Text(layer, style="bold"), Text(f"({place})" if place else "", style="dim")) if text
-    )
+    return Text.assemble((layer, "bold"), (f" ({place})" if place else "", "dim"))
+
+
+def _in(place: str) -> str:
+    return f"  in {place}" if place else ""
 
 
 def _proof(finding: Finding) -> Iterable[str]:
@@ -111,7 +113,8 @@ def _tally(comparison: Comparison) -> Text:
     statuses = Counter(group.status for group in comparison.groups)
     evidence = Counter(group.evidence for group in comparison.groups if group.nodes_a and group.nodes_b)
     lines = [
-        f"{len(comparison.groups)} groups of layers: {_counted(statuses, Status)}",
+        f"{len(comparison.groups)} group{'' if len(comparison.groups) == 1 else 's'} of layers: "
+        f"{_counted(statuses, Status)}",
         f"evidence: {_counted(evidence, Evidence)}",
     ]
     if comparison.seconds:

@@ -31,6 +31,11 @@ def output_console() -> Console:
     return console
 
 
+def in_lines(console: Console) -> bool:
+    """Whether a row is to be one line, whatever its length."""
+    return console.width >= PIPE_WIDTH
+
+
 @contextmanager
 def working(what: str) -> Iterator[Status]:
     """Show on standard error that something is being done, if that is a terminal."""

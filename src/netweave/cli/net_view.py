@@ -14,7 +14,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
-from netweave.cli.console import PIPE_WIDTH
+from netweave.cli.console import PIPE_WIDTH, in_lines
 from netweave.cli.words import settings_text
 from netweave.formats import FORMATS
 from netweave.graph import layer_summaries, node_summaries, total_cost, value_summary
@@ -144,11 +144,16 @@ def _bounded(text: str, cost: Cost) -> str:
 
 
 def _fitting(console: Console, noun: str, rows: Sequence[Row], totals: Row) -> Table:
-    lines = not console.is_terminal
-    wide = _wide(noun, rows, totals, ", " if lines else "\n")
+    wide = _wide(noun, rows, totals, ", " if in_lines(console) else "\n")
+    settings = wide.columns[2]
+    longest = max([len("settings"), *(row.settings.cell_len for row in rows)])
+    settings.width = min(longest, SETTINGS_WIDTH)
     unbounded = console.options.update(max_width=PIPE_WIDTH)
-    needed = Measurement.get(console, unbounded, wide).minimum
-    return wide if needed <= console.width else _narrow(noun, rows, totals)
+    free = console.width - Measurement.get(console, unbounded, wide).minimum
+    if free < 0:
+        return _narrow(noun, rows, totals)
+    settings.width = min(longest, settings.width + free)
+    return wide
 
 
 def _table() -> Table:
@@ -161,7 +166,7 @@ def _wide(noun: str, rows: Sequence[Row], totals: Row, separator: str) -> Table:
     table = _table()
     table.add_column(noun, totals.name, overflow="fold")
     table.add_column("type", style="cyan", overflow="fold")
-    table.add_column("settings", min_width=SETTINGS_WIDTH, overflow="fold")
+    table.add_column("settings", overflow="fold")
     table.add_column("input", style="dim", overflow="fold")
     table.add_column("output", overflow="fold")
     table.add_column("parameters", totals.parameters, justify="right", no_wrap=True)
@@ -189,8 +194,9 @@ def _narrow(noun: str, rows: Sequence[Row], totals: Row) -> Table:
         name = Text.assemble(row.name, "  ", (row.type, "cyan"))
         if row.settings:
             name.append("\n").append_text(row.settings)
-        shapes = Text("".join(f"{text}\n" for text in row.inputs), style="dim")
-        table.add_row(name, shapes + Text("\n".join(row.outputs)), row.parameters, row.multiply_adds)
+        inputs = ("".join(f"{text}\n" for text in row.inputs), "dim")
+        shapes = Text.assemble(inputs, "\n".join(row.outputs))
+        table.add_row(name, shapes, row.parameters, row.multiply_adds)
     return table
 
 

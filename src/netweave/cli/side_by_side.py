@@ -11,12 +11,13 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from netweave.cli.console import in_lines
 from netweave.cli.words import settings_text
 from netweave.compare import Evidence, Status
 from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from rich.console import Console
 
@@ -29,8 +30,11 @@ CONTEXT = 1
 MAX_LISTED = 4
 """Layers of one group that have a line each; more are listed by name only."""
 
-SIDE_WIDTH = 30
-"""Columns that are not the names': the mark, the spaces, and how the two stand."""
+SEPARATOR = 3
+"""Columns between two cells."""
+
+MIN_STANDING = {False: 20, True: 33}
+"""The narrowest column that says how two groups stand, by whether the evidence has a column of its own."""
 
 WIDE = 110
 """Columns from which on the evidence has a column of its own."""
@@ -68,55 +72,77 @@ def side_by_side(
         numbers: Numbers of the explanations, by ``id`` of the finding.
         everything: Show every group, not only those around differences.
     """
-    wide, groups = console.width >= WIDE, comparison.groups
-    table = _table(console, comparison, wide=wide)
-    joint = "\n" if console.is_terminal else "  "
+    wide = console.width >= WIDE
+    joint = "  " if in_lines(console) else "\n"
+    rows = [
+        [Text(joint).join(lines) for lines in cells]
+        for cells in _rows(comparison, numbers, wide=wide, everything=everything)
+    ]
+    heads = [
+        f"A  {comparison.a.name}",
+        "",
+        f"B  {comparison.b.name}",
+        "how they stand, error / rms",
+        "evidence",
+    ]
+    columns = range(5 if wide else 4)
+    needed = [max(len(heads[index]), *(_width(row[index]) for row in rows), 1) for index in columns]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    for head, width in zip(heads, _shared_out(needed, console.width, wide=wide), strict=False):
+        table.add_column(head, width=width, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    return table
+
+
+def _rows(
+    comparison: Comparison, numbers: Mapping[int, int], *, wide: bool, everything: bool
+) -> Iterator[list[list[Text]]]:
+    """Yield the lines of each cell of each row."""
+    groups = comparison.groups
     shown = set(range(len(groups))) if everything else _around_differences(groups)
     for hidden, run in groupby(range(len(groups)), key=lambda index: index not in shown):
         members = [groups[index] for index in run]
         if hidden:
-            table.add_row(Text(_left_out(members), style="dim"))
+            dots = Text("...", style="dim")
+            yield [[dots], [], [dots], [Text(_left_out(members), style="dim")], *[[]] * wide]
             continue
         for group in members:
-            cells = [
+            last = [_standing(group, numbers), _evidence(group)]
+            yield [
                 _layers(comparison.a, group.layers_a, group.nodes_a, group.status),
                 [_mark(group)],
                 _layers(comparison.b, group.layers_b, group.nodes_b, group.status),
-                _standing(group, numbers),
-                _evidence(group),
+                *(last if wide else [last[0] + last[1]]),
             ]
-            if not wide:
-                cells[-2:] = [cells[-2] + cells[-1]]
-            table.add_row(*(Text(joint).join(lines) for lines in cells))
-    return table
 
 
-def _table(console: Console, comparison: Comparison, *, wide: bool) -> Table:
-    keys = [len(key) for group in comparison.groups for key in (*group.layers_a, *group.layers_b)]
-    room = (console.width - SIDE_WIDTH) // 2
-    min_width = min(max(keys, default=0), room)
-    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    table.add_column(f"A  {comparison.a.name}", min_width=min_width, overflow="fold")
-    table.add_column("", no_wrap=True)
-    table.add_column(f"B  {comparison.b.name}", min_width=min_width, overflow="fold")
-    table.add_column("how they stand, error / rms", overflow="fold")
-    if wide:
-        table.add_column("evidence", overflow="fold")
-    return table
+def _width(cell: Text) -> int:
+    return max((line.cell_len for line in cell.split()), default=0)
+
+
+def _shared_out(needed: Sequence[int], width: int, *, wide: bool) -> list[int]:
+    """Return the widths of the columns: as needed, or what there is, first for the names of the layers."""
+    a, mark, b, standing, *evidence = needed
+    free = width - SEPARATOR * len(needed) - mark - sum(evidence)
+    standing = min(standing, max(free - a - b, MIN_STANDING[wide]))
+    both = free - standing
+    a = min(a, max(both - b, both // 2))
+    return [a, mark, min(b, both - a), standing, *evidence]
 
 
 def _around_differences(groups: Sequence[Group]) -> set[int]:
     return {
         near
         for index, group in enumerate(groups)
-        if LOOKS[group.status].matters
+        if LOOKS[group.status].matters or group.finding
         for near in range(max(index - CONTEXT, 0), min(index + CONTEXT + 1, len(groups)))
     }
 
 
 def _left_out(groups: Sequence[Group]) -> str:
     counts = Counter(group.status for group in groups)
-    return "... " + "; ".join(f"{status.value} {count}" for status, count in counts.items())
+    return "; ".join(f"{status.value} {count}" for status, count in counts.items())
 
 
 def _mark(group: Group) -> Text:

@@ -13,7 +13,7 @@ from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, set_layer_keys
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, tag_parameter
-from netweave.graph.shapes import infer_node, shape_context
+from netweave.graph.shapes import infer_node, shape_context, symbol_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -80,7 +80,7 @@ class GraphBuilder:
         dims = list(shape)
         if batch and dims:
             dims[0] = BATCH
-        dims = [f"{name}_{axis}" if dim is None else dim for axis, dim in enumerate(dims)]
+        dims = [symbol_for(name, axis) if dim is None else dim for axis, dim in enumerate(dims)]
         value = ir.Value(name=self._free(name), shape=ir.Shape(dims), type=ir.TensorType(dtype))
         self._graph.inputs.append(value)
         self._declared[value.name or name] = tuple(None if isinstance(s, str) else s for s in shape)

@@ -7,6 +7,7 @@ symbolic sizes; this file hands it the shape rules of the registry, adds the che
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -24,6 +25,20 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 2**31 - 1
 """No tensor may have more elements: the limit of the sources, and of what a runtime can index."""
+
+
+MAX_FORMULA = 200
+"""A size that follows from open ones by a longer formula gets a symbol of its own; they grow with depth."""
+
+
+def symbol_for(name: str, axis: int) -> str:
+    """Return the symbol of an open size of an input: a plain word, since inference reads formulas.
+
+    >>> symbol_for("image:0", 2)
+    'image_0_2'
+    """
+    word = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"{word if word[:1].isalpha() else f'x{word}'}_{axis}"
 
 
 def shape_context(opsets: Mapping[str, int] | None = None) -> osi.ShapeInferenceContext:
@@ -110,7 +125,21 @@ def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
     if context.errors:
         raise ShapeError(context.errors[0].message, place=place)
     for value in node.outputs:
+        _shorten(value, context)
         check_size(value, place=place)
+
+
+def _shorten(value: ir.Value, context: osi.ShapeInferenceContext) -> None:
+    """Give sizes with a formula beyond ``MAX_FORMULA`` a symbol of their own."""
+    dims = [] if value.shape is None else value.shape.dims
+    long = [not isinstance(dim, int) and len(dim.value or "") > MAX_FORMULA for dim in dims]
+    if any(long):
+        value.shape = ir.Shape(
+            [
+                context.new_symbolic_dim() if too_long else dim
+                for dim, too_long in zip(dims, long, strict=True)
+            ]
+        )
 
 
 def check_size(value: ir.Value, *, place: str) -> None:

@@ -170,12 +170,30 @@ def test_symbols_of_the_file_stay_but_the_batch(tmp_path):
     nodes = [node("Relu", "x", "y"), node("Relu", "z", "q"), node("Relu", "t", "v"), node("Relu", "u", "w")]
     graph = load(model(nodes, inputs, ["y", "q", "v", "w"]), tmp_path)
     assert [str(value.shape) for value in graph.inputs] == [
-        "[N,3,height,x_3]",
+        "[N,3,height,N_]",
         "[N,1]",
         "[N,2]",
         "[other,2]",
     ]
     assert graph.declared["x"] == (None, 3, None, None)
+
+
+def test_names_of_open_sizes_become_plain_words(tmp_path):
+    inputs = {
+        "image:0": ["batch size?", None, "9**9**9", "1/0"],
+        "z": ["batch size?", "2*seq + 1", "batch size? * 2", "?"],
+    }
+    graph = load(model([node("Relu", name, f"{name}y") for name in inputs], inputs, ["zy"]), tmp_path)
+    assert [str(value.shape) for value in graph.inputs] == [
+        "[N,image_0_1,d9_9_9,d1_0]",
+        "[N,2*seq + 1,batch_size_2,z_3]",
+    ]
+
+
+def test_the_batch_is_known_inside_formulas(tmp_path):
+    inputs = {"x": ["batch", 3], "z": ["2*batch", 3], "state": [1, "batch"]}
+    graph = load(model([node("Relu", name, f"{name}y") for name in inputs], inputs, ["zy"]), tmp_path)
+    assert [str(value.shape) for value in graph.inputs] == ["[N,3]", "[2*N,3]", "[1,N]"]
 
 
 def test_input_shapes_are_the_callers(tmp_path):

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
+from netweave.formats.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
+from netweave.graph.shapes import symbol_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from netweave.formats.onnx.editing import Editor
 
@@ -65,34 +67,41 @@ def open_batch(inputs: Sequence[ir.Value]) -> Batch:
     An input takes part if its first size is the same as that of the first input with two axes or more,
     or if it is open and has no name of its own.
     """
-    main = next((value for value in inputs if value.shape is not None and len(value.shape) > 1), None)
-    size = main.shape[0] if main is not None and main.shape is not None else None
-    for value in inputs:
-        if value.shape is not None and len(value.shape):
-            first = value.shape[0]
-            joins = main is not None and (first == size or (not isinstance(size, int) and _is_open(first)))
-            value.shape = _named(value, BATCH if joins else None)
-    return Batch(size if isinstance(size, int) and size > 0 else None)
+    shaped = {value: list(value.shape) for value in inputs if value.shape is not None}
+    main = next((dims[0] for dims in shaped.values() if len(dims) > 1), None)
+    for value, dims in shaped.items():
+        joins = dims[:1] == [main] or (isinstance(main, ir.SymbolicDim) and _is_open(*dims[:1]))
+        named = _named(value, dims, batch=main.value if isinstance(main, ir.SymbolicDim) else None)
+        value.shape = ir.Shape([BATCH, *named[1:]] if joins else named)
+    return Batch(main if isinstance(main, int) and main > 0 else None)
 
 
 def keep_batch(inputs: Sequence[ir.Value]) -> Batch:
     """Leave the batch as declared, but name all sizes that are open."""
     for value in inputs:
         if value.shape is not None:
-            value.shape = _named(value, None)
+            value.shape = ir.Shape(_named(value, value.shape, batch=None))
     return Batch()
 
 
-def _is_open(dim: int | ir.SymbolicDim) -> bool:
-    return not isinstance(dim, int) and (dim.value is None or bool(_ANONYMOUS.fullmatch(dim.value)))
+def _is_open(dim: int | ir.SymbolicDim = 0) -> bool:
+    return isinstance(dim, ir.SymbolicDim) and (dim.value is None or bool(_ANONYMOUS.fullmatch(dim.value)))
 
 
-def _named(value: ir.Value, first: str | None) -> ir.Shape:
-    dims: list[int | str] = []
-    for axis, dim in enumerate(value.shape or ()):
-        unnamed = not isinstance(dim, int) and dim.value in {None, "", BATCH}
-        dims.append(f"{value.name}_{axis}" if unnamed else dim if isinstance(dim, int) else str(dim.value))
-    return ir.Shape([first or dims[0], *dims[1:]] if dims else [])
+def _named(
+    value: ir.Value, dims: Iterable[int | ir.SymbolicDim], *, batch: str | None
+) -> list[int | ir.SymbolicDim]:
+    """Return sizes with a name for each open one; ``batch`` is what the file calls the batch."""
+    named: list[int | ir.SymbolicDim] = []
+    for axis, dim in enumerate(dims):
+        if isinstance(dim, ir.SymbolicDim) and dim.value is None:
+            named.append(ir.SymbolicDim(symbol_for(value.name or "", axis)))
+        elif batch == BATCH:
+            named.append(dim)
+        else:
+            other = renamed(dim, BATCH, f"{BATCH}_")
+            named.append(renamed(other, batch, BATCH) if batch else other)
+    return named
 
 
 def _num_elements(shape: ir.Shape | None, batch: int) -> int | None:

@@ -18,6 +18,7 @@ from onnx_ir.passes.common import (
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.source import read_bytes
 from netweave.formats.onnx.editing import Names, all_graphs, all_nodes, all_values
+from netweave.formats.onnx.symbols import plain_symbols
 from netweave.formats.onnx.tensors import check_tensors
 from netweave.formats.onnx.texts import check_texts
 
@@ -91,6 +92,7 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
     _name(model.graph)
     _check_values(model.graph, place)
     _sort(model.graph, place)
+    plain_symbols(model.graph)
     lift_constants(model, place)
     RemoveInitializersFromInputsPass()(model)
     return model

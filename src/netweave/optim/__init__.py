@@ -1,0 +1,30 @@
+"""Solvers, learning-rate policies and first values, with each source's exact rules."""
+
+from netweave.optim.blocks import Trained
+from netweave.optim.caffe import fillers as _caffe_fillers
+from netweave.optim.caffe import policies as _caffe_policies
+from netweave.optim.caffe import rules as _caffe_rules
+from netweave.optim.first_values import first_values
+from netweave.optim.mxnet import adaptive as _mxnet_adaptive
+from netweave.optim.mxnet import initializers as _mxnet_initializers
+from netweave.optim.mxnet import policies as _mxnet_policies
+from netweave.optim.mxnet import rules as _mxnet_rules
+from netweave.optim.policy import POLICIES, Policy, make_policy
+from netweave.optim.rule import RULES, Rule, make_rule
+from netweave.optim.updater import Updater
+
+# these are imported to enter their rows in the tables
+del _caffe_fillers, _caffe_policies, _caffe_rules
+del _mxnet_adaptive, _mxnet_initializers, _mxnet_policies, _mxnet_rules
+
+__all__ = [
+    "POLICIES",
+    "RULES",
+    "Policy",
+    "Rule",
+    "Trained",
+    "Updater",
+    "first_values",
+    "make_policy",
+    "make_rule",
+]

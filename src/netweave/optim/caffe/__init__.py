@@ -1,0 +1,1 @@
+"""Caffe's solvers: update rules, learning-rate policies and fillers."""

@@ -1,0 +1,1 @@
+"""MXNet's optimizers: update rules, learning-rate schedulers and initializers."""

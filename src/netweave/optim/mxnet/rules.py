@@ -1,0 +1,235 @@
+"""MXNet's optimizers that descend along an average of gradients (python/mxnet/optimizer at 1.9.1).
+
+Common to all: gradients are multiplied by ``rescale_grad`` and, where ``clip_gradient`` is set, clipped
+element by element; whether the decay is added before or after the clipping differs. In the formulas
+g is the rescaled gradient, c() the clipping, n the local rate, wd the local decay, w the weights.
+The optimizers of older versions are rules of their own where the formula differs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from netweave.optim.arithmetic import heavy_ball
+from netweave.optim.rule import Block, Rule, Tensors, rule
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MXNetRule(Rule):
+    """What the optimizers have in common.
+
+    Attributes:
+        wd: Weight decay.
+        rescale_grad: Factor of the gradients; for a loss that is not averaged, one over the batch size.
+        clip_gradient: Largest size of an element of the gradient; None or 0 for none.
+    """
+
+    wd: float = 0.0
+    rescale_grad: float = 1.0
+    clip_gradient: float | None = None
+
+    @property
+    def decay(self) -> float:
+        """Weight decay, before ``wd_mult``."""
+        return self.wd
+
+    def scale(self, gradients: Tensors, accumulated: int) -> float:
+        """Return ``rescale_grad``: what was accumulated is its affair (``grad_req='add'``)."""
+        return self.rescale_grad
+
+    def clipped(self, block: Block) -> Tensors:
+        """Return c(g); to be read only."""
+        return self._clip(block.scaled())
+
+    def decayed(self, block: Block) -> Tensors:
+        """Return c(g) + wd w; to be read only."""
+        gradients = self.clipped(block)
+        return torch._foreach_add(gradients, block.weights, alpha=block.decay) if block.decay else gradients
+
+    def decayed_then_clipped(self, block: Block) -> Tensors:
+        """Return c(g + wd w); to be read only."""
+        gradients = block.scaled()
+        if block.decay:
+            gradients = torch._foreach_add(gradients, block.weights, alpha=block.decay)
+        return self._clip(gradients)
+
+    def _clip(self, gradients: Tensors) -> Tensors:
+        if not self.clip_gradient:
+            return gradients
+        gradients = torch._foreach_clamp_min(gradients, -self.clip_gradient)
+        torch._foreach_clamp_max_(gradients, self.clip_gradient)
+        return gradients
+
+
+@rule("mxnet.ccsgd")
+@rule("mxnet.sgd")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGD(MXNetRule):
+    """mom = momentum mom - n (c(g) + wd w); w += mom."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        if self.momentum:
+            gradients = self.clipped(block)
+            heavy_ball(block, gradients, block.state["mom"], momentum=self.momentum, sign=-1.0)
+        else:
+            torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate)
+
+
+@rule("mxnet.nag")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NAG(MXNetRule):
+    """old = momentum mom; w' = w - old + (momentum + 1)(old - n (c(g) + wd w)); mom = old - n (c(g) + wd w').
+
+    The kernel works in place, so that its second decay is that of the new weights.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom = self.clipped(block), block.state["mom"]
+        torch._foreach_mul_(mom, self.momentum)
+        step = torch._foreach_sub(mom, gradients, alpha=block.rate)
+        torch._foreach_sub_(step, block.weights, alpha=block.rate * block.decay)
+        torch._foreach_sub_(block.weights, mom)
+        torch._foreach_add_(block.weights, step, alpha=self.momentum + 1.0)
+        torch._foreach_sub_(mom, gradients, alpha=block.rate)
+        torch._foreach_sub_(mom, block.weights, alpha=block.rate * block.decay)
+
+
+@rule("mxnet.nag-0.9")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldNAG(MXNetRule):
+    """Up to 0.9: mom = momentum mom + g'; w -= n (g' + momentum mom), g' = c(g) + wd w."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom = self.decayed(block), block.state["mom"]
+        torch._foreach_mul_(mom, self.momentum)
+        torch._foreach_add_(mom, gradients)
+        torch._foreach_sub_(
+            block.weights, torch._foreach_add(gradients, mom, alpha=self.momentum), alpha=block.rate
+        )
+
+
+@rule("mxnet.signum")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signum(MXNetRule):
+    """mom = momentum mom - (1 - momentum)(c(g) + wd w); w = (1 - n wd_lh) w + n sign(mom).
+
+    Without momentum: w = (1 - n wd) w - n sign(g).
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+
+    momentum: float = 0.9
+    wd_lh: float = 0.0
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        mom = block.state["mom"]
+        if self.momentum:
+            gradients = self.decayed(block)
+            torch._foreach_mul_(mom, self.momentum)
+            torch._foreach_sub_(mom, gradients, alpha=1.0 - self.momentum)
+            shrink, towards, rate = self.wd_lh, torch._foreach_sign(mom), block.rate
+        else:
+            shrink, towards, rate = block.decay, torch._foreach_sign(block.scaled()), -block.rate
+        torch._foreach_mul_(block.weights, 1.0 - block.rate * shrink)
+        torch._foreach_add_(block.weights, towards, alpha=rate)
+
+
+@rule("mxnet.dcasgd")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DCASGD(MXNetRule):
+    """mom = momentum mom - n (c(g) + wd w + lamda c(g)^2 (w - before)); before = w; w += mom."""
+
+    names: ClassVar[tuple[str, ...]] = ("mom", "before")
+
+    momentum: float = 0.0
+    lamda: float = 0.04
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        gradients, mom, before = self.clipped(block), block.state["mom"], block.state["before"]
+        drift = torch._foreach_sub(block.weights, before)
+        torch._foreach_mul_(drift, gradients)
+        total = torch._foreach_addcmul(gradients, gradients, drift, value=self.lamda)
+        torch._foreach_add_(total, block.weights, alpha=block.decay)
+        torch._foreach_mul_(mom, self.momentum)
+        torch._foreach_sub_(mom, total, alpha=block.rate)
+        torch._foreach_copy_(before, block.weights)
+        torch._foreach_add_(block.weights, mom)
+
+    def first(self, name: str, weight: torch.Tensor) -> torch.Tensor:
+        """Return the weights of before the first step, or zeros."""
+        return weight.clone() if name == "before" else torch.zeros_like(weight)
+
+
+@rule("mxnet.sgld")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SGLD(MXNetRule):
+    """w += -n / 2 (c(g) + wd w) + a normal number of standard deviation sqrt(n)."""
+
+    by_parameter: ClassVar[bool] = True  # so that what is drawn does not depend on the blocks
+
+    def update(self, block: Block) -> None:
+        """Change weights by one step."""
+        torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate / 2.0)
+        for weight in block.weights:
+            noise = torch.empty(weight.shape, dtype=weight.dtype).normal_(generator=block.generator)
+            weight.add_(noise.to(weight.device), alpha=math.sqrt(block.rate))
+
+
+@rule("mxnet.lars")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LARS(MXNetRule):
+    """SGD with n times eta |w| / (|g| + wd |w| + eps), except for gammas, betas and biases.
+
+    With ``momentum_correction`` the momentum is multiplied by the rate over the one of the parameter
+    before: in MXNet there is one such memory, so that a new rate shows in the first parameter only.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("mom",)
+    by_parameter: ClassVar[bool] = True
+
+    momentum: float = 0.0
+    eta: float = 0.001
+    eps: float = 0.0
+    momentum_correction: bool = True
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        last = block.memory.get("rate", block.base_rate)
+        block.memory["rate"] = block.base_rate
+        momentum = self.momentum
+        if self.momentum_correction and last:
+            momentum *= block.base_rate / last
+        if not block.key.endswith(("gamma", "beta", "bias")):
+            block.rate *= self._trust(block)
+        gradients, mom = self.decayed(block), block.state["mom"]
+        torch._foreach_mul_(mom, momentum)
+        torch._foreach_sub_(mom, gradients, alpha=block.rate)
+        torch._foreach_add_(block.weights, mom)
+
+    def _trust(self, block: Block) -> float:
+        weight = float(torch.linalg.vector_norm(block.weights[0]))
+        gradient = float(torch.linalg.vector_norm(block.gradients[0])) * block.scale
+        if weight > 0.0 and gradient > 0.0:
+            return self.eta * weight / (gradient + block.decay * weight + self.eps)
+        return 1.0

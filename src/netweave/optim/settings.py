@@ -1,0 +1,42 @@
+"""Dataclasses made from settings by name, with messages that say whose setting is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+T = TypeVar("T")
+
+
+def from_settings(made: type[T], what: str, settings: Mapping[str, Any]) -> T:
+    """Make a dataclass from settings by name.
+
+    Raises:
+        UsageError: A setting is missing, unknown or out of range; the message names ``what``.
+    """
+    fields = {field.name: field for field in dataclasses.fields(made) if field.init}  # type: ignore[arg-type]
+    unknown = [name for name in settings if name not in fields]
+    if unknown:
+        raise UsageError(f"{what} has no setting {', '.join(unknown)}; it has: {', '.join(fields) or 'none'}")
+    missing = [name for name, field in fields.items() if name not in settings and _needed(field)]
+    if missing:
+        raise UsageError(f"{what} needs: {', '.join(missing)}")
+    try:
+        return made(**settings)
+    except ValueError as error:
+        raise UsageError(f"{what}: {error}") from error
+
+
+def require(condition: bool, message: str) -> None:
+    """Raise a ValueError unless a setting is in its range; ``from_settings`` says whose it is."""
+    if not condition:
+        raise ValueError(message)
+
+
+def _needed(field: dataclasses.Field[Any]) -> bool:
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING

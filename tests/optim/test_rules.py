@@ -1,0 +1,314 @@
+"""Update rules against their NumPy transcriptions, over many steps of a problem with curvature."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from netweave import job  # noqa: E402 - after the check for torch
+from netweave.errors import UsageError  # noqa: E402
+from netweave.optim import RULES, Trained, Updater, arithmetic, blocks  # noqa: E402  # noqa: E402
+from tests.optim import reference  # noqa: E402
+
+STEPS = 50
+SHAPES = {"a_weight": (7, 5), "b_weight": (3, 4, 2, 2), "c_bias": (5,)}
+MULTIPLIERS = {"a_weight": (1.0, 1.0), "b_weight": (0.5, 2.0), "c_bias": (2.0, 0.0)}
+
+CASES = {
+    "caffe.sgd": [
+        {},
+        {"momentum": 0.9, "weight_decay": 0.01},
+        {"momentum": 0.9, "weight_decay": 0.01, "regularization_type": "L1"},
+    ],
+    "caffe.nesterov": [{"momentum": 0.9, "weight_decay": 0.01}],
+    "caffe.adagrad": [{"weight_decay": 0.01}],
+    "caffe.rmsprop": [{"weight_decay": 0.01, "rms_decay": 0.95}],
+    "caffe.adadelta": [{"momentum": 0.95, "weight_decay": 0.01, "delta": 1e-6}],
+    "caffe.adam": [
+        {"momentum": 0.9, "weight_decay": 0.01, "momentum2": 0.99},
+        {"momentum": 0.9, "weight_decay": 0.01, "regularization_type": "L1", "delta": 0.01},
+    ],
+    "mxnet.sgd": [
+        {"wd": 0.01},
+        {"momentum": 0.9, "wd": 0.01, "rescale_grad": 0.25, "clip_gradient": 0.2},
+    ],
+    "mxnet.nag": [{"wd": 0.01}, {"momentum": 0.9, "wd": 0.01, "clip_gradient": 0.5}],
+    "mxnet.nag-0.9": [{"momentum": 0.9, "wd": 0.01, "rescale_grad": 0.5}],
+    "mxnet.signum": [{"momentum": 0.9, "wd": 0.01, "wd_lh": 0.1}, {"momentum": 0.0, "wd": 0.01}],
+    "mxnet.dcasgd": [{"momentum": 0.9, "wd": 0.01, "lamda": 0.5}, {"wd": 0.01}],
+    "mxnet.adam": [{"wd": 0.01, "clip_gradient": 0.5, "rescale_grad": 0.5}, {"wd": 0.01, "epsilon": 0.01}],
+    "mxnet.adam-0.7": [{"wd": 0.01, "clip_gradient": 0.5}],
+    "mxnet.adagrad": [{"wd": 0.01}],
+    "mxnet.rmsprop": [
+        {"wd": 0.01, "gamma1": 0.95},
+        {"wd": 0.01, "centered": True, "epsilon": 1e-4},
+        {"wd": 0.01, "clip_weights": 0.7, "epsilon": 0.01},
+    ],
+    "mxnet.adadelta": [{"wd": 0.001}],
+    "mxnet.ftrl": [{"wd": 0.01, "lamda1": 0.05}],
+    "mxnet.adamax": [{"wd": 0.01}],
+    "mxnet.nadam": [{"wd": 0.01}],
+    "mxnet.ftml": [{"wd": 0.01}],
+    "mxnet.lars": [{"wd": 0.01, "momentum": 0.9, "eta": 0.1}],
+    "mxnet.lamb": [{"wd": 0.01}, {"bias_correction": False, "lower_bound": 0.5, "upper_bound": 2.0}],
+}
+ALL = [(kind, settings) for kind, rows in CASES.items() for settings in rows]
+ids = [f"{kind}-{index}" for kind, rows in CASES.items() for index in range(len(rows))]
+
+
+def gradient(key, w):
+    """Of a bowl that is steeper along some elements, with waves on it."""
+    steep = np.linspace(0.2, 2.0, w.size).reshape(w.shape)
+    return steep * (w - 0.3) + 0.3 * np.sin(5 * w + len(key))
+
+
+def start(dtype):
+    rng = np.random.default_rng(1)
+    return {key: rng.normal(size=shape).astype(dtype) for key, shape in SHAPES.items()}
+
+
+def rate_of(iteration):
+    return 0.05 * 0.5 ** (iteration // 20)
+
+
+def by_reference(kind, settings, steps=STEPS):
+    name = kind.replace(".", "_").replace("-", "_")
+    settings = dict(settings)
+    decay = settings.pop("weight_decay" if kind.startswith("caffe") else "wd", 0.0)
+    if kind == "mxnet.nadam":
+        settings["common"] = {}
+    weights, kept = start(np.float64), {key: {} for key in SHAPES}
+    for iteration in range(steps):
+        for key, w in weights.items():
+            lr_mult, decay_mult = MULTIPLIERS[key]
+            update, own = getattr(reference, name), settings
+            if kind == "mxnet.lars":
+                update, own = lars_of(key, iteration, settings)
+            weights[key] = update(
+                w,
+                gradient(key, w),
+                kept[key],
+                rate_of(iteration) * lr_mult,
+                decay * decay_mult,
+                iteration + 1,
+                **own,
+            )
+    return weights
+
+
+def lars_of(key, iteration, settings):
+    """LARS leaves biases to SGD, and corrects the momentum of the first parameter at a new rate."""
+    own = dict(settings)
+    if key == next(iter(SHAPES)) and iteration:
+        own["momentum"] *= rate_of(iteration) / rate_of(iteration - 1)
+    if key.endswith("bias"):
+        return reference.mxnet_sgd, {"momentum": own["momentum"]}
+    return reference.mxnet_lars, own
+
+
+def updater(kind, settings, tensors, **solver):
+    policy = job.Policy("caffe.step", 0.05, {"gamma": 0.5, "stepsize": 20})
+    trained = [Trained(key, tensor, *MULTIPLIERS[key]) for key, tensor in tensors.items()]
+    return Updater(job.Solver(kind, policy, settings, **solver), trained)
+
+
+def by_updater(kind, settings, dtype, steps=STEPS, layout=lambda tensor: tensor):
+    tensors = {key: layout(torch.tensor(w)).requires_grad_() for key, w in start(dtype).items()}
+    made = updater(kind, settings, tensors)
+    for _ in range(steps):
+        for key, tensor in tensors.items():
+            tensor.grad = torch.tensor(gradient(key, tensor.detach().numpy()).astype(dtype))
+        made.step()
+    return {key: tensor.detach().numpy() for key, tensor in tensors.items()}
+
+
+def assert_close(found, expected, rtol):
+    for key in SHAPES:
+        assert np.isfinite(expected[key]).all()
+        np.testing.assert_allclose(
+            found[key], expected[key], rtol=rtol, atol=rtol * np.abs(expected[key]).max()
+        )
+
+
+@pytest.mark.parametrize(("kind", "settings"), ALL, ids=ids)
+def test_float64(kind, settings):
+    assert_close(by_updater(kind, settings, np.float64), by_reference(kind, settings), rtol=1e-9)
+
+
+@pytest.mark.parametrize(("kind", "settings"), ALL, ids=ids)
+def test_float32(kind, settings):
+    if kind == "mxnet.signum":
+        pytest.skip("a sign that hangs on the last bit flips whole steps")
+    assert_close(by_updater(kind, settings, np.float32), by_reference(kind, settings), rtol=3e-5)
+
+
+def test_every_rule_has_a_case():
+    assert set(RULES) == set(CASES) | {"mxnet.ccsgd", "mxnet.sgld"}
+
+
+@pytest.mark.parametrize(("kind", "settings"), ALL, ids=ids)
+def test_blocks_change_nothing(kind, settings, monkeypatch):
+    whole = by_updater(kind, settings, np.float64, steps=5)
+    monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 16)  # whole vectors, as the real one
+    cut = by_updater(kind, settings, np.float64, steps=5)
+    for key in SHAPES:
+        np.testing.assert_array_equal(cut[key], whole[key])
+
+
+@pytest.mark.parametrize(("kind", "settings"), ALL, ids=ids)
+def test_memory_layout_changes_nothing(kind, settings):
+    def layout(tensor):
+        if tensor.ndim == 4:
+            return tensor.contiguous(memory_format=torch.channels_last)
+        return tensor.mT.contiguous().mT if tensor.ndim == 2 else tensor
+
+    assert_close(
+        by_updater(kind, settings, np.float64, layout=layout), by_updater(kind, settings, np.float64), 1e-12
+    )
+
+
+def test_small_rates_take_the_long_way(monkeypatch):
+    settings = {"momentum": 0.9, "weight_decay": 0.01}
+    fused = by_updater("caffe.sgd", settings, np.float64)
+    monkeypatch.setattr(arithmetic, "FUSED_RATE", 1.0)
+    assert_close(by_updater("caffe.sgd", settings, np.float64), fused, 1e-12)
+
+
+def test_gradients_stay_as_they_are():
+    for kind, settings in ALL:
+        tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float64).items()}
+        for key, tensor in tensors.items():
+            tensor.grad = torch.tensor(gradient(key, tensor.detach().numpy()))
+        before = {key: tensor.grad.clone() for key, tensor in tensors.items()}
+        updater(kind, settings, tensors, accumulate=2).step()
+        assert all(torch.equal(tensor.grad, before[key]) for key, tensor in tensors.items())
+
+
+def test_clipping_goes_before_dividing_by_the_number_of_batches():
+    tensors = {"a_weight": torch.zeros(2, dtype=torch.float64, requires_grad=True)}
+    tensors["a_weight"].grad = torch.tensor([30.0, 40.0], dtype=torch.float64)
+    updater("caffe.sgd", {"clip_gradients": 5.0}, tensors, accumulate=4).step()
+    # the norm of 50 becomes 5, a quarter of that is taken, times the rate
+    np.testing.assert_allclose(tensors["a_weight"].detach(), [-0.05 * 3.0 / 4, -0.05 * 4.0 / 4], rtol=1e-12)
+
+
+def test_short_gradients_are_not_clipped():
+    tensors = {"a_weight": torch.zeros(2, dtype=torch.float64, requires_grad=True)}
+    tensors["a_weight"].grad = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    updater("caffe.sgd", {"clip_gradients": 5.0}, tensors).step()
+    np.testing.assert_allclose(tensors["a_weight"].detach(), [-0.15, -0.2], rtol=1e-12)
+
+
+def test_no_gradient_counts_as_zeros():
+    tensors = {"a_weight": torch.ones(2, dtype=torch.float64, requires_grad=True)}
+    updater("caffe.sgd", {"weight_decay": 0.1}, tensors).step()
+    np.testing.assert_allclose(tensors["a_weight"].detach(), [1 - 0.05 * 0.1] * 2, rtol=1e-12)
+
+
+def test_a_multiplier_of_zero_leaves_a_parameter_alone():
+    tensor = torch.ones(2, requires_grad=True)
+    tensor.grad = torch.ones(2)
+    made = Updater(job.Solver("caffe.sgd", job.Policy("caffe.fixed", 0.1)), [Trained("w", tensor, 0.0)])
+    made.step()
+    assert torch.equal(tensor, torch.ones(2))
+    assert made.state == {}
+
+
+def test_sgld_adds_noise_of_the_rates_size():
+    def run(seed):
+        tensor = torch.zeros(20_000, dtype=torch.float64, requires_grad=True)
+        tensor.grad = torch.ones(20_000, dtype=torch.float64)
+        solver = job.Solver("mxnet.sgld", job.Policy("mxnet.fixed", 0.04))
+        Updater(solver, [Trained("w", tensor)], seed=seed).step()
+        return tensor.detach().numpy()
+
+    drawn = run(3)
+    assert drawn.mean() == pytest.approx(-0.02, abs=0.006)
+    assert drawn.std() == pytest.approx(0.2, rel=0.03)
+    np.testing.assert_array_equal(drawn, run(3))
+    assert not np.array_equal(drawn, run(4))
+
+
+@pytest.mark.parametrize(("kind", "settings"), [*ALL, ("mxnet.sgld", {})], ids=[*ids, "sgld"])
+def test_resuming_goes_on_to_the_bit(kind, settings):
+    def fresh():
+        return {key: torch.tensor(w).requires_grad_() for key, w in start(np.float32).items()}
+
+    def run(made, tensors, steps):
+        for _ in range(steps):
+            for key, tensor in tensors.items():
+                tensor.grad = torch.tensor(gradient(key, tensor.detach().numpy()).astype(np.float32))
+            made.step()
+
+    straight = fresh()
+    run(updater(kind, settings, straight), straight, 30)
+    first = fresh()
+    made = updater(kind, settings, first)
+    run(made, first, 13)
+    second = {key: tensor.detach().clone().requires_grad_() for key, tensor in first.items()}
+    again = updater(kind, settings, second)
+    again.load_state_dict(made.state_dict())
+    run(again, second, 17)
+    assert all(torch.equal(second[key], straight[key]) for key in SHAPES)
+
+
+def test_a_state_that_does_not_fit_changes_nothing():
+    tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float32).items()}
+    made = updater("caffe.sgd", {"momentum": 0.9}, tensors)
+    other = updater("caffe.adam", {"momentum": 0.9}, dict(list(tensors.items())[:2])).state_dict()
+    with pytest.raises(UsageError, match=r"does not fit .* a_weight: found {'m': \(7, 5\), .*c_bias: f"):
+        made.load_state_dict(other)
+    assert made.iteration == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        ("caffe.lbfgs", {}, r"no update rule 'caffe.lbfgs'; there are: caffe.adadelta, "),
+        (
+            "caffe.sgd",
+            {"beta1": 0.9},
+            r"'caffe.sgd' has no setting beta1; it has: weight_decay, ",
+        ),
+        ("caffe.adagrad", {"momentum": 0.9}, r"'caffe.adagrad': momentum is 0.9, and cannot be used"),
+        ("caffe.rmsprop", {"rms_decay": 1.0}, r"rms_decay is 1.0, expected 0 <= rms_decay < 1"),
+        ("caffe.sgd", {"regularization_type": "L3"}, r"regularization_type is 'L3', expected L1 or L2"),
+    ],
+)
+def test_wrong_settings_are_named(kind, settings, message):
+    with pytest.raises(UsageError, match=message):
+        updater(kind, settings, {})
+
+
+def test_equal_keys_are_refused():
+    tensor = torch.ones(2)
+    with pytest.raises(UsageError, match="two parameters to be trained have the same key"):
+        Updater(
+            job.Solver("caffe.sgd", job.Policy("caffe.fixed", 0.1)),
+            [Trained("w", tensor), Trained("w", tensor)],
+        )
+
+
+PYTORCHS = {
+    "caffe.sgd": ({"momentum": 0.9, "weight_decay": 0.01}, "SGD", {"momentum": 0.9, "weight_decay": 0.01}),
+    "caffe.adagrad": ({"delta": 1e-3}, "Adagrad", {"eps": 1e-3}),
+    "caffe.rmsprop": ({"rms_decay": 0.9, "delta": 1e-3}, "RMSprop", {"alpha": 0.9, "eps": 1e-3}),
+    "caffe.adadelta": ({"momentum": 0.9, "delta": 1e-4}, "Adadelta", {"rho": 0.9, "eps": 1e-4}),
+}
+"""Where a rule is PyTorch's own, at a rate that stays."""
+
+
+@pytest.mark.parametrize("kind", PYTORCHS)
+def test_where_pytorch_has_the_rule(kind):
+    settings, name, options = PYTORCHS[kind]
+    ours, theirs = (torch.tensor(start(np.float64)["a_weight"]).requires_grad_() for _ in range(2))
+    made = Updater(job.Solver(kind, job.Policy("caffe.fixed", 0.05), settings), [Trained("w", ours)])
+    optimizer = getattr(torch.optim, name)([theirs], lr=0.05, **options)
+    for _ in range(STEPS):
+        for tensor in (ours, theirs):
+            tensor.grad = torch.tensor(gradient("w", tensor.detach().numpy()))
+        made.step()
+        optimizer.step()
+    np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-9, atol=1e-12)
