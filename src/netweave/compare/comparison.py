@@ -16,7 +16,7 @@ class Verdict(enum.Enum):
     """What was found about the whole pair; the value is what a person reads."""
 
     IDENTICAL = "identical"
-    EQUAL = "equal under a stated mapping"
+    EQUAL = "equal, as stated"
     DIFFERENT = "different"
     UNDECIDED = "not decidable"
 
@@ -46,13 +46,16 @@ class Status(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TensorMapping:
-    """How a tensor of A becomes its counterpart in B: axes permuted, then entries along some axes.
+    """How a tensor of A becomes its counterpart in B.
+
+    First the axes are permuted, then entries along some axes, then the shape is changed.
 
     Attributes:
         a: Name of the value in A.
         b: Name of the value in B.
         axes: ``b = a.transpose(axes)``; None where the axes stay.
-        orders: ``(axis of b, order)``: entry ``i`` along the axis comes from entry ``order[i]``.
+        orders: ``(axis, order)``: after the axes, entry ``i`` along the axis is entry ``order[i]``.
+        shape: Sizes in B without the batch, where the number of axes changes.
         scale: Factor on the values.
         text: The same in words; empty for "as it is".
     """
@@ -61,13 +64,22 @@ class TensorMapping:
     b: str
     axes: tuple[int, ...] | None = None
     orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    shape: tuple[int, ...] | None = None
     scale: float = 1.0
     text: str = ""
 
     @property
     def is_identity(self) -> bool:
-        """Whether the tensor is taken over as it is."""
+        """Whether the values are taken over in their order."""
         return self.axes is None and not self.orders and self.scale == 1.0
+
+    @property
+    def channel_order(self) -> tuple[int, ...] | None:
+        """The order of the channels (axis 1 of A); None if they stay."""
+        for axis, order in self.orders:
+            if (self.axes[axis] if self.axes else axis) == 1:
+                return order
+        return None
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """Turn A's array into B's."""
@@ -75,6 +87,8 @@ class TensorMapping:
             array = array.transpose(self.axes)
         for axis, order in self.orders:
             array = np.take(array, order, axis=axis)
+        if self.shape is not None:
+            array = array.reshape(array.shape[0], *self.shape)
         return array if self.scale == 1.0 else array * np.asarray(self.scale, array.dtype)
 
 

@@ -1,0 +1,50 @@
+"""How far two tensors are apart, and the bounds that tell rounding from difference."""
+
+from __future__ import annotations
+
+import numpy as np
+
+LOCAL_TOLERANCE = 1e-4
+"""Largest error of one group, run on the same inputs, that counts as rounding."""
+
+OUTPUT_TOLERANCE = 1e-3
+"""Largest error of a net's output that counts as no difference; a fault below it is latent."""
+
+
+def relative_error(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the largest difference relative to the rms of ``a``, the worst over the batch (axis 0).
+
+    Elements are not judged one by one, since a relative error near zero says nothing. Values that are not
+    finite must be equal. Tensors of different shapes are infinitely far apart.
+
+    >>> relative_error(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]])) == 0.5 / np.sqrt(12.5)
+    True
+    """
+    if a.shape != b.shape:
+        return float("inf")
+    if a.size == 0:
+        return 0.0
+    if a.dtype.kind not in "fc":
+        return 0.0 if np.array_equal(a, b) else float("inf")
+    rows_a = a.reshape(a.shape[0] if a.ndim else 1, -1)
+    rows_b = b.reshape(rows_a.shape)
+    with np.errstate(all="ignore"):
+        difference = np.abs(rows_a - rows_b).max(axis=1)
+        power = np.einsum("ij,ij->i", rows_a, rows_a, dtype=np.float64) / rows_a.shape[1]
+        if not np.isfinite(difference).all() or not np.isfinite(power).all():
+            return _error_of_finite(rows_a, rows_b)
+        rms = np.sqrt(power)
+        errors = np.where(rms > 0, difference / np.maximum(rms, 1e-37), np.where(difference > 0, np.inf, 0.0))
+    return float(errors.max())
+
+
+def _error_of_finite(a: np.ndarray, b: np.ndarray) -> float:
+    finite = np.isfinite(a)
+    if not np.array_equal(finite, np.isfinite(b)) or not np.array_equal(
+        a[~finite], b[~finite], equal_nan=True
+    ):
+        return float("inf")
+    a, b = np.where(finite, a, 0).astype(np.float64), np.where(finite, b, 0).astype(np.float64)
+    rms = float(np.sqrt(np.mean(a * a)))
+    worst = float(np.abs(a - b).max())
+    return worst / rms if rms else (0.0 if worst == 0 else float("inf"))

@@ -1,0 +1,135 @@
+"""A graph as signals: values with the views taken out, and the nodes that compute between them.
+
+Views (Reshape, Transpose, Identity, ...) change no value, only its layout, and frameworks put them in
+different places. All values that are views of one another are one signal, named by the value it starts from.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+VIEWS = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"})
+"""Operators whose first output holds the values of their first input."""
+
+FAMILIES = {
+    "Gemm": "dense",
+    "MatMul": "dense",
+    "BatchNormalization": "affine",
+    "Relu": "rectifier",
+    "LeakyRelu": "rectifier",
+    "PRelu": "rectifier",
+    "Clip": "rectifier",
+    "ThresholdedRelu": "rectifier",
+    "GlobalAveragePool": "average pool",
+    "AveragePool": "average pool",
+    "ReduceMean": "average pool",
+    "GlobalMaxPool": "max pool",
+    "MaxPool": "max pool",
+    "ReduceMax": "max pool",
+}
+"""Operators that stand for one another in ports; an operator that is not here is its own family."""
+
+
+@dataclass(slots=True)
+class Signals:
+    """The signals of a graph.
+
+    Attributes:
+        graph: The graph.
+        nodes: The nodes that are no views, in topological order.
+        root: Signal of each value, by value name.
+        producer: Node that computes a signal; an input of the net has none.
+        consumers: Nodes that read a signal, in topological order.
+        position: Place of each node in ``nodes``, by ``id(node)``.
+        reads: Signals that each node reads, in the order of its inputs, by ``id(node)``.
+    """
+
+    graph: Graph
+    nodes: list[ir.Node] = field(default_factory=list)
+    root: dict[str, str] = field(default_factory=dict)
+    producer: dict[str, ir.Node] = field(default_factory=dict)
+    consumers: dict[str, list[ir.Node]] = field(default_factory=lambda: defaultdict(list))
+    position: dict[int, int] = field(default_factory=dict)
+    reads: dict[int, list[str]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, graph: Graph) -> Signals:
+        """Find the signals of a graph."""
+        found = cls(graph)
+        for value in graph.inputs:
+            found.root[str(value.name)] = str(value.name)
+        for node in graph.nodes:
+            if is_view(node) and node.inputs[0] is not None:
+                source = str(node.inputs[0].name)
+                if source in found.root:
+                    found.root[str(node.outputs[0].name)] = found.root[source]
+                continue
+            found._add(node)
+        return found
+
+    def _add(self, node: ir.Node) -> None:
+        self.position[id(node)] = len(self.nodes)
+        self.nodes.append(node)
+        read = [self.root[name] for v in node.inputs if v is not None and (name := str(v.name)) in self.root]
+        self.reads[id(node)] = read
+        for signal in dict.fromkeys(read):
+            self.consumers[signal].append(node)
+        for value in node.outputs:
+            self.root[str(value.name)] = str(value.name)
+            self.producer[str(value.name)] = node
+
+    def inputs_of(self, node: ir.Node) -> list[str]:
+        """Return the signals that a node reads, in the order of its inputs; constants are left out."""
+        return self.reads[id(node)]
+
+    def outputs_of(self, node: ir.Node) -> list[str]:
+        """Return the signals that a node makes and somebody can read."""
+        return [str(value.name) for value in node.outputs if value.name]
+
+    @property
+    def names(self) -> list[str]:
+        """All signals: the net's inputs, then the others in topological order."""
+        inputs = [str(value.name) for value in self.graph.inputs]
+        return inputs + [name for node in self.nodes for name in self.outputs_of(node)]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The signals of the net's outputs; an output that no input reaches has none."""
+        names = [str(value.name) for value in self.graph.outputs]
+        return [self.root[name] for name in names if name in self.root]
+
+
+def is_view(node: ir.Node) -> bool:
+    """Whether a node only changes the layout of its first input."""
+    return node.op_type in VIEWS and node.domain in {"", "ai.onnx"} and bool(node.outputs)
+
+
+def family_of(node: ir.Node) -> str:
+    """Return what kind of thing a node is, across frameworks."""
+    if node.op_type in {"Add", "Mul", "Sub", "Div"} and num_signals(node) == 1:
+        return "affine"
+    return FAMILIES.get(node.op_type, node.op_type)
+
+
+def num_signals(node: ir.Node) -> int:
+    """Number of a node's inputs that are not constants."""
+    return sum(value is not None and not is_constant(value) for value in node.inputs)
+
+
+def is_constant(value: ir.Value) -> bool:
+    """Whether a value is stored in the model."""
+    return value.is_initializer() or value.const_value is not None
+
+
+def constants_of(node: ir.Node) -> dict[int, ir.Value]:
+    """Return a node's constant inputs by position."""
+    return {
+        index: value for index, value in enumerate(node.inputs) if value is not None and is_constant(value)
+    }
