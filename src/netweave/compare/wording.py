@@ -1,0 +1,90 @@
+"""Words for settings: as people say them, and as the source's own files spell them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+CAFFE = {
+    "pads": "pad",
+    "strides": "stride",
+    "dilations": "dilation",
+    "group": "group",
+    "epsilon": "eps",
+    "size": "local_size",
+    "bias": "k",
+    "axis": "axis",
+}
+MXNET = {
+    "pads": "pad",
+    "strides": "stride",
+    "dilations": "dilate",
+    "group": "num_group",
+    "epsilon": "eps",
+    "size": "nsize",
+    "bias": "knorm",
+}
+ROUNDING = {
+    ("caffe", "floor"): "round_mode: FLOOR",
+    ("caffe", "ceil"): "round_mode: CEIL",
+    ("caffe", "caffe"): "round_mode: CEIL",
+    ("mxnet", "floor"): "pooling_convention=valid",
+    ("mxnet", "ceil"): "pooling_convention=full",
+    ("mxnet", "full"): "pooling_convention=full",
+    ("onnx", "floor"): "ceil_mode=0",
+    ("onnx", "ceil"): "ceil_mode=1",
+}
+
+
+def in_words(name: str, value: Any) -> str:
+    """Return a value of a setting for people.
+
+    >>> in_words("pads", (0, 0, 1, 1)), in_words("pads", (1, 1, 1, 1)), in_words("epsilon", 1e-05)
+    ('0 before and 1 after', '1', '1e-05')
+    """
+    if name == "pads" and isinstance(value, tuple) and value:
+        half = len(value) // 2
+        begin, end = value[:half], value[half:]
+        if len(set(value)) == 1:
+            return str(value[0])
+        if len(set(begin)) == len(set(end)) == 1:
+            return f"{begin[0]} before and {end[0]} after"
+        return f"{begin} before and {end} after" if begin != end else str(begin)
+    if isinstance(value, tuple):
+        return str(value[0]) if len(set(value)) == 1 else str(value)
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    return "not set" if value is None else str(value)
+
+
+def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: A002
+    """Return how the files of a format spell a setting of a node, ready to be written."""
+    if name == "rounding":
+        return ROUNDING.get((format, value), f"the rounding rule {value!r}")
+    if name == "pads":
+        return _padding(format, value)
+    if format == "caffe":
+        if node.op_type == "LeakyRelu":
+            return f"negative_slope: {in_words(name, value)}"
+        return f"{CAFFE.get(name, name)}: {in_words(name, value)}"
+    if format == "mxnet":
+        if node.op_type == "LeakyRelu":
+            return f"slope={in_words(name, value)}"
+        shown = f"({', '.join(map(str, value))})" if isinstance(value, tuple) else in_words(name, value)
+        return f"{MXNET.get(name, name)}={shown}"
+    shown = str(list(value)) if isinstance(value, tuple) else in_words(name, value)
+    return f"{name}={shown}"
+
+
+def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002
+    half = len(value) // 2
+    begin, end = value[:half], value[half:]
+    if format == "onnx":
+        return f"pads={list(value)}"
+    if begin != end:
+        return f"padding {begin} before and {end} after, which takes a layer of its own before this one"
+    if format == "caffe":
+        return f"pad: {begin[0]}" if len(set(begin)) == 1 else f"pad_h: {begin[0]} pad_w: {begin[1]}"
+    return f"pad=({', '.join(map(str, begin))})"
