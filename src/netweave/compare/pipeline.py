@@ -2,15 +2,236 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from netweave.compare.alignment import Alignment, match_values
+from netweave.compare.comparison import Comparison, Evidence, Verdict
+from netweave.compare.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
+from netweave.compare.judge import Judge
+from netweave.compare.signals import Signals
+from netweave.compare.structure import Extension
+from netweave.compare.transplant import transplant
+from netweave.compare.trial import Bench, Sizes, Trial, declared_sizes, oblong
+from netweave.compare.verdict import decide
+from netweave.compare.weights import match_weights
+from netweave.errors import RunError
+from netweave.passes.inference import to_inference
 
-    from netweave.compare.comparison import Comparison
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from netweave.graph import Graph
 
+Progress = Callable[[str], None]
+NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 
-def compare(a: Graph, b: Graph, *, progress: Callable[[str], None] | None = None) -> Comparison:
-    """Compare two nets."""
-    raise NotImplementedError
+
+def compare(a: Graph, b: Graph, *, progress: Progress | None = None) -> Comparison:
+    """Compare two nets: are they the same, and if not, where and why?
+
+    Args:
+        a: The first net, the one that is taken for right.
+        b: The second net, the port.
+        progress: Told the name of each stage as it begins.
+
+    Raises:
+        RunError: A net cannot be run at all.
+    """
+    return _Pipeline(a, b, progress or (lambda stage: None)).run()
+
+
+@dataclass(slots=True)
+class _Pipeline:
+    source_a: Graph
+    source_b: Graph
+    progress: Progress
+    seconds: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def run(self) -> Comparison:
+        with self._stage("normalise"):
+            a, b = Signals.of(to_inference(self.source_a)), Signals.of(to_inference(self.source_b))
+        pairs = pair_inputs(a, b)
+        if pairs is None:
+            counts = len(a.graph.inputs), len(b.graph.inputs)
+            return self._undecided(
+                f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired"
+            )
+        if not (a.graph.loaded and b.graph.loaded):
+            with self._stage("copy weights"):
+                self._copy_weights(a, b, pairs)
+        with self._stage("match weights"):
+            weights = match_weights(a.nodes, b.nodes)
+            rules = input_rules(a, b, pairs, weights)
+            swapped = common_turn(weights) == SWAPPED
+        declared = declared_sizes(a.graph, b.graph, rules[0])
+        found = self._first(a, b, rules, weights, [oblong(declared), declared], swapped=swapped)
+        if found is None:
+            found = self._without_b(a, b, rules[0], weights, declared, swapped=swapped)
+        if found is None:
+            return self._undecided("the two nets take no common input size")
+        return replace(found, notes=tuple(self.notes), seconds=self.seconds)
+
+    @contextmanager
+    def _stage(self, name: str) -> Iterator[None]:
+        self.progress(name)
+        start = time.perf_counter()
+        yield
+        self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+
+    def _undecided(self, reason: str) -> Comparison:
+        return Comparison(
+            self.source_a,
+            self.source_b,
+            Verdict.UNDECIDED,
+            f"not decidable: {reason}",
+            notes=tuple(self.notes),
+            seconds=self.seconds,
+        )
+
+    def _first(
+        self,
+        a: Signals,
+        b: Signals,
+        rules: Sequence[Sequence[InputRule]],
+        weights: NodePairs,
+        sizes: Sequence[Sizes],
+        *,
+        swapped: bool,
+    ) -> Comparison | None:
+        """Compare at the first size that both nets take; if they are equal there, check the other sizes."""
+        found: Comparison | None = None
+        for size in dict.fromkeys(tuple(sorted(s.items())) for s in sizes):
+            if found is not None and not found.equal:
+                break
+            if found is not None:
+                agreed = self._agree(a, b, found, dict(size))
+                if agreed is not None:
+                    found = agreed
+                    continue
+            trial = self._trial(a, b, rules, dict(size))
+            if trial is not None:
+                found = self._judge(trial, weights, swapped=swapped)
+        return found
+
+    def _trial(
+        self, a: Signals, b: Signals, candidates: Sequence[Sequence[InputRule]], sizes: Sizes
+    ) -> Trial | None:
+        """Run under the rules that the weights tell, or, if nothing matches then, under the best others."""
+        with self._stage("run"):
+            bench = Bench(a, b, sizes)
+        best: Trial | None = None
+        failure: RunError | None = None
+        for rules in candidates:
+            try:
+                with self._stage("run"):
+                    trial = bench.trial(rules)
+            except RunError as error:
+                failure = failure or error
+                continue
+            if trial is None:
+                continue
+            with self._stage("match values"):
+                match_values(trial.alignment, trial.tensors_a, trial.tensors_b)
+            if best is None or len(trial.alignment.of_a) > len(best.alignment.of_a):
+                best = trial
+            if len(best.alignment.of_a) > len(rules):
+                return best
+        if best is None and failure is not None:
+            raise failure
+        return best
+
+    def _without_b(
+        self,
+        a: Signals,
+        b: Signals,
+        rules: Sequence[InputRule],
+        weights: NodePairs,
+        sizes: Sizes,
+        *,
+        swapped: bool,
+    ) -> Comparison | None:
+        """Compare with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
+        trial = Bench(a, b, sizes).trial(rules, without_b=True)
+        if trial is None:
+            return None
+        self.notes.append(f"B does not take inputs of the size {trial.text}: its sizes do not fit together")
+        if swapped:
+            trial.alignment.layouts[0, 1, 3, 2] += 1
+        return self._judge(trial, weights, swapped=swapped)
+
+    def _judge(self, trial: Trial, weights: NodePairs, *, swapped: bool) -> Comparison:
+        with self._stage("align"):
+            extension = Extension(trial.alignment, trial.tensors_a, trial.tensors_b)
+            _seed_weights(extension, trial.alignment, weights)
+            extension.run()
+        with self._stage("judge"):
+            judge = Judge(trial.alignment, trial.tensors_a, trial.tensors_b, swapped=swapped)
+            groups = judge.groups()
+        outputs = trial.outputs()
+        inputs = tuple(rule.mapping() for rule in trial.rules)
+        verdict, sentence = decide(inputs, outputs, groups)
+        return Comparison(
+            self.source_a,
+            self.source_b,
+            verdict,
+            sentence,
+            groups=tuple(groups),
+            inputs=inputs,
+            outputs=tuple(pair.mapping for pair in outputs if pair.mapping is not None),
+            error=max((pair.error for pair in outputs if pair.error is not None), default=None),
+            probes=(trial.text,),
+        )
+
+    def _agree(self, a: Signals, b: Signals, found: Comparison, sizes: Sizes) -> Comparison | None:
+        """Return the comparison with one more probe if the outputs agree there too, or it is not taken."""
+        rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
+        with self._stage("check another size"):
+            trial = Bench(a, b, sizes, tapped=False).trial(rules)
+            if trial is None:
+                return found
+            outputs = trial.outputs({mapping.a: mapping.b for mapping in found.outputs})
+        if not all(pair.agrees for pair in outputs):
+            return None
+        errors = [error for error in (found.error, *(pair.error for pair in outputs)) if error is not None]
+        return replace(found, probes=(*found.probes, trial.text), error=max(errors, default=None))
+
+    def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> None:
+        """Give the net without weights those of the other, through an alignment by structure alone."""
+        rules = input_rules(a, b, pairs, [])[0]
+        trial = Bench(a, b, declared_sizes(a.graph, b.graph, rules)).trial(rules)
+        if trial is None:
+            return
+        Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
+        to_b = a.graph.loaded or not b.graph.loaded
+        count = transplant(_for_originals(trial.alignment, a, b), to_b=to_b)
+        names = [n for n, graph in (("A", self.source_a), ("B", self.source_b)) if not graph.loaded]
+        way = "from A to B" if to_b else "from B to A"
+        self.notes.append(
+            f"{' and '.join(names)} came without weights: {count} arrays were copied {way} through the "
+            "alignment, so the structure is compared and not the weights"
+        )
+
+
+def _for_originals(found: Alignment, a: Signals, b: Signals) -> Alignment:
+    """Repeat an alignment of copies for the graphs that they are copies of, by the names of nodes."""
+    own = Alignment(a, b)
+    nodes_a, nodes_b = ({node.name: node for node in signals.nodes} for signals in (a, b))
+    for pair in found.of_a.values():
+        own.pair_signals(replace(pair, mapping=None))
+    for node in found.a.nodes:
+        partner = found.partner(node)
+        if partner is not None and node.name in nodes_a and partner.name in nodes_b:
+            own.pair_nodes(nodes_a[node.name], nodes_b[partner.name], Evidence.STRUCTURE)
+    return own
+
+
+def _seed_weights(extension: Extension, alignment: Alignment, weights: NodePairs) -> None:
+    nodes_a, nodes_b = ({n.name: n for n in signals.nodes} for signals in (alignment.a, alignment.b))
+    for node_a, node_b in weights:
+        if node_a.name in nodes_a and node_b.name in nodes_b:
+            extension.seed(nodes_a[node_a.name], nodes_b[node_b.name], Evidence.WEIGHTS)
