@@ -17,8 +17,8 @@ def relative_error(a: np.ndarray, b: np.ndarray) -> float:
     Elements are not judged one by one, since a relative error near zero says nothing. Values that are not
     finite must be equal. Tensors of different shapes are infinitely far apart.
 
-    >>> relative_error(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]])) == 0.5 / np.sqrt(12.5)
-    True
+    >>> round(relative_error(np.array([[3.0, 4.0]]), np.array([[3.0, 4.5]])), 6)
+    0.141421
     """
     if a.shape != b.shape:
         return float("inf")
