@@ -12,7 +12,7 @@ from netweave.errors import ShapeError
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, set_layer_keys
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
-from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, tag_parameter
+from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, layout_shape, tag_parameter
 from netweave.graph.shapes import infer_node, shape_context, symbol_for
 
 if TYPE_CHECKING:
@@ -219,9 +219,7 @@ class GraphBuilder:
 
 
 def _laid_out(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.LazyTensor:
-    shape: Sequence[int] = tuple(tensor.shape.numpy())
-    for kind, numbers in layout:
-        shape = [shape[i] for i in numbers] if kind == "transpose" else numbers
+    shape = layout_shape(tensor.shape.numpy(), layout)
 
     def draw() -> ir.Tensor[Any]:
         return ir.Tensor(np.ascontiguousarray(apply_layout(tensor.numpy(), layout)))

@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 PARAMETER_PROP = "netweave.parameter"
 """Metadata key under which an initializer names the stored array that it was made from."""
@@ -20,7 +20,10 @@ LAYOUT_PROP = "netweave.layout"
 """Metadata key of the invertible change of layout from stored array to initializer, as JSON steps."""
 
 Step = tuple[str, tuple[int, ...]]
-"""One step of a layout: ``("transpose", perm)`` or ``("reshape", shape)``."""
+"""One step of a layout: ``("transpose", perm)``, ``("reshape", shape)`` or ``("ranges", (begin, end, ...))``.
+
+The last joins ranges of the flattened array: some frameworks pack several weights into one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,39 @@ def apply_layout(array: np.ndarray, steps: Sequence[Step]) -> np.ndarray:
     (3, 2)
     """
     for kind, numbers in steps:
-        array = array.transpose(numbers) if kind == "transpose" else array.reshape(numbers)
+        array = _STEPS[kind](array, numbers)
     return array
+
+
+def layout_shape(shape: Sequence[int], steps: Sequence[Step]) -> tuple[int, ...]:
+    """Return the sizes of the initializer made from a stored array of sizes ``shape``.
+
+    >>> layout_shape((20,), [("ranges", (0, 4, 12, 20)), ("reshape", (3, 4))])
+    (3, 4)
+    """
+    for kind, numbers in steps:
+        if kind == "ranges":
+            shape = [sum(end - begin for begin, end in ranges_of(numbers))]
+        else:
+            shape = [shape[i] for i in numbers] if kind == "transpose" else numbers
+    return tuple(shape)
+
+
+def ranges_of(numbers: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the (begin, end) of each range of a step ``ranges``."""
+    return list(zip(numbers[::2], numbers[1::2], strict=True))
+
+
+def _joined(array: np.ndarray, numbers: Sequence[int]) -> np.ndarray:
+    flat = array.reshape(-1)
+    return np.concatenate([flat[begin:end] for begin, end in ranges_of(numbers)])
+
+
+_STEPS: dict[str, Callable[[np.ndarray, Sequence[int]], np.ndarray]] = {
+    "transpose": lambda array, perm: array.transpose(perm),
+    "reshape": lambda array, shape: array.reshape(shape),
+    "ranges": _joined,
+}
 
 
 def undo_layout(array: np.ndarray, steps: Sequence[Step], shape: Sequence[int]) -> np.ndarray:
@@ -98,11 +132,16 @@ def undo_layout(array: np.ndarray, steps: Sequence[Step], shape: Sequence[int]) 
 def inverse_layout(steps: Sequence[Step], shape: Sequence[int]) -> list[Step]:
     """Return the steps back to a stored array of sizes ``shape``.
 
+    Raises:
+        ValueError: There is no way back: the initializer holds only a part of the array.
+
     >>> inverse_layout([("transpose", (1, 2, 0)), ("reshape", (12, 2))], (2, 3, 4))
     [('reshape', (3, 4, 2)), ('transpose', (2, 0, 1))]
     """
     back: list[Step] = []
     for kind, numbers in steps:
+        if kind == "ranges":
+            raise ValueError("an initializer made of ranges holds only a part of the stored array")
         if kind == "transpose":
             back.append((kind, tuple(int(i) for i in np.argsort(numbers))))
             shape = [shape[i] for i in numbers]

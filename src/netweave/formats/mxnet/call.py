@@ -10,6 +10,7 @@ from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.formats.mxnet.registry import ROLES
 from netweave.formats.mxnet.symbol import Node
 from netweave.graph import known_shape, parameter_key
+from netweave.graph.parameters import ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -114,15 +115,26 @@ class Call:
         given = self._input(name)
         if isinstance(given, Node) and not self._variables.is_input(given):
             made = self._variables.parameter(given, shape=shape, role=role or ROLES[name], layout=layout)
-            self.parameters.append(given.name)
+            if given.name not in self.parameters:
+                self.parameters.append(given.name)
             return made
         made = self.value(name, default=shape)
         for kind, numbers in layout:
             if kind == "transpose":
                 made = self.add("Transpose", [made], {"perm": list(numbers)})
-            else:
+            elif kind == "reshape":
                 made = self.add("Reshape", [made, self.whole_numbers(numbers)])
+            else:
+                made = self._ranges(made, numbers)
         return made
+
+    def _ranges(self, x: ir.Value, numbers: Sequence[int]) -> ir.Value:
+        """Join ranges of a one-dimensional value."""
+        pieces = [
+            self.add("Slice", [x, *(self.whole_numbers([bound]) for bound in (*bounds, 0))])
+            for bounds in ranges_of(numbers)
+        ]
+        return self.add("Concat", pieces, {"axis": 0}) if len(pieces) > 1 else pieces[0]
 
     def fixed_parameter(
         self, name: str, shape: Sequence[int | None], array: Callable[[tuple[int, ...]], np.ndarray]
@@ -140,22 +152,6 @@ class Call:
         sizes = self._variables.note(given, shape=shape, role=ROLES[name])
         self.parameters.append(given.name)
         return self._builder.derived(array(sizes), name=f"{given.name}/fixed")
-
-    def stored(self, name: str, shape: Sequence[int | None]) -> np.ndarray | None:
-        """Return the values of an input that is a stored array, None if the net computes it.
-
-        What is made of them is added with ``derived``.
-        """
-        given = self._input(name)
-        if not isinstance(given, Node) or self._variables.is_input(given):
-            return None
-        self.parameters.append(given.name)
-        return self._variables.array(given, shape=shape, role=ROLES[name])
-
-    def derived(self, array: np.ndarray, name: str) -> ir.Value:
-        """Add an initializer made from the last array that ``stored`` returned."""
-        key = self.parameters[-1]
-        return self._builder.derived(np.ascontiguousarray(array), name=f"{key}/{name}", key=key)
 
     def stored_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of the array that a file stores for an input, if there is one."""

@@ -8,6 +8,7 @@ i, o, f, c) and r, z, n for a GRU (ONNX: z, r, n), with the reset applied after 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from netweave.formats.mxnet.registry import operator_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
@@ -104,7 +105,7 @@ def _layer(
 
 
 class _Packed:
-    """The packed array, cut into ONNX's weights: as a stored array, or by the net if the net computes it."""
+    """The packed array as ONNX's weights, each made of ranges of it."""
 
     def __init__(
         self, call: Call, mode: _Mode, *, size: int, directions: int, features: int, num_layers: int
@@ -120,43 +121,29 @@ class _Packed:
         ]
         shapes += [(rows,)] * (2 * directions * num_layers)
         self._shapes = shapes
-        self._starts = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
-        total = (self._starts[-1],)
-        self._array = call.stored("parameters", total)
-        self._value = call.value("parameters") if self._array is None else None
+        self._starts = np.cumsum([0, *(prod(shape) for shape in shapes)]).tolist()
 
     def of_layer(self, layer: int) -> list[ir.Value]:
         """Return ONNX's W, R and B of a layer."""
         per_layer = 2 * self._directions
         weights = range(layer * per_layer, (layer + 1) * per_layer)
         biases = [number + len(self._shapes) // 2 for number in weights]
-        parts = (weights[0::2], weights[1::2], biases)
-        return [self._part(name, numbers) for name, numbers in zip(("W", "R", "B"), parts, strict=True)]
+        return [self._part(numbers) for numbers in (weights[0::2], weights[1::2], biases)]
 
-    def _part(self, name: str, numbers: Sequence[int]) -> ir.Value:
+    def _part(self, numbers: Sequence[int]) -> ir.Value:
         """Return some pieces in ONNX's order of gates: weights one for each direction, biases in a row."""
-        first, shape = numbers[0], self._shapes[numbers[0]]
-        stacked = (self._directions, -1, *shape[1:])
-        if self._array is not None:
-            pieces = [self._gates_of(self._array[self._starts[n] : self._starts[n + 1]], n) for n in numbers]
-            return self._call.derived(np.concatenate(pieces).reshape(stacked), f"{name}{first}")
-        return self._computed(numbers, stacked)
+        rows, *width = self._shapes[numbers[0]]
+        rows *= len(numbers) // self._directions
+        ranges = tuple(bound for number in numbers for bound in self._ranges(number))
+        layout = (("ranges", ranges), ("reshape", (self._directions, rows, *width)))
+        return self._call.parameter("parameters", (self._starts[-1],), layout=layout)
 
-    def _gates_of(self, piece: np.ndarray, number: int) -> np.ndarray:
-        gates = piece.reshape(len(self._gates), self._size, -1)
-        return gates[list(self._gates)].reshape(self._shapes[number])
-
-    def _computed(self, numbers: Sequence[int], stacked: Sequence[int]) -> ir.Value:
-        call = self._call
-        pieces = []
-        for number in numbers:
-            bounds = [[self._starts[number]], [self._starts[number + 1]], [0]]
-            piece = call.add("Slice", [self._value, *map(call.whole_numbers, bounds)])
-            shape = call.whole_numbers([len(self._gates), self._size, -1])
-            gates = call.add("Reshape", [piece, shape])
-            pieces.append(call.add("Gather", [gates, call.whole_numbers(self._gates)], {"axis": 0}))
-        joined = call.add("Concat", pieces, {"axis": 0}) if len(pieces) > 1 else pieces[0]
-        return call.add("Reshape", [joined, call.whole_numbers(stacked)])
+    def _ranges(self, number: int) -> Iterator[int]:
+        """Yield begin and end of each gate of a piece, in ONNX's order."""
+        num_elements = prod(self._shapes[number]) // len(self._gates)
+        for gate in self._gates:
+            begin = self._starts[number] + gate * num_elements
+            yield from (begin, begin + num_elements)
 
 
 def _states(call: Call, shape: tuple[int | None, ...]) -> list[ir.Value | None]:
