@@ -4,6 +4,7 @@ from netweave.graph import ops
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
+from netweave.graph.gradients import gradient_factors, scale_gradients
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin, layer_keys, set_layer_keys
 from netweave.graph.operators import (
@@ -50,6 +51,7 @@ __all__ = [
     "attributes_of",
     "effects_of",
     "find_operator",
+    "gradient_factors",
     "graph_to_json",
     "infer_shapes",
     "known_shape",
@@ -62,6 +64,7 @@ __all__ = [
     "ops",
     "parameter_key",
     "parameter_layout",
+    "scale_gradients",
     "set_layer_keys",
     "set_statistics",
     "statistics_of",

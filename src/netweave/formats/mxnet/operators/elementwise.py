@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from netweave.formats.mxnet.registry import operator_reader
 from netweave.formats.mxnet.variables import onnx_dtype
+from netweave.graph import DOMAIN, scale_gradients
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,13 +161,27 @@ SCALAR_FIRST = {f"_{name}_scalar": kind for name, kind in REVERSED.items()} | {
 """The same with the number on the left."""
 
 
-@operator_reader("_copy", "identity", "BlockGrad", "stop_gradient", "_copyto")
-@operator_reader("make_loss", outputs=("loss",))
-@operator_reader("_CrossDeviceCopy", "cast_storage", "_contrib_gradientmultiplier")
+@operator_reader("_copy", "identity", "_copyto", "_CrossDeviceCopy", "cast_storage")
 def identity(call: Call) -> ir.Value:
-    """The input itself; what some of them do to gradients is in the layer's type."""
-    call.settings.skip("stype", "scalar", "is_int", "grad_scale", "valid_thresh", "normalization")
+    """The input itself."""
+    call.settings.skip("stype")
     return call.add("Identity", [call.value()])
+
+
+@operator_reader("BlockGrad", "stop_gradient", "_contrib_gradientmultiplier")
+def scaled_gradient(call: Call) -> ir.Value:
+    """The input itself, whose gradient is multiplied with a number, or with 0."""
+    call.settings.skip("is_int")
+    made = call.add("Identity", [call.value()])
+    scale_gradients(made, {0: call.settings.number("scalar", 1.0) if "multiplier" in call.op else 0.0})
+    return made
+
+
+@operator_reader("make_loss", outputs=("loss",))
+def make_loss(call: Call) -> ir.Value:
+    """The input itself as a loss: its gradient is 1, whatever is set."""
+    call.settings.skip("grad_scale", "valid_thresh", "normalization")
+    return call.add("MakeLoss", [call.value()], {"grad_scale": 1.0}, domain=DOMAIN)
 
 
 @operator_reader("_identity_with_attr_like_rhs", arguments=("lhs", "rhs"))
