@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/python.md": python.page,
 }
 """Whole pages, by their path in the repository."""
+
+if find_spec("torch"):  # the page lists torch's lowerings
+    from tools.docs import operators
+
+    PAGES["docs/operators.md"] = operators.page
 
 
 def write_all() -> None:

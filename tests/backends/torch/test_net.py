@@ -13,7 +13,7 @@ import torch
 from netweave.backends import prepare
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import RunError
-from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Parameter
+from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Parameter, scale_gradients
 from netweave.graph.parameters import apply_layout
 
 RNG = np.random.default_rng(0)
@@ -118,6 +118,71 @@ def test_layout_that_is_no_view_is_kept_in_the_sources_layout():
         net.params["w"][0].zero_()
     np.testing.assert_array_equal(net.params["w"][1:].detach().numpy(), stored[1:])
     assert not net.run({"data": eye})["y"][0].any()
+
+
+def test_initializers_cut_from_one_stored_array_share_its_gradient():
+    """MXNet packs the weights of a recurrent layer so; gates change their order on the way."""
+    stored = RNG.standard_normal(12, dtype=np.float32)
+    layouts = [
+        (("ranges", (3, 6, 0, 3)), ("reshape", (2, 3))),
+        (("ranges", (6, 12)), ("reshape", (2, 3)), ("transpose", (1, 0))),
+    ]
+    builder = GraphBuilder("packed", format="onnx")
+    x = builder.input("data", (1, 3))
+    first, second = (
+        builder.parameter(Parameter("packed", stored.shape), stored, layout=layout) for layout in layouts
+    )
+    y = builder.add("MatMul", [builder.add("Gemm", [x, first], {"transB": 1}), builder.constant(np.eye(2))])
+    graph = builder.finish([builder.add("Add", [y, builder.add("MatMul", [x, second])], outputs="y")])
+    net, data = TorchNet(graph), torch.from_numpy(RNG.standard_normal((4, 3), dtype=np.float32))
+    np.testing.assert_array_equal(net.params["packed"].detach().numpy(), stored)
+    packed = torch.tensor(stored, requires_grad=True)
+    gates = packed.reshape(2, 2, 3)[0][[1, 0]]
+    expected = data @ gates.T + data @ packed[6:].reshape(2, 3).T
+    expected.square().sum().backward()
+    found = net(data=data)["y"]
+    found.square().sum().backward()
+    assert torch.allclose(found, expected)
+    assert torch.allclose(net.grads["packed"], packed.grad)
+
+
+@pytest.mark.parametrize("factor", [0.0, 0.25])
+def test_a_factor_on_a_gradient_leaves_the_value_alone(factor):
+    builder = GraphBuilder("block", format="onnx")
+    x = builder.input("data", (1, 3))
+    y = builder.add("Mul", [x, x])
+    blocked = builder.add("Identity", [y])
+    scale_gradients(blocked, {0: factor})
+    net = TorchNet(builder.finish([builder.add("Add", [blocked, x], outputs="y")]))
+    data = torch.tensor([[1.0, 2, 3]], requires_grad=True)
+    out = net(data=data)["y"]
+    out.sum().backward()
+    assert out.tolist() == [[2, 6, 12]]
+    assert data.grad.tolist() == [[1 + factor * 2 * v for v in (1, 2, 3)]]
+
+
+def recurrent_net() -> Graph:
+    builder = GraphBuilder("lstm", format="caffe")
+    x = builder.input("data", (None, 2, 12), batch=False)
+    cont = builder.input("cont", (None, 2), batch=False)
+    w = builder.constant(np.random.default_rng(1).standard_normal((12, 3)))
+    names = ["y", "h", "c"]
+    return builder.finish(builder.add_many("CaffeLSTM", [x, cont, w], domain="netweave", outputs=names))
+
+
+def test_a_recurrent_net_in_training_goes_on_where_the_last_call_ended():
+    """recurrent_layer.cpp: the states of the last step are those before the first of the next call."""
+    data = torch.from_numpy(RNG.standard_normal((6, 2, 12), dtype=np.float32))
+    cont = torch.tensor([[0.0, 0], [1, 1], [1, 1], [1, 0], [1, 1], [1, 1]])
+    whole = TorchNet(recurrent_net()).train()(data=data, cont=cont)["y"]
+    net = TorchNet(recurrent_net()).train()
+    halves = [
+        net(data=part, cont=goes_on)["y"] for part, goes_on in zip(data.split(3), cont.split(3), strict=True)
+    ]
+    assert torch.allclose(torch.cat(halves), whole)
+    again = [net.eval()(data=data[3:], cont=cont[3:])["y"] for _ in range(2)]
+    assert torch.equal(*again), "in test mode a call keeps nothing"
+    assert not torch.allclose(again[0][:, 0], whole[3:, 0])
 
 
 def test_statistics_have_no_gradient_and_follow_the_net_to_another_type():

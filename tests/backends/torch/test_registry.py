@@ -114,7 +114,34 @@ def caffe_losses():
         yield Case("Accuracy", (x, classes(20, ignored=-1)), {"top_k": top_k, "ignore_label": -1})
 
 
-CASES = [*poolings(), *softmax_losses(), *softmax_outputs(), *caffe_losses()]
+def mxnet_outputs():
+    for op_type in ("LinearRegressionOutput", "LogisticRegressionOutput", "MAERegressionOutput"):
+        yield Case(op_type, (real(4, 3), real(4, 3)), {"grad_scale": 0.7})
+        yield Case(op_type, (real(4, 1), real(4)))
+    for use_linear in (0, 1):
+        attributes = {"margin": 0.8, "regularization_coefficient": 0.6, "use_linear": use_linear}
+        yield Case("SVMOutput", (real(5, 4), classes(5)), attributes)
+    for normalization in ("null", "batch", "valid"):
+        attributes = {"grad_scale": 3.0, "valid_thresh": 0.2, "normalization": normalization}
+        yield Case("MakeLoss", (real(4, 3),), attributes)
+
+
+def caffe_recurrences():
+    cont = np.array([[0.0, 1], [1, 1], [1, 0], [1, 1]])
+    states = (real(1, 2, 3), real(1, 2, 3))
+    for given in ((), states):
+        yield Case("CaffeLSTM", (real(4, 2, 12), cont, real(12, 3), *given))
+        yield Case("CaffeRNN", (real(4, 2, 3), cont, real(3, 3), *given[:1]))
+
+
+CASES = [
+    *poolings(),
+    *softmax_losses(),
+    *softmax_outputs(),
+    *caffe_losses(),
+    *mxnet_outputs(),
+    *caffe_recurrences(),
+]
 METRICS = {"Accuracy"}
 """They send no gradient back."""
 

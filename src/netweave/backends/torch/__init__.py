@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from netweave.backends.torch import (
     activation,
+    caffe_recurrent,
     convolution,
     creation,
     detection,
@@ -46,6 +47,7 @@ __all__ = [
     "TorchNet",
     "activation",
     "all_lowerings",
+    "caffe_recurrent",
     "convolution",
     "creation",
     "detection",

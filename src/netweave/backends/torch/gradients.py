@@ -8,6 +8,23 @@ import torch
 from torch import Tensor
 
 
+class _Scaled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
+        return ctx.factor * above, None
+
+
+def scaled_gradient(x: Tensor, factor: float) -> Tensor:
+    """Return ``x``, whose gradient is multiplied with a factor; 0 is none at all."""
+    made: Tensor = x.detach() if factor == 0 else _Scaled.apply(x, factor)
+    return made
+
+
 class _WithGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, gradient: Tensor, times_above: bool) -> Tensor:

@@ -6,7 +6,7 @@ import contextlib
 import keyword
 import operator
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,10 +14,13 @@ import onnx
 import onnx_ir as ir
 from torch import fx, nn
 
+from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.backends.torch.dtypes import to_tensor
+from netweave.backends.torch.gradients import scaled_gradient
+from netweave.backends.torch.parameters import laid_out
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
 from netweave.errors import RunError
-from netweave.graph import parameter_key, parameter_layout, statistics_of
+from netweave.graph import gradient_factors, parameter_key, parameter_layout, statistics_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -105,6 +108,9 @@ class _Lowerer:
         self._made: dict[ir.Value, fx.Node] = {}
         self._attributes: dict[str, fx.Node] = {}
         self._initializers = graph.model.graph.initializers
+        self._of_key: dict[str, list[ir.Value]] = defaultdict(list)
+        for value in self._initializers.values():
+            self._of_key[parameter_key(value) or ""].append(value)
 
     def module(self, rows: Sequence[tuple[ir.Node, Lowering]], outputs: Sequence[str]) -> fx.GraphModule:
         for index, value in enumerate(self._graph.inputs):
@@ -116,10 +122,12 @@ class _Lowerer:
         return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:
-        arguments = tuple(self._argument(value, row.arrival(i)) for i, value in enumerate(node.inputs))
+        arguments = [self._argument(value, row.arrival(i)) for i, value in enumerate(node.inputs)]
+        for index, factor in gradient_factors(node).items():
+            arguments[index] = self._fx.call_function(scaled_gradient, (arguments[index], factor))
         keywords = self._keywords(node, row)
         name = identifier(node.outputs[0].name, "value") if node.outputs else None
-        made = self._fx.create_node("call_function", row.function, arguments, keywords, name=name)
+        made = self._fx.create_node("call_function", row.function, tuple(arguments), keywords, name=name)
         made.meta["node"] = node
         if not row.many:
             self._made[node.outputs[0]] = made
@@ -140,6 +148,10 @@ class _Lowerer:
             found["num_outputs"] = len(node.outputs)
         if "training" in row.injected:
             found["training"] = self._attribute("training")
+        if "memory" in row.injected:
+            name = _free(self._root, f"{node.name}_memory")
+            setattr(self._root, name, Memory())
+            found["memory"] = self._attribute(name)
         if "count" in row.injected:
             found |= self._statistics(node)
         return found
@@ -187,14 +199,14 @@ class _Lowerer:
             array = _constant(value)
             assert array is not None, f"{value.name!r} has no producer and no values"
             return self._buffer(value.name, array)
-        stored = self._store.add(parameter, value)
+        stored = self._store.add(parameter, self._of_key[parameter.key])
         if parameter.key not in self._attributes:
             name = _free(self._root, parameter.key)
             self._root.register_parameter(name, stored.tensor)
             self._attributes[parameter.key] = self._fx.get_attr(name)
         made = self._attributes[parameter.key]
         for kind, numbers in stored.steps_to(parameter_layout(value)):
-            made = self._fx.call_method("permute" if kind == "transpose" else "reshape", (made, numbers))
+            made = self._fx.call_function(laid_out, (made, kind, numbers))
         return made
 
     def _buffer(self, name: str | None, array: np.ndarray) -> fx.Node:

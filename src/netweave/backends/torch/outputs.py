@@ -62,3 +62,70 @@ def _from_classes(
     if normalization == "valid":
         return gradient / kept.sum().clamp(min=1)
     return gradient / (p.shape[2] * (p.shape[0] if normalization == "batch" else 1))
+
+
+def _per_label(label: Tensor) -> float:
+    """Return the number of outputs of one element of the batch (``num_output``)."""
+    return label.numel() / label.shape[0] if label.ndim else 1.0
+
+
+def _with_difference(x: Tensor, y: Tensor, label: Tensor | None, grad_scale: float, *, sign: bool) -> Tensor:
+    """Return ``y``, whose gradient is its difference to the label, or the sign of that."""
+    if label is None or not needs_gradient(x):
+        return y
+    difference = y.detach() - label.reshape(y.shape)
+    gradient = (difference.sign() if sign else difference) * (grad_scale / _per_label(label))
+    return with_gradient(x, y, gradient, times_above=False)
+
+
+@lowering("LinearRegressionOutput", since=1, domain="netweave")
+def linear_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+    """MXNet regression_output-inl.h: the input itself, whose gradient is that of the squared loss."""
+    return _with_difference(x, x, label, grad_scale, sign=False)
+
+
+@lowering("LogisticRegressionOutput", since=1, domain="netweave")
+def logistic_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+    """MXNet regression_output-inl.h: the sigmoid, whose gradient is that of the cross entropy."""
+    return _with_difference(x, torch.sigmoid(x), label, grad_scale, sign=False)
+
+
+@lowering("MAERegressionOutput", since=1, domain="netweave")
+def mae_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+    """MXNet regression_output-inl.h: the input itself, whose gradient is that of the absolute loss."""
+    return _with_difference(x, x, label, grad_scale, sign=True)
+
+
+@lowering("SVMOutput", since=1, domain="netweave")
+def svm_output(
+    x: Tensor,
+    label: Tensor | None = None,
+    *,
+    margin: float = 1.0,
+    regularization_coefficient: float = 1.0,
+    use_linear: int = 0,
+) -> Tensor:
+    """MXNet svm_output-inl.h: the input itself, whose gradient is that of one hinge per class."""
+    if label is None or not needs_gradient(x):
+        return x
+    rows = x.detach()
+    numbers = torch.arange(rows.shape[1], device=x.device)
+    side = torch.where(numbers[None, :] == label.to(torch.int64)[:, None], 1.0, -1.0).to(rows.dtype)
+    slack = (margin - side * rows).clamp(min=0)
+    slope = (slack > 0).to(rows.dtype) if use_linear else 2 * slack
+    return with_gradient(x, x, -side * slope * regularization_coefficient, times_above=False)
+
+
+@lowering("MakeLoss", since=1, domain="netweave")
+def make_loss(
+    x: Tensor, *, grad_scale: float = 1.0, normalization: str = "null", valid_thresh: float = 0.0
+) -> Tensor:
+    """MXNet make_loss-inl.h: the input itself, whose gradient is ``grad_scale`` over a count."""
+    if not needs_gradient(x):
+        return x
+    gradient = torch.full_like(x, grad_scale)
+    if normalization == "batch":
+        gradient /= x.shape[0]
+    elif normalization == "valid":
+        gradient /= (x > valid_thresh).sum().clamp(min=1)
+    return with_gradient(x, x, gradient, times_above=False)

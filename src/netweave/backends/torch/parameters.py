@@ -6,12 +6,13 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.graph import parameter_layout
-from netweave.graph.parameters import Step, inverse_layout, undo_layout
+from netweave.graph.parameters import Step, apply_layout, inverse_layout, ranges_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -43,7 +44,7 @@ class Stored:
 
     def as_source(self, tensor: Tensor) -> Tensor:
         """Return a tensor of the layout of ``tensor`` as a view in the source's layout."""
-        return viewed(tensor, inverse_layout(self.steps, self.parameter.shape))
+        return _viewed(tensor, inverse_layout(self.steps, self.parameter.shape))
 
 
 class ParameterStore:
@@ -58,41 +59,59 @@ class ParameterStore:
     def __contains__(self, key: str) -> bool:
         return key in self._stored
 
-    def add(self, parameter: Parameter, value: ir.Value) -> Stored:
-        """Return the array of a key, put into the store from its initializer if it is new.
+    def add(self, parameter: Parameter, values: Sequence[ir.Value]) -> Stored:
+        """Return the array of a key, put into the store from its initializers if it is new.
 
-        The leaf has the initializer's layout, in which it is used most, if the source's layout is a view
-        of that; otherwise it has the source's.
+        The leaf has the layout of the first initializer, in which it is used most, if the source's layout is
+        a view of that; otherwise it has the source's.
         """
         if parameter.key in self._stored:
             return self._stored[parameter.key]
-        steps = tuple(parameter_layout(value))
-        assert value.const_value is not None
-        array = value.const_value.numpy()
-        tensor = to_tensor(array)
-        if not _is_viewable(tensor, inverse_layout(steps, parameter.shape)):
-            tensor, steps = to_tensor(undo_layout(array, steps, parameter.shape)), ()
+        steps = tuple(parameter_layout(values[0]))
+        tensor = to_tensor(_array(values[0]))
+        if not _has_view_back(tensor, steps, parameter.shape):
+            tensor, steps = to_tensor(_source_array(parameter, values)), ()
         if tensor.is_floating_point():
             tensor = nn.Parameter(tensor, requires_grad=parameter.trainable)
         self._stored[parameter.key] = Stored(parameter, tensor, steps)
         return self._stored[parameter.key]
 
 
-def viewed(tensor: Tensor, steps: Iterable[Step]) -> Tensor:
-    """Apply steps of a layout without copying.
+def _array(value: ir.Value) -> np.ndarray:
+    assert value.const_value is not None, f"{value.name!r} has no values"
+    return value.const_value.numpy()
 
-    Raises:
-        RuntimeError: A step cannot be a view.
-    """
+
+def _source_array(parameter: Parameter, values: Sequence[ir.Value]) -> np.ndarray:
+    """Return a stored array from its initializers; elements that none of them holds are zero."""
+    places = np.arange(parameter.size).reshape(parameter.shape)
+    flat = np.zeros(parameter.size, _array(values[0]).dtype)
+    for value in values:
+        flat[apply_layout(places, parameter_layout(value))] = _array(value)
+    return flat.reshape(parameter.shape)
+
+
+def laid_out(tensor: Tensor, kind: str, numbers: Sequence[int]) -> Tensor:
+    """Take one step of a layout, as a view where that is possible."""
+    if kind == "transpose":
+        return tensor.permute(numbers)
+    if kind == "reshape":
+        return tensor.reshape(numbers)
+    flat = tensor.reshape(-1)
+    return torch.cat([flat[begin:end] for begin, end in ranges_of(numbers)])
+
+
+def _viewed(tensor: Tensor, steps: Iterable[Step]) -> Tensor:
     for kind, numbers in steps:
         tensor = tensor.permute(numbers) if kind == "transpose" else tensor.view(numbers)
     return tensor
 
 
-def _is_viewable(tensor: Tensor, steps: Iterable[Step]) -> bool:
+def _has_view_back(tensor: Tensor, steps: Sequence[Step], shape: Sequence[int]) -> bool:
+    """Whether the source's layout is a view of a tensor that came from it by some steps."""
     try:
-        viewed(tensor, steps)
-    except RuntimeError:
+        _viewed(tensor, inverse_layout(steps, shape))
+    except (RuntimeError, ValueError):
         return False
     return True
 
