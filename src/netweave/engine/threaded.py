@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import threading
 from time import perf_counter_ns
 from typing import TYPE_CHECKING
@@ -19,12 +20,13 @@ if TYPE_CHECKING:
 class _Lane:
     """A queue of tasks that could start, and the threads that take them; all under the engine's lock."""
 
-    __slots__ = ("idle", "name", "num_threads", "queue", "wanted")
+    __slots__ = ("idle", "name", "num_threads", "numbers", "queue", "wanted")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.queue: list[tuple[int, int, Task]] = []
         self.idle: list[threading.Lock] = []  # held locks on which idle threads sleep
+        self.numbers = itertools.count()  # of threads ever begun
         self.num_threads = 0
         self.wanted = 0
 
@@ -66,8 +68,10 @@ class ThreadedEngine(Engine):
             lane = self._lanes.setdefault(name, _Lane(name))
             lane.wanted = num_threads
             new = [
-                threading.Thread(target=self._work, args=(lane,), name=f"{name} {index}", daemon=True)
-                for index in range(lane.num_threads, num_threads)
+                threading.Thread(
+                    target=self._work, args=(lane,), name=f"{name} {next(lane.numbers)}", daemon=True
+                )
+                for _ in range(lane.num_threads, num_threads)
             ]
             lane.num_threads += len(new)
             self._threads.update(new)
