@@ -17,6 +17,7 @@ TYPES = {
     "batchnorm": (None, None, "BatchNorm"),
     "scale": (None, None, "Scale"),
     "prelu": (None, None, "PReLU"),
+    "deconvolution": (None, 39, "Deconvolution"),
 }
 """What each generation calls the layers that store arrays: V0 by a word, V1 by a number."""
 
