@@ -7,7 +7,9 @@ Writes the files, about 100 MB each, from the symbol in ``tests/golden/resnet50.
     caffe.caffemodel    weights for the corpus' branch-intel ResNet-50 train_val
     mxnet-symbol.json   the zoo's net with the first pooling set to Caffe's rule (pad 0, full)
     zoo-symbol.json     the zoo's net as it is: pad 1, valid; same shape, other values
-    *-0000.params       the same arrays for both
+    folded-symbol.json  the first of them with each normalisation folded into its convolution
+    renamed-, shuffled- the first of them with names that say nothing, and with its nodes in another order
+    *-0000.params       arrays for each
 
 The nets are cut differently. The zoo has biases in the first and the last convolution of each block, and
 none in the very first, where Caffe's has one: here the mean of the normalisation behind takes up the
@@ -26,6 +28,7 @@ import numpy as np
 from tests.oracles import recipe
 from tests.oracles.caffemodel import caffemodel
 from tests.oracles.mxnet_params import params
+from tests.oracles.resnet50_forms import FORMS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,10 +117,12 @@ def write(folder: Path) -> None:
     record = json.loads(GOLDEN.read_text())
     zoo = zoo_arrays(record["stored"])
     (folder / "caffe.caffemodel").write_bytes(caffemodel(list(caffe_layers(zoo)), generation=2))
-    (folder / "zoo-symbol.json").write_text(json.dumps(record["symbol"]))
-    (folder / "mxnet-symbol.json").write_text(json.dumps(with_caffe_pooling(record["symbol"])))
-    for name in ("zoo", "mxnet"):
-        (folder / f"{name}-0000.params").write_bytes(params(zoo))
+    symbol = with_caffe_pooling(record["symbol"])
+    forms = {"zoo": (record["symbol"], zoo), "mxnet": (symbol, zoo)}
+    forms |= {name: form(symbol, zoo) for name, form in FORMS.items()}
+    for name, (text, arrays) in forms.items():
+        (folder / f"{name}-symbol.json").write_text(json.dumps(text))
+        (folder / f"{name}-0000.params").write_bytes(params(arrays))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from mxnet.gluon.model_zoo import vision
 
 from tests.oracles import caffe_net, golden, recipe, resnet50
 from tests.oracles.caffemodel import caffemodel
+from tests.oracles.resnet50_forms import FORMS
 
 if TYPE_CHECKING:
     from tests.oracles.resnet50 import Arrays
@@ -39,9 +40,9 @@ def main(corpus: Path) -> None:
     by_caffe = run_caffe(corpus / CAFFE, zoo, [f"scale{resnet50.tail(name)}" for name in names])
     by_mxnet = run_mxnet(resnet50.with_caffe_pooling(symbol), zoo, list(names.values()))
     for mine, theirs in zip(by_caffe, by_mxnet, strict=True):
-        gap = np.abs(mine - theirs).max() / np.sqrt(np.mean(mine**2))
-        if gap > golden.TOLERANCE:
-            raise ValueError(f"the nets differ by {gap}")
+        check(mine, theirs)
+    for form in FORMS.values():
+        check(run_mxnet(*form(resnet50.with_caffe_pooling(symbol), zoo), [])[-1], by_mxnet[-1])
     record = {
         "symbol": symbol,
         "stored": stored,
@@ -51,6 +52,13 @@ def main(corpus: Path) -> None:
         "zoo": golden.describe(run_mxnet(symbol, zoo, [])[-1], VALUES),
     }
     golden.write_json(resnet50.GOLDEN, record)
+
+
+def check(mine: np.ndarray, theirs: np.ndarray) -> None:
+    """Raise ValueError where two tensors differ."""
+    gap = np.abs(mine - theirs).max() / np.sqrt(np.mean(mine**2))
+    if gap > golden.TOLERANCE:
+        raise ValueError(f"the nets differ by {gap}")
 
 
 def exported() -> tuple[dict[str, Any], dict[str, list[int]]]:
