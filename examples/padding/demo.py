@@ -38,15 +38,15 @@ def netweave(*arguments: str | Path) -> int:
     return status
 
 
-def mend() -> None:
+def mend(file: Path = MENDED) -> None:
     """Write a copy of the port with the fix in it, and show what changed."""
     before = PORT.read_text()
     if before.count(WRONG) != 1:
         raise SystemExit(f"{PORT.name} is not as it was: it has {before.count(WRONG)} times {WRONG}")
     after = before.replace(WRONG, RIGHT)
-    MENDED.write_text(after)
+    file.write_text(after)
     changes = difflib.unified_diff(
-        before.splitlines(), after.splitlines(), PORT.name, MENDED.name, n=1, lineterm=""
+        before.splitlines(), after.splitlines(), PORT.name, file.name, n=1, lineterm=""
     )
     print("\n".join(changes))
 

@@ -22,15 +22,15 @@ STATISTICS_SCALE = 999.0
 
 def draw() -> dict[str, np.ndarray]:
     """Return the arrays of the net by a name of their own."""
-    random = np.random.default_rng(SEED)
+    random = np.random.RandomState(SEED)  # not a Generator: these numbers NumPy keeps for ever
 
     def normal(*shape: int) -> np.ndarray:
-        return random.standard_normal(shape, dtype=np.float32)
+        return random.standard_normal(shape).astype(np.float32)
 
     return {
         "conv1.weight": normal(16, 3, 3, 3) * 0.3,
         "bn1.mean": normal(16) * 0.2,
-        "bn1.variance": 1 + 0.5 * random.random(16, dtype=np.float32),
+        "bn1.variance": 1 + 0.5 * np.abs(normal(16)),
         "scale1.gamma": 1 + normal(16) * 0.1,
         "scale1.beta": normal(16) * 0.1,
         "conv2.weight": normal(32, 16, 3, 3) * 0.12,
