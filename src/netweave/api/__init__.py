@@ -1,7 +1,7 @@
 """What ``import netweave`` offers."""
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
-from netweave.api.nets import compare, load, run, save
+from netweave.api.nets import compare, load, predicting, run, save
 from netweave.compare import Comparison
 from netweave.graph import Graph
 
@@ -12,6 +12,7 @@ __all__ = [
     "draw_inputs",
     "load",
     "load_arrays",
+    "predicting",
     "run",
     "save",
     "save_arrays",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
+from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -83,7 +84,8 @@ def _write_archive(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
 def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
     """Return inputs for a net: normal noise, zeros where whole numbers are wanted.
 
-    The batch size is the one that the source declares, or 1.
+    The batch size is the one that the source declares, or 1; a height or width that it leaves open is
+    one that fits the matrices behind it.
 
     Args:
         graph: The net.
@@ -93,7 +95,8 @@ def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
         UsageError: A size is not known.
     """
     generator = np.random.default_rng(seed)
-    return {value.name or "": _drawn(value, _sizes(value, graph), generator) for value in graph.inputs}
+    size = likely_size(graph) if open_shapes(graph) else None
+    return {value.name or "": _drawn(value, _sizes(value, graph, size), generator) for value in graph.inputs}
 
 
 def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
@@ -102,11 +105,10 @@ def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generat
     return noise.astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(sizes, dtype)
 
 
-def _sizes(value: ir.Value, graph: Graph) -> tuple[int, ...]:
-    known = list(value.shape or ())
+def _sizes(value: ir.Value, graph: Graph, open_size: int | None) -> tuple[int, ...]:
     declared = graph.declared.get(value.name or "", ())
-    sizes = [dim if isinstance(dim, int) else None for dim in known]
-    if sizes and sizes[0] is None:
+    sizes = [dim if isinstance(dim, int) else open_size for dim in value.shape or ()]
+    if sizes and value.shape and not isinstance(value.shape[0], int):
         sizes[0] = (declared[0] if declared else None) or 1
     if value.shape is None or None in sizes:
         raise UsageError(

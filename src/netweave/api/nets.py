@@ -11,6 +11,7 @@ from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats import read
 from netweave.graph import Graph
+from netweave.passes import absorb, chain, fold, prune, to_inference
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +102,16 @@ def compare(
         SourceError: The files cannot be read.
     """
     return compare_graphs(_read_if_named(a), _read_if_named(b), progress=progress)
+
+
+def predicting(graph: Graph, *, folded: bool = False) -> Graph:
+    """Return a net in the form in which it predicts: without dropout, losses, metrics and labels.
+
+    Args:
+        graph: The net; it is not changed.
+        folded: Compute ahead what no input changes, and take BatchNorm into the convolution before it.
+    """
+    return chain(to_inference, fold, absorb, prune)(graph) if folded else to_inference(graph)
 
 
 def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 @click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
 @NET("net")
 @click.option("--nodes", is_flag=True, help="Show the operators that the layers became.")
+@click.option("--inference", is_flag=True, help="Show the net as it predicts: no losses, metrics and labels.")
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
@@ -27,12 +28,18 @@ if TYPE_CHECKING:
 )
 @json_option
 @reads_nets
-def inspect(net: str, nodes: bool, batch: int, json_file: str | None, load: Callable[[str], Graph]) -> None:
+def inspect(
+    net: str, nodes: bool, inference: bool, batch: int, json_file: str | None, load: Callable[[str], Graph]
+) -> None:
     """Show the layers of NET: settings, shapes, parameters, multiply-adds.
 
     NET is FILE or FILE,WEIGHTS.
     """
     graph = load(net)
+    if inference:
+        from netweave import api
+
+        graph = api.predicting(graph)
     if json_file:
         from netweave.cli.console import write_json
         from netweave.graph import graph_to_json

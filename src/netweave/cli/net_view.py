@@ -17,8 +17,9 @@ from rich.text import Text
 from netweave.cli.console import PIPE_WIDTH, in_lines
 from netweave.cli.words import settings_text
 from netweave.formats import FORMATS
-from netweave.graph import layer_summaries, node_summaries, total_cost, value_summary
+from netweave.graph import BATCH, layer_summaries, node_summaries, total_cost, value_summary
 from netweave.graph.wording import amount_text, bytes_text, dims_text
+from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -131,7 +132,7 @@ def _known(value: ValueSummary) -> list[int]:
 
 
 def _shapes(values: Sequence[ValueSummary]) -> tuple[str, ...]:
-    return tuple(dims_text(value.dims) for value in values)
+    return tuple(dims_text(value.dims) for value in values if not value.gone)
 
 
 def _cost_text(cost: Cost) -> str:
@@ -212,10 +213,18 @@ def _summary(graph: Graph, cost: Cost, batch: int) -> Table:
     for note in graph.notes:
         grid.add_row("note", Text(note, style="yellow"))
     if not cost.exact:
-        grid.add_row(
-            "", Text("some sizes are not known; say them with --input-shape NAME=SIZES", style="yellow")
-        )
+        text = f"some sizes are not known; say them with --input-shape {_likely_shape(graph)}"
+        grid.add_row("note", Text(text, style="yellow"))
     return grid
+
+
+def _likely_shape(graph: Graph) -> str:
+    shapes = open_shapes(graph)
+    size = likely_size(graph) if shapes else None
+    if size is None:
+        return "NAME=SIZES"
+    name, dims = next(iter(shapes.items()))
+    return f"{name}={dims_text(tuple(size if dim is None else 1 if dim == BATCH else dim for dim in dims))}"
 
 
 def _weights(graph: Graph) -> Text:

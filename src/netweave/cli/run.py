@@ -30,6 +30,11 @@ if TYPE_CHECKING:
 @click.option(
     "--output", "output_file", metavar="FILE", help="Where to write outputs and taps: .npz or .npy."
 )
+@click.option(
+    "--as-written",
+    is_flag=True,
+    help="Keep losses, metrics and labels, as the file has them; otherwise the net predicts.",
+)
 @click.option("--tap", "taps", metavar="NAME", multiple=True, help="Return this inner value too; repeatable.")
 @json_option
 @reads_nets
@@ -38,6 +43,7 @@ def run(
     input_file: str | None,
     seed: int | None,
     output_file: str | None,
+    as_written: bool,
     taps: tuple[str, ...],
     json_file: str | None,
     load: Callable[[str], Graph],
@@ -48,13 +54,12 @@ def run(
     """
     if (input_file is None) == (seed is None):
         raise UsageError("give the inputs with --input FILE, or have them drawn with --random SEED")
-    graph = load(net)
-    given = _inputs(graph, input_file, seed)
-
     from netweave import api
     from netweave.cli.console import output_console, working, write_json
     from netweave.cli.run_view import results_json, show_results
 
+    graph = load(net) if as_written else api.predicting(load(net))
+    given = _inputs(graph, input_file, seed)
     with working(f"running {graph.name}"):
         results = api.run(graph, given, taps=taps)
     if output_file:
@@ -62,7 +67,7 @@ def run(
     if json_file:
         write_json(results_json(graph, given, results), json_file)
     if json_file != "-":
-        show_results(output_console(), graph, given, results, output_file=output_file)
+        show_results(output_console(), graph, given, results, taps=taps, output_file=output_file)
 
 
 def _inputs(graph: Graph, input_file: str | None, seed: int | None) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ from netweave.cli.net_view import heading
 from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from rich.console import Console
 
@@ -34,19 +34,21 @@ def show_results(
     given: Mapping[str, np.ndarray],
     results: Mapping[str, np.ndarray],
     *,
+    taps: Sequence[str],
     output_file: str | None,
 ) -> None:
-    """Print inputs and outputs of a run: sizes and the spread of the values."""
+    """Print inputs, outputs and taps of a run: sizes and the spread of the values."""
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("", style="dim")
     table.add_column("value", overflow="fold")
     table.add_column("shape", overflow="fold")
     for name in STATISTICS:
         table.add_column(name, justify="right", no_wrap=True)
-    for label, arrays in (("in", given), ("out", results)):
-        for name, array in arrays.items():
-            numbers = (f"{number:.4g}" for number in statistics(array).values())
-            table.add_row(label, Text(name), dims_text(array.shape), *numbers)
+    rows = [("in", name, array) for name, array in given.items()]
+    rows += [("tap" if name in taps else "out", name, array) for name, array in results.items()]
+    for label, name, array in rows:
+        numbers = (f"{number:.4g}" for number in statistics(array).values())
+        table.add_row(label, Text(name), dims_text(array.shape), *numbers)
     console.print(heading(graph), table, sep="\n")
     if output_file:
         console.print(Text.assemble(("wrote ", "green"), (output_file, "bold")))

@@ -110,8 +110,8 @@ def _row(summary: LayerSummary) -> list[str]:
         escape(layer.key),
         escape(layer.type),
         settings,
-        "<br>".join(escape(str(value)) for value in summary.inputs),
-        "<br>".join(escape(str(value)) for value in summary.outputs),
+        "<br>".join(escape(str(value)) for value in summary.inputs if not value.gone),
+        "<br>".join(escape(str(value)) for value in summary.outputs if not value.gone),
         f"{cost.parameters:,}" if cost.parameters else "",
         amount_text(cost.multiply_adds) if cost.multiply_adds else "",
     ]

@@ -26,11 +26,13 @@ class ValueSummary:
 
     Attributes:
         name: Its name.
-        dims: Its sizes; None if not even their number is known, or the value is no longer there.
+        dims: Its sizes; None if not even their number is known.
+        gone: Whether a pass has fused the value away.
     """
 
     name: str
     dims: Dims | None
+    gone: bool = False
 
     def __str__(self) -> str:
         return dims_text(self.dims)
@@ -155,7 +157,7 @@ def value_summary(value: ir.Value) -> ValueSummary:
 
 def _named(name: str, value: ir.Value | None) -> ValueSummary:
     if value is None or value.shape is None:
-        return ValueSummary(name, None)
+        return ValueSummary(name, None, gone=value is None)
     return ValueSummary(name, tuple(dim if isinstance(dim, int) else dim.value for dim in value.shape))
 
 

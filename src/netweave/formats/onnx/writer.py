@@ -44,7 +44,7 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
         named = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
         raise UsageError(
             f"net {graph.name!r} has no weights for {len(missing)} of {len(graph.parameters)} parameters "
-            f"({named}): name its weights, or ask for random ones (random_weights=True)"
+            f"({named}): name its weights, or ask for random ones (--random-weights, random_weights=True)"
         )
     model = _with_metadata(graph)
     try:

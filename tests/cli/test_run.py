@@ -1,0 +1,147 @@
+"""``netweave run`` and ``convert`` on the example's net; what it gives is known from OpenCV and MXNet."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from examples.padding import demo, make_weights
+from tests.oracles import golden, recipe
+
+RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The example's nets with weights, and inputs for both."""
+    place = tmp_path_factory.mktemp("leaves")
+    for file in (demo.NET, demo.PORT):
+        shutil.copy(file, place)
+    make_weights.write(place)
+    data = recipe.image("data", (2, 3, 32, 32), 1.0)
+    np.savez(place / "in.npz", data=data, image=data)
+    np.save(place / "in.npy", data)
+    return place
+
+
+@pytest.mark.parametrize(("net", "given"), [("leaves.prototxt", "data"), ("leaves-symbol.json", "image")])
+def test_npz_in_npz_out(folder, netweave, tmp_path, net, given):
+    np.savez(tmp_path / "in.npz", **{given: np.load(folder / "in.npy")})
+    out = tmp_path / "out.npz"
+    called = netweave("run", str(folder / net), "--input", str(tmp_path / "in.npz"), "--output", str(out))
+    assert (called.status, called.err) == (0, "")
+    with np.load(out) as found:
+        (name,) = found.files
+        assert golden.difference(found[name], RECORDS[net]) < golden.TOLERANCE
+    assert [line.split()[:3] for line in called.out.splitlines() if line.startswith((" in", " out"))] == [
+        ["in", given, "2x3x32x32"],
+        ["out", name, "2x10"],
+    ]
+
+
+def test_npy_in_npy_out_and_statistics(folder, netweave, tmp_path):
+    out = tmp_path / "out.npy"
+    called = netweave(
+        *("run", str(folder / "leaves.prototxt"), "--input", str(folder / "in.npy")),
+        *("--output", str(out), "--json", "-"),
+    )
+    found, said = np.load(out), json.loads(called.out)["outputs"]["prob"]
+    assert golden.difference(found, RECORDS["leaves.prototxt"]) < golden.TOLERANCE
+    assert said["rms"] == pytest.approx(RECORDS["leaves.prototxt"]["rms"], rel=1e-5)
+    assert (said["min"], said["max"]) == (pytest.approx(found.min()), pytest.approx(found.max()))
+
+
+def test_taps_are_named_and_written(folder, netweave, tmp_path):
+    out = tmp_path / "out.npz"
+    called = netweave(
+        *("run", str(folder / "leaves.prototxt"), "--random", "3", "--tap", "pool1", "--tap", "fc"),
+        *("--output", str(out)),
+    )
+    with np.load(out) as found:
+        assert {name: array.shape for name, array in found.items()} == {
+            "prob": (1, 10),
+            "pool1": (1, 16, 16, 16),
+            "fc": (1, 10),
+        }
+        exponents = np.exp(found["fc"] - found["fc"].max())
+        np.testing.assert_allclose(found["prob"], exponents / exponents.sum(), rtol=1e-4)
+    assert [line.split()[:2] for line in called.out.splitlines() if line.startswith(" tap")] == [
+        ["tap", "pool1"],
+        ["tap", "fc"],
+    ]
+
+
+def test_equal_seeds_give_equal_outputs(folder, netweave):
+    runs = [
+        netweave("run", str(folder / "leaves-symbol.json"), "--random", seed).out for seed in ("1", "1", "2")
+    ]
+    assert runs[0] == runs[1] != runs[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--random", "1", "--input", "x.npz"], "give the inputs with --input FILE, or have them drawn"),
+        (["--random", "1", "--tap", "nothing"], "no value named 'nothing' in net 'leaves'"),
+        (["--random", "1", "--output", "out.txt"], "out.txt: arrays are written as .npz or .npy"),
+        (["--input", "none.npz"], "none.npz: there is no such file"),
+    ],
+)
+def test_wrong_call(folder, netweave, arguments, message):
+    called = netweave("run", str(folder / "leaves.prototxt"), *arguments)
+    assert (called.status, called.out) == (2, "")
+    assert message in called.err
+    assert called.err.count("\n") == 1
+
+
+def test_labels_are_asked_for_only_as_written(folder, netweave, tmp_path):
+    np.savez(tmp_path / "in.npz", image=np.load(folder / "in.npy"))
+    net, given = str(folder / "leaves-symbol.json"), str(tmp_path / "in.npz")
+    assert netweave("run", net, "--input", given).status == 0
+    called = netweave("run", net, "--input", given, "--as-written")
+    assert called.status == 2
+    assert "softmax_label" in called.err
+
+
+@pytest.mark.parametrize("options", [[], ["--inference"]])
+@pytest.mark.parametrize("net", ["leaves.prototxt", "leaves-symbol.json"])
+def test_converted_net_computes_the_same_and_keeps_its_layers(folder, netweave, tmp_path, net, options):
+    onnx, given, out = (str(tmp_path / name) for name in ("net.onnx", "in.npz", "out.npy"))
+    called = netweave("convert", str(folder / net), onnx, *options)
+    assert called.status == 0
+    assert called.out.startswith("wrote ")
+    shown = [json.loads(netweave("inspect", name, "--json", "-").out) for name in (str(folder / net), onnx)]
+    kept = [[(layer["name"], layer["type"], layer["settings"]) for layer in each["layers"]] for each in shown]
+    assert kept[0] == kept[1]
+    operators = [node["operator"] for node in shown[1]["nodes"]]
+    assert ("BatchNormalization" in operators) == (not options)
+    (name,) = [value["name"] for value in shown[1]["inputs"] if "label" not in value["name"]]
+    np.savez(given, **{name: np.load(folder / "in.npy")})
+    assert netweave("run", onnx, "--input", given, "--output", out).status == 0
+    assert golden.difference(np.load(out), RECORDS[net]) < golden.TOLERANCE
+
+
+def test_convert_says_what_only_netweave_knows(folder, netweave, tmp_path):
+    called = netweave("convert", str(folder / "leaves-symbol.json"), str(tmp_path / "net.onnx"))
+    assert "ONNX has no operator for SoftmaxOutput" in called.out
+
+
+def test_convert_without_weights_needs_leave(netweave, tmp_path):
+    net = tmp_path / "leaves.prototxt"
+    shutil.copy(demo.NET, net)
+    called = netweave("convert", str(net), str(tmp_path / "net.onnx"))
+    assert called.status == 2
+    assert "--random-weights" in called.err or "random_weights" in called.err
+    called = netweave("convert", str(net), str(tmp_path / "net.onnx"), "--random-weights")
+    assert called.status == 0
+    assert "the values in the file are drawn" in called.out
+
+
+def test_convert_writes_only_onnx(folder, netweave, tmp_path):
+    called = netweave("convert", str(folder / "leaves.prototxt"), str(tmp_path / "net.pb"))
+    assert called.status == 2
+    assert "nets are written as .onnx" in called.err
