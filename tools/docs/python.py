@@ -12,7 +12,7 @@ from netweave.graph import Graph, Layer, LayerTable, Parameter
 from tools.docs.docstrings import markdown, signature
 
 FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.save)
-ARRAYS = (api.load_arrays, api.save_arrays, api.draw_inputs)
+MORE = (api.predicting, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
 
@@ -24,8 +24,8 @@ def page() -> str:
         "Generated from the docstrings. `import netweave` is light: it loads no framework and no runtime "
         "until something is read.",
         *map(_function, FUNCTIONS),
-        "# Arrays\n\nIn `netweave.api`.",
-        *map(_function, ARRAYS),
+        "# More functions\n\nIn `netweave.api`.",
+        *map(_function, MORE),
         "# A net\n\nIn `netweave.graph`.",
         *map(_class, NETS),
         "# A comparison\n\nIn `netweave.compare`.",
