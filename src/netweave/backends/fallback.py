@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import RunError
-from netweave.graph.operators import attributes_of, find_operator
+from netweave.graph import attributes_of, find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

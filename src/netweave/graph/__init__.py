@@ -1,6 +1,7 @@
 """The noun Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
 
 from netweave.graph import ops
+from netweave.graph.attributes import attributes_of, make_attributes
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
@@ -11,7 +12,6 @@ from netweave.graph.operators import (
     Effect,
     Operator,
     all_operators,
-    attributes_of,
     effects_of,
     find_operator,
     operator,
@@ -58,6 +58,7 @@ __all__ = [
     "layer_costs",
     "layer_keys",
     "layer_summaries",
+    "make_attributes",
     "node_cost",
     "node_summaries",
     "operator",

@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ShapeError
+from netweave.graph.attributes import make_attributes
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, set_layer_keys
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
@@ -160,13 +161,12 @@ class GraphBuilder:
         Raises:
             ShapeError: The sizes do not fit.
         """
-        given = {key: value for key, value in (attributes or {}).items() if value is not None}
         stem = f"{self._layer.key}/{op_type}" if self._layer else op_type
         node = ir.Node(
             domain,
             op_type,
             list(inputs),
-            attributes=ir.convenience.convert_attributes(given),
+            attributes=make_attributes(attributes or {}),
             num_outputs=len(outputs),
             name=self._free(stem),
         )

@@ -146,8 +146,3 @@ def _may_train(dropout: ir.Node) -> bool:
     if mode is None:
         return False
     return mode.const_value is None or bool(mode.const_value.numpy())
-
-
-def attributes_of(node: ir.Node) -> dict[str, Any]:
-    """Return a node's attributes as Python values."""
-    return {name: attribute.value for name, attribute in node.attributes.items()}

@@ -14,8 +14,9 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from netweave.errors import ShapeError, UsageError
+from netweave.graph.attributes import attributes_of
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
-from netweave.graph.operators import Dim, Operator, all_operators, attributes_of
+from netweave.graph.operators import Dim, Operator, all_operators
 from netweave.graph.opset import DOMAIN, OPSET
 
 if TYPE_CHECKING:

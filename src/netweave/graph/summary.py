@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from netweave.graph.attributes import attributes_of
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
 from netweave.graph.layers import layer_keys
-from netweave.graph.operators import attributes_of
 from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:

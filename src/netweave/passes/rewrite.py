@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from netweave.graph import Graph, layer_keys, set_layer_keys
+from netweave.graph import Graph, layer_keys, make_attributes, set_layer_keys
 from netweave.graph.uses import needed_nodes, subgraphs
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Rewriter:
             "",
             op_type,
             list(inputs),
-            attributes=ir.convenience.convert_attributes(attributes or {}),
+            attributes=make_attributes(attributes or {}),
             name=_take(self._node_names, f"{before.name}/{op_type}"),
         )
         new.outputs[0].name = self.free_name(output or f"{before.name}/{op_type}")

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import onnx_ir as ir
-
-from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape
+from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape, make_attributes
 from netweave.graph.ops.pooling import num_windows
 from netweave.passes.rewrite import Pass, Rewriter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
 
     from netweave.graph import Graph
 
@@ -90,10 +90,9 @@ def _kernel(node: ir.Node, attributes: Mapping[str, Any]) -> list[int] | None:
 
 def _set(node: ir.Node, **attributes: Any) -> None:
     """Set attributes; those given as None are removed."""
-    for name, value in attributes.items():
+    for name in attributes:
         node.attributes.pop(name, None)
-        if value is not None:
-            node.attributes.add(ir.convenience.convert_attribute(name, value))
+    node.attributes.update({made.name: made for made in make_attributes(attributes)})
 
 
 def _pad_windows(rewriter: Rewriter, node: ir.Node) -> None:

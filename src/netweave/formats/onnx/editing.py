@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph import known_shape, layer_keys, set_layer_keys
+from netweave.graph import known_shape, layer_keys, make_attributes, set_layer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -119,7 +119,7 @@ class Editor:
 
     def put(self, **attributes: Any) -> None:
         """Set attributes."""
-        for attribute in ir.convenience.convert_attributes(attributes):
+        for attribute in make_attributes(attributes):
             self.node.attributes[attribute.name] = attribute
 
     def constant(self, values: Any, dtype: ir.DataType, name: str) -> ir.Value:
@@ -162,7 +162,7 @@ class Editor:
             "",
             op_type,
             list(inputs),
-            attributes=ir.convenience.convert_attributes(attributes),
+            attributes=make_attributes(attributes),
             name=self._names.node(stem),
         )
         new.outputs[0].name = self._names.value(stem)
