@@ -1,0 +1,69 @@
+"""House rules that no tool checks: what is loaded when, sizes of files, the form of decision notes."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(path for folder in ("src", "tests", "tools") for path in (ROOT / folder).rglob("*.py"))
+NOTES = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+NET = ROOT / "examples" / "padding" / "leaves.prototxt"
+
+FRAMEWORKS = ("onnxruntime", "torch", "tensorflow", "jax", "mxnet", "caffe", "chainer", "django")
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Return the top-level modules that a fresh interpreter holds after a statement."""
+    script = f"import sys\n{statement}\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    return set(output_of(script).split())
+
+
+def output_of(script: str) -> str:
+    paths = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env=paths
+    )
+    assert not done.stderr
+    return done.stdout
+
+
+def test_import_loads_nothing_but_netweave_and_the_standard_library():
+    bare = loaded_after("pass")
+    assert loaded_after("import netweave") - bare - set(sys.stdlib_module_names) == {"netweave"}
+
+
+def test_import_takes_under_a_fifth_of_a_second():
+    script = "import time; start = time.perf_counter(); import netweave; print(time.perf_counter() - start)"
+    assert min(float(output_of(script)) for _ in range(3)) < 0.2
+
+
+def test_reading_a_net_loads_no_framework():
+    assert not loaded_after(f"import netweave\nnetweave.load({str(NET)!r})") & set(FRAMEWORKS)
+
+
+def test_no_file_has_two_subjects():
+    """House style: past 500 lines a file has two subjects; a file is never called ``utils.py``."""
+    assert len(SOURCES) > 50
+    assert not [path for path in SOURCES if len(path.read_text().splitlines()) > 500]
+    assert not [path for path in SOURCES if path.stem in {"utils", "util", "helpers", "common", "misc"}]
+
+
+def test_notes_have_numbers_of_their_own():
+    numbers = [path.name[:4] for path in NOTES]
+    assert numbers
+    assert len(set(numbers)) == len(numbers)
+
+
+@pytest.mark.parametrize("path", NOTES, ids=lambda path: path.stem)
+def test_a_decision_note_is_one_page_of_five_parts(path):
+    text = path.read_text()
+    assert re.match(rf"# {path.name[:4]} \S", text)
+    parts = re.findall(r"^\*\*(\w+)\.\*\*", text, re.MULTILINE)
+    assert parts == ["Context", "Choice", "Considered", "Price", "Undo"]
+    assert len(text.splitlines()) <= 70
