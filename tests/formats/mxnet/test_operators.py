@@ -11,7 +11,7 @@ from netweave.backends import prepare
 from netweave.files import Source
 from netweave.formats.mxnet import read
 from netweave.formats.mxnet.registry import all_readers
-from netweave.graph.operators import attributes_of, find_operator
+from netweave.graph import attributes_of, find_operator
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 
