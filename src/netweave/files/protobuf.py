@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
     from google.protobuf.message import Message as WireMessage
 
+MAX_MESSAGES = 100_000
+"""A file with more messages is refused: each costs some hundred bytes, and the deepest nets have some
+thousand."""
+
 _ZEROS: dict[str, Any] = {
     "int32": 0,
     "int64": 0,
@@ -119,7 +123,7 @@ class Schema:
             place: Name of the file, for errors.
 
         Raises:
-            ReadError: The bytes are cut off or are no such message.
+            ReadError: The bytes are cut off, are no such message, or hold too many.
         """
         wire = self._wire_class(name)()
         try:
@@ -129,7 +133,7 @@ class Schema:
                 f"its {len(content):,} bytes are no whole {name}: cut off, damaged, or of another kind",
                 place=place,
             ) from error
-        return _from_wire(wire, self.messages[name])
+        return _Tree(place).message(wire, self.messages[name])
 
     def enum_value(self, name: str, number: int) -> str | int:
         """Return the name of a number of an enumeration; the number itself if it has none."""
@@ -195,13 +199,17 @@ class Message:
     Args:
         type: The kind of message.
         line: The line on which it begins, from 1; None in binary files.
+
+    Attributes:
+        unknown: Errors for fields that the kind of message does not have and that were skipped.
     """
 
-    __slots__ = ("_lines", "_values", "line", "type")
+    __slots__ = ("_lines", "_values", "line", "type", "unknown")
 
     def __init__(self, type: MessageType, line: int | None = None) -> None:  # noqa: A002
         self.type = type
         self.line = line
+        self.unknown: list[ReadError] = []
         self._values: dict[str, Any] = {}
         self._lines: dict[str, list[int | None]] = {}
 
@@ -310,27 +318,41 @@ def _wire_type(known: Field) -> Any:
     return FieldDescriptorProto.Type.Value(f"TYPE_{name}")
 
 
-def _from_wire(wire: WireMessage, kind: MessageType) -> Message:
-    message = Message(kind)
-    for descriptor, value in wire.ListFields():
-        known = kind.fields[descriptor.name]
-        if known.packed:
-            message.put_array(known.name, _array(b"".join(value), known))
-            continue
-        for item in value if known.repeated else [value]:
-            message.put(known.name, _value(item, known, kind.schema))
-    for known in kind.fields.values():
-        if known.packed and known.name not in message:
-            _add_unpacked(message, wire, known)
-    return message
+class _Tree:
+    """Our messages from google.protobuf's.
 
+    Args:
+        place: Name of the file, for errors.
+    """
 
-def _value(item: Any, known: Field, schema: Schema) -> Any:
-    if known.type == "message":
-        return _from_wire(item, schema.messages[known.of])
-    if known.type == "enum":
-        return schema.enum_value(known.of, item)
-    return item.decode("utf-8", "backslashreplace") if known.type == "string" else item
+    def __init__(self, place: str) -> None:
+        self._place = place
+        self._num_messages = 0
+
+    def message(self, wire: WireMessage, kind: MessageType) -> Message:
+        """Return a message with all that it holds."""
+        self._num_messages += 1
+        if self._num_messages > MAX_MESSAGES:
+            raise ReadError(f"holds more than {MAX_MESSAGES:,} messages", place=self._place)
+        message = Message(kind)
+        for descriptor, value in wire.ListFields():
+            known = kind.fields[descriptor.name]
+            if known.packed:
+                message.put_array(known.name, _array(b"".join(value), known))
+                continue
+            for item in value if known.repeated else [value]:
+                message.put(known.name, self._value(item, known, kind.schema))
+        for known in kind.fields.values():
+            if known.packed and known.name not in message:
+                _add_unpacked(message, wire, known)
+        return message
+
+    def _value(self, item: Any, known: Field, schema: Schema) -> Any:
+        if known.type == "message":
+            return self.message(item, schema.messages[known.of])
+        if known.type == "enum":
+            return schema.enum_value(known.of, item)
+        return item.decode("utf-8", "backslashreplace") if known.type == "string" else item
 
 
 def _array(content: bytes, known: Field) -> np.ndarray:

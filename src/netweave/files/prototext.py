@@ -12,12 +12,14 @@ import re
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from netweave.errors import ReadError
-from netweave.files.protobuf import Message
+from netweave.files.protobuf import MAX_MESSAGES, Message
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     from netweave.files.protobuf import Field, Schema
 
-MAX_CHARS = 16 << 20
+MAX_CHARS = 8 << 20
 """Longer texts are refused: a net is some kilobytes."""
 
 MAX_DEPTH = 64
@@ -47,7 +49,9 @@ _BOOLS = dict.fromkeys(("true", "True", "t", "1"), True) | dict.fromkeys(("false
 _END = "end of file"
 
 
-def parse_text(content: bytes, schema: Schema, name: str, *, place: str) -> Message:
+def parse_text(
+    content: bytes, schema: Schema, name: str, *, place: str, lenient: Container[str] = ()
+) -> Message:
     """Return the message that a text holds.
 
     Args:
@@ -55,6 +59,7 @@ def parse_text(content: bytes, schema: Schema, name: str, *, place: str) -> Mess
         schema: The kinds of messages.
         name: The kind of message.
         place: Name of the file, for errors.
+        lenient: Kinds of messages whose unknown fields are kept as errors for later (``Message.unknown``).
 
     Raises:
         ReadError: The text cannot be parsed, or holds a field that the schema does not know.
@@ -62,7 +67,7 @@ def parse_text(content: bytes, schema: Schema, name: str, *, place: str) -> Mess
     if len(content) > MAX_CHARS:
         raise ReadError(f"has {len(content):,} bytes, a text of at most {MAX_CHARS:,} is read", place=place)
     text = content.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
-    parser = _Parser(text, place)
+    parser = _Parser(text, place, lenient)
     message = Message(schema.messages[name], 1)
     parser.fields(message, _END, depth=0)
     return message
@@ -91,10 +96,12 @@ def field_names(text: str) -> list[str]:
 class _Parser:
     """A text as tokens, one ahead."""
 
-    def __init__(self, text: str, place: str) -> None:
+    def __init__(self, text: str, place: str, lenient: Container[str]) -> None:
         self._text = text
+        self._lenient = lenient
         self._place = place
         self._next = 0
+        self._num_messages = 0
         self.line = 1
         self.kind = ""
         self.token = ""
@@ -118,7 +125,8 @@ class _Parser:
             self.fail(f"found {name!r}, expected the name of a field of {message.type.name}")
         known = message.type.fields.get(name)
         if known is None:
-            self.fail(f"unknown field {name!r} in {message.type.name}{_nearest(name, message.type.fields)}")
+            self._unknown(message)
+            return
         if name in message and not known.repeated:
             self.fail(
                 f"field {name!r} stands again, first on line {message.line_of(name)}; it may stand once"
@@ -131,6 +139,27 @@ class _Parser:
             self._list(message, known, depth=depth)
         else:
             message.put(name, self._value(message, known, depth=depth), line)
+
+    def _unknown(self, message: Message) -> None:
+        """Refuse an unknown field, or note it and skip its value where the kind of message is lenient."""
+        text = (
+            f"unknown field {self.token!r} in {message.type.name}{_nearest(self.token, message.type.fields)}"
+        )
+        if message.type.name not in self._lenient:
+            self.fail(text)
+        message.unknown.append(ReadError(text, place=f"{self._place}:{self.line}"))
+        self._advance()
+        self._skip(":")
+        self._skip("-")
+        depth = 0
+        while True:
+            closes = self.token in {"}", ">", "]"}
+            if self.kind == "end" or (closes and not depth):
+                raise message.unknown[-1]
+            depth += (self.token in {"{", "<", "["}) - closes
+            self._advance()
+            if depth <= 0 and self.kind != "string":
+                return
 
     def _list(self, message: Message, known: Field, *, depth: int) -> None:
         while not self._skip("]"):
@@ -165,6 +194,9 @@ class _Parser:
         end = {"{": "}", "<": ">"}.get(self.token)
         if end is None or self.kind == "string":
             self.fail(f"found {self.token!r} after {known.name!r}, expected '{{'")
+        self._num_messages += 1
+        if self._num_messages > MAX_MESSAGES:
+            self.fail(f"the text has more than {MAX_MESSAGES:,} messages")
         self._advance()
         self.fields(made, end, depth=depth + 1)
         return made
@@ -205,7 +237,7 @@ class _Parser:
 
 
 def _nearest(name: str, known: Any) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1)
+    found = difflib.get_close_matches(name, list(known), n=1) or [key for key in known if name in key]
     return f"; did you mean {found[0]!r}?" if found else ""
 
 

@@ -122,11 +122,38 @@ def test_all_unknown_layers_are_named_at_once(tmp_path):
         'layer { name: "a" type: "PriorBox" bottom: "data" top: "a" }\n'
         'layer { name: "b"\n  type: "Python" bottom: "data" top: "b" }\n'
         'layer { name: "c" type: "Foo" bottom: "data" top: "c" include { phase: TRAIN } }\n'
-        'layer { name: "d" type: "Bar" bottom: "data" top: "d" }\n'
+        'layer { name: "d" type: "Bar" bottom: "data" top: "d" '
+        'bar_param { wide: "}" deep { x: [1, 2] } } more: -3 }\n'
     )
     message = (
         f"{path}: the net has 3 layers that Netweave does not read: 'a' (PriorBox, a layer of the SSD branch)"
         f" at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; 'd' (Bar) at {path}:6"
     )
     with pytest.raises(UnsupportedError, match=f"^{re.escape(message)}$"):
+        read(Source(path))
+
+
+@pytest.mark.parametrize(
+    ("layer", "message"),
+    [
+        (
+            'layer { type: "ReLU" rleu_param {} }',
+            ":2: unknown field 'rleu_param' in LayerParameter; did you mean 'relu_",
+        ),
+        (
+            "layers { type: RELU topp: 'a' }",
+            ":2: unknown field 'topp' in V1LayerParameter; did you mean 'top'?",
+        ),
+        ("layer { type: 'Foo' wide }", ":2: unknown field 'wide' in LayerParameter"),
+        ("layer { type: 'Foo' wide { {", ":2: unknown field 'wide' in LayerParameter"),
+        (
+            "layer { type: 'ReLU' relu_param { slope: 1 } }",
+            ":2: unknown field 'slope' in ReLUParameter; did you mean 'negative_slope'?",
+        ),
+    ],
+)
+def test_unknown_settings_of_known_layers_are_refused(tmp_path, layer, message):
+    path = tmp_path / "net.prototxt"
+    path.write_text(f'input: "data" input_shape {{ dim: 1 }}\n{layer}')
+    with pytest.raises(ReadError, match="^" + re.escape(f"{path}{message}")):
         read(Source(path))

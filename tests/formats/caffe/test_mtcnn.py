@@ -68,3 +68,18 @@ def test_runs_with_any_batch(net):
         )
     probabilities = together[[value.name for value in graph.outputs].index("prob1")]
     np.testing.assert_allclose(probabilities.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_a_caffemodel_is_a_net_by_itself(corpus):
+    """It was trained in phase TRAIN, on data whose sizes it does not hold; it has Split layers."""
+    path = corpus / "mtcnn" / "det1.caffemodel"
+    shapes = {"data12face": (4, 3, 12, 12), "label12face": (4, 15)}
+    graph = read(Source(path, phase="TRAIN", input_shapes=shapes))
+    assert graph.loaded
+    assert graph.files == (str(path),)
+    assert [value.name for value in graph.outputs] == ["accuracy1", "loss1", "loss2"]
+    deploy = arrays(read(Source(corpus / "mtcnn" / "det1.prototxt")))
+    found = arrays(graph)
+    assert set(found) == set(deploy)
+    for key, array in deploy.items():
+        np.testing.assert_array_equal(found[key], array)

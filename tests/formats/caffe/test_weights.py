@@ -98,6 +98,23 @@ def test_hdf5_names_with_slashes(tmp_path):
     np.testing.assert_array_equal(stored(graph)["inception/3a/0"], VALUES)
 
 
+def test_hdf5_has_a_shared_array_only_at_its_owner(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    arrays = {"a/0": normal(4, 3), "a/1": normal(4), "b/1": normal(4, seed=1)}
+    text = inputs(x=(2, 3), z=(2, 3)) + sharing()
+    with h5py.File(tmp_path / "net.caffemodel.h5", "w") as file:
+        for key, array in arrays.items():
+            file[f"data/{key}"] = array
+    found = stored(load(tmp_path, text))
+    for key, array in arrays.items():
+        np.testing.assert_array_equal(found[key], array)
+    with h5py.File(tmp_path / "net.caffemodel.h5", "a") as file:
+        del file["data/b/1"]
+        file["data/b/0"] = arrays["a/0"]
+    with pytest.raises(WeightError, match="layer 'b' has 2 arrays in the net, 1 in the file"):
+        load(tmp_path, text)
+
+
 def test_several_files_later_ones_win(tmp_path):
     (tmp_path / "a.caffemodel").write_bytes(
         caffemodel([("conv", "convolution", ARRAYS["conv"])], generation=2)

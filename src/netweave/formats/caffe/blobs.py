@@ -111,12 +111,15 @@ class Blobs:
         return tuple(self._keys.get(layer_key, ()))
 
     def check_count(self, call: Call) -> None:
-        """Note it if the file has more or fewer arrays for a layer than the layer has."""
+        """Note it if the file lacks arrays that a layer owns, or has more than the layer uses."""
         stored = self._weights.layer(call.layer.name) if self._weights else None
-        count = len(self._keys.get(call.layer.key, ()))
-        if stored is not None and len(stored) != count and (count or stored):
+        if stored is None:
+            return
+        keys = self.keys(call.layer.key)
+        owned = {index for index, key in enumerate(keys) if key == f"{call.layer.key}/{index}"}
+        if not owned <= set(stored) <= set(range(len(keys))):
             self._misfits.append(
-                f"layer {call.layer.name!r} has {count} arrays in the net, {len(stored)} in the file"
+                f"layer {call.layer.name!r} has {len(keys)} arrays in the net, {len(stored)} in the file"
             )
 
     def finish(self) -> None:
@@ -160,7 +163,7 @@ class Blobs:
 
     def _find(self, call: Call, index: int, shape: Shape) -> np.ndarray | None:
         stored = self._weights.layer(call.layer.name) if self._weights else None
-        if stored is None or index >= len(stored):
+        if stored is None or index not in stored:
             return None
         blob = stored[index]
         if blob.fits(shape):

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
-from netweave.formats.caffe import layers
 from netweave.formats.caffe.kinds import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.schema import caffe_schema
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
 
-__all__ = ["layers", "read_net"]
-
 _OTHERS = {
     "": "is an HDF5 file, which holds weights but no layers; give the .prototxt, and this as its weights",
     "SolverParameter": "is a solver, not a net; give the net that it trains",
@@ -28,6 +25,9 @@ _OTHERS = {
     "LabelMap": "is a map of labels, not a net; give the .prototxt of the net",
     "BlobProto": "is a single array (a mean file), not a net; give the .prototxt of the net",
 }
+
+_LENIENT = ("LayerParameter", "V1LayerParameter")
+"""A layer that is not read may have settings that are not known: then it is named by its type."""
 
 
 def read_net(source: Source) -> Graph:
@@ -39,7 +39,7 @@ def read_net(source: Source) -> Graph:
         raise ReadError(_OTHERS[kind.message] + _net_of_solver(content, kind, place), place=place)
     text = kind.text if kind is not None else b"\0" not in content[:HEAD_BYTES]
     net = (
-        parse_text(content, caffe_schema(), "NetParameter", place=place)
+        parse_text(content, caffe_schema(), "NetParameter", place=place, lenient=_LENIENT)
         if text
         else caffe_schema().decode("NetParameter", content, place=place)
     )

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.blobs import Blobs
-from netweave.formats.caffe.call import LAYERS, MANY, Call
+from netweave.formats.caffe.call import MANY, Call
 from netweave.formats.caffe.inputs import INPUTS, find_inputs
+from netweave.formats.caffe.layers import LAYERS
 from netweave.formats.caffe.refused import OTHERS
 from netweave.formats.caffe.wiring import included, net_state, wire
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from netweave.formats.caffe.inputs import NetInput
     from netweave.formats.caffe.weights import Weights
     from netweave.formats.caffe.wiring import Wired
+
+_MOST_NAMED = 100
+"""How many unknown layers a message names one by one."""
 
 _NOT_SETTINGS = {"name", "type", "bottom", "top", "blobs"}
 
@@ -52,9 +56,9 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     blobs = Blobs(builder, weights, net=place)
     values: dict[str, ir.Value] = {}
     for wired in wiring.layers:
-        layer = _entry(builder, wired, place)
+        bottoms = [values[name] for name in wired.bottoms]
+        layer = _entry(builder, wired, bottoms, place)
         with builder.layer(layer):
-            bottoms = [values[name] for name in wired.bottoms]
             call = Call(wired.spec, layer, builder, bottoms, wired.tops, blobs, state.phase, batch)
             found = _inputs(builder, wired, inputs) if wired.spec["type"] in INPUTS else _written(call)
             values.update(zip(wired.tops, found, strict=False))
@@ -65,7 +69,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     return builder.finish([values[name] for name in wiring.outputs])
 
 
-def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
+def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], place: str) -> Layer:
     spec = wired.spec
     settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
     return Layer(
@@ -73,7 +77,7 @@ def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
         name=spec["name"],
         type=spec["type"],
         settings=settings,
-        inputs=wired.bottoms,
+        inputs=tuple(value.name or "" for value in bottoms),
         outputs=wired.tops,
         origin=Origin(place, spec.line),
     )
@@ -111,19 +115,20 @@ def _written(call: Call) -> Sequence[ir.Value]:
 
 
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
-    """Raise one error that names every layer which is not read."""
+    """Raise one error that names every layer which is not read, or a setting that no layer has."""
     unknown = [spec for spec in specs if spec["type"] not in LAYERS and spec["type"] not in INPUTS]
     if not unknown:
+        for spec in specs:
+            if spec.unknown:
+                raise spec.unknown[0]
         return
     rows = []
-    for spec in unknown:
+    for spec in unknown[:_MOST_NAMED]:
         line = spec.line_of("type")
         where = f" at {place}:{line}" if line else ""
         note = f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else ""
         rows.append(f"{spec['name']!r} ({spec['type'] or 'without a type'}{note}){where}")
-    count = (
-        f"{len(rows)} layers that Netweave does not read"
-        if len(rows) > 1
-        else "a layer that Netweave does not read"
-    )
-    raise UnsupportedError(f"the net has {count}: {'; '.join(rows)}", place=place)
+    if len(unknown) > len(rows):
+        rows.append("and so on")
+    count = f"{len(unknown)} layers" if len(unknown) > 1 else "a layer"
+    raise UnsupportedError(f"the net has {count} that Netweave does not read: {'; '.join(rows)}", place=place)

@@ -249,6 +249,7 @@ def _move_transforms(layer: Message) -> None:
 
 def _from_v1(net: Message, old: Message, place: str) -> Message:
     new = net.empty("layer", old.line)
+    new.unknown = old.unknown
     kind = old["type"]
     if kind not in V1_TYPES:
         raise _error(old, f"unknown number {kind} of a V1 layer's type", place)

@@ -50,11 +50,11 @@ class Weights:
     """The arrays of a file by layer."""
 
     file: str
-    layers: dict[str, list[StoredBlob]]
+    layers: dict[str, dict[int, StoredBlob]]
 
-    def layer(self, name: str) -> list[StoredBlob] | None:
-        """Return a layer's arrays, or None if the file does not have the layer or nothing for it."""
-        return self.layers.get(name) or None
+    def layer(self, name: str) -> dict[int, StoredBlob] | None:
+        """Return a layer's arrays by number, or None if the file does not have the layer."""
+        return self.layers.get(name)
 
     def names(self) -> list[str]:
         """Return the layers that have arrays."""
@@ -108,13 +108,13 @@ def net_weights(net: Message, *, place: str) -> Weights:
         WeightError: An array is not whole.
     """
     upgrade(net, place=place)
-    layers: dict[str, list[StoredBlob]] = {}
+    layers: dict[str, dict[int, StoredBlob]] = {}
     for layer in net["layer"]:
         name = layer["name"]
-        layers[name] = [
-            stored_blob(blob, place=f"{place}: layer {name!r}, array {index}")
+        layers[name] = {
+            index: stored_blob(blob, place=f"{place}: layer {name!r}, array {index}")
             for index, blob in enumerate(layer["blobs"])
-        ]
+        }
     if not layers:
         raise ReadError("holds no layers, so it is no .caffemodel", place=place)
     return Weights(place, layers)
@@ -154,7 +154,8 @@ def read_blob(path: Path | str) -> np.ndarray:
     return stored_blob(caffe_schema().decode("BlobProto", content, place=place), place=place).load()
 
 
-def _read_hdf5(path: Path) -> dict[str, list[StoredBlob]]:
+def _read_hdf5(path: Path) -> dict[str, dict[int, StoredBlob]]:
+    """Read arrays by layer and number; those that a layer shares with another are only at their owner."""
     try:
         import h5py  # type: ignore[import-untyped]
     except ImportError as error:
@@ -182,4 +183,4 @@ def _read_hdf5(path: Path) -> dict[str, list[StoredBlob]]:
             file["data"].visititems(visit)
     except (OSError, RuntimeError, KeyError, TypeError) as error:
         raise ReadError(f"cannot be read as HDF5: {error}", place=str(path)) from error
-    return {name: [blobs[index] for index in sorted(blobs)] for name, blobs in layers.items()}
+    return layers

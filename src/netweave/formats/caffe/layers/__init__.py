@@ -1,5 +1,6 @@
 """One function for each type of layer, one file for each family; importing this registers them all."""
 
+from netweave.formats.caffe.call import LAYERS
 from netweave.formats.caffe.layers import (
     activation,
     arithmetic,
@@ -14,6 +15,7 @@ from netweave.formats.caffe.layers import (
 )
 
 __all__ = [
+    "LAYERS",
     "activation",
     "arithmetic",
     "convolution",

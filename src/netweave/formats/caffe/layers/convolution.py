@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.formats.caffe.call import MANY, Call, layer
+from netweave.formats.caffe.refused import refuse_fused_relu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,7 @@ def read_window(call: Call) -> Window:
             f"the channels must be on axis 1 of 3 or more, found axis {parameter['axis']} of {rank}",
             parameter.line_of("axis"),
         )
+    refuse_fused_relu(call, parameter)
     num_axes = rank - 2
     window = Window(
         _per_axis(call, "kernel_size", "kernel", num_axes, None),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.refused import refuse_fused_relu
 from netweave.graph import Statistics, set_statistics
 from netweave.graph.parameters import drawn
 
@@ -37,32 +38,38 @@ def local_response(call: Call) -> Sequence[ir.Value]:
 
 @layer("BatchNorm")
 def batch_norm(call: Call) -> Sequence[ir.Value]:
-    """Normalisation without scale or shift; stored mean and variance are sums, to be divided by array 2."""
+    """Normalisation without scale or shift, by stored statistics in test phase."""
     parameter = call.spec["batch_norm_param"]
+    refuse_fused_relu(call, parameter)
     _check_rates(call)
     channels = 1 if len(call.shape()) == 1 else call.size(1)
-    names = [("mean", (channels,)), ("variance", (channels,)), ("factor", (1,))]
-    stored = [call.statistic(index, shape, role) for index, (role, shape) in enumerate(names)]
-    factor = stored[2][1]
-    share = np.float32(1 / factor.item() if factor is not None and factor.item() else 0)
     scale = call.builder.derived(np.ones(channels, np.float32), name=f"{call.layer.key}/scale")
     shift = call.builder.derived(np.zeros(channels, np.float32), name=f"{call.layer.key}/shift")
-    statistics = []
-    for (role, shape), (key, array) in zip(names[:2], stored[:2], strict=True):
-        values = drawn(key, shape, role) if array is None else array * share
-        statistics.append(call.builder.derived(values, name=key, key=key))
-    count, sums = stored[2]
-    call.builder.derived(np.ones(1, np.float32) if sums is None else sums, name=count, key=count)
+    mean, variance, count = _statistics(call, channels)
     attributes = {"epsilon": parameter["eps"], "momentum": parameter["moving_average_fraction"]}
     outputs = [call.tops[0]]
     if not parameter.get("use_global_stats", call.phase == "TEST"):
         attributes["training_mode"] = 1
         outputs += ["", ""]
-    inputs = [call.bottoms[0], scale, shift, *statistics]
+    inputs = [call.bottoms[0], scale, shift, mean, variance]
     made = call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
     fixed = bool(parameter.get("use_global_stats", False))
     set_statistics(made[0], Statistics(unbiased=True, fixed=fixed, count=count))
     return made[:1]
+
+
+def _statistics(call: Call, channels: int) -> tuple[ir.Value, ir.Value, str]:
+    """Return mean and variance, which are stored as sums, and the key of what divides them: 0 for none."""
+    shapes = {"mean": (channels,), "variance": (channels,), "factor": (1,)}
+    stored = [call.statistic(index, shape, role) for index, (role, shape) in enumerate(shapes.items())]
+    count, factor = stored[2]
+    share = np.float32(1 / factor.item() if factor is not None and factor.item() else 0)
+    found = []
+    for (key, array), (role, shape) in zip(stored[:2], shapes.items(), strict=False):
+        values = drawn(key, shape, role) if array is None else array * share
+        found.append(call.builder.derived(values, name=key, key=key))
+    call.builder.derived(np.ones(1, np.float32) if factor is None else factor, name=count, key=count)
+    return found[0], found[1], count
 
 
 def _check_rates(call: Call) -> None:
