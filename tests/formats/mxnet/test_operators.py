@@ -24,9 +24,9 @@ def golden():
         return dict(file)
 
 
-def read_case(case, folder, *, input_shapes=True):
+def read_case(case, folder, *, text=None, input_shapes=True):
     net = folder / "op-symbol.json"
-    net.write_text(case.symbol())
+    net.write_text(text or case.symbol())
     stored = case.arrays(stored=True)
     if stored:
         content = mxnet_params.params({f"arg:{name}": array for name, array in stored.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.formats.mxnet.registry import ROLES
@@ -13,13 +14,15 @@ from netweave.graph import known_shape, parameter_key
 from netweave.graph.parameters import ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import onnx_ir as ir
+    from collections.abc import Mapping, Sequence
 
     from netweave.formats.mxnet.settings import Settings
     from netweave.formats.mxnet.variables import Variables
     from netweave.graph import GraphBuilder
+
+
+MAX_RANGE = 10_000_000
+"""A longer list of constants is refused before it is made."""
 
 
 class Call:
@@ -136,22 +139,26 @@ class Call:
         ]
         return self.add("Concat", pieces, {"axis": 0}) if len(pieces) > 1 else pieces[0]
 
-    def fixed_parameter(
-        self, name: str, shape: Sequence[int | None], array: Callable[[tuple[int, ...]], np.ndarray]
-    ) -> ir.Value:
-        """Return a constant in the place of a stored array, which is entered in the table all the same.
+    def fixed_parameter(self, name: str, shape: Sequence[int | None], number: float) -> ir.Value:
+        """Return an array of one number in the place of a stored one, which is entered all the same.
 
         Args:
             name: Name of the input.
             shape: Its sizes in MXNet's layout.
-            array: Makes the constant, given the sizes.
+            number: The number.
         """
         given = self._input(name)
         if not isinstance(given, Node):
             raise self.refuse(f"its {name} is computed by the net; only a stored one is read here")
         sizes = self._variables.note(given, shape=shape, role=ROLES[name])
         self.parameters.append(given.name)
-        return self._builder.derived(array(sizes), name=f"{given.name}/fixed")
+        array = ir.LazyTensor(
+            lambda: ir.Tensor(np.full(sizes, number, np.float32)),
+            dtype=ir.DataType.FLOAT,
+            shape=ir.Shape(sizes),
+            name=f"{given.name}/fixed",
+        )
+        return self._builder.derived(array, name=f"{given.name}/fixed")
 
     def stored_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of the array that a file stores for an input, if there is one."""
@@ -188,6 +195,16 @@ class Call:
     def array(self, array: np.ndarray) -> ir.Value:
         """Return a constant array."""
         return self._builder.constant(array, dtype=array.dtype)
+
+    def arange(self, count: int) -> np.ndarray:
+        """Return the whole numbers from 0 to before ``count``.
+
+        Raises:
+            ShapeError: They are more than ``MAX_RANGE``.
+        """
+        if not 0 <= count <= MAX_RANGE:
+            raise self.wrong(f"it takes {count:,} numbers to write, expected at most {MAX_RANGE:,}")
+        return np.arange(count, dtype=np.int64)
 
     def whole_numbers(self, numbers: Sequence[int]) -> ir.Value:
         """Return a constant list of whole numbers: axes, sizes, indices."""

@@ -77,7 +77,7 @@ def _told_by(symbol: Symbol, node: Node, arrays: Mapping[str, np.ndarray]) -> De
     dtype = ir.DataType.from_numpy(weight.dtype)
     sizes = [None] * (weight.ndim - 2)
     if node.op in {"Convolution", "Convolution_v1"} and weight.ndim > 2:
-        groups = Settings(node.attributes, place=symbol.place(node)).whole("num_group", 1)
+        groups = Settings(node.attributes, place=symbol.place(node)).count("num_group", 1)
         if is_channels_last(node.attributes.get("layout")):
             return Deduced((None, *sizes, weight.shape[-1] * groups), dtype)
         return Deduced((None, weight.shape[1] * groups, *sizes), dtype)

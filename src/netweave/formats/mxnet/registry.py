@@ -23,7 +23,7 @@ ROLES = {
 }
 """Arguments that are stored arrays, and the role that ``Parameter`` gives them."""
 
-Arguments = Callable[["Settings"], Sequence[str]]
+Arguments = Callable[["Settings"], Sequence[str] | None]
 Read = Callable[["Call"], "ir.Value | Sequence[ir.Value]"]
 
 

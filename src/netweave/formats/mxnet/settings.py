@@ -24,6 +24,9 @@ class Default(enum.Enum):
     NONE = "none"
 
 
+LOWEST, HIGHEST = -(2**63), 2**63 - 1
+"""Range of the whole numbers of MXNet and of ONNX."""
+
 HARMLESS = frozenset({"workspace", "cudnn_tune", "cudnn_off", "ctx_group", "force_mirroring", "mirror_stage"})
 """Settings that say where and how fast something is computed, and never what."""
 
@@ -56,7 +59,17 @@ def is_channels_last(layout: str | None) -> bool:
 
 
 def _whole(text: str) -> int:
-    return int(text.strip().removesuffix("L"))
+    number = int(text.strip().removesuffix("L"))
+    if not LOWEST <= number <= HIGHEST:
+        raise ValueError(text)
+    return number
+
+
+def _count(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise ValueError(text)
+    return number
 
 
 def _boolean(text: str) -> bool:
@@ -109,6 +122,10 @@ class Settings:
         """A whole number."""
         return self._value(name, default, _whole, "a whole number")
 
+    def count(self, name: str, default: T | Default = Default.NONE) -> int | T:
+        """A whole number of at least 1."""
+        return self._value(name, default, _count, "a whole number of at least 1")
+
     def number(self, name: str, default: T | Default = Default.NONE) -> float | T:
         """A number."""
         return self._value(name, default, float, "a number")
@@ -122,15 +139,29 @@ class Settings:
         return self._value(name, default, _whole_numbers, "whole numbers such as (3, 3)")
 
     def per_axis(self, name: str, rank: int, default: int) -> tuple[int, ...]:
-        """One whole number for each of ``rank`` axes; the default for each where none is given.
+        """One whole number for each of ``rank`` axes, no smaller than the default for each.
 
         Raises:
-            ReadError: There are more or fewer.
+            ReadError: There are more or fewer, or one is smaller.
         """
         found = self.sizes(name, ()) or (default,) * rank
-        if len(found) != rank:
-            raise ReadError(f"{name!r} is {found}, expected {rank} whole numbers", place=self._place)
+        if len(found) != rank or min(found, default=default) < default:
+            raise ReadError(
+                f"{name!r} is {_shown(found)}, expected {rank} whole numbers of at least {default}",
+                place=self._place,
+            )
         return found
+
+    def kernel(self) -> tuple[int, ...]:
+        """The setting ``kernel``: sizes of a window over one to three axes.
+
+        Raises:
+            ReadError: It is missing, or has another number of axes or a size below 1.
+        """
+        found = self.sizes("kernel")
+        if not 1 <= len(found) <= 3:
+            raise ReadError(f"'kernel' is {_shown(found)}, expected sizes of 1 to 3 axes", place=self._place)
+        return self.per_axis("kernel", len(found), 1)
 
     def bounds(self, name: str, default: T | Default = Default.NONE) -> tuple[int | None, ...] | T:
         """Whole numbers, or None for an open end."""
@@ -153,7 +184,7 @@ class Settings:
         found = self._value(name, default, str, "a word")
         if isinstance(found, str) and found not in choices:
             raise UnsupportedError(
-                f"{name!r} is {found!r}, of which Netweave reads {', '.join(map(repr, choices))}",
+                f"{name!r} is {_shown(found)}, of which Netweave reads {', '.join(map(repr, choices))}",
                 place=self._place,
             )
         return found
@@ -183,4 +214,9 @@ class Settings:
         try:
             return parse(text)
         except (ValueError, KeyError) as error:
-            raise ReadError(f"{name!r} is {text!r:.60}, expected {expected}", place=self._place) from error
+            raise ReadError(f"{name!r} is {_shown(text)}, expected {expected}", place=self._place) from error
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -73,8 +73,8 @@ class Symbol:
     def place(self, node: Node) -> str:
         """Where a node stands, for messages."""
         kind = "variable" if node.is_variable else "layer"
-        type_ = "" if node.is_variable else f" ({node.op})"
-        return f"{self.file}:{node.line}: {kind} {node.name!r}{type_}"
+        type_ = "" if node.is_variable else f" ({node.op:.60})"
+        return f"{self.file}:{node.line}: {kind} {node.name!r:.80}{type_}"
 
 
 def is_symbol(value: Any) -> bool:
@@ -136,8 +136,9 @@ def _entry(item: Any, what: str, place: str) -> Entry:
 def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
     variables: set[str] = set()
     for node in nodes:
-        if node.is_variable and node.name in variables:
-            raise ReadError(f"two variables are named {node.name!r}", place=f"{file}:{node.line}")
+        if node.is_variable and (node.name in variables or not node.name):
+            found = f"two variables are named {node.name!r:.80}" if node.name else "a variable has no name"
+            raise ReadError(found, place=f"{file}:{node.line}")
         if node.is_variable:
             variables.add(node.name)
         for entry in node.inputs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
@@ -10,7 +11,7 @@ import onnx_ir as ir
 from netweave.errors import ShapeError, WeightError
 from netweave.formats.mxnet.settings import Settings
 from netweave.graph import BATCH, Parameter
-from netweave.graph.parameters import drawn
+from netweave.graph.shapes import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -137,13 +138,6 @@ class Variables:
         array = (self._arrays or {}).get(node.name)
         return None if array is None else array.shape
 
-    def array(self, node: Node, *, shape: Sequence[int | None], role: str) -> np.ndarray:
-        """Enter a stored array in the table and return its values, or the drawn ones that stand for it."""
-        entry = self._entry(node, shape, role, trainable=True)
-        self._builder.parameters.setdefault(node.name, entry)
-        stored = (self._arrays or {}).get(node.name)
-        return drawn(entry.key, entry.shape, role).numpy() if stored is None else stored
-
     def is_input(self, node: Node) -> bool:
         """Whether the caller made an input of a variable that could be a stored array."""
         return node.name in self._input_shapes
@@ -166,7 +160,7 @@ class Variables:
             if shape is not None:
                 return tuple(shape)
         raise ShapeError(
-            f"the sizes of this input are nowhere given; give them, as in "
+            f"the sizes of the input {node.name!r} are nowhere given; give them, as in "
             f"--input-shape {node.name}=1x3x224x224",
             place=self._symbol.place(node),
         )
@@ -196,6 +190,12 @@ class Variables:
             _check_fit(array.shape, wanted, name=node.name, file=self._file, place=self._symbol.place(node))
             return array.shape
         known = tuple(size for size in wanted if size is not None)
+        if prod(known) > MAX_ELEMENTS:
+            raise ShapeError(
+                f"would have the sizes {'x'.join(map(str, known))}, which is more than {MAX_ELEMENTS:,} "
+                f"elements; check the sizes in the file",
+                place=self._symbol.place(node),
+            )
         if len(known) == len(wanted):
             return known
         raise ShapeError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from netweave.formats.mxnet.call import Call
 
 FILLS = {"_zeros": 0.0, "_ones": 1.0}
-MAX_RANGE = 10_000_000
 
 
 @operator_reader("_zeros", "_ones", "_full", arguments=())
@@ -36,14 +35,15 @@ def arange(call: Call) -> ir.Value:
     settings = call.settings
     settings.skip("ctx")
     start, stop = settings.number("start", 0.0), settings.number("stop", None)
-    step, times = settings.number("step", 1.0), settings.whole("repeat", 1)
+    step, times = settings.number("step", 1.0), settings.count("repeat", 1)
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
     if settings.flag("infer_range", False):
         raise call.refuse("infer_range=True is not read")
     if stop is None:
         start, stop = 0.0, start
-    if step == 0 or not 0 <= ceil((stop - start) / step) * times <= MAX_RANGE:
-        raise call.wrong(f"from {start} to {stop} by {step}, {times} times")
+    if not (isfinite(start) and isfinite(stop) and isfinite(step) and step):
+        raise call.wrong(f"from {start} to {stop} by {step}")
+    call.arange(ceil((stop - start) / step) * times)
     return call.array(np.repeat(np.arange(start, stop, step).astype(dtype.numpy()), times))
 
 
@@ -58,7 +58,7 @@ def arange_like(call: Call) -> ir.Value:
         raise call.refuse("without an axis, or with repeat, it is not read")
     x = call.value("data")
     (size,) = call.known_sizes(x, [call.axis(axis, len(call.shape(x)))])
-    return call.array((start + step * np.arange(size)).astype(np.float32))
+    return call.array((start + step * call.arange(size)).astype(np.float32))
 
 
 @operator_reader("_contrib_div_sqrt_dim")

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 @operator_reader("Convolution", "Convolution_v1", arguments=with_bias(default_no_bias=False))
 def convolution(call: Call) -> ir.Value:
     """Cross-correlation with weights (num_filter, channels / group, kernel...)."""
-    kernel = call.settings.sizes("kernel")
-    groups = call.settings.whole("num_group", 1)
-    num_filter = call.settings.whole("num_filter")
+    kernel = call.settings.kernel()
+    groups = call.settings.count("num_group", 1)
+    num_filter = call.settings.count("num_filter")
     attributes = _windows(call, kernel) | {"group": groups}
     last = is_channels_last(call.settings.choice("layout", LAYOUTS, None))
     x = channels_first(call, call.value("data"), last)
@@ -38,9 +38,9 @@ def convolution(call: Call) -> ir.Value:
 @operator_reader("Deconvolution", arguments=with_bias(default_no_bias=True))
 def deconvolution(call: Call) -> ir.Value:
     """Transposed convolution with weights (channels, num_filter / group, kernel...)."""
-    kernel = call.settings.sizes("kernel")
-    groups = call.settings.whole("num_group", 1)
-    num_filter = call.settings.whole("num_filter")
+    kernel = call.settings.kernel()
+    groups = call.settings.count("num_group", 1)
+    num_filter = call.settings.count("num_filter")
     call.settings.choice("layout", LAYOUTS[:3], None)
     x = call.value("data")
     channels = _channels(call, x, len(kernel))
@@ -59,7 +59,7 @@ def deconvolution(call: Call) -> ir.Value:
 @operator_reader("FullyConnected", arguments=with_bias(default_no_bias=False))
 def fully_connected(call: Call) -> ir.Value:
     """``x W^T + b`` over all axes but the first, or over the last one with ``flatten=False``."""
-    num_hidden = call.settings.whole("num_hidden")
+    num_hidden = call.settings.count("num_hidden")
     flatten = call.settings.flag("flatten", True)
     x = call.value("data")
     rank = len(call.shape(x))

@@ -35,8 +35,7 @@ def cut(call: Call) -> ir.Value:
 def slice_axis(call: Call) -> ir.Value:
     """From ``begin`` to ``end`` along one axis."""
     settings = call.settings
-    begin, axis = settings.whole("begin"), settings.whole("axis")
-    (end,) = settings.bounds("end")
+    begin, axis, end = settings.whole("begin"), settings.whole("axis"), settings.whole("end", None)
     return _slice(call, call.value(), [begin], [LARGEST if end is None else end], [axis])
 
 
@@ -51,14 +50,14 @@ def slice_like(call: Call) -> ir.Value:
 
 
 def _crop_arguments(settings: Settings) -> Sequence[str]:
-    return ("data", "crop_like") if settings.whole("num_args") == 2 else ("data",)
+    return ("data", "crop_like") if settings.count("num_args") == 2 else ("data",)
 
 
 @operator_reader("Crop", arguments=_crop_arguments)
 def crop(call: Call) -> ir.Value:
     """Height and width cut to ``h_w`` or to those of a second input, at ``offset`` or in the centre."""
     settings = call.settings
-    offset, wanted = settings.sizes("offset", (0, 0)), settings.sizes("h_w", (0, 0))
+    offset, wanted = settings.per_axis("offset", 2, 0), settings.per_axis("h_w", 2, 0)
     centre = settings.flag("center_crop", False)
     x = call.value("data")
     if not call.has("crop_like"):
@@ -84,7 +83,7 @@ def _crop_to_open_size(call: Call, x: ir.Value, offset: Sequence[int]) -> ir.Val
 def embedding(call: Call) -> ir.Value:
     """Rows of a table; numbers beyond its ends take the first or last row."""
     settings = call.settings
-    rows, columns = settings.whole("input_dim"), settings.whole("output_dim")
+    rows, columns = settings.count("input_dim"), settings.count("output_dim")
     settings.skip("dtype", "sparse_grad")
     places = _places(call, call.value("data"), rows, "clip")
     return call.add("Gather", [call.parameter("weight", (rows, columns)), places], {"axis": 0})
@@ -142,13 +141,11 @@ def gather_nd(call: Call) -> ir.Value:
 def one_hot(call: Call) -> ir.Value:
     """``on_value`` at the place of each number, ``off_value`` elsewhere; nothing outside the depth."""
     settings = call.settings
-    depth = settings.whole("depth")
+    depth = settings.count("depth")
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
-    if not 1 <= depth <= 10_000_000:
-        raise call.wrong(f"depth={depth}")
     indices = call.add("Cast", [call.value()], {"to": ir.DataType.INT64})
     column = call.add("Unsqueeze", [indices, call.whole_numbers([-1])])
-    hit = call.add("Equal", [column, call.array(np.arange(depth, dtype=np.int64))])
+    hit = call.add("Equal", [column, call.array(call.arange(depth))])
     values = [
         np.asarray(settings.number(f"{name}_value", default), dtype.numpy())
         for name, default in (("on", 1.0), ("off", 0.0))

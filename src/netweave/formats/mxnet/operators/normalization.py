@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netweave.formats.mxnet.registry import operator_reader
 from netweave.graph import Statistics, set_statistics
 
@@ -32,7 +30,7 @@ def batch_norm(call: Call) -> ir.Value:
     shape = call.shape(x)
     axis = call.axis(settings.whole("axis", 1), len(shape))
     sizes = (shape[axis],)
-    gamma = call.fixed_parameter("gamma", sizes, _ones) if fixed else call.parameter("gamma", sizes)
+    gamma = call.fixed_parameter("gamma", sizes, 1.0) if fixed else call.parameter("gamma", sizes)
     rest = [call.parameter(name, sizes) for name in STATISTICS[2:]]
     attributes = {"epsilon": eps, "momentum": momentum}
     if axis == 1:
@@ -45,10 +43,6 @@ def batch_norm(call: Call) -> ir.Value:
     made = call.add("BatchNormalization", [moved, gamma, *rest], attributes)
     set_statistics(made, statistics)
     return call.add("Transpose", [made], {"perm": perm})
-
-
-def _ones(shape: tuple[int, ...]) -> np.ndarray:
-    return np.ones(shape, np.float32)
 
 
 @operator_reader("LRN")
@@ -114,21 +108,17 @@ def group_norm(call: Call) -> ir.Value:
     """Groups of channels of each element of the batch, with one scale and shift for each group."""
     settings = call.settings
     _refuse_statistics(call)
-    groups = settings.whole("num_groups", 1)
+    groups = settings.count("num_groups", 1)
     x = call.value("data")
     (channels,) = call.known_sizes(x, [1])
-    if groups < 1 or channels % groups:
+    if channels % groups:
         raise call.wrong(f"{channels} channels do not make {groups} groups")
+    owners = call.array(call.arange(channels) * groups // channels)
     scale, shift = (
-        call.add("Gather", [call.parameter(name, (groups,)), call.whole_numbers(_owners(channels, groups))])
-        for name in ("gamma", "beta")
+        call.add("Gather", [call.parameter(name, (groups,)), owners]) for name in ("gamma", "beta")
     )
     attributes = {"num_groups": groups, "epsilon": settings.number("eps", 1e-5)}
     return call.add("GroupNormalization", [x, scale, shift], attributes)
-
-
-def _owners(channels: int, groups: int) -> list[int]:
-    return [channel * groups // channels for channel in range(channels)]
 
 
 def _refuse_statistics(call: Call) -> None:

@@ -111,7 +111,7 @@ def adaptive_average(call: Call) -> ir.Value:
     if (height, width) == (1, 1):
         return call.add("GlobalAveragePool", [x])
     has = call.known_sizes(x, (2, 3))
-    if has[0] % height or has[1] % width:
+    if height < 1 or width < 1 or has[0] % height or has[1] % width:
         raise call.refuse(f"output_size {height}x{width} does not divide the input's {has[0]}x{has[1]}")
     kernel = [has[0] // height, has[1] // width]
     return call.add("AveragePool", [x], {"kernel_shape": kernel, "strides": kernel})
@@ -119,7 +119,7 @@ def adaptive_average(call: Call) -> ir.Value:
 
 def _read_windows(call: Call, x: ir.Value) -> _Windows:
     settings = call.settings
-    kernel = settings.sizes("kernel")
+    kernel = settings.kernel()
     rank = len(kernel)
     if len(call.shape(x)) != rank + 2:
         raise call.wrong(f"its input has {len(call.shape(x))} axes, its kernel needs {rank + 2}")

@@ -40,6 +40,7 @@ MODES = {
     "rnn_tanh": _Mode("RNN", (0,), "Tanh"),
 }
 
+MAX_LAYERS = 1000
 UNREAD = ("projection_size", "lstm_state_clip_min", "lstm_state_clip_max")
 
 
@@ -60,11 +61,11 @@ def rnn(call: Call) -> Sequence[ir.Value]:
         raise call.refuse("projected or clipped states and sequences of several lengths are not read")
     settings.skip("lstm_state_clip_nan")
     mode = MODES[settings.choice("mode", tuple(MODES))]
-    size, num_layers = settings.whole("state_size"), settings.whole("num_layers")
+    size, num_layers = settings.count("state_size"), settings.count("num_layers")
     directions = 2 if settings.flag("bidirectional", False) else 1
     dropout = settings.number("p", 0.0)
-    if size < 1 or not 1 <= num_layers <= 1000:
-        raise call.wrong(f"state_size={size}, num_layers={num_layers}")
+    if num_layers > MAX_LAYERS:
+        raise call.wrong(f"num_layers={num_layers}, expected at most {MAX_LAYERS}")
     x = call.value("data", batch_axis=1)
     (features,) = call.known_sizes(x, [2])
     packed = _Packed(call, mode, size=size, directions=directions, features=features, num_layers=num_layers)
@@ -192,14 +193,14 @@ def sequence_reverse(call: Call) -> ir.Value:
 @operator_reader("SequenceMask", arguments=_sequence_arguments)
 def sequence_mask(call: Call) -> ir.Value:
     """``value`` in the place of all steps from ``sequence_length`` on."""
-    axis = call.settings.whole("axis", 0)
+    axis = _time_axis(call)
     fill = call.settings.number("value", 0.0)
     x = call.value("data", batch_axis=1 - axis)
     if not call.has("sequence_length"):
         return call.add("Identity", [x])
     (steps,) = call.known_sizes(x, [axis])
     rank = len(call.shape(x))
-    time = call.array(np.arange(steps, dtype=np.int64).reshape(-1, *[1] * (rank - 1 - axis)))
+    time = call.array(call.arange(steps).reshape(-1, *[1] * (rank - 1 - axis)))
     others = [a for a in range(rank) if a != 1 - axis]
     lengths = call.add("Unsqueeze", [_lengths(call), call.whole_numbers(others)])
     return call.add("Where", [call.add("Less", [time, lengths]), x, call.scalar(fill, x)])
@@ -208,7 +209,7 @@ def sequence_mask(call: Call) -> ir.Value:
 @operator_reader("SequenceLast", arguments=_sequence_arguments)
 def sequence_last(call: Call) -> ir.Value:
     """The last step, or the one before ``sequence_length``."""
-    axis = call.settings.whole("axis", 0)
+    axis = _time_axis(call)
     x = call.value("data", batch_axis=1 - axis)
     if not call.has("sequence_length"):
         return call.add("Gather", [x, call.array(np.asarray(-1, np.int64))], {"axis": axis})
@@ -216,6 +217,13 @@ def sequence_last(call: Call) -> ir.Value:
     places = call.add("Sub", [_lengths(call), call.whole_numbers([1])])
     column = call.add("Unsqueeze", [places, call.whole_numbers([1])])
     return call.add("GatherND", [by_batch, column], {"batch_dims": 1})
+
+
+def _time_axis(call: Call) -> int:
+    axis = call.settings.whole("axis", 0)
+    if axis not in {0, 1}:
+        raise call.wrong(f"axis={axis}, expected 0 or 1")
+    return axis
 
 
 def _lengths(call: Call) -> ir.Value:

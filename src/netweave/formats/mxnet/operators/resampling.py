@@ -19,22 +19,22 @@ if TYPE_CHECKING:
 BILINEAR = {"mode": "linear", "align_corners": 1}
 """Places -1 and 1 are the centres of the outer pixels; beyond them is zero, ONNX's default."""
 
-MAX_SIDE = 10_000
+MAX_PIXELS = 1 << 22
+"""A larger grid is refused before its places are computed."""
 
 
-def _upsampling_arguments(settings: Settings) -> Sequence[str]:
-    if settings.choice("sample_type", ("nearest", "bilinear")) == "bilinear":
-        return ("data", "weight")
-    return [f"arg{number}" for number in range(settings.whole("num_args"))]
+def _upsampling_arguments(settings: Settings) -> Sequence[str] | None:
+    bilinear = settings.choice("sample_type", ("nearest", "bilinear")) == "bilinear"
+    return ("data", "weight") if bilinear else None
 
 
 @operator_reader("UpSampling", arguments=_upsampling_arguments)
 def upsampling(call: Call) -> ir.Value:
     """Every pixel ``scale`` times; or a transposed convolution whose weights interpolate at first."""
     settings = call.settings
-    scale = settings.whole("scale")
+    scale = settings.count("scale")
     joined = settings.choice("multi_input_mode", ("concat", "sum"), "concat")
-    filters = settings.whole("num_filter", 0)
+    filters = settings.count("num_filter", 1)
     settings.skip("num_args")
     if call.has("weight"):
         return _interpolated(call, scale, filters)
@@ -110,11 +110,12 @@ def bilinear_sampler(call: Call) -> ir.Value:
 def grid_generator(call: Call) -> ir.Value:
     """Places of an affine map (N, 6), or of a flow (N, 2, H, W) in pixels."""
     kind = call.settings.choice("transform_type", ("affine", "warp"))
-    target = call.settings.sizes("target_shape", (0, 0))
+    target = call.settings.per_axis("target_shape", 2, 0)
     x = call.value("data")
     if kind == "affine":
         return _affine_grid(call, x, target)
     height, width = call.known_sizes(x, (2, 3))
+    _check_pixels(call, height, width)
     rows, columns = np.mgrid[:height, :width].astype(np.float32)
     half = np.asarray([(width - 1) / 2, (height - 1) / 2], np.float32).reshape(1, 2, 1, 1)
     places = call.add("Add", [x, call.array(np.stack([columns, rows])[None])])
@@ -127,10 +128,15 @@ def spatial_transformer(call: Call) -> ir.Value:
     settings = call.settings
     settings.choice("transform_type", ("affine",))
     settings.choice("sampler_type", ("bilinear",))
-    target = settings.sizes("target_shape", (0, 0))
+    target = settings.per_axis("target_shape", 2, 0)
     x = call.value("data")
     sizes = target if all(target) else call.known_sizes(x, (2, 3))
     return _sampled(call, x, _affine_grid(call, call.value("loc"), sizes))
+
+
+def _check_pixels(call: Call, height: int, width: int) -> None:
+    if not 0 < height * width <= MAX_PIXELS or height < 1:
+        raise call.wrong(f"a grid of {height}x{width} places, expected 1 to {MAX_PIXELS:,}")
 
 
 def _sampled(call: Call, x: ir.Value, places: ir.Value) -> ir.Value:
@@ -140,8 +146,7 @@ def _sampled(call: Call, x: ir.Value, places: ir.Value) -> ir.Value:
 def _affine_grid(call: Call, loc: ir.Value, sizes: Sequence[int]) -> ir.Value:
     """Return the places (N, 2, H, W) that an affine map (N, 6) gives the pixels of an image."""
     height, width = sizes
-    if not (0 < height <= MAX_SIDE and 0 < width <= MAX_SIDE):
-        raise call.wrong(f"target_shape is {height}x{width}, expected 1 to {MAX_SIDE} pixels a side")
+    _check_pixels(call, height, width)
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
     pixels = np.stack([x, y, np.ones_like(x)]).reshape(3, -1).astype(np.float32)
     theta = call.add("Reshape", [loc, call.whole_numbers([-1, 2, 3])])

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from netweave.formats.mxnet.call import Call
 
 SMALLEST = -(2**63)
+MAX_PARTS = 10_000
 PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect"}
 
 
@@ -113,9 +114,9 @@ def stack(call: Call) -> ir.Value:
 def split(call: Call) -> Sequence[ir.Value]:
     """Equal parts along an axis, which ``squeeze_axis`` removes where it is 1."""
     settings = call.settings
-    num_outputs = settings.whole("num_outputs")
-    if not 1 <= num_outputs <= 10_000:
-        raise call.wrong(f"num_outputs={num_outputs}")
+    num_outputs = settings.count("num_outputs")
+    if num_outputs > MAX_PARTS:
+        raise call.wrong(f"num_outputs={num_outputs}, expected at most {MAX_PARTS}")
     x = call.value()
     axis = call.axis(settings.whole("axis", 1), len(call.shape(x)))
     attributes = {"axis": axis, "num_outputs": num_outputs}
@@ -139,7 +140,7 @@ def tile(call: Call) -> ir.Value:
 @operator_reader("repeat")
 def repeat(call: Call) -> ir.Value:
     """Every element several times, along an axis or in a row."""
-    repeats, axis = call.settings.whole("repeats"), call.settings.whole("axis", None)
+    repeats, axis = call.settings.count("repeats"), call.settings.whole("axis", None)
     x = call.value()
     if axis is None:
         x, axis = call.add("Reshape", [x, call.whole_numbers([-1])]), 0
@@ -180,7 +181,7 @@ def pad(call: Call) -> ir.Value:
 def depth_and_space(call: Call) -> ir.Value:
     """Blocks of pixels to channels or back."""
     op_type = "DepthToSpace" if call.op == "depth_to_space" else "SpaceToDepth"
-    return call.add(op_type, [call.value()], {"blocksize": call.settings.whole("block_size")})
+    return call.add(op_type, [call.value()], {"blocksize": call.settings.count("block_size")})
 
 
 @operator_reader("broadcast_to")
@@ -196,6 +197,8 @@ def broadcast_axis(call: Call) -> ir.Value:
     axes, sizes = call.settings.sizes("axis"), call.settings.sizes("size")
     x = call.value()
     shape = [1] * len(call.shape(x))
+    if len(axes) != len(sizes):
+        raise call.wrong(f"axis={axes} and size={sizes} are not equally long")
     for axis, size in zip(axes, sizes, strict=True):
         shape[call.axis(axis, len(shape))] = size
     return call.add("Expand", [x, call.whole_numbers(shape)])
