@@ -1,11 +1,16 @@
-"""Shared fixtures: where the corpus of real nets lies."""
+"""Shared fixtures: where the corpus of real nets lies; how property tests run."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+import hypothesis
 import pytest
+
+# How long an example takes is a matter of the machine and of what else it does.
+hypothesis.settings.register_profile("netweave", deadline=None)
+hypothesis.settings.load_profile("netweave")
 
 
 @pytest.fixture(scope="session")
