@@ -131,14 +131,6 @@ class Call:
                 made = self._ranges(made, numbers)
         return made
 
-    def _ranges(self, x: ir.Value, numbers: Sequence[int]) -> ir.Value:
-        """Join ranges of a one-dimensional value."""
-        pieces = [
-            self.add("Slice", [x, *(self.whole_numbers([bound]) for bound in (*bounds, 0))])
-            for bounds in ranges_of(numbers)
-        ]
-        return self.add("Concat", pieces, {"axis": 0}) if len(pieces) > 1 else pieces[0]
-
     def fixed_parameter(self, name: str, shape: Sequence[int | None], number: float) -> ir.Value:
         """Return an array of one number in the place of a stored one, which is entered all the same.
 
@@ -254,6 +246,14 @@ class Call:
     def refuse(self, message: str) -> UnsupportedError:
         """Return the error for something that Netweave does not read."""
         return UnsupportedError(message, place=self._place)
+
+    def _ranges(self, x: ir.Value, numbers: Sequence[int]) -> ir.Value:
+        """Join ranges of a one-dimensional value."""
+        pieces = [
+            self.add("Slice", [x, *(self.whole_numbers([bound]) for bound in (*bounds, 0))])
+            for bounds in ranges_of(numbers)
+        ]
+        return self.add("Concat", pieces, {"axis": 0}) if len(pieces) > 1 else pieces[0]
 
     def _input(self, which: str | int) -> ir.Value | Node:
         number = which if isinstance(which, int) else (self._names or []).index(which)
