@@ -115,6 +115,10 @@ X = variable("x")
         ({"nodes": [X | {"op": 3}], "heads": [[0, 0]]}, "'op' is 3, expected a text"),
         ({"nodes": [X | {"attrs": {"a": 1}}], "heads": [[0, 0]]}, r"attrs\['a'\] is 1, expected a text"),
         ({"nodes": [X, X], "heads": [[0, 0]]}, "two variables are named 'x'"),
+        (
+            {"nodes": [variable("x" * 401)], "heads": [[0, 0]]},
+            "'name' has 401 characters, expected at most 400",
+        ),
         ({"nodes": [variable("")], "heads": [[0, 0]]}, "a variable has no name"),
         (
             {"nodes": [X], "heads": [[0, 0]], "attrs": {"mxnet_version": 3}},
@@ -130,7 +134,7 @@ X = variable("x")
             "node 'a': reads node 9, but there are only 1",
         ),
     ],
-    ids=range(18),
+    ids=range(19),
 )
 def test_what_is_no_symbol_is_named(text, message):
     with pytest.raises(ReadError, match=message):

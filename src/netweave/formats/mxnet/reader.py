@@ -202,11 +202,11 @@ class _Build:
         unknown: dict[str, list[str]] = {}
         for node in self._symbol.nodes:
             if not node.is_variable and find_reader(node.op) is None:
-                unknown.setdefault(node.op, []).append(f"{node.name!r:.80} in line {node.line}")
+                unknown.setdefault(node.op, []).append(f"{node.name!r} in line {node.line}")
         if not unknown:
             return
         shown = "; ".join(
-            f"{op:.60} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
+            f"{op} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
             f"{operators.reason(op)})"
             for op, nodes in unknown.items()
         )

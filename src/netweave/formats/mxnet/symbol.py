@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 VARIABLE = "null"
 """The operator of a variable: data, label, weights and statistics."""
 
+MAX_NAME = 400
+"""Longer names are refused, so that messages can show them."""
+
 OLDEST_VERSION = 800
 """The version of a file that names none: 0.8.0."""
 
@@ -73,8 +76,8 @@ class Symbol:
     def place(self, node: Node) -> str:
         """Where a node stands, for messages."""
         kind = "variable" if node.is_variable else "layer"
-        type_ = "" if node.is_variable else f" ({node.op:.60})"
-        return f"{self.file}:{node.line}: {kind} {node.name!r:.80}{type_}"
+        type_ = "" if node.is_variable else f" ({node.op})"
+        return f"{self.file}:{node.line}: {kind} {node.name!r}{type_}"
 
 
 def is_symbol(value: Any) -> bool:
@@ -118,12 +121,21 @@ def _node(item: Any, number: int, place: str) -> Node:
         for key, text in item.field(name, dict, {}).items():
             attributes.setdefault(key, checked(text, str, what=f"{name}[{key!r}]", place=item.place))
     return Node(
-        name=item.field("name", str),
-        op=item.field("op", str),
+        name=_name(item, "name"),
+        op=_name(item, "op"),
         attributes=attributes,
         inputs=tuple(_entry(entry, "inputs", item.place) for entry in item.field("inputs", list)),
         line=item.line,
     )
+
+
+def _name(item: JsonObject, field: str) -> str:
+    name = item.field(field, str)
+    if len(name) > MAX_NAME:
+        raise ReadError(
+            f"{field!r} has {len(name):,} characters, expected at most {MAX_NAME}", place=item.place
+        )
+    return name
 
 
 def _entry(item: Any, what: str, place: str) -> Entry:
@@ -137,7 +149,7 @@ def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
     variables: set[str] = set()
     for node in nodes:
         if node.is_variable and (node.name in variables or not node.name):
-            found = f"two variables are named {node.name!r:.80}" if node.name else "a variable has no name"
+            found = f"two variables are named {node.name!r}" if node.name else "a variable has no name"
             raise ReadError(found, place=f"{file}:{node.line}")
         if node.is_variable:
             variables.add(node.name)
