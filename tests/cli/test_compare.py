@@ -165,7 +165,7 @@ def test_mapping(mapping, text):
 )
 def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_net, monkeypatch, tmp_path):
     found = Comparison(small_net, small_net, verdict, "one sentence")
-    monkeypatch.setattr("netweave.api.compare", lambda a, b, progress: found)
+    monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)
     file = tmp_path / "found.json"
     called = netweave("compare", "a", "b", "--json", str(file))
     assert (called.status, called.err) == (status, "")
@@ -177,5 +177,5 @@ def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_
 
 def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypatch):
     found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
-    monkeypatch.setattr("netweave.api.compare", lambda a, b, progress: found)
+    monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)
     assert json.loads(netweave("compare", "a", "b", "--json", "-").out)["error"] == "inf"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from netweave.compare import Status, Verdict, compare
+from netweave.errors import UsageError
 from tests.compare.nets import Form, build
 
 EQUAL = {
@@ -90,6 +92,31 @@ def test_places_and_fix_are_in_the_words_of_the_sources():
     assert "a.net:1" in found.sentence
     assert "b.net:1" in found.sentence
     assert "pads=[1, 1, 1, 1]" in found.sentence
+
+
+def test_a_part_leaves_out_what_lies_outside():
+    faulty = build(Form(slope=0.3, prefix="other_"))
+    assert compare(build(), faulty, first="pool1").equal
+    assert compare(build(), faulty, last="bn1").equal
+    assert not compare(build(), faulty, first="bn1", last="pool1").equal
+    with pytest.raises(UsageError, match="has no layer, node or value 'pool7'; it has conv1"):
+        compare(build(), faulty, first="pool7")
+
+
+def test_the_users_own_probe_is_used():
+    zeros = {"data": np.zeros((2, 3, 11, 11), np.float32)}
+    form = Form(slope=0.3)
+    assert not compare(build(), build(form)).equal
+    found = compare(build(), build(form), probe=zeros)
+    assert found.probes == ("data 2x3x11x11",)
+    with pytest.raises(UsageError, match="no 'data', an input of A; it has 'image'"):
+        compare(build(), build(form), probe={"image": zeros["data"]})
+
+
+def test_the_tolerance_decides_about_outputs():
+    form = Form(slope=0.101)
+    assert not compare(build(), build(form), tolerance=1e-5).equal
+    assert compare(build(), build(form), tolerance=0.1).equal
 
 
 def test_json_holds_everything():

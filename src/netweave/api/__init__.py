@@ -2,10 +2,11 @@
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
-from netweave.compare import Comparison
+from netweave.compare import OUTPUT_TOLERANCE, Comparison
 from netweave.graph import Graph
 
 __all__ = [
+    "OUTPUT_TOLERANCE",
     "Comparison",
     "Graph",
     "compare",

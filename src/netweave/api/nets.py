@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
+from netweave.compare import OUTPUT_TOLERANCE
 from netweave.compare import compare as compare_graphs
 from netweave.errors import UsageError
 from netweave.files import Source
@@ -89,6 +90,10 @@ def compare(
     a: Graph | str | Path,
     b: Graph | str | Path,
     *,
+    first: str | None = None,
+    last: str | None = None,
+    probe: Mapping[str, np.ndarray] | None = None,
+    tolerance: float = OUTPUT_TOLERANCE,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Compare two nets: where they agree, where they do not, why, and what to change.
@@ -96,12 +101,24 @@ def compare(
     Args:
         a: The first net: a Graph, or files as for ``load``.
         b: The second net, the one that a fix would change.
+        first: Layer, node or value of A that the compared part begins with; what stands for it in B is found.
+        last: Layer, node or value of A that the compared part ends with.
+        probe: Inputs of A to run on, by name, instead of drawn ones.
+        tolerance: Largest error of an output, relative to its rms, that counts as none, > 0.
         progress: Told what is being done, in words.
 
     Raises:
         SourceError: The files cannot be read.
     """
-    return compare_graphs(_read_if_named(a), _read_if_named(b), progress=progress)
+    return compare_graphs(
+        _read_if_named(a),
+        _read_if_named(b),
+        first=first,
+        last=last,
+        probe=probe,
+        tolerance=tolerance,
+        progress=progress,
+    )
 
 
 def predicting(graph: Graph, *, folded: bool = False) -> Graph:

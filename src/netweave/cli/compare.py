@@ -11,6 +11,8 @@ from netweave.cli.options import NET, Command, json_option, reads_nets
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
+
     from netweave.graph import Graph
 
 
@@ -26,9 +28,29 @@ if TYPE_CHECKING:
 @click.option(
     "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
 )
+@click.option("--from", "first", metavar="LAYER", help="Compare from this layer of A on (it included).")
+@click.option("--to", "last", metavar="LAYER", help="Compare up to this layer of A (it included).")
+@click.option(
+    "--probe", "probe_file", metavar="FILE", help="Run on these inputs of A: .npz, or .npy for one."
+)
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Largest error of an output, relative to its rms, that counts as none (0.001).",
+)
 @json_option
 @reads_nets
-def compare(a: str, b: str, everything: bool, json_file: str | None, load: Callable[[str], Graph]) -> int:
+def compare(
+    a: str,
+    b: str,
+    everything: bool,
+    first: str | None,
+    last: str | None,
+    probe_file: str | None,
+    tolerance: float | None,
+    json_file: str | None,
+    load: Callable[[str], Graph],
+) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
     A and B are FILE or FILE,WEIGHTS.
@@ -42,9 +64,23 @@ def compare(a: str, b: str, everything: bool, json_file: str | None, load: Calla
 
     net_a, net_b = load(a), load(b)
     with working("comparing") as status:
-        found = api.compare(net_a, net_b, progress=status.update)
+        found = api.compare(
+            net_a,
+            net_b,
+            first=first,
+            last=last,
+            probe=_probe(net_a, probe_file) if probe_file else None,
+            tolerance=tolerance or api.OUTPUT_TOLERANCE,
+            progress=status.update,
+        )
     if json_file:
         write_json(found.to_json(), json_file)
     if json_file != "-":
         show_comparison(output_console(), found, everything=everything)
     return found.exit_status
+
+
+def _probe(net: Graph, file: str) -> dict[str, np.ndarray]:
+    from netweave import api
+
+    return api.load_arrays(file, [str(value.name) for value in net.inputs])

@@ -9,9 +9,12 @@ from netweave.compare.comparison import (
     TensorMapping,
     Verdict,
 )
+from netweave.compare.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.compare.pipeline import compare
 
 __all__ = [
+    "LOCAL_TOLERANCE",
+    "OUTPUT_TOLERANCE",
     "Comparison",
     "Evidence",
     "Finding",

@@ -149,6 +149,8 @@ class Judge:
             latent=without_effect,
         )
         status = Status.ONLY_A if side == 0 else Status.ONLY_B
+        if moved and side == 1:
+            return replace(group, status=status)
         return replace(group, status=Status.LATENT if without_effect else status, finding=finding)
 
 

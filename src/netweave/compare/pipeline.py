@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,16 +12,19 @@ from netweave.compare.alignment import Alignment, match_values
 from netweave.compare.comparison import Comparison, Evidence, Verdict
 from netweave.compare.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.judge import Judge
+from netweave.compare.metric import OUTPUT_TOLERANCE
+from netweave.compare.part import cut_parts
 from netweave.compare.signals import Signals
 from netweave.compare.structure import Extension
 from netweave.compare.transplant import transplant
 from netweave.compare.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.compare.verdict import decide
 from netweave.compare.weights import match_weights
-from netweave.errors import RunError
+from netweave.errors import RunError, UsageError
 from netweave.passes.inference import to_inference
 
 if TYPE_CHECKING:
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
@@ -30,18 +33,37 @@ Progress = Callable[[str], None]
 NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 
 
-def compare(a: Graph, b: Graph, *, progress: Progress | None = None) -> Comparison:
+def compare(
+    a: Graph,
+    b: Graph,
+    *,
+    first: str | None = None,
+    last: str | None = None,
+    probe: Mapping[str, np.ndarray] | None = None,
+    tolerance: float = OUTPUT_TOLERANCE,
+    progress: Progress | None = None,
+) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
 
     Args:
         a: The first net, the one that is taken for right.
         b: The second net, the port.
+        first: Layer, node or value of A that the compared part begins with.
+        last: Layer, node or value of A that it ends with.
+        probe: Inputs of A (of the part's, if there is one) to run on, by name, instead of drawn ones.
+        tolerance: Largest error of an output, relative to its rms, that counts as none, > 0.
         progress: Told the name of each stage as it begins.
 
     Raises:
+        UsageError: There is no such layer, or the probe does not fit.
         RunError: A net cannot be run at all.
     """
-    return _Pipeline(a, b, progress or (lambda stage: None)).run()
+    told = progress or (lambda stage: None)
+    if first is None and last is None:
+        return _Pipeline(a, b, told, probe, tolerance).run()
+    whole = _Pipeline(a, b, told, None, tolerance).run()
+    parts = cut_parts(to_inference(a), to_inference(b), whole, first=first, last=last)
+    return _Pipeline(*parts, told, probe, tolerance).run()
 
 
 @dataclass(slots=True)
@@ -49,6 +71,8 @@ class _Pipeline:
     source_a: Graph
     source_b: Graph
     progress: Progress
+    probe: Mapping[str, np.ndarray] | None
+    tolerance: float
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -68,13 +92,26 @@ class _Pipeline:
             weights = match_weights(a.nodes, b.nodes)
             rules = input_rules(a, b, pairs, weights)
             swapped = common_turn(weights) == SWAPPED
-        declared = declared_sizes(a.graph, b.graph, rules[0])
-        found = self._first(a, b, rules, weights, [oblong(declared), declared], swapped=swapped)
+        sizes = self._sizes(a, b, rules[0])
+        found = self._first(a, b, rules, weights, sizes, swapped=swapped)
         if found is None:
-            found = self._without_b(a, b, rules[0], weights, declared, swapped=swapped)
+            found = self._without_b(a, b, rules[0], weights, sizes[-1], swapped=swapped)
         if found is None:
             return self._undecided("the two nets take no common input size")
         return replace(found, notes=tuple(self.notes), seconds=self.seconds)
+
+    def _sizes(self, a: Signals, b: Signals, rules: Sequence[InputRule]) -> list[Sizes]:
+        """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
+        if self.probe is None:
+            declared = declared_sizes(a.graph, b.graph, rules)
+            return [oblong(declared), declared]
+        missing = [rule.a for rule in rules if rule.a not in self.probe]
+        if missing:
+            given = ", ".join(map(repr, self.probe))
+            raise UsageError(
+                f"the probe has no {', '.join(map(repr, missing))}, an input of A; it has {given}"
+            )
+        return [{rule.a: self.probe[rule.a].shape for rule in rules}]
 
     @contextmanager
     def _stage(self, name: str) -> Iterator[None]:
@@ -123,7 +160,7 @@ class _Pipeline:
     ) -> Trial | None:
         """Run under the rules that the weights tell, or, if nothing matches then, under the best others."""
         with self._stage("run"):
-            bench = Bench(a, b, sizes)
+            bench = Bench(a, b, sizes, probe=self.probe)
         best: Trial | None = None
         failure: RunError | None = None
         for rules in candidates:
@@ -172,9 +209,9 @@ class _Pipeline:
         with self._stage("judge"):
             judge = Judge(trial.alignment, trial.tensors_a, trial.tensors_b, swapped=swapped)
             groups = judge.groups()
-        outputs = trial.outputs()
+        outputs = trial.outputs(tolerance=self.tolerance)
         inputs = tuple(rule.mapping() for rule in trial.rules)
-        verdict, sentence = decide(inputs, outputs, groups)
+        verdict, sentence = decide(inputs, outputs, groups, tolerance=self.tolerance)
         return Comparison(
             self.source_a,
             self.source_b,
@@ -194,8 +231,9 @@ class _Pipeline:
             trial = Bench(a, b, sizes, tapped=False).trial(rules)
             if trial is None:
                 return found
-            outputs = trial.outputs({mapping.a: mapping.b for mapping in found.outputs})
-        if not all(pair.agrees for pair in outputs):
+            known = {mapping.a: mapping.b for mapping in found.outputs}
+            outputs = trial.outputs(known, tolerance=self.tolerance)
+        if not all(pair.agrees(self.tolerance) for pair in outputs):
             return None
         errors = [error for error in (found.error, *(pair.error for pair in outputs)) if error is not None]
         return replace(found, probes=(*found.probes, trial.text), error=max(errors, default=None))

@@ -103,8 +103,12 @@ def draw(graph: Graph, sizes: Mapping[str, Sequence[int]], *, seed: int) -> Prob
         if shape and open_batch(graph):
             shape = (NUM_SAMPLES, *shape[1:])
         inputs[str(value.name)] = _draw_one(value, shape, generator)
-    text = ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in inputs.items())
-    return Probe(inputs, text)
+    return given(inputs)
+
+
+def given(inputs: Mapping[str, np.ndarray]) -> Probe:
+    """Return a probe of the user's own inputs."""
+    return Probe(inputs, ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in inputs.items()))
 
 
 def _draw_one(value: ir.Value, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:

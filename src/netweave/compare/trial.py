@@ -12,6 +12,7 @@ from netweave.compare.layout import candidate_layouts, describe_axes, solve_layo
 from netweave.compare.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.compare.signals import Signals
 from netweave.compare.verdict import OutputPair
+from netweave.passes.fitting import likely_size
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,11 +44,14 @@ class Trial:
     tensors_b: Mapping[str, np.ndarray]
     text: str
 
-    def outputs(self, known: Mapping[str, str] | None = None) -> list[OutputPair]:
+    def outputs(
+        self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE
+    ) -> list[OutputPair]:
         """Pair the outputs of both nets, and compare them.
 
         Args:
             known: B's output for an output of A, where that was found before.
+            tolerance: Largest error that counts as none.
         """
         names_a = [str(value.name) for value in self.alignment.a.graph.outputs]
         names_b = [str(value.name) for value in self.alignment.b.graph.outputs]
@@ -60,7 +64,7 @@ class Trial:
                 found.append(OutputPair(name_a, ""))
                 continue
             free_b.remove(name_b)
-            found.append(self._compare(name_a, name_b))
+            found.append(self._compare(name_a, name_b, tolerance))
         return found + [OutputPair("", name) for name in free_b]
 
     def _partner(self, name_a: str, free_b: Sequence[str]) -> str | None:
@@ -71,11 +75,11 @@ class Trial:
                 return name
         return name_a if name_a in free_b else None
 
-    def _compare(self, name_a: str, name_b: str) -> OutputPair:
+    def _compare(self, name_a: str, name_b: str, tolerance: float) -> OutputPair:
         x, y = self.tensors_a[name_a], self.tensors_b.get(name_b)
         if y is None:
             return OutputPair(name_a, name_b)
-        solved = solve_layout(x, y, tolerance=OUTPUT_TOLERANCE, hints=self.alignment.hints())
+        solved = solve_layout(x, y, tolerance=tolerance, hints=self.alignment.hints())
         if solved is not None:
             mapping, error = solved
         else:
@@ -96,14 +100,24 @@ class Bench:
         b: The second net; likewise.
         sizes: Sizes of A's inputs.
         tapped: Whether every signal is wanted, and not the outputs alone.
+        probe: A's inputs of these sizes; drawn if there are none.
     """
 
-    def __init__(self, a: Signals, b: Signals, sizes: Sizes, *, tapped: bool = True) -> None:
+    def __init__(
+        self,
+        a: Signals,
+        b: Signals,
+        sizes: Sizes,
+        *,
+        tapped: bool = True,
+        probe: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
         self._b = b
         self._sizes = sizes
         self._tapped = tapped
         self._a = _fitted(a, sizes)
         self._probe: probes.Probe | None = None
+        self._given = probe
         self._tensors_a: Mapping[str, np.ndarray] = {}
 
     def trial(self, rules: Sequence[InputRule], *, without_b: bool = False) -> Trial | None:
@@ -131,7 +145,10 @@ class Bench:
 
     def _run_a(self, signals: Signals) -> probes.Probe:
         if self._probe is None:
-            self._probe = probes.draw(signals.graph, self._sizes, seed=0)
+            if self._given is None:
+                self._probe = probes.draw(signals.graph, self._sizes, seed=0)
+            else:
+                self._probe = probes.given(self._given)
             self._tensors_a = probes.run_tapped(signals.graph, self._probe, self._taps(signals))
         return self._probe
 
@@ -147,17 +164,16 @@ def _fitted(signals: Signals, sizes: Sizes) -> Signals | None:
 
 
 def declared_sizes(a: Graph, b: Graph, rules: Sequence[InputRule]) -> Sizes:
-    """Return input sizes of A: as A declares them, else as B does, else a size of our own."""
+    """Return input sizes of A: as A declares them, else as B does, else what fits."""
     sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
     found = {}
     for rule in rules:
         own, other = sizes_a[rule.a], rule.sizes_of_a(sizes_b[rule.b])
         if len(own) != len(other):
             other = (None,) * len(own)
-        found[rule.a] = tuple(
-            x if x is not None else y if y is not None else probes.OPEN_SIZE
-            for x, y in zip(own, other, strict=True)
-        )
+        both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
+        size = likely_size(a) or likely_size(b) or probes.OPEN_SIZE if None in both else 0
+        found[rule.a] = tuple(size if x is None else x for x in both)
     return found
 
 

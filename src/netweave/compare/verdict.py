@@ -30,14 +30,17 @@ class OutputPair:
     error: float | None = None
     mapping: TensorMapping | None = None
 
-    @property
-    def agrees(self) -> bool:
+    def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
         """Whether the two are equal under the mapping."""
-        return self.error is not None and self.error <= OUTPUT_TOLERANCE
+        return self.error is not None and self.error <= tolerance
 
 
 def decide(
-    inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], groups: Sequence[Group]
+    inputs: Sequence[TensorMapping],
+    outputs: Sequence[OutputPair],
+    groups: Sequence[Group],
+    *,
+    tolerance: float = OUTPUT_TOLERANCE,
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -45,13 +48,15 @@ def decide(
         inputs: How A's inputs become B's, with words.
         outputs: All outputs.
         groups: All groups, judged.
+        tolerance: Largest error of an output that counts as none.
     """
-    if outputs and all(pair.agrees for pair in outputs):
+    apart = [pair for pair in outputs if not pair.agrees(tolerance)]
+    if outputs and not apart:
         return _equal(inputs, outputs, groups)
-    culprits = [group for group in groups if group.status in EFFECTIVE]
-    apart = [pair for pair in outputs if not pair.agrees]
-    if culprits:
-        return Verdict.DIFFERENT, _different(culprits, outputs)
+    effective = [group for group in groups if group.status in EFFECTIVE]
+    if effective:
+        culprits = [group for group in effective if group.finding] or effective
+        return Verdict.DIFFERENT, _different(culprits, apart)
     if any(not pair.a or not pair.b for pair in apart):
         named = ", ".join(repr(pair.a or pair.b) for pair in apart if not pair.a or not pair.b)
         return Verdict.DIFFERENT, f"different: output {named} has no counterpart in the other net"
@@ -97,9 +102,9 @@ def _outputs_in_words(pairs: Sequence[OutputPair]) -> str:
     return "; ".join(f"{', '.join(map(repr, names))} with {text}" for text, names in by_text.items())
 
 
-def _different(culprits: Sequence[Group], outputs: Sequence[OutputPair]) -> str:
+def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
     first = culprits[0].finding
-    errors = [pair.error for pair in outputs if pair.error is not None and not pair.agrees]
+    errors = [pair.error for pair in apart if pair.error is not None]
     effect = f"; {_apart(max(errors))}" if errors else ""
     more = f"; {len(culprits) - 1} more difference{'s' * (len(culprits) > 2)}" if len(culprits) > 1 else ""
     if first is None:
