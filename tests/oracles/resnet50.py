@@ -121,7 +121,7 @@ def write(folder: Path) -> None:
     forms = {"zoo": (record["symbol"], zoo), "mxnet": (symbol, zoo)}
     forms |= {name: form(symbol, zoo) for name, form in FORMS.items()}
     for name, (text, arrays) in forms.items():
-        (folder / f"{name}-symbol.json").write_text(json.dumps(text))
+        (folder / f"{name}-symbol.json").write_text(json.dumps(text, indent=2))
         (folder / f"{name}-0000.params").write_bytes(params(arrays))
 
 
