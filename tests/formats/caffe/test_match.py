@@ -144,6 +144,10 @@ def test_all_unknown_layers_are_named_at_once(tmp_path):
             "layers { type: RELU topp: 'a' }",
             ":2: unknown field 'topp' in V1LayerParameter; did you mean 'top'?",
         ),
+        (
+            "layer { type: 'Data' data_param { x: 1 } bottm: 'a' }",
+            ":2: unknown field 'bottm' in LayerParameter",
+        ),
         ("layer { type: 'Foo' wide }", ":2: unknown field 'wide' in LayerParameter"),
         ("layer { type: 'Foo' wide { {", ":2: unknown field 'wide' in LayerParameter"),
         (

@@ -26,8 +26,9 @@ _OTHERS = {
     "BlobProto": "is a single array (a mean file), not a net; give the .prototxt of the net",
 }
 
-_LENIENT = ("LayerParameter", "V1LayerParameter")
-"""A layer that is not read may have settings that are not known: then it is named by its type."""
+_LENIENT = ("LayerParameter", "V1LayerParameter", "TransformationParameter", "DataParameter")
+"""Kinds with unknown fields that do no harm: a layer that is not read is named by its type, and how data is
+augmented is no part of a net."""
 
 
 def read_net(source: Source) -> Graph:

@@ -1,7 +1,8 @@
 """Fields that other branches of Caffe add to BVLC's messages, so that their files are known by name.
 
 ``ssd`` is the branch of W. Liu's fork; ``intel`` the branch of BVLC's repository, which holds the SSD
-messages as well. Both number some fields as BVLC numbers others: text knows every name, and the bytes of
+messages as well; ``ceil_mode`` is of many branches for nets from PyTorch, ``scale_train`` of the one for
+Faster R-CNN. Some number some fields as BVLC numbers others: text knows every name, and the bytes of
 such a number are read as BVLC's (see ``netweave.files.protobuf``).
 """
 
@@ -143,7 +144,7 @@ message NetParameter
 message PoolingParameter
   13 avg_include_pad bool =true
 message ConvolutionParameter
-  19 relu bool =false; 20 negative_slope float =0
+  19 relu bool =false; 20 negative_slope float =0; 21 conv_algorithm string
 message BatchNormParameter
   4 engine Engine =DEFAULT; 5 use_weight_bias bool =true; 6 bias_term bool =true; 7 filler FillerParameter;
   8 bias_filler FillerParameter; 9 stats_batch_size uint32 =0; 10 relu bool =false
@@ -154,4 +155,11 @@ enum Engine
   MKL2017=3 MKLDNN=4
 """
 
-FORKS = SSD + INTEL
+OTHERS = """
+message PoolingParameter
+  13 ceil_mode bool =true
+message DropoutParameter
+  2 scale_train bool =true
+"""
+
+FORKS = SSD + INTEL + OTHERS

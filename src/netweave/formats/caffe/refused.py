@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 _SSD = "a layer of the SSD branch"
 _RCNN = "a layer of the Faster R-CNN branch"
+_DEPTHWISE = "write it as a Convolution with 'group' equal to its channels"
 _INTEL = "a layer of the Intel branch"
 
 OTHERS = {
@@ -27,8 +28,11 @@ OTHERS = {
     "ROIPooling": _RCNN,
     "BoxAnnotatorOHEM": _RCNN,
     "RegionLoss": _INTEL,
+    "EvalDetection": _INTEL,
     "Reorg": _INTEL,
     "SpatialDropout": _INTEL,
+    "ConvolutionDepthwise": _DEPTHWISE,
+    "DepthwiseConvolution": _DEPTHWISE,
     "Python": "whose code is in a module of its own",
 }
 """By type, who brought it."""

@@ -36,6 +36,7 @@ FORMULAS = [
     ("Log", "log_param { scale: 0.1 shift: 2 }", lambda x: np.log(2 + 0.1 * x)),
     ("Log", "log_param { base: 10 scale: 0.1 shift: 2 }", lambda x: np.log10(2 + 0.1 * x)),
     ("Dropout", "dropout_param { dropout_ratio: 0.9 }", lambda x: x),
+    ("Dropout", "dropout_param { dropout_ratio: 0.9 scale_train: false }", lambda x: 0.1 * x),
 ]
 
 

@@ -76,8 +76,9 @@ def test_stride_beyond_the_kernel(tmp_path, method):
         assert (y[:, :, 2] == LOWEST).all()
 
 
-def test_round_mode_floor(tmp_path):
-    settings = "pooling_param { pool: AVE kernel_size: 3 stride: 2 pad: 1 round_mode: FLOOR }"
+@pytest.mark.parametrize("setting", ["round_mode: FLOOR", "ceil_mode: false"])
+def test_rounding_down(tmp_path, setting):
+    settings = f"pooling_param {{ pool: AVE kernel_size: 3 stride: 2 pad: 1 {setting} }}"
     text, x = inputs(x=(1, 2, 6, 7)) + layer("Pooling", settings), normal(1, 2, 6, 7)
     expected = pooled(x, "AVE", (3, 3), (2, 2), (1, 1), floor)
     np.testing.assert_allclose(run(load(tmp_path, text), x=x)["y"], expected, rtol=1e-5, atol=1e-6)

@@ -115,10 +115,18 @@ def log(call: Call) -> Sequence[ir.Value]:
 
 @layer("Dropout")
 def dropout(call: Call) -> Sequence[ir.Value]:
-    """Zeroes elements in training and scales the rest; outside it, nothing."""
-    ratio = call.spec["dropout_param"]["dropout_ratio"]
+    """Zeroes elements in training and scales the rest; outside it, nothing.
+
+    With ``scale_train: false`` (Faster R-CNN) the rest is not scaled in training, but all are outside it.
+    """
+    parameter = call.spec["dropout_param"]
+    ratio = parameter["dropout_ratio"]
     if not 0 <= ratio < 1:
         raise call.wrong(f"'dropout_ratio' is {ratio}, expected 0 or more and less than 1")
+    if not parameter["scale_train"]:
+        if call.phase == "TRAIN":
+            raise call.unsupported("'scale_train: false' is read in phase TEST only", parameter.line)
+        return [call.add("Mul", [call.bottoms[0], call.constant(1 - ratio)], top=0)]
     return [call.add("Dropout", [call.bottoms[0], call.constant(ratio)], top=0)]
 
 

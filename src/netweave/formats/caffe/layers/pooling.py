@@ -79,7 +79,6 @@ def _pooled(
         size = call.shape()[axis]
         if size is not None and size + 2 * pad < window:
             raise call.wrong_shape(f"a window of {window} does not fit in {size} elements with padding {pad}")
-    fields = parameter.type.fields
     method = parameter["pool"]
     if method == "STOCHASTIC" and any(pads):
         raise call.wrong("stochastic pooling has no padding", parameter.line_of("pad"))
@@ -88,8 +87,8 @@ def _pooled(
         kernel=kernel,
         strides=strides,
         pads=pads + pads,
-        rounding="floor" if "round_mode" in fields and parameter["round_mode"] == "FLOOR" else "caffe",
-        count_include_pad="avg_include_pad" not in fields or bool(parameter["avg_include_pad"]),
+        rounding="floor" if rounds_down(parameter) else "caffe",
+        count_include_pad=bool(parameter.get("avg_include_pad", True)),
     )
     x = call.bottoms[0]
     if method == "STOCHASTIC":
@@ -99,6 +98,11 @@ def _pooled(
     if len(call.tops) == 1:
         return [call.add(op_type, [x], attributes, domain=domain, top=top)]
     return _with_positions(call, domain, op_type, attributes)
+
+
+def rounds_down(parameter: Message) -> bool:
+    """Whether sizes are rounded down, as BVLC's later versions and other branches can be told."""
+    return parameter.get("round_mode", "CEIL") == "FLOOR" or not parameter.get("ceil_mode", True)
 
 
 def _with_positions(call: Call, domain: str, op_type: str, attributes: dict[str, object]) -> list[ir.Value]:
