@@ -153,6 +153,49 @@ class TestInputs:
         (y,) = prepare(graph).run({"data": np.ones((5, 3), np.float32)}).values()
         assert y.shape == (5, 2, 3)
 
+    def test_a_sequence_has_its_batch_on_axis_one(self, write):
+        nodes = [variable(name) for name in ("data", "rnn_parameters", "rnn_state")]
+        nodes.append(node("RNN", "rnn", [0, 1, 2], mode="rnn_tanh", state_size="4", num_layers="1"))
+        arrays = {"rnn_parameters": recipe.weight("p", (4 * (3 + 4 + 2),), "matrix")}
+        graph = read(write(nodes, arrays, input_shapes={"data": (5, 1, 3)}))
+        assert [str(value.shape) for value in graph.inputs] == ["[5,N,3]", "[1,N,4]"]
+        given = {"data": recipe.image("data", (5, 7, 3)), "rnn_state": np.zeros((1, 7, 4), np.float32)}
+        assert prepare(graph).run(given)["rnn_output"].shape == (5, 7, 4)
+
+    def test_a_variable_that_the_caller_gives_sizes_is_an_input(self, write):
+        nodes = [variable("data"), variable("conv_weight"), node("Convolution", "conv", [0, 1])]
+        nodes[-1]["attrs"] = {"kernel": "(3,3)", "num_filter": "4", "no_bias": "True"}
+        shapes = {"data": (1, 3, 5, 5), "conv_weight": (4, 3, 3, 3)}
+        graph = read(write(nodes, {"other": np.zeros(1)}, input_shapes=shapes))
+        assert [value.name for value in graph.inputs] == ["data", "conv_weight"]
+
+
+class TestChannelsLast:
+    """Nets written for ``layout=NHWC`` are the same nets on transposed images and filters."""
+
+    @pytest.mark.parametrize("op", ["Convolution", "Pooling"])
+    def test_images_with_channels_last(self, write, op):
+        first, last = [], []
+        for layout, found in (("NCHW", first), ("NHWC", last)):
+            settings = {"kernel": "(3,2)", "stride": "(2,1)", "pad": "(1,0)", "layout": layout}
+            weight = CONV_ARRAYS["arg:conv_weight"][..., :2]
+            x = recipe.image("data", (2, 3, 7, 6))
+            if layout == "NHWC":
+                weight, x = weight.transpose(0, 2, 3, 1), x.transpose(0, 2, 3, 1)
+            nodes = [variable("data"), variable("conv_weight"), node(op, "op", [0, 1], **settings)]
+            if op == "Convolution":
+                nodes[-1]["attrs"] |= {"num_filter": "4", "no_bias": "True"}
+            else:
+                nodes[-1]["inputs"].pop()
+            graph = read(write(nodes, {"conv_weight": weight}, input_shapes={"data": x.shape}))
+            found.append(prepare(graph).run({"data": x})["op_output"])
+        np.testing.assert_allclose(last[0].transpose(0, 3, 1, 2), first[0], rtol=1e-5)
+
+    def test_the_channels_of_an_input_without_sizes_are_last(self, write):
+        arrays = {"conv_weight": np.ones((4, 3, 3, 3), np.float32), "conv_bias": np.zeros(4, np.float32)}
+        graph = read(write(conv(layout="NHWC"), arrays))
+        assert graph.declared == {"data": (None, None, None, 3)}
+
 
 class TestWeights:
     def test_missing_arrays_are_all_named(self, write):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,7 @@ class _Build:
             builder=self._builder,
         )
         self._outputs: dict[int, Sequence[ir.Value]] = {}
+        self._calls: Counter[str] = Counter()
         self._unknown_settings: list[str] = []
 
     def graph(self) -> Graph:
@@ -133,8 +135,9 @@ class _Build:
             type=node.op,
             settings=dict(node.attributes),
             origin=Origin(self._symbol.file, node.line),
-            call=sum(other.name == node.name for other in self._builder.layers.values()),
+            call=self._calls[node.name],
         )
+        self._calls[node.name] += 1
         with self._builder.layer(layer):
             call = Call(
                 node,
