@@ -185,6 +185,37 @@ def test_a_recurrent_net_in_training_goes_on_where_the_last_call_ended():
     assert not torch.allclose(again[0][:, 0], whole[3:, 0])
 
 
+@pytest.mark.parametrize("tap", [False, True])
+def test_an_activation_overwrites_what_nothing_else_needs(tap):
+    builder = GraphBuilder("relu", format="onnx")
+    x = builder.input("data", (1, 3))
+    total = builder.add("Add", [x, x], outputs="sum")
+    once = builder.add("Relu", [total])
+    again = builder.add("Sub", [once, x], outputs="difference")
+    graph = builder.finish([builder.add("Mul", [builder.add("Relu", [again]), again], outputs="y")])
+    net = TorchNet(graph, taps=["sum"] if tap else [])
+    called = [node.target for node in net.module.graph.nodes]
+    assert called.count(torch.relu_) == (not tap), "the difference has two readers"
+    data = torch.tensor([[-1.0, 2, 3]], requires_grad=True)
+    out = net(data=data)
+    out["y"].sum().backward()
+    assert out["y"].tolist() == [[1, 4, 9]] if not tap else out["sum"].tolist() == [[-2, 4, 6]]
+    assert data.grad.tolist() == [[-2, 4, 6]]
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_the_memory_format_changes_no_result(channels_last):
+    x = images()
+    expected = prepare(small_net(), taps=["conv/Conv@1"]).run({"data": x})
+    net = TorchNet(small_net(), taps=["conv/Conv@1"], store=ParameterStore(channels_last=channels_last))
+    found = net(data=torch.from_numpy(x))
+    last = found["conv/Conv@1"].is_contiguous(memory_format=torch.channels_last)
+    assert last == channels_last
+    for name, array in expected.items():
+        np.testing.assert_allclose(found[name].detach().numpy(), array, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(net.params["conv/w"].detach().numpy(), HWIO)
+
+
 def test_statistics_have_no_gradient_and_follow_the_net_to_another_type():
     builder = GraphBuilder("norm", format="onnx")
     x = builder.input("data", (1, 2, 4, 4))

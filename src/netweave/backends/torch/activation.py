@@ -11,13 +11,13 @@ from netweave.backends.torch.table import lower_to, lowering
 for _op_type, _since, _function in (
     ("HardSwish", 14, functional.hardswish),
     ("Mish", 18, functional.mish),
-    ("Relu", 6, torch.relu),
     ("Sigmoid", 6, torch.sigmoid),
     ("Softplus", 1, functional.softplus),
     ("Softsign", 1, functional.softsign),
     ("Tanh", 6, torch.tanh),
 ):
     lower_to(_function, _op_type, since=_since, num_inputs=1)
+lower_to(torch.relu, "Relu", since=6, num_inputs=1, in_place=torch.relu_)
 
 
 @lowering("LeakyRelu", since=6)

@@ -53,9 +53,9 @@ def to_tensor(array: np.ndarray) -> Tensor:
 
 def to_numpy(tensor: Tensor) -> np.ndarray[Any, Any]:
     """Return a tensor's elements as an array."""
-    tensor = tensor.detach().cpu()
+    tensor = tensor.detach().cpu().contiguous()
     if tensor.dtype is torch.bfloat16:
-        bits: np.ndarray = tensor.contiguous().view(torch.int16).numpy()
+        bits: np.ndarray = tensor.view(torch.int16).numpy()
         return bits.view(ir.DataType.BFLOAT16.numpy())
     array: np.ndarray = tensor.numpy()
     return array

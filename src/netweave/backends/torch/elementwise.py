@@ -122,8 +122,8 @@ def minimum(*data: Tensor) -> Tensor:
 
 @lowering("Sum", since=8)
 def total(*data: Tensor) -> Tensor:
-    """Add any number of tensors."""
-    return reduce(torch.add, data)
+    """Add any number of tensors; the sum of one is a copy."""
+    return reduce(torch.add, data) if len(data) > 1 else data[0].clone()
 
 
 @lowering("Mean", since=8)

@@ -30,6 +30,23 @@ if TYPE_CHECKING:
     from netweave.backends.torch.parameters import ParameterStore
     from netweave.graph import Graph
 
+_FRESH = {
+    ("", op_type)
+    for op_type in (
+        "Add",
+        "BatchNormalization",
+        "Concat",
+        "Conv",
+        "ConvTranspose",
+        "Gemm",
+        "MatMul",
+        "Mul",
+        "Sub",
+        "Sum",
+    )
+}
+"""Operators whose output is a new tensor that their own gradient does not need."""
+
 MAX_LISTED = 10
 """An error names at most so many operators."""
 
@@ -107,6 +124,7 @@ class _Lowerer:
         self._fx = fx.Graph()
         self._made: dict[ir.Value, fx.Node] = {}
         self._attributes: dict[str, fx.Node] = {}
+        self._wanted: set[ir.Value] = set()
         self._initializers = graph.model.graph.initializers
         self._of_key: dict[str, list[ir.Value]] = defaultdict(list)
         for value in self._initializers.values():
@@ -115,10 +133,11 @@ class _Lowerer:
     def module(self, rows: Sequence[tuple[ir.Node, Lowering]], outputs: Sequence[str]) -> fx.GraphModule:
         for index, value in enumerate(self._graph.inputs):
             self._made[value] = self._fx.placeholder(identifier(value.name, f"input_{index}"))
+        wanted = self._graph.find(outputs).values()
+        self._wanted = set(wanted)
         for node, row in rows:
             self._lower(node, row)
-        values = self._graph.find(outputs)
-        self._fx.output(tuple(self._value(values[name]) for name in outputs))
+        self._fx.output(tuple(map(self._value, wanted)))
         return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:
@@ -127,7 +146,9 @@ class _Lowerer:
             arguments[index] = self._fx.call_function(scaled_gradient, (arguments[index], factor))
         keywords = self._keywords(node, row)
         name = identifier(node.outputs[0].name, "value") if node.outputs else None
-        made = self._fx.create_node("call_function", row.function, tuple(arguments), keywords, name=name)
+        overwrites = row.in_place is not None and self._is_free(node.inputs[0])
+        function = row.in_place if overwrites else row.function
+        made = self._fx.create_node("call_function", function, tuple(arguments), keywords, name=name)
         made.meta["node"] = node
         if not row.many:
             self._made[node.outputs[0]] = made
@@ -135,6 +156,17 @@ class _Lowerer:
         for index, value in enumerate(node.outputs):
             if value.uses() or value.is_graph_output() or value.name:
                 self._made[value] = self._fx.call_function(operator.getitem, (made, index))
+
+    def _is_free(self, value: ir.Value | None) -> bool:
+        """Whether a value may be overwritten by its one reader; memory is what such a node costs."""
+        maker = value.producer() if value is not None else None
+        return (
+            value is not None
+            and maker is not None
+            and (maker.domain, maker.op_type) in _FRESH
+            and len(value.uses()) == 1
+            and value not in self._wanted
+        )
 
     def _keywords(self, node: ir.Node, row: Lowering) -> dict[str, Any]:
         unknown = sorted(set(node.attributes) - set(row.attributes) - row.injected)
@@ -211,7 +243,7 @@ class _Lowerer:
 
     def _buffer(self, name: str | None, array: np.ndarray) -> fx.Node:
         free = _free(self._root, name or "constant")
-        self._root.register_buffer(free, to_tensor(array))
+        self._root.register_buffer(free, self._store.placed(to_tensor(array)))
         return self._fx.get_attr(free)
 
     def _attribute(self, name: str) -> fx.Node:

@@ -44,7 +44,11 @@ class TorchNet:
     """
 
     def __init__(
-        self, graph: Graph, *, taps: Sequence[str] = (), store: ParameterStore | None = None
+        self,
+        graph: Graph,
+        *,
+        taps: Sequence[str] = (),
+        store: ParameterStore | None = None,
     ) -> None:
         """Lower a graph.
 
@@ -99,7 +103,7 @@ class TorchNet:
         if set(names) != set(inputs):
             raise RunError(f"inputs {sorted(inputs)} were given, the net has {names}")
         try:
-            outputs = self.module.forward(*(inputs[name] for name in names))
+            outputs = self.module.forward(*(self.store.placed(inputs[name]) for name in names))
         except (RuntimeError, LookupError, ValueError, TypeError) as error:
             raise RunError(f"{self._place(error)}: {error}") from error
         return dict(zip(self.names, outputs, strict=True))

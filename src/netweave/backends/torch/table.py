@@ -50,6 +50,7 @@ class Lowering:
         attributes: Defaults of the attributes by name; ``inspect.Parameter.empty`` if there is none.
         injected: Which of ``INJECTED`` the function takes.
         many: Whether the function gives a tuple of all outputs.
+        in_place: The same, writing over its first input; None if there is no such function.
     """
 
     domain: str
@@ -61,6 +62,7 @@ class Lowering:
     attributes: Mapping[str, Any]
     injected: frozenset[str]
     many: bool
+    in_place: Callable[..., Any] | None = None
 
     @property
     def name(self) -> str:
@@ -91,12 +93,17 @@ def lowering(op_type: str, *, since: int, domain: str = "") -> Callable[[F], F]:
 
 
 def lower_to(
-    function: Callable[..., Any], op_type: str, *, since: int, num_inputs: int, domain: str = ""
+    function: Callable[..., Any],
+    op_type: str,
+    *,
+    since: int,
+    num_inputs: int,
+    in_place: Callable[..., Any] | None = None,
 ) -> None:
     """Register one of torch's own functions, which takes tensors and no attributes, as a lowering."""
     _register(
         Lowering(
-            domain=domain,
+            domain="",
             op_type=op_type,
             since=since,
             function=function,
@@ -105,6 +112,7 @@ def lower_to(
             attributes={},
             injected=frozenset(),
             many=False,
+            in_place=in_place,
         )
     )
 
