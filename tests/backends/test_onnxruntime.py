@@ -12,7 +12,7 @@ from netweave.backends import prepare
 from netweave.backends.onnxruntime import OrtRunner
 from netweave.backends.segments import split
 from netweave.errors import RunError, UsageError
-from netweave.graph import GraphBuilder, Parameter, find_operator
+from netweave.graph import GraphBuilder, Layer, Origin, Parameter, find_operator
 from tests.passes.nets import branching_net
 
 X = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
@@ -144,20 +144,29 @@ def test_whole_numbers_must_fit():
     with pytest.raises(RunError, match="input 'index' holds int64 values that int32 cannot hold"):
         runner.run({"index": np.array([2**40])})
     with pytest.raises(
-        RunError, match=r"ONNX Runtime cannot run the net on these inputs: .*out of data bounds"
+        RunError, match=r"gather: Gather 'Gather': ONNX Runtime cannot run it .* out of data bounds"
     ):
         runner.run({"index": np.array([77])})
 
 
-def test_a_forward_that_fails_names_its_node():
-    builder = GraphBuilder("pool", format="caffe")
+def test_a_forward_that_fails_names_its_layer():
+    builder = GraphBuilder("pool", format="caffe", files=["net.prototxt"])
     data = builder.input("data", (1, 1, None, None))
     attributes = {"kernel_shape": [4, 4], "strides": [9, 9], "pads": [0] * 4, "rounding": "full"}
-    pool = builder.add("MaxPool", [data], attributes, domain="netweave", outputs="pool")
-    with pytest.raises(
-        RunError, match=r"MaxPool 'MaxPool' cannot run on inputs \(1, 1, 2, 2\): a window of 4"
-    ):
+    with builder.layer(Layer("pool1", "pool1", "Pooling", origin=Origin("net.prototxt", 7))):
+        pool = builder.add("MaxPool", [data], attributes, domain="netweave", outputs="pool")
+    expected = r"net.prototxt:7: layer 'pool1' \(Pooling\): MaxPool cannot run on inputs \(1, 1, 2, 2\): a"
+    with pytest.raises(RunError, match=expected):
         prepare(builder.finish([pool])).run({"data": np.zeros((1, 1, 2, 2))})
+
+
+def test_a_node_that_fails_names_its_layer():
+    builder = GraphBuilder("sum", format="caffe", files=["net.prototxt"])
+    data = builder.input("data", (1, None))
+    with builder.layer(Layer("sum", "sum", "Eltwise")):
+        y = builder.add("Add", [data, builder.constant(np.zeros((1, 3)))], outputs="y")
+    with pytest.raises(RunError, match=r"net.prototxt: layer 'sum' \(Eltwise\): ONNX Runtime cannot run it"):
+        prepare(builder.finish([y])).run({"data": np.zeros((1, 4))})
 
 
 def test_operators_that_nobody_has_are_named():

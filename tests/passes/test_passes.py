@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from netweave.backends import prepare
 from netweave.graph import layer_keys
-from netweave.passes import absorb, chain, explicit, fold, prune, specialise, to_inference
+from netweave.passes import absorb, chain, explicit, extract, fold, prune, specialise, to_inference
 from tests.passes.random_nets import nets
 
 everything = chain(to_inference, fold, absorb, explicit, prune)
@@ -76,3 +77,18 @@ def test_what_is_left_are_the_values_that_they_were(net):
     changed = everything(graph)
     names = [v.name for node in changed.nodes for v in node.outputs if v.name in graph.values()]
     assert_same(prepare(changed, taps=names).run({"data": x}), prepare(graph, taps=names).run({"data": x}))
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+@given(net=nets(), data=st.data())
+def test_any_part_gives_what_the_whole_gave(net, data):
+    """Between values drawn anywhere; what else the part needs is among its inputs."""
+    graph = net.graph
+    names = [value.name for node in graph.nodes for value in node.outputs]
+    output = data.draw(st.sampled_from(names))
+    cut = data.draw(st.sets(st.sampled_from(["data", *names]), max_size=3)) | {"data"}
+    whole = prepare(graph, taps=[output, *cut]).run({"data": net.x})
+    part = extract(graph, inputs=sorted(cut), outputs=[output])
+    assert_tables_true(part, part)
+    found = prepare(part).run({name: whole[name] for name in cut})
+    np.testing.assert_array_equal(found[output], whole[output])

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.backends.segments import Segment
+    from netweave.graph import Graph
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,24 +25,26 @@ class Fallback:
 
     Attributes:
         nodes: The nodes, in order.
+        places: Where each of them stands, for a message.
         stored: Arrays of the initializers that they read, by name.
         outputs: Names of the values to give back.
     """
 
     nodes: tuple[ir.Node, ...]
+    places: tuple[str, ...]
     stored: dict[str, np.ndarray]
     outputs: tuple[str, ...]
 
     def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name, given the values that the segment reads."""
         local = {**values, **self.stored}
-        for node in self.nodes:
-            local.update(run_node(node, local))
+        for node, place in zip(self.nodes, self.places, strict=True):
+            local.update(run_node(node, local, place=place))
         return {name: local[name] for name in self.outputs}
 
 
-def fallback(segment: Segment) -> Fallback:
-    """Make a segment ready; its operators must be in the registry.
+def fallback(segment: Segment, graph: Graph) -> Fallback:
+    """Make a segment of a graph ready; its operators must be in the registry.
 
     Raises:
         RunError: An operator is not registered.
@@ -53,10 +56,11 @@ def fallback(segment: Segment) -> Fallback:
         for value in segment.initializers
         if value.const_value is not None
     }
-    return Fallback(segment.nodes, stored, tuple(value.name or "" for value in segment.outputs))
+    places = tuple(graph.place_of(node) for node in segment.nodes)
+    return Fallback(segment.nodes, places, stored, tuple(value.name or "" for value in segment.outputs))
 
 
-def run_node(node: ir.Node, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_node(node: ir.Node, values: Mapping[str, np.ndarray], *, place: str) -> dict[str, np.ndarray]:
     """Return the outputs of one node of the domain ``netweave`` by name.
 
     Optional inputs that are left out are left out of what its forward is given, as of what its shape
@@ -72,7 +76,7 @@ def run_node(node: ir.Node, values: Mapping[str, np.ndarray]) -> dict[str, np.nd
             made = entry.forward(inputs, attributes_of(node))
     except (ValueError, IndexError, KeyError, TypeError, ArithmeticError) as error:
         shapes = ", ".join(str(array.shape) for array in inputs)
-        raise RunError(f"{node.op_type} {node.name!r} cannot run on inputs {shapes}: {error}") from error
+        raise RunError(f"{place}: {node.op_type} cannot run on inputs {shapes}: {error}") from error
     return {
         value.name: np.asarray(array) for value, array in zip(node.outputs, made, strict=False) if value.name
     }

@@ -56,8 +56,7 @@ class GraphBuilder:
         except ShapeError as error:
             if error.place and "layer " in error.place:
                 raise
-            where = f"{layer.origin}: " if layer.origin else ""
-            raise ShapeError(error.message, place=f"{where}layer {layer.name!r} ({layer.type})") from error
+            raise ShapeError(error.message, place=layer.place) from error
         finally:
             self._layer = outer
 

@@ -107,6 +107,14 @@ class Graph:
         """Return the layers that a node belongs to."""
         return [self.layers[key] for key in layer_keys(node) if key in self.layers]
 
+    def place_of(self, node: ir.Node) -> str:
+        """Return where a node stands, for a message: the file, the line and the layer, as far as known."""
+        file = self.files[0] if self.files else self.name
+        layers = self.layers_of(node)
+        if not layers:
+            return f"{file}: {node.op_type} {node.name!r}"
+        return layers[0].place if layers[0].origin else f"{file}: {layers[0].place}"
+
     def clone(self) -> Graph:
         """Return a copy whose nodes and tables can be changed without changing this graph's.
 

@@ -55,6 +55,12 @@ class Layer:
     origin: Origin | None = None
     call: int = 0
 
+    @property
+    def place(self) -> str:
+        """Where the layer is, for a message: ``net.prototxt:12: layer 'conv1' (Convolution)``."""
+        where = f"{self.origin}: " if self.origin else ""
+        return f"{where}layer {self.name!r} ({self.type})"
+
 
 class LayerTable(Mapping[str, Layer]):
     """Layers by key, in the order of the source."""

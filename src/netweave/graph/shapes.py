@@ -88,7 +88,10 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
     for node in graph.nodes:
         for output in node.outputs:
             output.shape = None
-        _infer(node, context)
+        try:
+            _infer(node, context)
+        except ShapeError as error:
+            raise ShapeError(error.message, place=graph.place_of(node)) from error
 
 
 def _set_input_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]]) -> None:

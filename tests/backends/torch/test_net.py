@@ -263,7 +263,7 @@ def test_a_layer_that_fails_is_named():
     x = builder.input("data", (1, None))
     with builder.layer(Layer("sum", "sum", "Eltwise")):
         y = builder.add("Add", [x, builder.constant(np.zeros((1, 3)))], outputs="y")
-    with pytest.raises(RunError, match=r"bad.prototxt: layer 'sum': .*size"):
+    with pytest.raises(RunError, match=r"bad.prototxt: layer 'sum' \(Eltwise\): .*size"):
         TorchNet(builder.finish([y])).run({"data": np.zeros((1, 4), np.float32)})
 
 

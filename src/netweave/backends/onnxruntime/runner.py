@@ -17,7 +17,7 @@ from netweave.graph import DOMAIN
 from netweave.graph.uses import needed_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -81,9 +81,10 @@ def _ready(graph: Graph, names: Sequence[str], *, level: str, num_threads: int) 
 
     def ready(segment: Segment) -> Session | Fallback:
         if not segment.native:
-            return fallback(segment)
+            return fallback(segment, graph)
         return start(
             build_model(segment, graph.model, opsets),
+            _places(graph),
             inputs=tuple(value.name or "" for value in segment.inputs),
             outputs=tuple(value.name or "" for value in segment.outputs),
             level=level,
@@ -97,6 +98,16 @@ def _ready(graph: Graph, names: Sequence[str], *, level: str, num_threads: int) 
     }
     steps = tuple(ready(segment) for segment in segments)
     return OrtRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
+
+
+def _places(graph: Graph) -> Callable[[str], str]:
+    """Return what says where a node of a graph stands, given its name."""
+
+    def place(name: str) -> str:
+        node = next((node for node in graph.nodes if node.name == name), None)
+        return f"{graph.name}: {name!r}" if node is None else graph.place_of(node)
+
+    return place
 
 
 def _check_domains(graph: Graph) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ import onnxruntime as ort
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -35,11 +36,13 @@ class Session:
 
     Attributes:
         session: The runtime's own session.
+        places: Where each node stands, for a message, given its name.
         inputs: Names of the values that it is fed.
         outputs: Names of the values that it gives back.
     """
 
     session: ort.InferenceSession
+    places: Callable[[str], str]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
 
@@ -47,22 +50,29 @@ class Session:
         """Return the outputs by name.
 
         Raises:
-            RunError: The runtime cannot compute them; the message is its own.
+            RunError: The runtime cannot compute them; the message names the layer and is its own.
         """
         try:
             made = self.session.run(list(self.outputs), {name: values[name] for name in self.inputs})
         except Exception as error:  # the runtime's errors have no base of their own
-            raise RunError(f"ONNX Runtime cannot run the net on these inputs: {_reason(error)}") from error
+            raise RunError(_explained(error, self.places)) from error
         return dict(zip(self.outputs, made, strict=True))
 
 
 def start(
-    model: OrtModel, *, inputs: tuple[str, ...], outputs: tuple[str, ...], level: str, num_threads: int
+    model: OrtModel,
+    places: Callable[[str], str],
+    *,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    level: str,
+    num_threads: int,
 ) -> Session:
     """Start a session.
 
     Args:
         model: What it runs.
+        places: Where each node stands, for a message, given its name.
         inputs: Names of its inputs.
         outputs: Names of its outputs.
         level: One of ``LEVELS``.
@@ -80,7 +90,7 @@ def start(
         session = ort.InferenceSession(model.content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's errors have no base of their own
         raise RunError(f"ONNX Runtime refuses the net: {_reason(error)}") from error
-    return Session(session, inputs, outputs)
+    return Session(session, places, inputs, outputs)
 
 
 def _options(level: str, num_threads: int) -> Any:
@@ -107,6 +117,19 @@ def _num_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+_AT_NODE = re.compile(
+    r"while running \w+ node\. Name:'(?P<name>.*?)' Status Message: (?P<reason>.*)", re.DOTALL
+)
+
+
+def _explained(error: Exception, places: Callable[[str], str]) -> str:
+    """Return the runtime's message with the place of the node that it names."""
+    at = _AT_NODE.search(str(error))
+    if at is None:
+        return f"ONNX Runtime cannot run the net on these inputs: {_reason(error)}"
+    return f"{places(at['name'])}: ONNX Runtime cannot run it on these inputs: {at['reason'].strip()}"
 
 
 def _reason(error: Exception) -> str:

@@ -172,7 +172,7 @@ class _Lowerer:
         unknown = sorted(set(node.attributes) - set(row.attributes) - row.injected)
         if unknown:
             raise RunError(
-                f"{place_of(self._graph, node)}: no torch lowering for {row.op_type} with "
+                f"{self._graph.place_of(node)}: no torch lowering for {row.op_type} with "
                 f"{', '.join(map(repr, unknown))}; see docs/operators.md"
             )
         found = {name: self._setting(node, attribute) for name, attribute in node.attributes.items()}
@@ -205,7 +205,7 @@ class _Lowerer:
         if attribute.type is ir.AttributeType.TENSOR:
             return self._buffer(f"{node.name}_{attribute.name}", attribute.as_tensor().numpy())
         raise RunError(
-            f"{place_of(self._graph, node)}: no torch lowering for an attribute of type "
+            f"{self._graph.place_of(node)}: no torch lowering for an attribute of type "
             f"{attribute.type.name} ({attribute.name!r}); see docs/operators.md"
         )
 
@@ -270,15 +270,6 @@ def to_number(value: Tensor | np.ndarray) -> float | int:
 
 
 _CONVERSIONS = {"ints": to_ints, "numbers": to_numbers, "number": to_number}
-
-
-def place_of(graph: Graph, node: ir.Node) -> str:
-    """Return where a node stands, for a message: file, line and layer as far as they are known."""
-    layers = graph.layers_of(node)
-    file = graph.files[0] if graph.files else graph.name
-    if not layers:
-        return f"{file}: {node.op_type} {node.name!r}"
-    return f"{layers[0].origin or file}: layer {layers[0].name!r}"
 
 
 def identifier(name: str | None, default: str) -> str:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from netweave.backends.inputs import check_inputs
 from netweave.backends.torch.dtypes import to_numpy, to_tensor
-from netweave.backends.torch.lower import lower, place_of
+from netweave.backends.torch.lower import lower
 from netweave.backends.torch.parameters import ParameterStore, Views
 from netweave.errors import RunError
 
@@ -133,5 +133,5 @@ class TorchNet:
             )
             node = nodes.get(line.split(" = ")[0].split(":")[0].strip())
             if node is not None:
-                return place_of(self._graph, node)
+                return self._graph.place_of(node)
         return self._graph.files[0] if self._graph.files else self._graph.name

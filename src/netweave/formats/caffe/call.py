@@ -49,7 +49,7 @@ class Call:
     @property
     def place(self) -> str:
         """Where the layer stands, for errors."""
-        return f"{self.layer.origin}: layer {self.layer.name!r} ({self.layer.type})"
+        return self.layer.place
 
     def shape(self, index: int = 0) -> Shape:
         """Return the sizes of a bottom; a symbolic one, such as the batch, is None."""
