@@ -190,6 +190,7 @@ MISFITS = [
         r"kernel_shape is \[3, 5\], the weights are",
     ),
     ("ConvTranspose", [(1, 3, 8, 8), (5, 4, 4, 4)], {}, r"has 3 channels, the weights \[5, 4, 4, 4\] take 5"),
+    ("ConvTranspose", [(1, 3, 1, 2), (3, 4, 3, 3)], {"pads": [2] * 4}, "the padding is as wide as the image"),
     ("MaxPool", [(1, 3, 4, 4)], {"kernel_shape": [3, 5]}, "a window of 5 does not fit in 4 elements"),
     ("Gemm", [(2, 5), (6, 7)], {}, "Incompatible Gemm contraction dimensions: 5 vs 6"),
     ("Gemm", [("N", 6), (7, 6), (3,)], {"transB": 1}, r"the addend \[3\] cannot be broadcast to \[None, 7\]"),

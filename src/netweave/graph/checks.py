@@ -36,11 +36,14 @@ def check_inputs(node: ir.Node) -> None:
 
 
 def check_outputs(node: ir.Node) -> None:
-    """Raise ``ValueError`` with the reason if the inferred sizes of a node's outputs cannot be.
+    """Raise ``ValueError`` with the reason if the inferred sizes of a node's outputs cannot be."""
+    check = _OUTPUT_CHECKS.get(node.op_type) if node.domain == "" else None
+    if check is not None:
+        check(node)
 
-    Only a Reshape is looked at: it must keep the number of elements.
-    """
-    if node.op_type != "Reshape" or node.domain or not node.inputs or node.inputs[0] is None:
+
+def _keeps_elements(node: ir.Node) -> None:
+    if not node.inputs or node.inputs[0] is None:
         return
     before, after = node.inputs[0].shape, node.outputs[0].shape
     if before is None or after is None or _symbols(before) != _symbols(after):
@@ -48,6 +51,14 @@ def check_outputs(node: ir.Node) -> None:
     count, new = (prod(dim for dim in shape if isinstance(dim, int)) for shape in (before, after))
     if count != new:
         raise ValueError(f"{before} has {count} elements, the new shape {after} has {new}")
+
+
+def _leaves_something(node: ir.Node) -> None:
+    sizes = known_shape(node.outputs[0])
+    if sizes is not None and any(size is not None and size < 1 for size in sizes[2:]):
+        raise ValueError(
+            f"the padding is as wide as the image: the output would have the shape {list(sizes)}"
+        )
 
 
 def _symbols(shape: ir.Shape) -> Counter[str]:
@@ -223,4 +234,9 @@ _CHECKS: dict[str, Check] = {
     "Gemm": _gemm,
     "PRelu": _prelu,
     "Transpose": _transpose,
+}
+
+_OUTPUT_CHECKS: dict[str, Callable[[ir.Node], None]] = {
+    "ConvTranspose": _leaves_something,
+    "Reshape": _keeps_elements,
 }
