@@ -1,4 +1,4 @@
-"""What readers share: sources, safe reading of bytes, text with line numbers."""
+"""What readers share: sources, safe reading of bytes, text with line numbers, ONNX models."""
 
 from netweave.files.source import Source, read_bytes
 

@@ -14,7 +14,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from netweave.errors import UnsupportedError
-from netweave.formats.onnx import upgrades
+from netweave.files.onnx import upgrades
 from tests.formats.onnx.models import load, model, node, normal, run
 
 X = (2, 4, 5, 6)

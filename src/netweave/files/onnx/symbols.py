@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.onnx.editing import all_graphs, all_values
+from netweave.files.onnx.editing import all_graphs, all_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

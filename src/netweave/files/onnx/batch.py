@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.onnx.symbols import renamed
+from netweave.files.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
 from netweave.graph.shapes import symbol_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from netweave.formats.onnx.editing import Editor
+    from netweave.files.onnx.editing import Editor
 
 _ANONYMOUS = re.compile(r"unk__\d+")
 """Symbols that an exporter made up for sizes that its source left open (tf2onnx)."""

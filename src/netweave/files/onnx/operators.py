@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import onnx
 
 from netweave.errors import UnsupportedError
-from netweave.formats.onnx.editing import all_nodes
-from netweave.formats.onnx.opset import ML_DOMAIN, describe, label
+from netweave.files.onnx.editing import all_nodes
+from netweave.files.onnx.opset import ML_DOMAIN, describe, label
 from netweave.graph import DOMAIN, all_operators
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from onnx_ir.passes.common import (
 )
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values
+from netweave.files.onnx.symbols import plain_symbols
+from netweave.files.onnx.tensors import check_tensors
+from netweave.files.onnx.texts import check_texts
 from netweave.files.source import read_bytes
-from netweave.formats.onnx.editing import Names, all_graphs, all_nodes, all_values
-from netweave.formats.onnx.symbols import plain_symbols
-from netweave.formats.onnx.tensors import check_tensors
-from netweave.formats.onnx.texts import check_texts
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 if TYPE_CHECKING:
-    from netweave.formats.onnx.editing import Editor
+    from netweave.files.onnx.editing import Editor
 
 Rule = Callable[["Editor"], None]
 """Rewrites the node of an editor from the form of one opset to that of the next."""

@@ -10,8 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError
-from netweave.formats.onnx.editing import Editor, Names, bodies
-from netweave.formats.onnx.upgrades import CannotUpgradeError, next_rules
+from netweave.files.onnx.editing import Editor, Names, bodies
+from netweave.files.onnx.upgrades import CannotUpgradeError, next_rules
 from netweave.graph import OPSET
 from netweave.graph.shapes import infer_node, shape_context
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from onnx_shape_inference import ShapeInferenceContext
 
-    from netweave.formats.onnx.batch import Batch
+    from netweave.files.onnx.batch import Batch
 
 ML_DOMAIN = "ai.onnx.ml"
 
