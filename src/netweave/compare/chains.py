@@ -95,10 +95,11 @@ def _cut(alignment: Alignment, a: list[ir.Node], b: list[ir.Node]) -> list[Segme
 
 
 def _split(a: list[ir.Node], b: list[ir.Node]) -> list[Segment]:
-    if [_form(node) for node in a] == [_form(node) for node in b]:
+    if [form_of(node) for node in a] == [form_of(node) for node in b]:
         return [([node_a], [node_b]) for node_a, node_b in zip(a, b, strict=True)]
     return [(a, b)]
 
 
-def _form(node: ir.Node) -> tuple[str, int]:
+def form_of(node: ir.Node) -> tuple[str, int]:
+    """Return operator and number of inputs: nodes of one form can be compared array by array."""
     return node.op_type, sum(value is not None for value in node.inputs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.compare.chains import form_of
 from netweave.compare.comparison import Finding
 from netweave.compare.explain import where
 from netweave.compare.traps import Case
@@ -23,8 +24,8 @@ def latent_finding(
     alignment: Alignment, tensors_a: Mapping[str, np.ndarray], draft: Draft, *, swapped: bool
 ) -> Finding | None:
     """Return in what a group differs although its values agree; None if in nothing."""
-    if len(draft.nodes[0]) != len(draft.nodes[1]):
-        return None
+    if [form_of(node) for node in draft.nodes[0]] != [form_of(node) for node in draft.nodes[1]]:
+        return None  # cut differently, so that single arrays and settings must differ
     a, b = alignment.a, alignment.b
     read = [alignment.of_b[s] for n in draft.nodes[1] for s in b.inputs_of(n) if s in alignment.of_b]
     case = Case(

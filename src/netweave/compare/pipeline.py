@@ -21,6 +21,7 @@ from netweave.compare.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.compare.verdict import decide
 from netweave.compare.weights import match_weights
 from netweave.errors import RunError, UsageError
+from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
 
 if TYPE_CHECKING:
@@ -59,11 +60,12 @@ def compare(
         RunError: A net cannot be run at all.
     """
     told = progress or (lambda stage: None)
-    if first is None and last is None:
-        return _Pipeline(a, b, told, probe, tolerance).run()
-    whole = _Pipeline(a, b, told, None, tolerance).run()
-    parts = cut_parts(to_inference(a), to_inference(b), whole, first=first, last=last)
-    return _Pipeline(*parts, told, probe, tolerance).run()
+    with collector_at_rest():
+        if first is None and last is None:
+            return _Pipeline(a, b, told, probe, tolerance).run()
+        whole = _Pipeline(a, b, told, None, tolerance).run()
+        parts = cut_parts(to_inference(a), to_inference(b), whole, first=first, last=last)
+        return _Pipeline(*parts, told, probe, tolerance).run()
 
 
 @dataclass(slots=True)

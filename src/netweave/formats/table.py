@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -63,7 +64,8 @@ def read(source: Source) -> Graph:
     Raises:
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
     """
-    graph: Graph = find_format(source).load().read(source)
+    with collector_at_rest():
+        graph: Graph = find_format(source).load().read(source)
     return graph
 
 
