@@ -124,4 +124,3 @@ def test_json_holds_everything():
     text = json.dumps(found.to_json())
     assert json.loads(text)["exit_status"] == 1
     assert len(json.loads(text)["groups"]) == len(found.groups)
-
