@@ -100,11 +100,10 @@ def _options(level: str, num_threads: int) -> Any:
     options.log_severity_level = _ERRORS_ONLY
     options.graph_optimization_level = LEVELS[level]
     options.intra_op_num_threads = num_threads or _num_cores()
-    # Idle threads of every live session would spin: measured 14.6 ms against 0.3 ms for starting and
-    # running a one-node session among 200 others on two cores.
+    # Idle threads of every live session would spin; see docs/decisions/0005 for what this and the rest save.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The planner looks for a buffer to use again among all those of unknown size: 5.5 s to start a chain
-    # of 4,000 nodes against 0.1 s, and no less memory, since buffers are given back to the arena anyway.
+    # The planner looks for a buffer to use again among all those of unknown size, one after another; buffers
+    # are given back to the arena anyway.
     options.enable_mem_reuse = False
     options.enable_mem_pattern = False
     if level == "disabled":
