@@ -16,9 +16,12 @@ class DataSource:
     Attributes:
         kind: What holds the records: ``lmdb``, ``hdf5``, ``images``, ``arrays``, ...; a row of the table
             of sources in ``data``.
-        outputs: Names of the graph inputs that are fed, one for each part of a record (image, label).
+        outputs: Names of the graph inputs that are fed, one for each part of a record (image, label); a part
+            that the graph does not take has a name that none of its inputs has.
         batch_size: Records in one batch, >= 1.
-        settings: What the kind needs to be opened (``path``, ``shuffle``, ...); JSON values.
+        settings: What the kind needs to be opened (``path``, ...); JSON values.
+        order: In which order records are taken, where not as they are: ``shuffle``, ``skip``, ``last`` (see
+            ``data.Order``).
         transforms: What happens to the first part of a record before it enters the batch, in order; each
             ``{"kind": ..., its settings}``, JSON values; rows of the table of transforms in ``data``.
         place: Where the source file says so, ``file:line`` or ``file: layer 'name'``; for messages.
@@ -28,5 +31,6 @@ class DataSource:
     outputs: tuple[str, ...]
     batch_size: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    order: Mapping[str, Any] = field(default_factory=dict)
     transforms: tuple[Mapping[str, Any], ...] = ()
     place: str = ""

@@ -14,6 +14,8 @@ from netweave.formats.caffe.upgrade import upgrade
 from netweave.formats.caffe.weights import find_weights, net_weights, read_weights
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
@@ -26,7 +28,7 @@ _OTHERS = {
     "BlobProto": "is a single array (a mean file), not a net; give the .prototxt of the net",
 }
 
-_LENIENT = ("LayerParameter", "V1LayerParameter", "TransformationParameter", "DataParameter")
+LENIENT = ("LayerParameter", "V1LayerParameter", "TransformationParameter", "DataParameter")
 """Kinds with unknown fields that do no harm: a layer that is not read is named by its type, and how data is
 augmented is no part of a net."""
 
@@ -34,24 +36,35 @@ augmented is no part of a net."""
 def read_net(source: Source) -> Graph:
     """Read a net from its files; see ``netweave.formats.caffe.read``."""
     place = str(source.net)
-    content = read_bytes(source.net)
+    net = parse_net(source.net)
+    path = find_weights(source)
+    if path is not None:
+        return build(net, source, read_weights(path))
+    own = any(layer["blobs"] for layer in net["layer"])
+    return build(net, source, net_weights(net, place=place) if own else None)
+
+
+def parse_net(path: Path) -> Message:
+    """Return the net that a file of text or bytes holds, in its current form.
+
+    Raises:
+        ReadError: The file cannot be read, is of another kind, or has no layers.
+    """
+    place = str(path)
+    content = read_bytes(path)
     kind = find_kind(content[:HEAD_BYTES])
     if kind is not None and kind.message != "NetParameter":
         raise ReadError(_OTHERS[kind.message] + _net_of_solver(content, kind, place), place=place)
     text = kind.text if kind is not None else b"\0" not in content[:HEAD_BYTES]
     net = (
-        parse_text(content, caffe_schema(), "NetParameter", place=place, lenient=_LENIENT)
+        parse_text(content, caffe_schema(), "NetParameter", place=place, lenient=LENIENT)
         if text
         else caffe_schema().decode("NetParameter", content, place=place)
     )
     upgrade(net, place=place)
     if not net["layer"]:
         raise ReadError("has no layers, so it is no net of Caffe's", place=place)
-    path = find_weights(source)
-    if path is not None:
-        return build(net, source, read_weights(path))
-    own = any(layer["blobs"] for layer in net["layer"])
-    return build(net, source, net_weights(net, place=place) if own else None)
+    return net
 
 
 def _net_of_solver(content: bytes, kind: Kind, place: str) -> str:

@@ -1,0 +1,183 @@
+"""From Caffe's data layers to the sources of a Job; rules of the data layers and ``data_transformer.cpp``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.formats.caffe.inputs import INPUTS
+from netweave.job import DataSource
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.files.protobuf import Message
+
+GIVEN = "given"
+"""Kind of a source whose arrays the caller gives: layers that hold none themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a data layer stands.
+
+    Attributes:
+        file: Name of the net's file.
+        root: The folder that the names in it are relative to.
+        phase: ``TRAIN`` or ``TEST``.
+    """
+
+    file: str
+    root: Path
+    phase: str
+
+    def path(self, name: str) -> str:
+        """Return the path that a name in the file means."""
+        return name if "://" in name else str(self.root / name)
+
+    def of(self, spec: Message) -> str:
+        """Return the place of a layer, for messages."""
+        where = self.file if spec.line is None else f"{self.file}:{spec.line}"
+        return f"{where}: layer {spec['name']!r} ({spec['type']})"
+
+
+Rule = Callable[["Message", Place], DataSource]
+
+SOURCES: dict[str, Rule] = {}
+"""The types of layers that read records, with the rule for what they read."""
+
+
+def feeds(type_: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function for a type of layer."""
+
+    def register(rule: Rule) -> Rule:
+        SOURCES[type_] = rule
+        return rule
+
+    return register
+
+
+def data_sources(specs: list[Message], place: Place) -> tuple[DataSource, ...]:
+    """Return where the inputs of a net come from, one source for each data layer.
+
+    Args:
+        specs: The layers that are part of the net.
+        place: Where the net stands.
+
+    Raises:
+        ReadError: A layer lacks a setting, or has two that exclude one another.
+        UnsupportedError: A layer changes images in a way that is not read.
+    """
+    return tuple(SOURCES.get(spec["type"], _given)(spec, place) for spec in specs if spec["type"] in INPUTS)
+
+
+def _given(spec: Message, place: Place) -> DataSource:
+    tops = tuple(spec["top"])
+    return DataSource(GIVEN, tops, max(1, spec["memory_data_param"]["batch_size"]), place=place.of(spec))
+
+
+@feeds("Data")
+def data_base(spec: Message, place: Place) -> DataSource:
+    """An LMDB; a LevelDB is refused when it is opened: old files often name one that was converted since."""
+    parameter, transform = spec["data_param"], spec["transform_param"]
+    color = "gray" if transform["force_gray"] else "bgr" if _wants_color(spec) else "native"
+    return _source(
+        "lmdb", spec, place, parameter, {"color": color}, _order(parameter), _transforms(spec, place)
+    )
+
+
+@feeds("ImageData")
+def image_list(spec: Message, place: Place) -> DataSource:
+    """A list of image files with their labels."""
+    parameter = spec["image_data_param"]
+    folder = parameter["root_folder"]
+    settings = {
+        # Caffe puts the folder before each name as it is, without a slash
+        "root_folder": str(place.root / folder) + "/" * folder.endswith("/") if folder else f"{place.root}/",
+        "color": "bgr" if parameter["is_color"] else "gray",
+    }
+    height, width = parameter["new_height"], parameter["new_width"]
+    if bool(height) != bool(width):
+        raise ReadError("has one of new_height and new_width, expected both or none", place=place.of(spec))
+    resize = ({"kind": "resize", "height": height, "width": width},) if height else ()
+    transforms = (*resize, *_transforms(spec, place))
+    return _source("images", spec, place, parameter, settings, _order(parameter), transforms)
+
+
+@feeds("HDF5Data")
+def hdf5_list(spec: Message, place: Place) -> DataSource:
+    """Datasets with the names of the tops, as they are."""
+    parameter = spec["hdf5_data_param"]
+    settings = {"datasets": list(spec["top"])}
+    return _source("hdf5", spec, place, parameter, settings, _order(parameter), ())
+
+
+def _source(
+    kind: str,
+    spec: Message,
+    place: Place,
+    parameter: Message,
+    settings: dict[str, Any],
+    order: dict[str, Any],
+    transforms: tuple[dict[str, Any], ...],
+) -> DataSource:
+    for name in ("source", "batch_size"):
+        if not parameter[name]:
+            raise ReadError(f"has no {name}, expected one in its data parameters", place=place.of(spec))
+    tops = tuple(spec["top"])
+    if kind != "hdf5" and len(tops) == 1:
+        tops = (*tops, f"{spec['name']}@label")  # records have a label all the same
+    return DataSource(
+        kind,
+        tops,
+        parameter["batch_size"],
+        {"path": place.path(parameter["source"]), **settings},
+        order,
+        transforms,
+        place.of(spec),
+    )
+
+
+def _order(parameter: Message) -> dict[str, Any]:
+    order: dict[str, Any] = {}
+    if "shuffle" in parameter.type.fields and parameter["shuffle"]:
+        order["shuffle"] = True
+    if "rand_skip" in parameter.type.fields and parameter["rand_skip"]:
+        order["skip"] = parameter["rand_skip"]
+    return order
+
+
+def _wants_color(spec: Message) -> bool:
+    return bool(spec["transform_param"]["force_color"] or spec["data_param"]["force_encoded_color"])
+
+
+_UNREAD = ("resize_param", "noise_param", "distort_param", "expand_param", "crop_h", "crop_w")
+"""What other branches do to images and Netweave does not."""
+
+
+def _transforms(spec: Message, place: Place) -> tuple[dict[str, Any], ...]:
+    """Return what DataTransformer does: crop, mirror, subtract the mean, scale."""
+    parameter = spec["transform_param"]
+    unread = [name for name in _UNREAD if name in parameter]
+    if unread:
+        raise UnsupportedError(
+            f"changes images by {', '.join(unread)}, which is not read", place=place.of(spec)
+        )
+    crop, mean, values = parameter["crop_size"], parameter["mean_file"], parameter["mean_value"]
+    if mean and values:
+        raise ReadError("has both mean_file and mean_value, expected one of them", place=place.of(spec))
+    steps: list[dict[str, Any]] = []
+    if crop:
+        where = "random" if place.phase == "TRAIN" else "centre"
+        steps.append({"kind": "crop", "height": crop, "width": crop, "where": where})
+    if parameter["mirror"]:
+        steps.append({"kind": "mirror"})
+    if mean:
+        steps.append({"kind": "subtract", "path": place.path(mean)})
+    if values:
+        steps.append({"kind": "subtract", "values": list(values)})
+    if parameter["scale"] != 1.0:
+        steps.append({"kind": "scale", "factor": parameter["scale"]})
+    return tuple(steps)

@@ -1,0 +1,156 @@
+"""Solvers of every age: what a Job says of them, and what is refused."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from netweave.errors import NetweaveError, ReadError, UnsupportedError
+from netweave.formats.caffe.solver import parse_solver, read_solver
+from tests.formats.caffe import solvers
+
+NET = """
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TRAIN }
+  transform_param { scale: 0.5 mirror: true crop_size: 4 mean_value: 7 }
+  data_param { source: "train_lmdb" batch_size: 8 backend: LMDB } }
+layer { name: "data" type: "Data" top: "data" top: "label" include { phase: TEST stage: "held-out" }
+  transform_param { crop_size: 4 force_gray: true }
+  data_param { source: "test_lmdb" batch_size: 5 backend: LMDB } }
+layer { name: "ip" type: "InnerProduct" bottom: "data" top: "ip"
+  param { lr_mult: 1 } param { lr_mult: 2 decay_mult: 0 }
+  inner_product_param { num_output: 3 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" }
+layer { name: "size" type: "Reduction" bottom: "ip" top: "size" loss_weight: 0.25 include { phase: TRAIN } }
+"""
+SOLVER = """net: "net.prototxt" base_lr: 0.1 lr_policy: "step" gamma: 0.5 stepsize: 10 max_iter: 20 display: 2
+test_iter: 3 test_interval: 5 test_state { stage: "held-out" } momentum: 0.9 iter_size: 2 average_loss: 4
+snapshot: 6 snapshot_prefix: "out/net" weights: "a.caffemodel,b.caffemodel" random_seed: 7
+test_initialization: false snapshot_after_train: false snapshot_format: HDF5 clip_gradients: 3
+"""
+
+
+def write(folder, solver=SOLVER, net=NET):
+    (folder / "net.prototxt").write_text(net)
+    path = folder / "solver.prototxt"
+    path.write_text(solver)
+    return path
+
+
+def read(path):
+    return read_solver(path, probe=lambda source: {source.outputs[0]: (source.batch_size, 1, 4, 4)})
+
+
+def test_all_that_a_solver_says(tmp_path):
+    job = read(write(tmp_path))
+    assert (job.name, job.seed, list(job.phases)) == ("solver", 7, ["train", "test"])
+    assert (job.solver.kind, job.solver.accumulate) == ("caffe.sgd", 2)
+    assert job.solver.settings == {
+        "momentum": 0.9, "weight_decay": 0.0, "regularization_type": "L2", "clip_gradients": 3.0,
+    }  # fmt: skip
+    assert (job.solver.policy.kind, job.solver.policy.base_rate) == ("caffe.step", 0.1)
+    assert job.solver.policy.settings == {"gamma": 0.5, "stepsize": 10}
+    schedule = job.schedule
+    assert (schedule.max_iterations, schedule.display_interval, schedule.average_loss) == (20, 2, 4)
+    assert (schedule.test_interval, schedule.test_at_start) == (5, False)
+    kept = job.checkpoints
+    assert (kept.interval, kept.at_end, kept.formats) == (6, False, ("caffemodel.h5",))
+    assert kept.prefix == str(tmp_path / "out/net")
+    assert kept.weights == (str(tmp_path / "a.caffemodel"), str(tmp_path / "b.caffemodel"))
+
+
+def test_phases_share_keys_and_have_their_own_data_and_losses(tmp_path):
+    job = read(write(tmp_path))
+    train, test = job.phases["train"], job.phases["test"]
+    assert set(train.graph.parameters) == set(test.graph.parameters) == {"ip/0", "ip/1"}
+    bias = train.graph.parameters["ip/1"]
+    assert (bias.lr_mult, bias.decay_mult) == (2.0, 0.0)
+    assert train.losses == {"loss": 1.0, "size": 0.25}
+    assert (test.losses, test.num_batches) == ({"loss": 1.0}, 3)
+    (source,) = train.data
+    assert (source.kind, source.outputs, source.batch_size) == ("lmdb", ("data", "label"), 8)
+    assert source.settings == {"path": str(tmp_path / "train_lmdb"), "color": "native"}
+    assert [row["kind"] for row in source.transforms] == ["crop", "mirror", "subtract", "scale"]
+    assert source.transforms[0]["where"] == "random"
+    assert source.place == f"{tmp_path}/net.prototxt:2: layer 'data' (Data)"
+    assert test.data[0].settings["color"] == "gray"
+    assert test.data[0].transforms == ({"kind": "crop", "height": 4, "width": 4, "where": "centre"},)
+
+
+def test_names_are_found_from_the_folder_that_the_net_is_found_in(tmp_path, monkeypatch):
+    (tmp_path / "models" / "small").mkdir(parents=True)
+    (tmp_path / "models" / "small" / "net.prototxt").write_text(NET)
+    path = tmp_path / "models" / "small" / "solver.prototxt"
+    path.write_text(SOLVER.replace("net.prototxt", "models/small/net.prototxt"))
+    assert read(path).phases["train"].data[0].settings["path"] == str(tmp_path / "train_lmdb")
+    monkeypatch.chdir(tmp_path)
+    job = read(path)
+    assert (job.phases["train"].data[0].settings["path"], job.checkpoints.prefix) == ("train_lmdb", "out/net")
+
+
+def test_nets_in_the_solver_itself(tmp_path):
+    text = SOLVER.replace('net: "net.prototxt"', f"net_param {{ {NET} }}")
+    job = read(write(tmp_path, text))
+    assert job.phases["train"].graph.files == (str(tmp_path / "solver.prototxt"),)
+    assert list(job.tests) == ["test"]
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ('type: "Adam" momentum2: 0.99', "caffe.adam"),
+        ("solver_type: ADAGRAD", "caffe.adagrad"),
+        ("", "caffe.sgd"),
+    ],
+)
+def test_types_of_both_ages(tmp_path, line, kind):
+    assert read(write(tmp_path, SOLVER + line)).solver.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (('"step"', '"stepearly"'), UnsupportedError, ":1: unknown lr_policy 'stepearly', expected fixed"),
+        (("gamma", "gama"), ReadError, ":1: unknown field 'gama' in SolverParameter"),
+        (("momentum: 0.9", 'type: "Momentum"'), UnsupportedError, ":2: unknown type of solver 'Momentum'"),
+        (("momentum: 0.9", 'type: "SGD" solver_type: SGD'), ReadError, "both type and solver_type"),
+        (("test_iter: 3", "test_iter: 3 test_iter: 4"), ReadError, "has 1 test_state for 2 test nets"),
+        (("test_iter: 3", 'test_net: "net.prototxt"'), ReadError, "has 0 test_iter for 1 test nets"),
+        (("test_interval: 5", ""), ReadError, "has test nets and no test_interval"),
+        (('net: "net.prototxt"', ""), ReadError, "expected one training net .*, found none"),
+        (("momentum: 0.9", 'train_net: "a"'), ReadError, "found net and train_net"),
+        (("net.prototxt", "nets.prototxt"), ReadError, ":1: names a net that is not there: 'nets.prototxt'"),
+        (("display: 2", "warmup_iter: 3"), UnsupportedError, ":1: warmup_iter is not read"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(tmp_path, change, error, message):
+    with pytest.raises(error, match=re.escape(str(tmp_path)) + ".*" + message):
+        read(write(tmp_path, SOLVER.replace(*change)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            ("mean_value: 7", 'mean_value: 7 mean_file: "m"'),
+            ":2: layer 'data' .* both mean_file and mean_value",
+        ),
+        (('source: "train_lmdb"', ""), ":2: layer 'data' .* has no source"),
+        (("mirror: true", "expand_param {}"), ":2: layer 'data' .* changes images by expand_param"),
+    ],
+)
+def test_data_layers_that_are_refused(tmp_path, change, message):
+    with pytest.raises(NetweaveError, match=message):
+        read(write(tmp_path, net=NET.replace(*change)))
+
+
+def test_a_net_is_no_solver(tmp_path):
+    write(tmp_path)
+    with pytest.raises(ReadError, match="is a NetParameter, expected a solver"):
+        parse_solver(tmp_path / "net.prototxt")
+
+
+@pytest.mark.corpus
+def test_every_solver_of_the_corpus(corpus, tmp_path):
+    found = {name: solvers.outcome(tmp_path, name) for name in solvers.lay_out(corpus, tmp_path)}
+    assert found == dict(line.split("\t") for line in solvers.TABLE.read_text().splitlines())
