@@ -84,6 +84,38 @@ def test_sums_of_caffe(factor):
     np.testing.assert_allclose(net.params["variance"], sums[1] / factor, rtol=1e-7)
 
 
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_a_scale_behind_a_normalisation_is_one_kernel_with_it(mode, shifted):
+    """Caffe's BatchNorm and Scale; a tap in between keeps them apart."""
+    builder = GraphBuilder("caffe", format="caffe")
+    x = builder.input("data", (1, 3, 2, 2))
+    norm = builder.add_many(
+        "BatchNormalization",
+        [x, *(builder.constant(np.full(3, v)) for v in (1, 0, 0.5, 2))],
+        {"training_mode": int(mode == "train")},
+        outputs=["norm", "", ""] if mode == "train" else ["norm"],
+    )[0]
+    layout = [("reshape", (3, 1, 1))]
+    for key, op_type in [("scale", "Mul"), ("shift", "Add")][: 1 + shifted]:
+        stored = builder.parameter(Parameter(key, (3,)), MEAN.astype(np.float32), layout=layout)
+        norm = builder.add(op_type, [norm, stored], outputs=key + "d")
+    graph = builder.finish([norm])
+    found = []
+    for taps in ([], ["norm"]):
+        net = TorchNet(graph, taps=taps).to(torch.float64)
+        getattr(net, mode)()
+        data = torch.tensor(BATCHES[0], requires_grad=True)
+        y = net(data=data)[graph.outputs[0].name]
+        y.square().sum().backward()
+        called = [node.target for node in net.module.graph.nodes]
+        assert (torch.mul in called) == bool(taps)
+        found.append([y.detach(), data.grad, *net.grads.values()])
+    assert len(found[0]) == 3 + shifted
+    for one, apart in zip(*found, strict=True):
+        assert torch.allclose(one, apart)
+
+
 def test_fixed_statistics_are_used_in_training_and_stay():
     net, y = trained(net_of(Statistics(fixed=True), momentum=0.8))
     np.testing.assert_array_equal(net.params["mean"], MEAN)

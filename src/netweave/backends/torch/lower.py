@@ -16,6 +16,7 @@ from torch import fx, nn
 
 from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.backends.torch.dtypes import to_tensor
+from netweave.backends.torch.fusion import ScaledNormalisation, scaled_normalisations
 from netweave.backends.torch.gradients import scaled_gradient
 from netweave.backends.torch.parameters import laid_out
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
@@ -135,10 +136,30 @@ class _Lowerer:
             self._made[value] = self._fx.placeholder(identifier(value.name, f"input_{index}"))
         wanted = self._graph.find(outputs).values()
         self._wanted = set(wanted)
+        fused = scaled_normalisations(self._graph, self._wanted)
+        inner = {node for found in fused for node in found.inner}
+        last = {found.last: found for found in fused}
+        row_of = dict(rows)
         for node, row in rows:
-            self._lower(node, row)
+            if node in last:
+                self._lower_scaled(last[node], row_of[last[node].norm])
+            elif node not in inner:
+                self._lower(node, row)
         self._fx.output(tuple(map(self._value, wanted)))
         return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
+
+    def _lower_scaled(self, found: ScaledNormalisation, row: Lowering) -> None:
+        """Lower a normalisation with the scale and the shift that stand behind it."""
+        x, _, own_shift, *statistics = found.norm.inputs
+        scale, shift = (
+            self._fx.call_method("flatten", (self._argument(value, "tensor"),))
+            for value in (found.scale, found.shift or own_shift)
+        )
+        rest = [self._argument(value, "tensor") for value in (x, *statistics)]
+        arguments = (rest[0], scale, shift, *rest[1:])
+        made = self._fx.call_function(row.function, arguments, self._keywords(found.norm, row))
+        made.meta["node"] = found.norm
+        self._made[found.last.outputs[0]] = self._fx.call_function(operator.getitem, (made, 0))
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:
         arguments = [self._argument(value, row.arrival(i)) for i, value in enumerate(node.inputs)]
@@ -221,16 +242,18 @@ class _Lowerer:
 
     def _value(self, value: ir.Value) -> fx.Node:
         if value not in self._made:
-            self._made[value] = self._stored(value)
+            constant = _constant(value)
+            name = value.name
+            self._made[value] = self._stored(value) if constant is None else self._buffer(name, constant)
         return self._made[value]
 
     def _stored(self, value: ir.Value) -> fx.Node:
         """Return an initializer: an array of the source in the right layout, or a constant."""
         parameter = self._graph.parameters.get(parameter_key(value) or "")
         if parameter is None:
-            array = _constant(value)
-            assert array is not None, f"{value.name!r} has no producer and no values"
-            return self._buffer(value.name, array)
+            tensor = value.const_value
+            assert tensor is not None, f"{value.name!r} has no producer and no values"
+            return self._buffer(value.name, tensor.numpy())
         stored = self._store.add(parameter, self._of_key[parameter.key])
         if parameter.key not in self._attributes:
             name = _free(self._root, parameter.key)

@@ -1,0 +1,1 @@
+"""Speed of the torch backend; see ``run.py``."""
