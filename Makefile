@@ -1,8 +1,9 @@
 # Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
 
-.PHONY: help env test test-slow check docs clean
+.PHONY: help env demo test test-slow check docs clean
 
 help:
+	@echo "make demo       compare one net written for two frameworks, mend it, prove it equal"
 	@echo "make test       run the tests (seconds)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
 	@echo "make check      format, lint, types, layers"
@@ -12,6 +13,9 @@ help:
 
 env:
 	@tools/environment
+
+demo: env
+	@.venv/bin/python examples/padding/demo.py
 
 test:
 	@tools/test

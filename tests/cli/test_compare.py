@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from rich.console import Console
@@ -120,15 +122,10 @@ def test_long_names_are_folded_not_cut(width, small_net):
         net.layers.add(replace(net.layers["relu"], key=name))
     text = shown(Comparison(net_a, net_b, Verdict.UNDECIDED, "", groups), width=width)
     assert max(map(len, text.splitlines())) <= width
-    rows = text.split("─── \n")[1].splitlines()
-    middle = next(index for index, letter in enumerate(rows[0]) if letter == "?")
-    columns = (
-        "".join(row[:middle].strip() for row in rows),
-        "".join(row[middle + 1 :].strip() for row in rows),
-    )
-    assert names[0] in columns[0]
-    for part in (names[1][:10], names[1][-5:]):
-        assert part in columns[1]
+    head, rows = (part.splitlines() for part in re.split(r" ─+ \n", text))
+    starts = [max(line.find(title) for line in head) for title in (" A  small", " B  small", " standing")]
+    for name, (start, end) in zip(names, pairwise(starts), strict=True):
+        assert name in "".join(row[start:end].strip(" ?") for row in rows)
 
 
 def test_equal_layers_are_left_out_but_counted(small_net):
@@ -138,6 +135,14 @@ def test_equal_layers_are_left_out_but_counted(small_net):
     everything = shown(different(small_net), width=120, everything=True)
     assert "..." not in everything
     assert everything.count("conv[1]  Convolution") == 2 * 8
+
+
+def test_table_is_left_out_when_nothing_is_in_it(small_net):
+    same = (("relu",), ("relu",), Status.EQUAL)
+    found = Comparison(small_net, small_net, Verdict.IDENTICAL, "identical", (group(*same), group(*same)))
+    assert "standing" not in shown(found, width=120)
+    assert "2 groups of layers: equal 2" in shown(found, width=120)
+    assert "standing" in shown(found, width=120, everything=True)
 
 
 def test_guess_is_called_a_guess(small_net):

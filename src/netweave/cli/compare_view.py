@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from netweave.cli.net_view import heading
-from netweave.cli.side_by_side import side_by_side
+from netweave.cli.side_by_side import shown_groups, side_by_side
 from netweave.compare import Evidence, Status, Verdict
 from netweave.graph.wording import ratio_text
 
@@ -46,7 +46,9 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
         console.print(_explanation(number, finding))
     console.print()
     numbers = {id(finding): number for number, finding in enumerate(findings, start=1)}
-    console.print(side_by_side(console, comparison, numbers=numbers, everything=everything))
+    shown = shown_groups(comparison, everything=everything)
+    if shown:
+        console.print(side_by_side(console, comparison, numbers=numbers, shown=shown))
     console.print(_tally(comparison))
 
 

@@ -33,8 +33,8 @@ MAX_LISTED = 4
 SEPARATOR = 3
 """Columns between two cells."""
 
-MIN_STANDING = {False: 20, True: 33}
-"""The narrowest column that says how two groups stand, by whether the evidence has a column of its own."""
+MIN_STANDING = 20
+"""The narrowest column that says how two groups stand."""
 
 WIDE = 110
 """Columns from which on the evidence has a column of its own."""
@@ -61,8 +61,19 @@ LOOKS = {
 }
 
 
+def shown_groups(comparison: Comparison, *, everything: bool) -> set[int]:
+    """Return which groups are shown: all, or those around differences."""
+    groups = comparison.groups
+    return {
+        near
+        for index, group in enumerate(groups)
+        if everything or LOOKS[group.status].matters or group.finding
+        for near in range(max(index - CONTEXT, 0), min(index + CONTEXT + 1, len(groups)))
+    }
+
+
 def side_by_side(
-    console: Console, comparison: Comparison, *, numbers: Mapping[int, int], everything: bool
+    console: Console, comparison: Comparison, *, numbers: Mapping[int, int], shown: set[int]
 ) -> Table:
     """Return the table of groups.
 
@@ -70,25 +81,24 @@ def side_by_side(
         console: Its width decides the form.
         comparison: What was found.
         numbers: Numbers of the explanations, by ``id`` of the finding.
-        everything: Show every group, not only those around differences.
+        shown: Which groups have a row; of the others it is said how many they are.
     """
     wide = console.width >= WIDE
     joint = "  " if in_lines(console) else "\n"
     rows = [
-        [Text(joint).join(lines) for lines in cells]
-        for cells in _rows(comparison, numbers, wide=wide, everything=everything)
+        [Text(joint).join(lines) for lines in cells] for cells in _rows(comparison, numbers, shown, wide=wide)
     ]
     heads = [
         f"A  {comparison.a.name}",
         "",
         f"B  {comparison.b.name}",
-        "how they stand, error / rms",
+        "standing, error / rms",
         "evidence",
     ]
     columns = range(5 if wide else 4)
     needed = [max(len(heads[index]), *(_width(row[index]) for row in rows), 1) for index in columns]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
-    for head, width in zip(heads, _shared_out(needed, console.width, wide=wide), strict=False):
+    for head, width in zip(heads, _shared_out(needed, console.width), strict=False):
         table.add_column(head, width=width, overflow="fold")
     for row in rows:
         table.add_row(*row)
@@ -96,11 +106,10 @@ def side_by_side(
 
 
 def _rows(
-    comparison: Comparison, numbers: Mapping[int, int], *, wide: bool, everything: bool
+    comparison: Comparison, numbers: Mapping[int, int], shown: set[int], *, wide: bool
 ) -> Iterator[list[list[Text]]]:
     """Yield the lines of each cell of each row."""
     groups = comparison.groups
-    shown = set(range(len(groups))) if everything else _around_differences(groups)
     for hidden, run in groupby(range(len(groups)), key=lambda index: index not in shown):
         members = [groups[index] for index in run]
         if hidden:
@@ -121,23 +130,14 @@ def _width(cell: Text) -> int:
     return max((line.cell_len for line in cell.split()), default=0)
 
 
-def _shared_out(needed: Sequence[int], width: int, *, wide: bool) -> list[int]:
+def _shared_out(needed: Sequence[int], width: int) -> list[int]:
     """Return the widths of the columns: as needed, or what there is, first for the names of the layers."""
     a, mark, b, standing, *evidence = needed
     free = width - SEPARATOR * len(needed) - mark - sum(evidence)
-    standing = min(standing, max(free - a - b, MIN_STANDING[wide]))
+    standing = min(standing, max(free - a - b, free * 2 // 5, MIN_STANDING))
     both = free - standing
     a = min(a, max(both - b, both // 2))
     return [a, mark, min(b, both - a), standing, *evidence]
-
-
-def _around_differences(groups: Sequence[Group]) -> set[int]:
-    return {
-        near
-        for index, group in enumerate(groups)
-        if LOOKS[group.status].matters or group.finding
-        for near in range(max(index - CONTEXT, 0), min(index + CONTEXT + 1, len(groups)))
-    }
 
 
 def _left_out(groups: Sequence[Group]) -> str:

@@ -31,7 +31,7 @@ def comparison_html(comparison: Comparison) -> str:
     columns = (
         f"A: {comparison.a.name}",
         f"B: {comparison.b.name}",
-        "how they stand",
+        "standing",
         "error / rms",
         "evidence",
     )
