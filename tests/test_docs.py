@@ -1,12 +1,25 @@
-"""Generated pages say what the code says."""
+"""Pages say what the code says, and what is on them runs."""
 
 from __future__ import annotations
 
 import pytest
 
-from tools.docs.pages import PAGES, ROOT
+from tools.docs.blocks import blocks
+from tools.docs.pages import PAGES, ROOT, RUN, is_stale
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_page_is_up_to_date(name):
-    assert (ROOT / name).read_text() == PAGES[name](), "stale: run 'make docs' (or 'python -m tools.docs')"
+def test_generated_page_is_up_to_date(name):
+    assert not is_stale(name), "stale: run 'make docs' (or 'python -m tools.docs')"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", RUN)
+def test_code_runs_and_prints_what_the_page_says(name):
+    assert not is_stale(name), "stale: run 'make docs' (or 'python -m tools.docs')"
+
+
+def test_readme_has_blocks_that_run():
+    found = list(blocks((ROOT / "README.md").read_text()))
+    assert [block.language for block in found] == ["console", "python"]
+    assert all(block.output for block in found if block.language == "python")

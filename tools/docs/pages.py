@@ -1,12 +1,14 @@
-"""Which generated page goes where."""
+"""Which generated page, fragment or picture goes where."""
 
 from __future__ import annotations
 
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tools.docs import commands, python
+from tools.docs import commands, pictures, python, tables
+from tools.docs.blocks import Shell, stable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/command-line.md": commands.page,
     "docs/reference/python.md": python.page,
+    "docs/reference/layers.md": tables.page,
 }
 """Whole pages, by their path in the repository."""
 
@@ -24,11 +27,57 @@ if find_spec("torch"):  # the page lists torch's lowerings
 
     PAGES["docs/operators.md"] = operators.page
 
+FRAGMENTS: dict[str, Callable[[], str]] = {
+    "formats": tables.formats_table,
+    "layers": tables.layers_list,
+}
+"""Parts of the README, by the name in the comment that they stand after."""
+
+RUN = (
+    "README.md",
+    "docs/tutorial.md",
+    *sorted(
+        f"docs/how-to/{page.name}"
+        for page in ROOT.glob("docs/how-to/*.md")
+        if not page.name.startswith("add-")  # for who extends Netweave: these hold pieces of code
+    ),
+)
+"""Pages whose code blocks are run, with their output written in."""
+
+
+def generated(name: str) -> str:
+    """Return what a page should be: made whole, or with its fragments and outputs renewed."""
+    if name in PAGES:
+        return PAGES[name]()
+    page = (ROOT / name).read_text()
+    for fragment, make in FRAGMENTS.items():
+        page = _with_fragment(page, fragment, make)
+    with tempfile.TemporaryDirectory() as folder:
+        return Shell(Path(folder), ROOT).refreshed(page)
+
+
+def _with_fragment(page: str, name: str, make: Callable[[], str]) -> str:
+    opening, closing = f"<!-- {name}: written by tools/docs -->\n", "<!-- end -->"
+    before, found, rest = page.partition(opening)
+    return f"{before}{opening}{make()}\n{closing}{rest.partition(closing)[2]}" if found else page
+
+
+def is_stale(name: str) -> bool:
+    """Whether a page says something else than the code; in outputs, rounding errors and times aside."""
+    path = ROOT / name
+    if not path.exists():
+        return True
+    found, made = path.read_text(), generated(name)
+    return found != made if name in PAGES else stable(found) != stable(made)
+
 
 def write_all() -> None:
-    """Write every page, and say which ones changed."""
-    for name, make in PAGES.items():
-        path, text = ROOT / name, make()
-        if not path.exists() or path.read_text() != text:
-            path.write_text(text)
+    """Write what is stale, and the pictures."""
+    for name in (*PAGES, *RUN):
+        if is_stale(name):
+            (ROOT / name).write_text(generated(name))
             print(f"wrote {name}")
+    picture = ROOT / "docs" / "images" / "compare.svg"
+    picture.parent.mkdir(exist_ok=True)
+    picture.write_text(pictures.compare_picture(ROOT))
+    print(f"wrote {picture.relative_to(ROOT)}")

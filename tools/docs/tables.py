@@ -1,0 +1,96 @@
+"""Tables of what is read: formats, and the layers and operators of each."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats import FORMATS
+from netweave.formats.onnx.operators import MAX_OPSET
+from netweave.graph import all_operators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+
+def formats_table() -> str:
+    """Return the table of formats."""
+    rows = [
+        f"| {row.title} | `{row.files.replace(' with ', '` with `')}` | {HOLDS[row.name]()} |"
+        for row in FORMATS
+    ]
+    return "\n".join(("| format | files | what is read |", "|---|---|---|", *rows))
+
+
+def layers_list() -> str:
+    """Return the types of layers and operators of each format, by name only."""
+    parts = []
+    for row in FORMATS:
+        if row.name in TYPES:
+            names = ", ".join(f"`{name}`" for name in TYPES[row.name]())
+            parts.append(f"<details><summary>{row.title}</summary>\n\n{names}\n\n</details>")
+    names = ", ".join(f"`{name}`" for name in all_operators())
+    title = "operators of the domain <code>netweave</code>, which ONNX lacks"
+    parts.append(f"<details><summary>{title}</summary>\n\n{names}\n\n</details>")
+    return "\n\n".join(parts)
+
+
+def page() -> str:
+    """Return the page that says what each type of layer and operator is read as."""
+    sections = [
+        f"## {row.title}\n\n{_table('type', TYPES[row.name]())}" for row in FORMATS if row.name in TYPES
+    ]
+    own = {name: operator.source for name, operator in all_operators().items()}
+    parts = (
+        "# Layers and operators",
+        "Generated from the readers. What is not here is refused by name: file, line, and what to do.",
+        *sections,
+        f"## Operators of the domain netweave\n\nWhat ONNX lacks.\n\n{_table('operator', own)}",
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: str, rows: Mapping[str, str]) -> str:
+    lines = [f"| `{name}` | {_cell(text)} |" for name, text in rows.items()]
+    return "\n".join((f"| {head} | |", "|---|---|", *lines))
+
+
+def _cell(text: str) -> str:
+    return text.replace("``", "`").replace("|", "\\|")
+
+
+def _first_line(function: Any) -> str:
+    if isinstance(function, partial):
+        function = function.func
+    return (function.__doc__ or "").strip().split("\n")[0]
+
+
+def _caffe() -> dict[str, str]:
+    from netweave.formats.caffe import layers
+    from netweave.formats.caffe.call import LAYERS
+    from netweave.formats.caffe.inputs import INPUTS
+
+    assert layers  # imported for what it registers
+    inputs = dict.fromkeys(INPUTS, "An input of the net.")
+    rules = {name: _first_line(entry.rule) for name, entry in LAYERS.items()}
+    return dict(sorted((inputs | rules).items(), key=lambda item: item[0].lower()))
+
+
+def _mxnet() -> dict[str, str]:
+    from netweave.formats.mxnet import operators
+    from netweave.formats.mxnet.registry import all_readers
+
+    assert operators  # imported for what it registers
+    rules = {name: _first_line(entry.read) for name, entry in all_readers().items()}
+    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+
+
+TYPES: dict[str, Callable[[], dict[str, str]]] = {"caffe": _caffe, "mxnet": _mxnet}
+"""What the types of a format are read as; ONNX's own list is in its specification."""
+
+HOLDS: dict[str, Callable[[], str]] = {
+    "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
+    "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
+    "onnx": lambda: f"every operator of opset 1 to {MAX_OPSET}; written as well",
+}
+"""What is read of each format, in words."""
