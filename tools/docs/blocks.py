@@ -28,7 +28,7 @@ PROGRAMS = {"netweave": [sys.executable, "-m", "netweave"], "python": [sys.execu
 
 VOLATILE = (
     (re.compile(r"\b(0|\d(\.\d+)?e-(0[5-9]|[1-9]\d))(?![\w.])"), "~0"),
-    (re.compile(r"\d+\.\d+ s\b"), "_ s"),
+    (re.compile(r"\d+\.\d+(\s|&#160;)s\b"), "_ s"),
     (re.compile(r"\s+"), " "),
 )
 """What differs from machine to machine: rounding errors, times, and the spaces that follow from them."""

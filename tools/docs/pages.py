@@ -77,7 +77,7 @@ def write_all() -> None:
         if is_stale(name):
             (ROOT / name).write_text(generated(name))
             print(f"wrote {name}")
-    picture = ROOT / "docs" / "images" / "compare.svg"
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(pictures.compare_picture(ROOT))
-    print(f"wrote {picture.relative_to(ROOT)}")
+    picture, made = ROOT / "docs" / "images" / "compare.svg", pictures.compare_picture(ROOT)
+    if not picture.exists() or stable(picture.read_text()) != stable(made):
+        picture.write_text(made)
+        print(f"wrote {picture.relative_to(ROOT)}")
