@@ -205,6 +205,9 @@ def _dense(values: np.ndarray, indices: list[np.ndarray], shape: tuple[int, ...]
         array[indices[0]] = values.reshape(len(indices[0]), *shape[1:])
         return array
     ends, columns = indices
-    rows = np.repeat(np.arange(shape[0]), np.diff(ends))
+    counts = np.diff(ends)
+    if ends[0] != 0 or ends[-1] != len(columns) or (counts < 0).any():
+        raise ValueError("ends of rows")
+    rows = np.repeat(np.arange(shape[0]), counts)
     array[rows, columns] = values.reshape(len(columns))
     return array
