@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import onnx
+
 from netweave.formats import FORMATS
-from netweave.formats.onnx.operators import MAX_OPSET
 from netweave.graph import all_operators
 
 if TYPE_CHECKING:
@@ -91,6 +92,6 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {"caffe": _caffe, "mxnet": _mxn
 HOLDS: dict[str, Callable[[], str]] = {
     "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
-    "onnx": lambda: f"every operator of opset 1 to {MAX_OPSET}; written as well",
+    "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
 }
 """What is read of each format, in words."""
