@@ -125,7 +125,7 @@ class Schema:
         Raises:
             ReadError: The bytes are cut off, are no such message, or hold too many.
         """
-        wire = self._wire_class(name)()
+        wire = self.wire_class(name)()
         try:
             wire.ParseFromString(content)
         except DecodeError as error:
@@ -179,7 +179,8 @@ class Schema:
             return text == "true"
         return text.strip('"') if kind == "string" else type(_ZEROS[kind])(text)
 
-    def _wire_class(self, name: str) -> Any:
+    def wire_class(self, name: str) -> Any:
+        """Return google.protobuf's own class of a message, for those that are read by the thousand."""
         if not self._classes:
             pool = descriptor_pool.DescriptorPool()
             pool.Add(_file_descriptor(self))

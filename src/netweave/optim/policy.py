@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import UsageError
-from netweave.optim.settings import from_settings
+from netweave.job.make import from_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from netweave.errors import UsageError
-from netweave.optim.settings import from_settings
+from netweave.job.make import from_settings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from netweave.job.make import require
 from netweave.optim.policy import Policy, policy
-from netweave.optim.settings import require
 
 
 @policy("caffe.fixed")

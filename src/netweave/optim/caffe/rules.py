@@ -12,9 +12,9 @@ from typing import ClassVar
 
 import torch
 
+from netweave.job.make import require
 from netweave.optim.arithmetic import adam, average_square, complement, divide_by_root, heavy_ball
 from netweave.optim.rule import Block, Rule, Tensors, rule
-from netweave.optim.settings import require
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

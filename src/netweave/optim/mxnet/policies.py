@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from netweave.job.make import require
 from netweave.optim.policy import Policy, policy
-from netweave.optim.settings import require
 
 
 @dataclass(slots=True, kw_only=True)

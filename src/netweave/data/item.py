@@ -1,0 +1,67 @@
+"""A record as it is passed from a source to a writer: not decoded where it need not be."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data.decode import decode, opencv
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from netweave.data.transforms.geometry import Resize
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An image, as a file or as pixels, and its labels.
+
+    Attributes:
+        name: Of the file it comes from, for keys and messages.
+        labels: float32, one axis.
+        content: The image as a file; None where there are only pixels.
+        pixels: (height, width, channels); None where there is only the file.
+        color: Order of three channels: ``bgr`` or ``rgb``.
+    """
+
+    name: str = ""
+    labels: np.ndarray = field(default_factory=lambda: np.zeros(1, np.float32))
+    content: bytes | None = None
+    pixels: np.ndarray | None = None
+    color: str = "bgr"
+
+    def decoded(self, color: str = "native") -> np.ndarray:
+        """Return the pixels; those of a file in the order asked for.
+
+        Raises:
+            ReadError: The file is no image.
+        """
+        if self.pixels is not None:
+            return self.pixels
+        return decode(self.content or b"", color, lambda: self.name)
+
+    def encoded(self, suffix: str = ".png", quality: int = 95) -> bytes:
+        """Return the image as a file: the one it came from, or one made of the pixels.
+
+        Raises:
+            UsageError: The pixels cannot be written so.
+        """
+        if self.content is not None:
+            return self.content
+        cv2 = opencv()
+        pixels = np.ascontiguousarray(self.decoded())
+        if self.color == "rgb" and pixels.shape[2] == 3:
+            pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
+        try:
+            done, written = cv2.imencode(suffix, pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])
+        except cv2.error as error:
+            raise UsageError(f"{self.name}: cannot be written as {suffix!r}: {error.err}") from error
+        if not done:
+            raise UsageError(f"{self.name}: cannot be written as {suffix!r}")
+        return bytes(written)
+
+    def resized(self, resize: Resize, generator: np.random.Generator) -> Item:
+        """Return the record with pixels of another size."""
+        return replace(self, content=None, pixels=resize.apply(self.decoded(), generator))

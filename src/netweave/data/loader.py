@@ -1,0 +1,256 @@
+"""Batches made ahead of time, on the engine's input lane.
+
+There are a few slots, each with the arrays of one batch and a variable for each piece of it. Filling a slot
+is one task per piece, which writes that variable; so a slot is filled again only when whoever reads it is
+done, and an error comes up where the batch is asked for. Which records a batch has and what is drawn for
+them is a function of its number (``order``): the number is all that a checkpoint needs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+import time
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+
+from netweave.data import transforms as _transforms
+from netweave.data.batch import Batch
+from netweave.data.source import EndOfDataError
+from netweave.data.threads import ThreadTuner
+from netweave.data.transform import Pipeline
+from netweave.engine import Variable
+from netweave.errors import ShapeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+
+    from netweave.data.order import Order, Ticket
+    from netweave.data.source import Source
+    from netweave.engine import Engine
+
+del _transforms  # imported to enter its rows in the table
+
+PIECE_S = 2e-3
+"""About so long should one task take: long beside the cost of a task, short beside a step."""
+
+
+class Loader:
+    """An iterator over batches without an end, but where its source has one.
+
+    Args:
+        source: The records; closed with the loader.
+        outputs: Names of the arrays, one for each part of a record.
+        engine: Where batches are made.
+        order: Which records are in which batch.
+        transforms: What happens to the first part of a record, as a Job lists it.
+        prefetch: Batches that are made ahead, >= 1.
+        threads: Threads of the lane; None to find the number by itself.
+        lane: Name of the lane.
+        dtype: Floating-point type of the arrays.
+
+    Attributes:
+        shapes: Shapes of the arrays, by name; the batch size first.
+
+    Raises:
+        UsageError: There are not as many parts in a record as outputs, or a transform cannot be made.
+        SourceError: The first record cannot be read or transformed.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        outputs: Sequence[str],
+        *,
+        engine: Engine,
+        order: Order,
+        transforms: Sequence[Mapping[str, Any]] = (),
+        prefetch: int = 4,
+        threads: int | None = None,
+        lane: str = "input",
+        dtype: type[np.floating[Any]] = np.float32,
+    ) -> None:
+        self._source = source
+        self._engine = engine
+        self._order = order
+        self._lane = lane
+        self._pipeline = Pipeline(transforms)
+        record, cost_s = self._probe(outputs, dtype)
+        piece = math.ceil(PIECE_S / cost_s)
+        starts = range(0, order.batch_size, piece)
+        self._pieces = [slice(start, min(start + piece, order.batch_size)) for start in starts]
+        self._slots = [
+            _Slot(record, order.batch_size, len(self._pieces), images=source.images)
+            for _ in range(prefetch + 1)
+        ]
+        self.shapes = {name: array.shape for name, array in self._slots[0].outside.items()}
+        self._tuner = ThreadTuner() if threads is None else None
+        engine.add_lane(lane, self._tuner.threads if self._tuner else threads or 1)
+        self._next = 0  # the batch to be given next
+        self._pushed = 0  # the first batch that is not yet on its way
+        self._given_s = time.perf_counter()
+
+    def take(self, *, wait: bool = True) -> Batch:
+        """Return the next batch; the one before is given back by this.
+
+        Args:
+            wait: Wait until it is there; else only tasks that name its variables may read it.
+
+        Raises:
+            EndOfDataError: The source has come to its end.
+            SourceError: A record cannot be read or transformed.
+        """
+        number = self._next
+        slot = self._slots[number % len(self._slots)]
+        self._next += 1
+        self._push_ahead()
+        if wait:
+            self._wait(slot)
+        assert slot.ticket is not None
+        count = len(slot.ticket.records)
+        arrays = {name: array[:count] for name, array in slot.outside.items()}
+        return Batch(number, slot.ticket.epoch, slot.ticket.padding, arrays, slot.variables)
+
+    def state(self) -> dict[str, int]:
+        """Return where the loader is, for a checkpoint."""
+        return {"batch": self._next}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Go on where ``state`` was called, on the same source and with the same order.
+
+        Raises:
+            EndOfDataError: The source has not so many records.
+        """
+        self._drain()
+        self._next = self._pushed = state["batch"]
+        self._source.seek(self._order.ticket(self._next).first)
+
+    def close(self) -> None:
+        """Wait for what is on its way, and let go of the source."""
+        self._drain()
+        self._source.close()
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Batch:
+        try:
+            return self.take()
+        except EndOfDataError:
+            raise StopIteration from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _probe(
+        self, outputs: Sequence[str], dtype: type[np.floating[Any]]
+    ) -> tuple[dict[str, np.ndarray], float]:
+        """Return the first record as it is in a batch, and the seconds that it took."""
+        first, *rest = self._source.peek()
+        generator = self._order.generator(0)
+        out = np.empty(self._pipeline.shape(first, generator), dtype)
+        began = time.perf_counter()
+        first, *rest = self._source.peek()
+        self._pipeline.apply(first, out, generator, lambda: self._source.describe(0))
+        cost_s = time.perf_counter() - began
+        parts = [out, *(np.asarray(part, dtype) for part in rest)]
+        if len(parts) != len(outputs):
+            raise UsageError(
+                f"{self._source.describe(0)}: has {len(parts)} parts, and {len(outputs)} are asked for "
+                f"({', '.join(outputs)})"
+            )
+        return dict(zip(outputs, parts, strict=True)), cost_s
+
+    def _push_ahead(self) -> None:
+        """Begin to fill all slots but the one of the batch that was given last."""
+        while self._pushed < self._next + len(self._slots) - 1:
+            number = self._pushed
+            slot = self._slots[number % len(self._slots)]
+            ticket = slot.ticket = self._order.ticket(number)
+            for piece, variable in zip(self._pieces, slot.variables, strict=True):
+                self._engine.push(
+                    functools.partial(self._fill, slot, ticket, piece),
+                    writes=[variable],
+                    lane=self._lane,
+                    name=f"batch {number}, records {piece.start} to {piece.stop}",
+                )
+            self._pushed += 1
+
+    def _fill(self, slot: _Slot, ticket: Ticket, piece: slice) -> None:
+        records = ticket.records[piece]
+        many = None if self._pipeline.by_record or not len(records) else self._source.read_many(records)
+        if many is None:
+            for offset, index in enumerate(records.tolist(), piece.start):
+                self._fill_one(slot, offset, index, ticket.first + offset)
+            return
+        first, *rest = many
+        rows = slice(piece.start, piece.start + len(records))
+        self._pipeline.apply_many(first, slot.inside[0][rows], lambda: self._source.place)
+        for array, part in zip(slot.inside[1:], rest, strict=True):
+            array[rows] = part
+
+    def _fill_one(self, slot: _Slot, offset: int, index: int, place: int) -> None:
+        first, *rest = self._source.read(index)
+        describe = functools.partial(self._source.describe, index)
+        generator = self._order.generator(place) if self._pipeline.random else None
+        self._pipeline.apply(first, slot.inside[0][offset], generator, describe)
+        for array, part in zip(slot.inside[1:], rest, strict=True):
+            if np.shape(part) != array.shape[1:]:
+                found = (
+                    f"has a part of shape {np.shape(part)}, expected {array.shape[1:]} as in the first record"
+                )
+                raise ShapeError(found, place=describe())
+            array[offset] = part
+
+    def _wait(self, slot: _Slot) -> None:
+        began = time.perf_counter()
+        errors = []
+        for variable in slot.variables:
+            try:
+                self._engine.wait_for(variable)
+            except Exception as error:  # noqa: BLE001 - raised below, once all are good again
+                errors.append(error)
+        ended = time.perf_counter()
+        if self._tuner and self._tuner.note(ended - began, ended - self._given_s):
+            self._engine.add_lane(self._lane, self._tuner.threads)
+        self._given_s = ended
+        if errors:
+            raise errors[0]
+
+    def _drain(self) -> None:
+        for slot in self._slots:
+            for variable in slot.variables:
+                with contextlib.suppress(Exception):
+                    self._engine.wait_for(variable)
+
+
+class _Slot:
+    """The arrays of one batch, used again and again.
+
+    Attributes:
+        inside: As they lie in memory; images (N, height, width, channels).
+        outside: The same by name, images as (N, C, H, W).
+        variables: One for each piece.
+        ticket: The batch that it is filled with, or is about to be.
+    """
+
+    __slots__ = ("inside", "outside", "ticket", "variables")
+
+    def __init__(
+        self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, *, images: bool
+    ) -> None:
+        self.inside = [np.empty((batch_size, *part.shape), part.dtype) for part in record.values()]
+        self.outside = dict(zip(record, self.inside, strict=True))
+        if images:
+            name = next(iter(record))
+            self.outside[name] = self.inside[0].transpose(0, 3, 1, 2)
+        self.variables = tuple(Variable(f"piece {piece} of a batch") for piece in range(pieces))
+        self.ticket: Ticket | None = None

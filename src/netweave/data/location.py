@@ -1,0 +1,101 @@
+"""Files by name, here or elsewhere: a name with ``://`` is opened by fsspec."""
+
+from __future__ import annotations
+
+import gzip
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.data.extras import need
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+"""Folders of copies; they end with the process."""
+
+MISSING = "there is no such file; check the name and the folder"
+
+
+def is_remote(name: str) -> bool:
+    """Whether a name is that of a file elsewhere: ``s3://bucket/train.rec``, ``memory://x``."""
+    return "://" in name
+
+
+def read_file(name: str) -> bytes:
+    """Return a file's content; that of a ``.gz`` unpacked.
+
+    Raises:
+        ReadError: The file is missing or cannot be read.
+    """
+    try:
+        content = bytes(_system(name).cat_file(name)) if is_remote(name) else Path(name).read_bytes()
+        return gzip.decompress(content) if name.endswith(".gz") else content
+    except FileNotFoundError as error:
+        raise ReadError(MISSING, place=name) from error
+    except (OSError, EOFError) as error:
+        raise ReadError(f"cannot be read: {error}", place=name) from error
+
+
+def read_text(name: str) -> str:
+    """Return a text file's content.
+
+    Raises:
+        ReadError: The file is missing, cannot be read, or is no text.
+    """
+    try:
+        return read_file(name).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ReadError("is no text (UTF-8)", place=name) from error
+
+
+def local_copy(name: str) -> Path:
+    """Return a path on this machine: the file or folder itself, or a copy of one elsewhere.
+
+    Copies are kept for the life of the process. For what must be mapped into memory (LMDB, HDF5).
+
+    Raises:
+        ReadError: There is no such file or folder.
+    """
+    if not is_remote(name):
+        if not Path(name).exists():
+            raise ReadError(MISSING, place=name)
+        return Path(name)
+    return _copied(name)
+
+
+@cache
+def _copied(name: str) -> Path:
+    folder = tempfile.TemporaryDirectory(prefix="netweave-")
+    _KEPT.append(folder)
+    target = Path(folder.name) / name.rstrip("/").rpartition("/")[2]
+    try:
+        _system(name).get(name, str(target), recursive=True)
+    except FileNotFoundError as error:
+        raise ReadError(MISSING, place=name) from error
+    except OSError as error:
+        raise ReadError(f"cannot be copied here: {error}", place=name) from error
+    return target
+
+
+@cache
+def _system(name: str) -> Any:
+    fsspec = need("fsspec", "files that are elsewhere")
+    try:
+        return fsspec.core.url_to_fs(name)[0]
+    except (ValueError, ImportError) as error:
+        raise ReadError(f"cannot be reached: {error}", place=name) from error
+
+
+def lines_of(name: str) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that are not empty, with their numbers from 1.
+
+    Raises:
+        ReadError: As ``read_text``.
+    """
+    for number, line in enumerate(read_text(name).splitlines(), 1):
+        if line.strip():
+            yield number, line

@@ -1,0 +1,52 @@
+"""Packing: the records of any source into one file or data base."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.data.order import Order
+from netweave.data.writers import make_writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.data.source import Source
+    from netweave.data.transforms.geometry import Resize
+
+
+def pack(
+    source: Source,
+    target: Path,
+    kind: str,
+    *,
+    resize: Resize | None = None,
+    shuffle: bool = False,
+    seed: int = 0,
+    suffix: str = ".png",
+    quality: int = 95,
+) -> int:
+    """Write the records of a source; return how many.
+
+    An image that is a file stays the file it is, unless it is resized. A kind that can hold bare pixels
+    (``lmdb``, ``hdf5``, ``mnist``) is given them where there is no file.
+
+    Args:
+        source: The records.
+        target: File or folder to be made.
+        kind: One of ``WRITERS``.
+        resize: What is done to each image first.
+        shuffle: Whether they are written in a random order.
+        seed: Of that order.
+        suffix: What pixels are encoded as, where the kind wants files.
+        quality: Of JPEG, 1 to 100.
+
+    Raises:
+        UsageError: There is no such kind, or the target is there already.
+        SourceError: A record cannot be read or written; nothing is left behind.
+    """
+    order = Order(num_records=len(source), batch_size=1, shuffle=shuffle, seed=seed, groups=source.groups)
+    with make_writer(kind, target, suffix=suffix, quality=quality) as writer:
+        for place, index in enumerate(order.epoch(0).tolist()):
+            item = source.item(index)
+            writer.write(item.resized(resize, order.generator(place)) if resize else item)
+        return writer.count

@@ -1,0 +1,136 @@
+"""What a source of records is, and the table of the kinds of sources.
+
+To add one: a class with ``__len__`` and ``read`` in a module of ``data.sources``, and its row in ``SOURCES``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+
+from netweave.data.item import Item
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from netweave.job import DataSource
+
+Record = tuple[np.ndarray, ...]
+"""The parts of a record, as a rule an image (height, width, channels; uint8) and a label."""
+
+
+class EndOfDataError(Exception):
+    """There is no such record: what is read has come to its end."""
+
+
+class Source(ABC):
+    """Records by number.
+
+    ``read`` may be called from several threads at once.
+
+    Attributes:
+        place: Name of the file or folder, for messages.
+        images: Whether the first part of a record is an image (height, width, channels).
+        groups: Numbers of records of the parts that are read as a whole; empty if there is no such thing.
+        color: Order of three channels in pixels: ``bgr`` or ``rgb``.
+        endless: Whether the records have no end, or none that is known; ``len`` means nothing then.
+    """
+
+    place: str = ""
+    images: bool = False
+    groups: tuple[int, ...] = ()
+    color: str = "bgr"
+    endless: bool = False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of records, >= 1."""
+
+    @abstractmethod
+    def read(self, index: int) -> Record:
+        """Return a record.
+
+        Raises:
+            ReadError: The record is damaged or of another kind; the message names file and record.
+        """
+
+    def read_many(self, indices: np.ndarray) -> Record | None:
+        """Return several records at once, each part stacked; None where ``read`` is the way."""
+        return None
+
+    def peek(self) -> Record:
+        """Return the first record, which can be read again afterwards."""
+        return self.read(0)
+
+    def seek(self, index: int) -> None:  # noqa: B027 - most kinds are read by number
+        """Go on at a record; those before it will not be asked for.
+
+        Raises:
+            EndOfDataError: There are not so many.
+        """
+
+    def item(self, index: int) -> Item:
+        """Return a record as a writer is given it: an image that is a file stays one.
+
+        Raises:
+            ReadError: As ``read``.
+        """
+        pixels, *rest = self.read(index)
+        labels = rest[0] if rest else np.zeros(1)
+        return Item(labels=np.asarray(labels, np.float32).reshape(-1), pixels=pixels, color=self.color)
+
+    def describe(self, index: int) -> str:
+        """Return the place of a record, for messages."""
+        return f"{self.place}: record {index}"
+
+    def close(self) -> None:  # noqa: B027 - most kinds hold nothing
+        """Let go of files; nothing is read afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+SOURCES: dict[str, tuple[str, str]] = {
+    "lmdb": ("lmdb", "LMDB"),
+    "recordio": ("recordio", "RecordIO"),
+    "images": ("images", "ImageList"),
+    "folder": ("images", "ImageFolder"),
+    "hdf5": ("hdf5", "HDF5"),
+    "mnist": ("idx", "MNIST"),
+    "cifar": ("cifar", "CIFAR"),
+    "csv": ("csv", "CSV"),
+    "arrays": ("arrays", "Arrays"),
+    "numpy": ("arrays", "NumpyFiles"),
+    "iterable": ("iterable", "Iterated"),
+}
+"""The kinds of sources: module of ``data.sources`` and class. Loaded when first needed."""
+
+
+def open_source(wanted: DataSource) -> Source:
+    """Open the source that a Job asks for.
+
+    Raises:
+        UsageError: There is no such kind, or it lacks a setting or does not have one.
+        ReadError: There is no such file, or it is of another kind.
+    """
+    prefix = f"{wanted.place}: " if wanted.place else ""
+    if wanted.kind not in SOURCES:
+        raise UsageError(f"{prefix}no kind of data {wanted.kind!r}; there are: {', '.join(SOURCES)}")
+    module, name = SOURCES[wanted.kind]
+    made: type[Source] = getattr(importlib.import_module(f"netweave.data.sources.{module}"), name)
+    try:
+        inspect.signature(made).bind(**wanted.settings)
+    except TypeError as error:
+        takes = ", ".join(inspect.signature(made).parameters)
+        raise UsageError(f"{prefix}data of kind {wanted.kind!r}: {error}; it takes: {takes}") from error
+    return made(**wanted.settings)

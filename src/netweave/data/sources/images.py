@@ -1,0 +1,137 @@
+"""Lists of image files: Caffe's ``path label`` and MXNet's ``.lst``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data.decode import decode
+from netweave.data.item import Item
+from netweave.data.location import lines_of, read_file
+from netweave.data.source import Record, Source
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+"""What is taken for an image in a folder."""
+
+
+class _Files(Source):
+    """Image files with their labels.
+
+    Attributes:
+        files: Their names.
+        labels: float32, one row for each; one number for each where that is all.
+    """
+
+    images = True
+
+    def __init__(self, place: str, color: str, files: list[str], labels: list[list[float]]) -> None:
+        self.place = place
+        self._color = color
+        self.files = files
+        self.labels = np.array(labels, np.float32)
+        if self.labels.shape[1] == 1:
+            self.labels = self.labels[:, 0]
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def describe(self, index: int) -> str:
+        """Return the place of a record, for messages."""
+        return f"{self.place}: record {index} ({self.files[index]})"
+
+    def read(self, index: int) -> Record:
+        """Return pixels and label."""
+        content = self._content(index)
+        return decode(content, self._color, lambda: self.describe(index)), self.labels[index]
+
+    def item(self, index: int) -> Item:
+        """Return a record as a writer is given it."""
+        labels = self.labels[index].reshape(-1)
+        return Item(self.files[index].removeprefix(f"{self.place}/"), labels, content=self._content(index))
+
+    def _content(self, index: int) -> bytes:
+        try:
+            return read_file(self.files[index])
+        except ReadError as error:
+            raise ReadError(error.message, place=self.describe(index)) from error
+
+
+class ImageList(_Files):
+    """Images in the order of the list.
+
+    Args:
+        path: The list. A name that ends in ``.lst`` is MXNet's (number, labels and file, with tabs between),
+            any other is Caffe's (file and label, the last space between).
+        root_folder: Put before each file's name as it is, as Caffe does.
+        color: How images are decoded.
+
+    Raises:
+        ReadError: The list is missing, empty, or has a line of another kind.
+    """
+
+    def __init__(self, path: str, root_folder: str = "", color: str = "bgr") -> None:
+        lines = list(_mxnet_lines(path) if path.endswith(".lst") else _caffe_lines(path))
+        if not lines:
+            raise ReadError("lists no images", place=path)
+        widths = sorted({len(labels) for _, labels in lines})
+        if len(widths) > 1:
+            raise ReadError(f"has lines with {widths} labels, expected the same number", place=path)
+        files = [root_folder + name for name, _ in lines]
+        super().__init__(path, color, files, [labels for _, labels in lines])
+
+
+class ImageFolder(_Files):
+    """Images of a folder's folders, which are the classes, in alphabetical order.
+
+    Args:
+        path: The folder.
+        color: How images are decoded.
+
+    Attributes:
+        classes: Names of the classes; the label of an image is the number of its class.
+
+    Raises:
+        ReadError: There is no such folder, or it has no images in folders.
+    """
+
+    def __init__(self, path: str, color: str = "bgr") -> None:
+        folder = Path(path)
+        if not folder.is_dir():
+            raise ReadError("there is no such folder", place=path)
+        self.classes = sorted(inner.name for inner in folder.iterdir() if inner.is_dir())
+        found = [
+            (str(file), [float(label)])
+            for label, name in enumerate(self.classes)
+            for file in sorted((folder / name).rglob("*"))
+            if file.suffix.lower() in SUFFIXES
+        ]
+        if not found:
+            raise ReadError("has no images in folders of their classes", place=path)
+        super().__init__(path, color, [name for name, _ in found], [labels for _, labels in found])
+
+
+def _caffe_lines(path: str) -> Iterator[tuple[str, list[float]]]:
+    for number, line in lines_of(path):
+        name, _space, label = line.rstrip().rpartition(" ")
+        try:
+            yield name, [float(label)]
+        except ValueError as error:
+            message = f"found {line!r}, expected a file, a space and a label"
+            raise ReadError(message, place=f"{path}:{number}") from error
+
+
+def _mxnet_lines(path: str) -> Iterator[tuple[str, list[float]]]:
+    for number, line in lines_of(path):
+        fields = line.rstrip("\n").split("\t")
+        try:
+            int(fields[0])
+            yield fields[-1], [float(label) for label in fields[1:-1]]
+        except ValueError as error:
+            message = f"found {line!r}, expected number, labels and file, with tabs between"
+            raise ReadError(message, place=f"{path}:{number}") from error

@@ -1,0 +1,109 @@
+"""Caffe's data bases: an LMDB of Datum messages, raw or encoded."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from netweave.data.decode import decode
+from netweave.data.extras import need
+from netweave.data.item import Item
+from netweave.data.location import local_copy
+from netweave.data.source import Record, Source
+from netweave.errors import ReadError, UnsupportedError
+from netweave.formats.caffe.schema import caffe_schema
+
+NO_DATUM = "is no whole Datum: cut off, damaged, or of another kind"
+
+
+class LMDB(Source):
+    """Records in the order of their keys, as Caffe's cursor goes.
+
+    Args:
+        path: The folder of the data base (or the file, where it has no folder).
+        color: How encoded images are decoded; ``native`` as Caffe does unless it is told otherwise.
+
+    Raises:
+        ReadError: There is no such data base, or it has no records.
+        UnsupportedError: It is a LevelDB.
+    """
+
+    images = True
+
+    def __init__(self, path: str, color: str = "native") -> None:
+        lmdb = need("lmdb", "data bases of Caffe")
+        self.place = path
+        self._color = color
+        self._error = lmdb.Error
+        folder = local_copy(path)
+        if (folder / "CURRENT").exists():
+            raise UnsupportedError(
+                "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
+                place=path,
+            )
+        try:
+            self._environment = lmdb.open(
+                str(folder), readonly=True, lock=False, subdir=folder.is_dir(), max_readers=1024
+            )
+            with self._environment.begin() as transaction:
+                self._keys = list(transaction.cursor().iternext(values=False))
+        except lmdb.Error as error:
+            raise ReadError(f"is no LMDB that can be opened: {error}", place=path) from error
+        if not self._keys:
+            raise ReadError("is an LMDB without records", place=path)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def describe(self, index: int) -> str:
+        """Return the place of a record, for messages."""
+        return f"{self.place}: record {index} (key {self._keys[index].decode('utf-8', 'replace')!r})"
+
+    def read(self, index: int) -> Record:
+        """Return pixels and label."""
+        datum = self._datum(index)
+        return self._pixels(datum, index), np.asarray(datum.label, np.float32)
+
+    def item(self, index: int) -> Item:
+        """Return a record as a writer is given it."""
+        datum = self._datum(index)
+        labels = np.array([datum.label], np.float32)
+        name = self._keys[index].decode("utf-8", "replace")
+        if datum.encoded:
+            return Item(name, labels, content=datum.data)
+        return Item(name, labels, pixels=self._pixels(datum, index))
+
+    def close(self) -> None:
+        """Let go of the data base."""
+        self._environment.close()
+
+    def _datum(self, index: int) -> Any:
+        try:
+            with self._environment.begin() as transaction:
+                return datum_class().FromString(transaction.get(self._keys[index]))
+        except self._error as error:
+            raise ReadError(f"cannot be read: {error}", place=self.describe(index)) from error
+        except DecodeError as error:
+            raise ReadError(NO_DATUM, place=self.describe(index)) from error
+
+    def _pixels(self, datum: Any, index: int) -> np.ndarray:
+        if datum.encoded:
+            return decode(datum.data, self._color, lambda: self.describe(index))
+        shape = (datum.channels, datum.height, datum.width)
+        if datum.data:
+            values = np.frombuffer(datum.data, np.uint8)
+        else:
+            values = np.asarray(datum.float_data, np.float32)
+        if not values.size or values.size != math.prod(shape):
+            raise ReadError(f"has {values.size:,} values, and says {shape}", place=self.describe(index))
+        return values.reshape(shape).transpose(1, 2, 0)
+
+
+@cache
+def datum_class() -> Any:
+    """Return the class of Datum messages."""
+    return caffe_schema().wire_class("Datum")

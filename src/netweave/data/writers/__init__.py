@@ -1,0 +1,42 @@
+"""Writers of records, one for each kind that can be packed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from netweave.data.writers.writer import Writer
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["WRITERS", "Writer", "make_writer"]
+
+WRITERS: dict[str, tuple[str, str]] = {
+    "lmdb": ("lmdb", "LMDBWriter"),
+    "recordio": ("recordio", "RecordIOWriter"),
+    "hdf5": ("hdf5", "HDF5Writer"),
+    "mnist": ("idx", "IdxWriter"),
+}
+"""The kinds: module of this package and class; ``data.SOURCES`` has the same names."""
+
+
+def make_writer(kind: str, target: Path, *, suffix: str = ".png", quality: int = 95) -> Writer:
+    """Return a writer of a kind.
+
+    Args:
+        kind: One of ``WRITERS``.
+        target: File or folder to be made.
+        suffix: What bare pixels are encoded as, where the kind holds files.
+        quality: Of JPEG, 1 to 100.
+
+    Raises:
+        UsageError: There is no such kind, or the target is there already.
+    """
+    if kind not in WRITERS:
+        raise UsageError(f"cannot pack into {kind!r}; there are: {', '.join(WRITERS)}")
+    module, name = WRITERS[kind]
+    writer: Writer = getattr(importlib.import_module(f"netweave.data.writers.{module}"), name)(target)
+    writer.suffix, writer.quality = suffix, quality
+    return writer

@@ -1,0 +1,58 @@
+"""MNIST's idx files: one of gray images, and one of labels beside it."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data.writers.writer import Writer
+from netweave.errors import ShapeError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.data.item import Item
+
+
+class IdxWriter(Writer):
+    """The labels go into a file beside that of the images: ``images`` in its name becomes ``labels``.
+
+    Args:
+        target: The file of images to be made; without ``images`` in its name, that of labels is called as
+            it is with ``-labels`` at the end.
+    """
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(target)
+        self._images: list[np.ndarray] = []
+        self._labels: list[int] = []
+
+    def put(self, item: Item) -> None:
+        """Keep a record until all are there."""
+        pixels = item.decoded("gray")[:, :, 0]
+        if self._images and pixels.shape != self._images[0].shape:
+            message = f"is {pixels.shape}, the first record {self._images[0].shape}; resize all to one size"
+            raise ShapeError(message, place=item.name)
+        self._images.append(pixels)
+        self._labels.append(int(item.labels.ravel()[0]))
+
+    def finish(self) -> None:
+        """Write both files."""
+        name = self.target.name
+        labels = name.replace("images", "labels").replace("idx3", "idx1")
+        labels = labels if labels != name else f"{name}-labels"
+        write_idx(self.target.with_name(labels), np.array(self._labels, np.uint8))
+        write_idx(self.unfinished, np.array(self._images, np.uint8))
+        self.unfinished.rename(self.target)
+
+    def abandon(self) -> None:
+        """Let go of the records."""
+        self._images.clear()
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    """Write an array of uint8 as an idx file."""
+    sizes = struct.pack(f">{array.ndim}I", *array.shape)
+    path.write_bytes(bytes([0, 0, 8, array.ndim]) + sizes + array.tobytes())

@@ -1,0 +1,68 @@
+"""Caffe's data bases: Datum messages in an LMDB, as convert_imageset writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data.extras import need
+from netweave.data.sources.lmdb import datum_class
+from netweave.data.writers.writer import Writer
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.data.item import Item
+
+COMMIT_RECORDS = 1000
+"""Records of one transaction, as in Caffe's tools."""
+
+ROOM_BYTES = 1 << 40
+"""Address space for the file, which grows as it is written; it is no room on the disk."""
+
+
+class LMDBWriter(Writer):
+    """Keys are the number of the record and the name of its file, so that their order is that of writing.
+
+    Args:
+        target: The folder to be made.
+    """
+
+    def __init__(self, target: Path) -> None:
+        super().__init__(target)
+        lmdb = need("lmdb", "data bases of Caffe")
+        self._environment = lmdb.open(str(self.unfinished), map_size=ROOM_BYTES, writemap=False)
+        self._transaction = self._environment.begin(write=True)
+
+    def put(self, item: Item) -> None:
+        """Write a record: encoded where it is a file, raw where it is pixels."""
+        datum = datum_class()()
+        datum.label = int(item.labels.ravel()[0])
+        if item.pixels is None:
+            datum.data, datum.encoded = item.encoded(), True
+        else:
+            planes = np.ascontiguousarray(item.pixels.transpose(2, 0, 1))
+            datum.channels, datum.height, datum.width = planes.shape
+            if planes.dtype == np.uint8:
+                datum.data = planes.tobytes()
+            else:
+                datum.float_data.extend(planes.ravel().tolist())
+        key = f"{self.count:08d}_{item.name}" if item.name else f"{self.count:08d}"
+        self._transaction.put(key.encode(), datum.SerializeToString())
+        if (self.count + 1) % COMMIT_RECORDS == 0:
+            self._transaction.commit()
+            self._transaction = self._environment.begin(write=True)
+
+    def finish(self) -> None:
+        """Close the data base and move it to its place."""
+        self._transaction.commit()
+        self._environment.sync()
+        self._environment.close()
+        (self.unfinished / "lock.mdb").unlink(missing_ok=True)
+        self.unfinished.rename(self.target)
+
+    def abandon(self) -> None:
+        """Close the data base."""
+        self._transaction.abort()
+        self._environment.close()
