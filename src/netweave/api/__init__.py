@@ -2,7 +2,7 @@
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
-from netweave.compare import OUTPUT_TOLERANCE, Comparison
+from netweave.compare import OUTPUT_TOLERANCE, Comparison, compare_all, open_comparison, save_comparison
 from netweave.graph import Graph
 
 __all__ = [
@@ -10,11 +10,14 @@ __all__ = [
     "Comparison",
     "Graph",
     "compare",
+    "compare_all",
     "draw_inputs",
     "load",
     "load_arrays",
+    "open_comparison",
     "predicting",
     "run",
     "save",
     "save_arrays",
+    "save_comparison",
 ]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave import __version__
-from netweave.cli.compare import compare
+from netweave.cli.compare import compare, show
 from netweave.cli.convert import convert
 from netweave.cli.inspect import inspect
 from netweave.cli.run import run
@@ -21,7 +21,7 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, run, convert)
+COMMANDS = (inspect, compare, show, run, convert)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

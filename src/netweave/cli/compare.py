@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import NET, Command, json_option, reads_nets
+from netweave.cli.options import Command, json_option, reads_nets
+from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import numpy as np
 
+    from netweave.compare import Comparison
     from netweave.graph import Graph
 
 
@@ -21,10 +23,10 @@ if TYPE_CHECKING:
     examples=[
         "netweave compare det1.prototxt det1-symbol.json",
         "netweave compare net.prototxt,net.caffemodel port.onnx --input-shape data=1x3x224x224",
+        "netweave compare a.prototxt b-symbol.json c.onnx",
     ],
 )
-@NET("a", metavar="A")
-@NET("b", metavar="B")
+@click.argument("nets", metavar="A B [MORE ...]", nargs=-1, required=True)
 @click.option(
     "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
 )
@@ -41,8 +43,7 @@ if TYPE_CHECKING:
 @json_option
 @reads_nets
 def compare(
-    a: str,
-    b: str,
+    nets: tuple[str, ...],
     everything: bool,
     first: str | None,
     last: str | None,
@@ -53,30 +54,56 @@ def compare(
 ) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
-    A and B are FILE or FILE,WEIGHTS.
+    A and B are FILE or FILE,WEIGHTS. Of more than two nets every pair is compared and the verdicts are shown
+    as a matrix. What --json wrote for two nets is shown again by 'netweave show'.
 
     Exit status: 0 equal, also under a mapping of inputs and outputs that is stated; 1 different; 2 a file
     could not be read, or the call was wrong; 3 not decidable.
     """
     from netweave import api
-    from netweave.cli.compare_view import show_comparison
+    from netweave.cli.compare_view import show_comparison, show_matrix
     from netweave.cli.console import output_console, working, write_json
 
-    net_a, net_b = load(a), load(b)
+    if len(nets) < 2:
+        raise UsageError("two nets or more are compared: netweave compare A B")
+    graphs = [(name, load(name)) for name in nets]
     with working("comparing") as status:
-        found = api.compare(
-            net_a,
-            net_b,
-            first=first,
-            last=last,
-            probe=_probe(net_a, probe_file) if probe_file else None,
-            tolerance=tolerance or api.OUTPUT_TOLERANCE,
-            progress=status.update,
-        )
+
+        def compare_two(a: Graph, b: Graph) -> Comparison:
+            return api.compare(
+                a,
+                b,
+                first=first,
+                last=last,
+                probe=_probe(a, probe_file) if probe_file else None,
+                tolerance=tolerance or api.OUTPUT_TOLERANCE,
+                progress=status.update,
+            )
+
+        found = api.compare_all(graphs, compare_two)
+    only = found.pairs[0, 1]
     if json_file:
-        write_json(found.to_json(), json_file)
-    if json_file != "-":
-        show_comparison(output_console(), found, everything=everything)
+        write_json(only.to_json() if len(nets) == 2 else found.to_json(), json_file)
+    if json_file != "-" and len(nets) == 2:
+        show_comparison(output_console(), only, everything=everything)
+    elif json_file != "-":
+        show_matrix(output_console(), found)
+    return found.exit_status
+
+
+@click.command(cls=Command, examples=["netweave show ab.json --all"])
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
+)
+def show(file: str, everything: bool) -> int:
+    """Show a comparison again that 'netweave compare A B --json FILE' saved, with its exit status."""
+    from netweave import api
+    from netweave.cli.compare_view import show_comparison
+    from netweave.cli.console import output_console
+
+    found = api.open_comparison(file)
+    show_comparison(output_console(), found, everything=everything)
     return found.exit_status
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from netweave.compare import Comparison, Finding, TensorMapping
+    from netweave.compare import Comparison, Finding, Matrix, TensorMapping
 
 VERDICT_STYLES = {
     Verdict.IDENTICAL: "bold green",
@@ -50,6 +51,32 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
     if shown:
         console.print(side_by_side(console, comparison, numbers=numbers, shown=shown))
     console.print(_tally(comparison))
+
+
+def show_matrix(console: Console, matrix: Matrix) -> None:
+    """Print the verdicts of all pairs of several nets, then every pair in a sentence."""
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold")
+    table.add_column("")
+    for number, _ in enumerate(matrix.names, start=1):
+        table.add_column(str(number), justify="center")
+    for i, name in enumerate(matrix.names):
+        cells = [_cell(matrix, i, j) for j in range(len(matrix.names))]
+        table.add_row(Text(f"{i + 1}  {name}"), *cells)
+    console.print(table)
+    for (i, j), found in matrix.pairs.items():
+        style = VERDICT_STYLES[found.verdict]
+        console.print(Text.assemble(f"{i + 1} - {j + 1}  ", (found.sentence, style)))
+    for i, j, k in matrix.contradictions:
+        said = f"{i + 1} equals {j + 1} and {j + 1} equals {k + 1}, but {i + 1} differs from {k + 1}"
+        console.print(Text(f"these verdicts contradict one another: {said}", style="bold red"))
+
+
+def _cell(matrix: Matrix, i: int, j: int) -> Text:
+    if i == j:
+        return Text("-", style="dim")
+    verdict = matrix.pairs[min(i, j), max(i, j)].verdict
+    marks = {Verdict.IDENTICAL: "=", Verdict.EQUAL: "=", Verdict.DIFFERENT: "≠", Verdict.UNDECIDED: "?"}
+    return Text(marks[verdict], style=VERDICT_STYLES[verdict])
 
 
 def _facts(comparison: Comparison) -> Table:

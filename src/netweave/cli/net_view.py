@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from netweave.compare import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
 
 SETTINGS_WIDTH = 24
@@ -75,7 +76,7 @@ def show_net(console: Console, graph: Graph, *, nodes: bool, batch: int) -> None
     console.print(_summary(graph, cost, batch))
 
 
-def heading(graph: Graph) -> Text:
+def heading(graph: Graph | NetRecord) -> Text:
     """Return the line that names a net."""
     titles = {row.name: row.title for row in FORMATS}
     parts = [titles.get(graph.format, graph.format), ", ".join(graph.files)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from netweave.compare import Comparison, Group
+    from netweave.compare import Comparison, Group, NetRecord
     from netweave.graph import Graph
 
 CONTEXT = 1
@@ -150,7 +150,9 @@ def _mark(group: Group) -> Text:
     return Text(look.mark, style=look.style)
 
 
-def _layers(graph: Graph, keys: Sequence[str], nodes: Sequence[str], status: Status) -> list[Text]:
+def _layers(
+    graph: Graph | NetRecord, keys: Sequence[str], nodes: Sequence[str], status: Status
+) -> list[Text]:
     layers = [graph.layers[key] for key in keys if key in graph.layers]
     if not layers:
         return [Text(", ".join(nodes), style="dim")]

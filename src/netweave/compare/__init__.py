@@ -9,8 +9,11 @@ from netweave.compare.comparison import (
     TensorMapping,
     Verdict,
 )
+from netweave.compare.matrix import Matrix, compare_all
 from netweave.compare.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.compare.pipeline import compare
+from netweave.compare.record import NetRecord
+from netweave.compare.saved import open_comparison, save_comparison
 
 __all__ = [
     "LOCAL_TOLERANCE",
@@ -19,8 +22,13 @@ __all__ = [
     "Evidence",
     "Finding",
     "Group",
+    "Matrix",
+    "NetRecord",
     "Status",
     "TensorMapping",
     "Verdict",
     "compare",
+    "compare_all",
+    "open_comparison",
+    "save_comparison",
 ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from netweave.compare.record import NetRecord
     from netweave.graph import Graph
 
 
@@ -155,8 +156,8 @@ class Comparison:
     """Where two nets agree, where they do not, and why.
 
     Attributes:
-        a: The first net, as compared.
-        b: The second net, as compared.
+        a: The first net, as compared; what was kept of it in a comparison that was opened.
+        b: The second net, likewise.
         verdict: The result.
         sentence: The result in one sentence.
         groups: All groups, in A's order, what is only in B at its place.
@@ -168,8 +169,8 @@ class Comparison:
         seconds: Time of each stage, by name.
     """
 
-    a: Graph
-    b: Graph
+    a: Graph | NetRecord
+    b: Graph | NetRecord
     verdict: Verdict
     sentence: str
     groups: tuple[Group, ...] = ()

@@ -10,6 +10,7 @@ from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
     from netweave.compare.comparison import Comparison, Finding, Group
+    from netweave.compare.record import NetRecord
     from netweave.graph import Graph
 
 COLOURS = {
@@ -77,7 +78,7 @@ def _row(comparison: Comparison, group: Group) -> list[str]:
     ]
 
 
-def _layers(graph: Graph, keys: tuple[str, ...], nodes: tuple[str, ...]) -> str:
+def _layers(graph: Graph | NetRecord, keys: tuple[str, ...], nodes: tuple[str, ...]) -> str:
     named = [
         f"{escape(key)} <span class=dim>{escape(graph.layers[key].type)}</span>"
         for key in keys
