@@ -9,7 +9,7 @@ from netweave.backends import prepare
 from netweave.compare import OUTPUT_TOLERANCE
 from netweave.compare import compare as compare_graphs
 from netweave.errors import UsageError
-from netweave.files import Source
+from netweave.files import Source, is_file
 from netweave.formats import read
 from netweave.graph import Graph
 from netweave.passes import absorb, chain, fold, prune, to_inference
@@ -46,7 +46,7 @@ def load(
         UsageError: The weights are named twice.
     """
     name, comma, after = str(net).partition(",")
-    if comma and not Path(str(net)).exists():
+    if comma and not is_file(Path(str(net))):
         if weights is not None:
             raise UsageError(f"weights are named twice: {after!r} and {str(weights)!r}; give one")
         weights = after

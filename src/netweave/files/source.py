@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,6 +43,7 @@ class Source:
         Raises:
             ReadError: The file cannot be read.
         """
+        _check_file(self.net)
         try:
             with self.net.open("rb") as file:
                 return file.read(num_bytes)
@@ -54,12 +57,10 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         ReadError: The file is missing, empty, a folder, too large, or cannot be read.
     """
+    num_bytes = _check_file(path)
+    if num_bytes > MAX_BYTES:
+        raise ReadError(f"has {num_bytes:,} bytes, at most {MAX_BYTES:,} are read", place=str(path))
     try:
-        num_bytes = path.stat().st_size
-        if path.is_dir():
-            raise ReadError("is a folder, expected a file", place=str(path))
-        if num_bytes > MAX_BYTES:
-            raise ReadError(f"has {num_bytes:,} bytes, at most {MAX_BYTES:,} are read", place=str(path))
         content = path.read_bytes()
     except OSError as error:
         raise _unreadable(path, error) from error
@@ -68,7 +69,37 @@ def read_bytes(path: Path) -> bytes:
     return content
 
 
-def _unreadable(path: Path, error: OSError) -> ReadError:
+def is_file(path: Path) -> bool:
+    """Whether a path is a file; one that no file can have (too long, with a NUL) is not."""
+    return os.path.isfile(path)  # noqa: PTH113 (Path.is_file raises for a name that is too long)
+
+
+def file_beside(folder: Path, name: str) -> Path | None:
+    """Return the file of a name that a net mentions, if it lies in the net's folder.
+
+    Nothing outside is looked at: a net from elsewhere must not name files of this machine.
+    """
+    path = folder / name
+    if not name or not is_file(path):
+        return None
+    return path if path.resolve().is_relative_to(folder.resolve()) else None
+
+
+def _check_file(path: Path) -> int:
+    """Return a file's size in bytes; a folder, a pipe and a device are refused before they are opened."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise ReadError("is a folder, expected a file", place=str(path))
+    if not stat.S_ISREG(found.st_mode):
+        raise ReadError("is a pipe or a device, expected a file", place=str(path))
+    return found.st_size
+
+
+def _unreadable(path: Path, error: OSError | ValueError) -> ReadError:
     if isinstance(error, FileNotFoundError):
         return ReadError("there is no such file; check the name and the folder", place=str(path))
-    return ReadError(f"cannot be read: {error.strerror or error}", place=str(path))
+    reason = error.strerror if isinstance(error, OSError) else error
+    return ReadError(f"cannot be read: {reason}", place=str(path))

@@ -12,6 +12,7 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.files import file_beside
 from netweave.formats.caffe.weights import read_blob
 from netweave.graph.shapes import MAX_ELEMENTS
 
@@ -183,8 +184,8 @@ def parameter_flag(parameter: Message, name: str) -> bool:
 
 def _mean_sizes(transform: Message, folder: Path) -> tuple[int | None, int | None, int | None]:
     """Return channels, height and width of the mean image, if it lies beside the net."""
-    path = folder / transform["mean_file"]
-    if not transform["mean_file"] or not path.is_file():
+    path = file_beside(folder, transform["mean_file"])
+    if path is None:
         return None, None, None
     shape = read_blob(path).shape
     return (shape[-3], shape[-2], shape[-1]) if len(shape) >= 3 else (None, None, None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import ReadError, UsageError, WeightError
-from netweave.files.source import read_bytes
+from netweave.files import is_file, read_bytes
 from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
@@ -82,7 +82,7 @@ def read_weights(path: Path) -> Weights:
         WeightError: An array is not whole.
         UsageError: The file is HDF5 and h5py is not installed.
     """
-    if "," in str(path) and not path.exists():
+    if "," in str(path) and not is_file(path):
         parts = [read_weights(Path(part)) for part in str(path).split(",")]
         merged = {name: blobs for part in parts for name, blobs in part.layers.items()}
         return Weights(str(path), merged)

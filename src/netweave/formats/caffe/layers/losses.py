@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.files import file_beside
 from netweave.formats.caffe.call import Call, layer
 from netweave.formats.caffe.weights import read_blob
 from netweave.graph import DOMAIN
@@ -87,8 +88,7 @@ def infogain(call: Call) -> Sequence[ir.Value]:
 
 def _beside(call: Call, name: str) -> Path | None:
     folder = Path(call.layer.origin.file).parent if call.layer.origin else Path()
-    path = folder / name
-    return path if name and path.is_file() else None
+    return file_beside(folder, name)
 
 
 @layer("Accuracy", bottoms=2, tops=(1, 2))
