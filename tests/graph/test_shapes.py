@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from netweave.backends import prepare
 from netweave.errors import ShapeError, UsageError
-from netweave.graph import GraphBuilder, Layer, Origin, infer_shapes, known_shape
+from netweave.graph import GraphBuilder, Layer, Origin, infer_shapes, known_shape, shapes
 from netweave.graph.ops.pooling import num_windows, pooling
 from tests.graph.test_pooling import caffe_windows, full_windows
 
@@ -276,3 +276,26 @@ def test_new_input_sizes_flow_through_the_graph():
         infer_shapes(graph, {"date": (None, None, 6, 8)})
     with pytest.raises(UsageError, match=r"input 'data' has the shape \[N,3,2,8\], not 3 axes: \[3, 6, 8\]"):
         infer_shapes(graph, {"data": (3, 6, 8)})
+
+
+def test_a_formula_without_symbols_is_a_number():
+    """168*N/N is 168, so that the next layer knows its input."""
+    builder = GraphBuilder("one", format="onnx")
+    x = builder.input("x", [1, 4, 7, 6])
+    flat = builder.add("Reshape", [x, builder.constant([0, -1], dtype=np.int64)])
+    assert known_shape(flat) == (None, 168)
+
+
+def test_a_long_formula_becomes_a_symbol():
+    builder = GraphBuilder("deep", format="onnx")
+    x = builder.input("x", [1, 1, None, None])
+    for _ in range(30):
+        x = builder.add("MaxPool", [x], {"kernel_shape": [3, 3], "strides": [2, 2], "pads": [1, 1, 1, 1]})
+    assert x.shape is not None
+    assert all(len(str(dim)) <= shapes.MAX_FORMULA for dim in x.shape)
+
+
+@pytest.mark.parametrize(("number", "dtype"), [(2**63, np.int64), (1e300, np.float32)])
+def test_a_constant_beyond_its_type_is_refused(number, dtype):
+    with pytest.raises(ShapeError, match=f"is beyond {np.dtype(dtype).name}"):
+        GraphBuilder("one", format="onnx").constant([number], dtype=dtype)

@@ -37,7 +37,7 @@ class GraphBuilder:
 
     def __init__(self, name: str, *, format: str, files: Sequence[str] = ()) -> None:  # noqa: A002
         self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, DOMAIN: 1}, name=name)
-        self._names: set[str] = set()
+        self._names: dict[str, int] = {}  # each with the number of its next twin
         self._shapes = shape_context()
         self._layer: Layer | None = None
         self._format = format
@@ -121,8 +121,16 @@ class GraphBuilder:
         return self._initializer(tensor, name, key, ())
 
     def constant(self, values: Any, *, dtype: Any = np.float32, name: str | None = None) -> ir.Value:
-        """Add a constant that no source stores: an axis, a shape, an exponent."""
-        array = np.asarray(values, dtype=dtype)
+        """Add a constant that no source stores: an axis, a shape, an exponent.
+
+        Raises:
+            ShapeError: A number is beyond its type.
+        """
+        try:
+            with np.errstate(over="raise"):
+                array = np.asarray(values, dtype=dtype)
+        except (FloatingPointError, OverflowError) as error:
+            raise ShapeError(f"{values!r:.100} is beyond {np.dtype(dtype).name}") from error
         label = name or (f"{self._layer.key}/const" if self._layer else "const")
         return self._initializer(ir.Tensor(array), label, None, ())
 
@@ -209,11 +217,11 @@ class GraphBuilder:
         return value
 
     def _free(self, name: str) -> str:
-        free, count = name, 0
+        stem = free = name or "unnamed"
         while free in self._names:
-            count += 1
-            free = f"{name}@{count}"
-        self._names.add(free)
+            free = f"{stem}@{self._names[stem]}"
+            self._names[stem] += 1
+        self._names[free] = 1
         return free
 
 

@@ -129,21 +129,22 @@ def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
     if context.errors:
         raise ShapeError(context.errors[0].message, place=place)
     for value in node.outputs:
-        _shorten(value, context)
+        _tidy(value, context)
         check_size(value, place=place)
 
 
-def _shorten(value: ir.Value, context: osi.ShapeInferenceContext) -> None:
-    """Give sizes with a formula beyond ``MAX_FORMULA`` a symbol of their own."""
-    dims = [] if value.shape is None else value.shape.dims
-    long = [not isinstance(dim, int) and len(dim.value or "") > MAX_FORMULA for dim in dims]
-    if any(long):
-        value.shape = ir.Shape(
-            [
-                context.new_symbolic_dim() if too_long else dim
-                for dim, too_long in zip(dims, long, strict=True)
-            ]
-        )
+def _tidy(value: ir.Value, context: osi.ShapeInferenceContext) -> None:
+    """Make numbers of formulas without symbols (``168*N/N``), and symbols of those beyond ``MAX_FORMULA``."""
+    if value.shape is not None and any(not isinstance(dim, int) for dim in value.shape):
+        value.shape = ir.Shape([_tidy_dim(dim, context) for dim in value.shape.dims])
+
+
+def _tidy_dim(dim: Dim, context: osi.ShapeInferenceContext) -> Dim:
+    if isinstance(dim, int) or dim.value is None:
+        return dim
+    if dim.value.removeprefix("-").isdecimal():
+        return int(dim.value)
+    return context.new_symbolic_dim() if len(dim.value) > MAX_FORMULA else dim
 
 
 def check_size(value: ir.Value, *, place: str) -> None:
