@@ -213,14 +213,22 @@ class Call:
             raise self.wrong(f"the rank of its input {value.name!r} is not known")
         return found
 
+    def size(self, value: ir.Value, axis: int) -> int | None:
+        """Return one size of a value, None if it is not known.
+
+        Raises:
+            ShapeError: There is no such axis.
+        """
+        shape = self.shape(value)
+        return shape[self.axis(axis, len(shape))]
+
     def known_sizes(self, value: ir.Value, axes: Sequence[int]) -> list[int]:
         """Return sizes that must be known to write the operator.
 
         Raises:
-            ShapeError: One is not known.
+            ShapeError: One is not known, or there is no such axis.
         """
-        shape = self.shape(value)
-        sizes = [shape[axis] for axis in axes]
+        sizes = [self.size(value, axis) for axis in axes]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             raise self.wrong(

@@ -21,6 +21,7 @@ import onnx_ir as ir
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.formats.mxnet.settings import DTYPES
+from netweave.graph.shapes import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -156,7 +157,7 @@ class _File:
         if not 0 <= rank <= MAX_RANK:
             raise self._wrong(f"rank {rank}, expected 0 to {MAX_RANK}")
         sizes = self._numbers(f"<{rank}{kind}")
-        if any(size < 0 for size in sizes):
+        if min(sizes, default=0) < 0 or (0 in sizes and prod(filter(None, sizes)) > MAX_ELEMENTS):
             raise self._wrong(f"the shape {sizes}")
         return sizes
 

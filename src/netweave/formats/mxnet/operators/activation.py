@@ -58,7 +58,7 @@ def _slopes(call: Call, x: ir.Value) -> ir.Value:
     stored = call.stored_shape("gamma")
     if stored == (1,):
         return call.parameter("gamma", (1,), role="slope")
-    channels = shape[1]
+    channels = call.size(x, 1)
     if channels is None:
         channels = stored[0] if stored else None
     if channels is None or len(shape) == 2:

@@ -301,7 +301,10 @@ def clip(call: Call) -> ir.Value:
 def smooth_l1(call: Call) -> ir.Value:
     """``(s x)**2 / 2`` for ``abs(x) < 1 / s**2``, else ``abs(x) - 1 / (2 s**2)``."""
     x = call.value()
-    squared = call.settings.number("scalar", 1.0) ** 2
+    scalar = call.settings.number("scalar", 1.0)
+    squared = scalar * scalar
+    if not 0 < squared < math.inf:
+        raise call.wrong(f"its scalar is {scalar}")
     call.settings.skip("is_int")
     size = call.add("Abs", [x])
     parabola = call.add("Mul", [call.add("Mul", [x, x]), call.scalar(squared / 2, x)])

@@ -178,7 +178,7 @@ def _slice(
 
 def _size(call: Call, x: ir.Value, axis: int) -> int | ir.Value:
     """Return a size of a value; where it is open, as a number that the net computes."""
-    size = call.shape(x)[axis]
+    size = call.size(x, axis)
     return call.add("Gather", [call.add("Shape", [x]), _number(call, axis)]) if size is None else size
 
 

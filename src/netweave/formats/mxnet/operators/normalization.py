@@ -78,7 +78,7 @@ def l2_normalization(call: Call) -> ir.Value:
 def instance_norm(call: Call) -> ir.Value:
     """Each channel of each element of the batch by itself."""
     x = call.value("data")
-    sizes = (call.shape(x)[1],)
+    sizes = (call.size(x, 1),)
     scale, shift = call.parameter("gamma", sizes), call.parameter("beta", sizes)
     attributes = {"epsilon": call.settings.number("eps", 1e-3)}
     return call.add("InstanceNormalization", [x, scale, shift], attributes)
