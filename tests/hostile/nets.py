@@ -1,0 +1,154 @@
+"""Small whole nets of every format, as files by name, for the tests to damage."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+
+from netweave.formats import onnx as onnx_format
+from tests.formats.mxnet import symbols
+from tests.formats.onnx import test_reader, test_writer
+from tests.oracles import mxnet_params
+from tests.oracles.caffemodel import caffemodel
+
+PROTOTXT = """
+name: "small"
+input: "data"
+input_shape { dim: 1 dim: 3 dim: 12 dim: 10 }
+layer { name: "conv1" type: "Convolution" bottom: "data" top: "conv1"
+  convolution_param { num_output: 4 kernel_size: 3 pad: 1 stride: 1 group: 1 bias_term: true dilation: 1
+    weight_filler { type: "xavier" } } }
+layer { name: "bn1" type: "BatchNorm" bottom: "conv1" top: "conv1" batch_norm_param { eps: 1e-3 } }
+layer { name: "scale1" type: "Scale" bottom: "conv1" top: "conv1" scale_param { bias_term: true axis: 1 } }
+layer { name: "relu1" type: "ReLU" bottom: "conv1" top: "conv1" relu_param { negative_slope: 0.1 } }
+layer { name: "norm1" type: "LRN" bottom: "conv1" top: "norm1" lrn_param { local_size: 3 alpha: 0.1 } }
+layer { name: "pool1" type: "Pooling" bottom: "norm1" top: "pool1"
+  pooling_param { pool: AVE kernel_h: 3 kernel_w: 2 stride: 2 pad: 1 } }
+layer { name: "up" type: "Deconvolution" bottom: "pool1" top: "up"
+  convolution_param { num_output: 4 kernel_size: 2 stride: 2 bias_term: false } }
+layer { name: "crop" type: "Crop" bottom: "up" bottom: "pool1" top: "crop"
+  crop_param { axis: 2 offset: 1 offset: 0 } }
+layer { name: "sum" type: "Eltwise" bottom: "crop" bottom: "pool1" top: "sum"
+  eltwise_param { operation: SUM coeff: 1 coeff: -0.5 } }
+layer { name: "split" type: "Slice" bottom: "sum" top: "a" top: "b" slice_param { axis: 1 slice_point: 3 } }
+layer { name: "join" type: "Concat" bottom: "b" bottom: "a" top: "join" concat_param { axis: 1 } }
+layer { name: "power" type: "Power" bottom: "join" top: "power" power_param { power: 2 scale: 1 shift: 1 } }
+layer { name: "shape" type: "Reshape" bottom: "power" top: "shape"
+  reshape_param { shape { dim: 0 dim: -1 } axis: 0 num_axes: -1 } }
+layer { name: "drop" type: "Dropout" bottom: "shape" top: "shape" dropout_param { dropout_ratio: 0.4 } }
+layer { name: "fc" type: "InnerProduct" bottom: "shape" top: "fc"
+  inner_product_param { num_output: 5 axis: 1 transpose: false } }
+layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" softmax_param { axis: 1 } }
+"""
+
+
+@dataclass(frozen=True)
+class Net:
+    """A net's files.
+
+    Attributes:
+        files: Content by file name; the net first.
+        damaged: Name of the file that the tests damage.
+        text: Whether that file is a text.
+    """
+
+    files: dict[str, bytes]
+    damaged: str
+    text: bool
+
+    def write(self, folder: Path, content: bytes | None = None) -> Path:
+        """Write the files, one with other content, and return the net's."""
+        for name, whole in self.files.items():
+            damaged = content is not None and name == self.damaged
+            (folder / name).write_bytes(content if damaged else whole)
+        return folder / next(iter(self.files))
+
+
+@cache
+def nets() -> dict[str, Net]:
+    """Return the nets by format and by the file that is damaged."""
+    prototxt, weights = PROTOTXT.encode(), _caffe_weights()
+    symbol, arrays = _mxnet_symbol().encode(), _mxnet_arrays()
+    caffe = {"small.prototxt": prototxt, "small.caffemodel": weights}
+    mxnet = {"small-symbol.json": symbol, "small-0001.params": arrays}
+    return {
+        "prototxt": Net({"small.prototxt": prototxt}, "small.prototxt", text=True),
+        "caffemodel": Net(caffe, "small.caffemodel", text=False),
+        "symbol": Net(mxnet, "small-symbol.json", text=True),
+        "params": Net(mxnet, "small-0001.params", text=False),
+        "onnx": Net({"small.onnx": test_reader.small().SerializeToString()}, "small.onnx", text=False),
+        "onnx of ours": Net({"ours.onnx": _written()}, "ours.onnx", text=False),
+    }
+
+
+def _normal(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def _caffe_weights() -> bytes:
+    layers = [
+        ("conv1", "convolution", [_normal(4, 3, 3, 3), _normal(4)]),
+        ("bn1", "batchnorm", [_normal(4), np.abs(_normal(4)), np.float32([1])]),
+        ("scale1", "scale", [_normal(4), _normal(4)]),
+        ("up", "convolution", [_normal(4, 4, 2, 2)]),
+        ("fc", "innerproduct", [_normal(5, 4 * 7 * 6), _normal(5)]),
+    ]
+    return caffemodel(layers, generation=2)
+
+
+def _mxnet_symbol() -> str:
+    v, n = symbols.variable, symbols.node
+    nodes = [
+        v("data", __shape__="(2, 3, 12, 10)"),
+        v("conv_weight"),
+        v("conv_bias"),
+        n("Convolution", "conv", [0, 1, 2], kernel="(3, 3)", num_filter="4", pad="(1, 1)", stride="(1, 1)"),
+        v("bn_gamma"),
+        v("bn_beta"),
+        v("bn_moving_mean"),
+        v("bn_moving_var"),
+        n("BatchNorm", "bn", [3, 4, 5, 6, 7], eps="0.001", fix_gamma="False", axis="1"),
+        v("slope_gamma"),
+        n("LeakyReLU", "slope", [8, 9], act_type="prelu"),
+        n("Pooling", "pool", [10], kernel="(3, 2)", stride="(2, 2)", pad="(1, 0)", pool_type="max",
+          pooling_convention="full"),
+        n("SliceChannel", "cut", [11], num_outputs="2", axis="1"),
+        n("Concat", "join", [(12, 1), (12, 0)], num_args="2", dim="1"),
+        n("elemwise_add", "sum", [13, 11]),
+        n("_mul_scalar", "half", [14], scalar="0.5"),
+        n("transpose", "turn", [15], axes="(0, 2, 3, 1)"),
+        n("Reshape", "flat", [16], shape="(0, -1)"),
+        n("clip", "clip", [17], a_min="-3.0", a_max="3.0"),
+        v("fc_weight"),
+        v("fc_bias"),
+        n("FullyConnected", "fc", [18, 19, 20], num_hidden="5"),
+        v("softmax_label"),
+        n("SoftmaxOutput", "softmax", [21, 22]),
+    ]  # fmt: skip
+    return symbols.symbol(nodes)
+
+
+def _mxnet_arrays() -> bytes:
+    arrays = {
+        "arg:conv_weight": _normal(4, 3, 3, 3),
+        "arg:conv_bias": _normal(4),
+        "arg:bn_gamma": _normal(4),
+        "arg:bn_beta": _normal(4),
+        "aux:bn_moving_mean": _normal(4),
+        "aux:bn_moving_var": np.abs(_normal(4)),
+        "arg:slope_gamma": _normal(4),
+        "arg:fc_weight": _normal(5, 4 * 7 * 5),
+        "arg:fc_bias": _normal(5),
+    }
+    return mxnet_params.params(arrays)
+
+
+def _written() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "ours.onnx"
+        onnx_format.write(test_writer.small(odd_pooling=True), path)
+        return path.read_bytes()
