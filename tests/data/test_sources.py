@@ -310,3 +310,17 @@ def test_wrong_settings():
         source("lmdb")
     with pytest.raises(UsageError, match="'lmdb': got an unexpected keyword argument 'batch'"):
         source("lmdb", path="x", batch=3)
+
+
+def test_caffes_own_hdf5(corpus, tmp_path):
+    """As Caffe's test_hdf5data_layer.cpp expects: numbers in order, labels from 1 and from 2."""
+    pytest.importorskip("h5py")
+    names = ["sample_data.h5", "sample_data_2_gzip.h5"]
+    paths = [corpus / "caffe" / "head-1.0" / f"src__caffe__test__test_data__{name}" for name in names]
+    (tmp_path / "list.txt").write_text("".join(f"{path}\n" for path in paths))
+    opened = source("hdf5", path=str(tmp_path / "list.txt"), datasets=["data", "label", "label2"])
+    assert opened.groups == (10, 10)
+    for index in range(20):
+        pixels, label, label2 = opened.read(index)
+        assert pixels.transpose(2, 0, 1).ravel().tolist() == list(range(240 * index, 240 * index + 240))
+        assert (label.tolist(), label2.tolist()) == ([index % 10 + 1], [index % 10 + 2])
