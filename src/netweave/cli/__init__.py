@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave import __version__
+from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare, show
 from netweave.cli.convert import convert
 from netweave.cli.inspect import inspect
@@ -21,7 +22,7 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, run, convert)
+COMMANDS = (inspect, compare, show, bisect, run, convert)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

@@ -1,5 +1,6 @@
 """Two Graphs -> one Comparison: where two nets agree, where they do not, and why."""
 
+from netweave.compare.bisect import Parting, bisect
 from netweave.compare.comparison import (
     Comparison,
     Evidence,
@@ -24,9 +25,11 @@ __all__ = [
     "Group",
     "Matrix",
     "NetRecord",
+    "Parting",
     "Status",
     "TensorMapping",
     "Verdict",
+    "bisect",
     "compare",
     "compare_all",
     "open_comparison",
