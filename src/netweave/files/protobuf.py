@@ -27,7 +27,7 @@ from google.protobuf.unknown_fields import UnknownFieldSet
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from google.protobuf.message import Message as WireMessage
 
@@ -134,6 +134,41 @@ class Schema:
                 place=place,
             ) from error
         return _Tree(place).message(wire, self.messages[name])
+
+    def encode(self, name: str, values: Mapping[str, Any]) -> bytes:
+        """Return the bytes of a message.
+
+        Args:
+            name: The kind of message.
+            values: Its fields by name, as ``Message.to_json`` gives them: enumerations by name, messages as
+                mappings; arrays for packed fields. Fields without a number in bytes are left out.
+        """
+        wire = self.wire_class(name)()
+        self._fill(wire, self.messages[name], values)
+        content: bytes = wire.SerializeToString(deterministic=True)
+        return content
+
+    def _fill(self, wire: Any, kind: MessageType, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            known = kind.fields[key]
+            if known.number is None:
+                continue
+            if known.packed:
+                getattr(wire, key).append(np.ascontiguousarray(value, _DTYPES[known.type]).tobytes())
+            elif known.type == "message":
+                for item in value if known.repeated else [value]:
+                    inner = getattr(wire, key).add() if known.repeated else getattr(wire, key)
+                    inner.SetInParent()
+                    self._fill(inner, self.messages[known.of], item)
+            elif known.repeated:
+                getattr(wire, key).extend(self._plain(item, known) for item in value)
+            else:
+                setattr(wire, key, self._plain(value, known))
+
+    def _plain(self, value: Any, known: Field) -> Any:
+        if known.type == "enum" and isinstance(value, str):
+            return self.enums[known.of][value]
+        return value.encode() if known.type == "string" else value
 
     def enum_value(self, name: str, number: int) -> str | int:
         """Return the name of a number of an enumeration; the number itself if it has none."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 GIVEN = "given"
 """Kind of a source whose arrays the caller gives: layers that hold none themselves."""
 
+NOT_TAKEN = "@label"
+"""How the name ends that a label has which no input takes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -128,7 +131,7 @@ def _source(
             raise ReadError(f"has no {name}, expected one in its data parameters", place=place.of(spec))
     tops = tuple(spec["top"])
     if kind != "hdf5" and len(tops) == 1:
-        tops = (*tops, f"{spec['name']}@label")  # records have a label all the same
+        tops = (*tops, f"{spec['name']}{NOT_TAKEN}")  # records have a label all the same
     return DataSource(
         kind,
         tops,

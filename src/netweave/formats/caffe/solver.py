@@ -15,7 +15,7 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import Source
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.feeding import GIVEN, Place, data_sources
+from netweave.formats.caffe.feeding import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.files import LENIENT, parse_net
 from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
 from netweave.formats.caffe.net import build
@@ -105,7 +105,7 @@ def read_solver(
         phases=reading.phases(),
         solver=Solver(kind, rate, settings, accumulate=max(1, solver["iter_size"])),
         schedule=_schedule(solver),
-        checkpoints=_checkpoints(solver, root),
+        checkpoints=_checkpoints(solver, root, path),
         seed=solver["random_seed"] if solver["random_seed"] >= 0 else None,
         files=(str(path),),
         notes=(f"names of files are looked for beside the solver{folder}",) if folder else (),
@@ -236,10 +236,11 @@ class _Reading:
     def _sizes(self, data: tuple[DataSource, ...]) -> dict[str, tuple[int, ...]]:
         sizes: dict[str, tuple[int, ...]] = {}
         for source in data:
-            found = self.probe(source) if self.probe is not None and source.kind != GIVEN else {}
-            sizes |= {name: found[name] for name in source.outputs if name in found}
-            sizes |= {name: self.input_shapes[name] for name in source.outputs if name in self.input_shapes}
-        return {name: sizes[name] for name in sizes if not name.endswith("@label")}
+            given = {name: self.input_shapes[name] for name in source.outputs if name in self.input_shapes}
+            if not given and self.probe is not None and source.kind != GIVEN:
+                given = dict(self.probe(source))
+            sizes |= given
+        return {name: found for name, found in sizes.items() if not name.endswith(NOT_TAKEN)}
 
 
 def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ...]:
@@ -301,11 +302,11 @@ def _schedule(solver: Message) -> Schedule:
     )
 
 
-def _checkpoints(solver: Message, root: Path) -> Checkpoints:
+def _checkpoints(solver: Message, root: Path, path: Path) -> Checkpoints:
     prefix = solver["snapshot_prefix"]
     weights = [part for text in solver["weights"] for part in text.split(",")]
     return Checkpoints(
-        prefix=str(root / prefix) if prefix else "",
+        prefix=str(root / prefix if prefix else path.with_suffix("")),
         interval=solver["snapshot"],
         at_end=solver["snapshot_after_train"],
         formats=("caffemodel.h5" if solver["snapshot_format"] == "HDF5" else "caffemodel",),
