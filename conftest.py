@@ -2,4 +2,8 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = [] if find_spec("torch") else ["src/netweave/backends/torch/*", "src/netweave/optim/*"]
+collect_ignore_glob = (
+    []
+    if find_spec("torch")
+    else ["src/netweave/backends/torch/*", "src/netweave/optim/*", "src/netweave/train/*"]
+)

@@ -1,0 +1,191 @@
+"""From the sources of a Job to the batches of a phase."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave.data import Loader, Order, Pipeline, Source, open_source
+from netweave.data.sources.arrays import Arrays
+from netweave.errors import NetweaveError, ReadError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.engine import Engine
+    from netweave.graph import Graph
+    from netweave.job import DataSource, Phase
+
+Given = Mapping[str, Any]
+"""What feeds a phase: arrays of all records by input, or a ``data.Source`` by its first input."""
+
+
+def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of a batch of a source, by output.
+
+    Raises:
+        ReadError: The source cannot be opened, or its first record not be transformed.
+    """
+    try:
+        with open_source(source) as opened:
+            first, *rest = opened.peek()
+            shape = Pipeline(source.transforms).shape(first, np.random.default_rng(0))
+            images = opened.images
+    except (NetweaveError, ValueError) as error:
+        raise ReadError(str(error), place=source.place) from error
+    shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
+    return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
+
+
+@dataclass(frozen=True, slots=True)
+class Feeding:
+    """How batches are made.
+
+    Attributes:
+        engine: Where.
+        seed: Of the Job.
+        dtype: Floating-point type of the batches.
+        threads: Of decoding; None to find the number by itself.
+    """
+
+    engine: Engine
+    seed: int
+    dtype: type[np.floating[Any]] = np.float32
+    threads: int | None = None
+
+
+class Feed:
+    """The batches of one phase.
+
+    Args:
+        name: Of the phase, for messages.
+        phase: The phase.
+        given: What the caller feeds it with instead.
+        how: How batches are made.
+
+    Attributes:
+        batch_size: Records in a batch of the first source.
+
+    Raises:
+        UsageError: An input is fed by nobody, or by something of another shape.
+        SourceError: A source cannot be opened.
+    """
+
+    def __init__(self, name: str, phase: Phase, given: Given, how: Feeding) -> None:
+        self._inputs = {value.name or "": value.shape for value in phase.graph.inputs}
+        unknown = [key for key in given if key not in self._inputs]
+        if unknown:
+            raise UsageError(
+                f"phase {name!r}: arrays are given for {', '.join(unknown)}, the net has inputs "
+                f"{', '.join(self._inputs) or 'none'}"
+            )
+        self.batch_size = phase.data[0].batch_size if phase.data else 1
+        self._loaders: list[Loader] = []
+        try:
+            for number, source in enumerate(phase.data):
+                self._loaders.append(_loader(source, given, replace(how, seed=how.seed + number)))
+            self._check(name, phase.data, phase.graph)
+        except BaseException:
+            self.close()
+            raise
+
+    def take(self) -> dict[str, torch.Tensor]:
+        """Return the next batch, one tensor for each input; the one before must not be used any more."""
+        found: dict[str, torch.Tensor] = {}
+        for loader in self._loaders:
+            arrays = loader.take().arrays
+            found |= {name: torch.from_numpy(array) for name, array in arrays.items() if name in self._inputs}
+        return found
+
+    def state(self) -> list[dict[str, int]]:
+        """Return where the loaders are, for a checkpoint."""
+        return [loader.state() for loader in self._loaders]
+
+    def restore(self, state: Sequence[Mapping[str, int]]) -> None:
+        """Go on where ``state`` was called."""
+        for loader, saved in zip(self._loaders, state, strict=True):
+            loader.restore(saved)
+
+    def skip(self, batches: int) -> None:
+        """Go on behind so many batches from the beginning."""
+        self.restore([{"batch": batches}] * len(self._loaders))
+
+    def close(self) -> None:
+        """Let go of all sources."""
+        for loader in self._loaders:
+            loader.close()
+
+    def _check(self, name: str, data: Sequence[DataSource], graph: Graph) -> None:
+        places = {output: source.place for source in data for output in source.outputs}
+        shapes = {key: shape for loader in self._loaders for key, shape in loader.shapes.items()}
+        for key, expected in self._inputs.items():
+            place = places.get(key) or graph.name
+            if key not in shapes:
+                raise UsageError(f"{place}: input {key!r} of phase {name!r} is fed by nobody")
+            found, wanted = shapes[key][1:], tuple(expected or ())[1:]
+            if not _fits(found, wanted):
+                raise UsageError(
+                    f"{place}: a record of {key!r} is {_in_words(found)}, the net was read for "
+                    f"{_in_words(wanted)}"
+                )
+
+
+def _fits(found: Sequence[int], wanted: Sequence[Any]) -> bool:
+    pairs = zip(found, wanted, strict=False)
+    return len(found) == len(wanted) and all(not isinstance(size, int) or size == n for n, size in pairs)
+
+
+def _in_words(sizes: Sequence[Any]) -> str:
+    return " x ".join(map(str, sizes)) or "one number"
+
+
+def _loader(source: DataSource, given: Given, how: Feeding) -> Loader:
+    records, transforms = _records(source, given), source.transforms
+    if any(name in given for name in source.outputs):
+        transforms = ()
+    order = dict(source.order)
+    try:
+        made = Order(
+            num_records=None if records.endless else len(records),
+            batch_size=source.batch_size,
+            seed=how.seed,
+            groups=records.groups,
+            **order,
+        )
+    except ValueError as error:
+        records.close()
+        raise UsageError(f"{source.place}: {error}") from error
+    return Loader(
+        records,
+        source.outputs,
+        engine=how.engine,
+        order=made,
+        transforms=transforms,
+        threads=how.threads,
+        dtype=how.dtype,
+    )
+
+
+def _records(source: DataSource, given: Given) -> Source:
+    names = [name for name in source.outputs if name in given]
+    if not names:
+        if source.kind == "given":
+            raise UsageError(
+                f"{source.place}: holds no records itself; give arrays for {', '.join(source.outputs)}"
+            )
+        return open_source(source)
+    first = given[names[0]]
+    if isinstance(first, Source):
+        return first
+    missing = [name for name in source.outputs if name not in given and not name.endswith("@label")]
+    if missing:
+        raise UsageError(
+            f"{source.place}: arrays are given for {', '.join(names)} and not for {', '.join(missing)}"
+        )
+    arrays = [np.asarray(given[name]) for name in names]
+    arrays += [np.zeros(len(arrays[0]))] * (len(source.outputs) - len(names))
+    return Arrays(*arrays, names=names)

@@ -1,0 +1,85 @@
+"""The nets of a Job on torch: one for each phase, all with the same arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from netweave.backends.torch import ParameterStore, TorchNet
+from netweave.backends.torch.caffe_recurrent import Memory
+from netweave.errors import UsageError
+from netweave.formats.caffe.snapshot import fitting_arrays
+from netweave.optim import Trained, first_values
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.graph import Graph
+    from netweave.job import Job
+
+
+def make_nets(job: Job, *, seed: int, device: torch.device, dtype: torch.dtype) -> dict[str, TorchNet]:
+    """Return the net of each phase, with first values or those of the Job's weights.
+
+    Raises:
+        UsageError: A filler is unknown or cannot fill its parameter.
+        SourceError: A file of weights cannot be read, or does not fit.
+        RunError: An operator has no lowering.
+    """
+    store = ParameterStore()
+    nets: dict[str, TorchNet] = {}
+    for name, phase in job.phases.items():
+        graph = phase.graph
+        net = TorchNet(graph, taps=list(phase.losses), store=store)
+        known = set().union(*(job.phases[other].graph.parameters for other in nets))
+        for key, parameter in graph.parameters.items():
+            if key not in known and not parameter.loaded:
+                net.params[key] = torch.from_numpy(first_values(parameter, source=graph.format, seed=seed))
+        nets[name] = net
+    for file in job.checkpoints.weights:
+        load_weights(job, nets, Path(file))
+    for net in nets.values():
+        net.to(device).to(dtype)
+    return nets
+
+
+def load_weights(job: Job, nets: Mapping[str, TorchNet], file: Path) -> None:
+    """Replace the arrays that a file of weights has.
+
+    Raises:
+        SourceError: The file cannot be read, or does not fit.
+        UsageError: It has none of the arrays.
+    """
+    count = 0
+    for name, net in nets.items():
+        found = fitting_arrays(file, job.phases[name].graph)
+        count += len(found)
+        for key, array in found.items():
+            net.params[key] = torch.from_numpy(np.array(array))
+    if not count:
+        raise UsageError(f"{file}: has weights for none of the layers of {job.name}")
+
+
+def trained(graph: Graph, net: TorchNet) -> list[Trained]:
+    """Return what a solver changes; no gradient is computed for what has a rate of 0."""
+    found = []
+    for key, parameter in graph.parameters.items():
+        tensor = net.store[key].tensor
+        if not parameter.trainable or not tensor.is_floating_point():
+            continue
+        tensor.requires_grad_(parameter.lr_mult != 0)
+        found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult))
+    return found
+
+
+def memories(net: TorchNet) -> dict[str, Memory]:
+    """Return what recurrent layers keep from batch to batch, by name."""
+    return {name: value for name, value in vars(net.module).items() if isinstance(value, Memory)}
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy of a tensor's elements in C order."""
+    return np.array(tensor.detach().cpu().numpy(), order="C")

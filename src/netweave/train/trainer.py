@@ -1,0 +1,287 @@
+"""The loop: Caffe's order of things (``Solver::Step`` and ``Solver::Solve`` at 1.0)."""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections import deque
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave.errors import RunError, UnsupportedError, UsageError
+from netweave.optim import Updater
+from netweave.train.checkpoint import read_checkpoint
+from netweave.train.events import Evaluated, Saved, Shown, Stopped
+from netweave.train.feeds import Feed, Feeding
+from netweave.train.keeping import Keeper, Running
+from netweave.train.nets import make_nets, trained
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from netweave.engine import Engine
+    from netweave.job import Job
+    from netweave.train.checkpoint import Checkpoint
+    from netweave.train.events import Watch
+    from netweave.train.feeds import Given
+
+DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
+"""The types of numbers to train in."""
+
+KEPT = 3
+"""So many of Netweave's own checkpoints are kept where nobody says."""
+
+
+class Trainer:
+    """One run of a Job on one device.
+
+    What is drawn in an iteration depends on the seed and its number only, so that a run can go on
+    anywhere; torch's own generator is seeded anew for each.
+
+    Args:
+        job: What to do.
+        engine: Where batches are made and checkpoints are written.
+        data: By phase, arrays of all records by input, instead of what the Job names.
+        device: Where to compute.
+        dtype: Type of the numbers, ``torch.float32`` or ``torch.float64``.
+        threads: Of decoding; None to find the number by itself.
+        keep: So many of Netweave's own checkpoints are kept.
+        resume: Go on where this checkpoint was written, or Caffe's ``.solverstate``.
+        seed: Instead of the Job's; a run that goes on keeps its own.
+        watch: Told what happens.
+
+    Attributes:
+        job: The Job.
+        nets: The net of each phase, by name; they share their arrays.
+        updater: Rule, policy and their state.
+        seed: That of the run that goes on, the Job's, or a fresh one.
+
+    Raises:
+        UsageError: A rule, policy, filler or transform cannot be made, or an input is not fed.
+        UnsupportedError: The Job wants an algorithm or a cluster that there is not.
+        SourceError: Data, weights or a checkpoint cannot be read, or do not fit.
+    """
+
+    def __init__(
+        self,
+        job: Job,
+        *,
+        engine: Engine,
+        data: Mapping[str, Given] | None = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        threads: int | None = None,
+        keep: int = KEPT,
+        resume: Path | None = None,
+        seed: int | None = None,
+        watch: Watch = lambda event: None,
+    ) -> None:
+        _check(job, dtype)
+        self.job = job
+        checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
+        wanted = job.seed if seed is None else seed
+        fresh = secrets.randbits(31) if wanted is None else wanted
+        self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
+        self._device = torch.device(device)
+        self._watch = watch
+        self._stop = False
+        self.nets = make_nets(job, seed=self.seed, device=self._device, dtype=dtype)
+        train = job.phases["train"]
+        self.updater = Updater(job.solver, trained(train.graph, self.nets["train"]), seed=self.seed)
+        self._running = Running(job, self.nets, self.updater)
+        self._keeper = Keeper(self._running, engine, keep=keep)
+        self._losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
+        self._saved_at: int | None = None
+        self._shown: tuple[int, float] | None = None
+        how = Feeding(engine, self.seed, DTYPES[dtype], threads)
+        self._feeds: dict[str, Feed] = {}
+        try:
+            for name, phase in job.phases.items():
+                self._feeds[name] = Feed(name, phase, (data or {}).get(name, {}), how)
+            if checkpoint:
+                self._restore(checkpoint)
+            elif resume:
+                self._restore_caffe(resume)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def iteration(self) -> int:
+        """Updates done."""
+        return self.updater.iteration
+
+    def run(self) -> bool:
+        """Train to the end; say whether it was reached, or the run was stopped.
+
+        Raises:
+            RunError: The loss is no number any more, or a checkpoint cannot be written.
+            SourceError: A record cannot be read.
+        """
+        job, schedule = self.job, self.job.schedule
+        finished = self._steps()
+        if job.checkpoints.at_end and self._saved_at != self.iteration:
+            self._save()
+        if not finished:
+            self._keeper.wait()
+            self._watch(Stopped(self.iteration))
+            return False
+        if _due(self.iteration, schedule.display_interval):
+            with torch.no_grad():
+                loss, outputs = self._forward("train", 0)
+            self._losses.append(float(loss))
+            self._show(outputs, rate=None)
+        if _due(self.iteration, schedule.test_interval):
+            self.test()
+        self._keeper.wait()
+        return True
+
+    def stop(self) -> None:
+        """Ask the run to write a checkpoint and stop after the present iteration."""
+        self._stop = True
+
+    def test(self) -> None:
+        """Run every test net over its batches, and tell the means of their outputs."""
+        for name, phase in self.job.tests.items():
+            sums: dict[str, torch.Tensor] = {}
+            count = phase.num_batches or 1
+            for _ in range(count):
+                with torch.no_grad():
+                    outputs = self._forward(name, 0)[1]
+                for key, value in outputs.items():
+                    sums[key] = sums[key] + value if key in sums else value
+            means = {key: _elements(value / count) for key, value in sums.items()}
+            self._watch(Evaluated(self.iteration, name, means, phase.losses))
+
+    def close(self) -> None:
+        """Let go of the data."""
+        for feed in self._feeds.values():
+            feed.close()
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        self._running.restore(checkpoint)
+        self._losses.extend(checkpoint.state["losses"])
+        for name, feed in self._feeds.items():
+            feed.restore(checkpoint.state["feeds"][name])
+
+    def _restore_caffe(self, path: Path) -> None:
+        self._running.restore_caffe(path)
+        self._feeds["train"].skip(self.iteration * self.job.solver.accumulate)
+
+    def _steps(self) -> bool:
+        schedule, checkpoints = self.job.schedule, self.job.checkpoints
+        while self.iteration < schedule.max_iterations:
+            if self._stop:
+                return False
+            if _due(self.iteration, schedule.test_interval) and (self.iteration or schedule.test_at_start):
+                self.test()
+            self._step()
+            if _due(self.iteration, checkpoints.interval):
+                self._save()
+        return True
+
+    def _step(self) -> None:
+        """Make one update."""
+        self.nets["train"].zero_grad()
+        total = 0.0
+        outputs: dict[str, torch.Tensor] = {}
+        for part in range(self.job.solver.accumulate):
+            loss, outputs = self._forward("train", part)
+            loss.backward()
+            total += float(loss.detach())
+        total /= self.job.solver.accumulate
+        if not math.isfinite(total):
+            raise RunError(
+                f"{self.job.name}: the loss is {total} in iteration {self.iteration}; nothing is written "
+                "from here on. Take a lower learning rate, or clip gradients, and go on from an earlier "
+                "checkpoint"
+            )
+        self._losses.append(total)
+        smoothed = sum(self._losses) / len(self._losses)
+        shown = _due(self.iteration, self.job.schedule.display_interval)
+        before = self.iteration
+        self.updater.step(smoothed)
+        if shown:
+            self._show(outputs, rate=self.updater.rate, iteration=before)
+
+    def _forward(self, phase: str, part: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """Return the objective of the next batch, and the outputs of the net."""
+        training = phase == "train"
+        net = self.nets[phase].train(training)
+        losses = self.job.phases[phase].losses
+        _seed_torch(self.seed, self.iteration, part)
+        batch = {name: tensor.to(self._device) for name, tensor in self._feeds[phase].take().items()}
+        found = net(**batch)
+        terms = [weight * found[name].sum() for name, weight in losses.items()]
+        loss = torch.stack(terms).sum() if terms else torch.zeros(())
+        graph = self.job.phases[phase].graph
+        outputs = {value.name or "": found[value.name or ""].detach() for value in graph.outputs}
+        return loss, outputs
+
+    def _show(
+        self, outputs: Mapping[str, torch.Tensor], *, rate: float | None, iteration: int | None = None
+    ) -> None:
+        at = self.iteration if iteration is None else iteration
+        self._watch(
+            Shown(
+                at,
+                sum(self._losses) / len(self._losses),
+                rate,
+                {name: _elements(tensor) for name, tensor in outputs.items()},
+                self.job.phases["train"].losses,
+                self._speed(at),
+            )
+        )
+
+    def _speed(self, iteration: int) -> float | None:
+        """Return the records per second since the last call."""
+        now, last = perf_counter(), self._shown
+        self._shown = (iteration, now)
+        if last is None or iteration <= last[0]:
+            return None
+        records = (iteration - last[0]) * self._feeds["train"].batch_size * self.job.solver.accumulate
+        return records / (now - last[1])
+
+    def _save(self) -> None:
+        files = self._keeper.save(self._state())
+        self._saved_at = self.iteration
+        self._watch(Saved(self.iteration, files))
+
+    def _state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds beside the arrays."""
+        return {
+            "job": self.job.name,
+            "iteration": self.iteration,
+            "seed": self.seed,
+            "losses": list(self._losses),
+            "feeds": {name: feed.state() for name, feed in self._feeds.items()},
+        }
+
+
+def _check(job: Job, dtype: torch.dtype) -> None:
+    if job.algorithm != "bp":
+        raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not there yet, expected 'bp'")
+    if job.cluster.num_workers > 1 or job.cluster.num_servers:
+        raise UnsupportedError(f"{job.name}: several devices are not there yet, expected one worker")
+    if not job.phases["train"].losses:
+        raise UsageError(f"{job.name}: the training net has no loss, so there is nothing to learn")
+    if dtype not in DTYPES:
+        raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
+
+
+def _due(iteration: int, interval: int) -> bool:
+    return interval > 0 and iteration % interval == 0
+
+
+def _elements(tensor: torch.Tensor) -> tuple[float, ...]:
+    return tuple(tensor.reshape(-1).tolist())
+
+
+def _seed_torch(seed: int, iteration: int, part: int) -> None:
+    """Seed torch's generators for what one forward pass draws."""
+    words = np.random.SeedSequence([seed, iteration, part]).generate_state(2)
+    torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)
