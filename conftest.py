@@ -2,8 +2,9 @@
 
 from importlib.util import find_spec
 
-collect_ignore_glob = (
-    []
-    if find_spec("torch")
-    else ["src/netweave/backends/torch/*", "src/netweave/optim/*", "src/netweave/train/*"]
-)
+MODULES = {
+    "openvino": ["src/netweave/backends/openvino.py"],
+    "torch": ["src/netweave/backends/torch/*", "src/netweave/optim/*", "src/netweave/train/*"],
+}
+
+collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]

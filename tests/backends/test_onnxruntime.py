@@ -9,7 +9,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from netweave.backends import prepare
-from netweave.backends.onnxruntime import OrtRunner
+from netweave.backends.segmented import SegmentedRunner
 from netweave.backends.segments import split
 from netweave.errors import RunError, UsageError
 from netweave.graph import GraphBuilder, Layer, Origin, Parameter, find_operator
@@ -191,7 +191,7 @@ def test_a_net_of_one_runtime_is_one_session():
     builder = GraphBuilder("plain", format="onnx")
     x = builder.input("x", (1, 4))
     runner = prepare(builder.finish([builder.add("Relu", [builder.add("Neg", [x])])]))
-    assert isinstance(runner, OrtRunner)
+    assert isinstance(runner, SegmentedRunner)
     assert len(runner.steps) == 1
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-BACKENDS = ("onnxruntime", "torch")
+BACKENDS = ("onnxruntime", "openvino", "torch")
 """Names of the backends; each is a module or package of ``netweave.backends``."""
 
 

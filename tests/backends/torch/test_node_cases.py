@@ -63,15 +63,20 @@ def settings_of(case):
     return [value for value in named if value in case.graph.inputs]
 
 
-@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in OURS if settings_of(c)])
-def test_node_case_with_constant_settings(case):
-    graph = case.graph.clone()
-    given = dict(case.inputs)
+def with_constant_settings(case):
+    """Return the case with these inputs stored in the net."""
+    graph, given = case.graph.clone(), dict(case.inputs)
     for value in settings_of(replace(case, graph=graph)):
         value.const_value = ir.Tensor(given.pop(value.name))
         graph.model.graph.inputs.remove(value)
         graph.model.graph.register_initializer(value)
-    check(case, TorchNet(graph).eval().run(given))
+    return replace(case, graph=graph, inputs=given)
+
+
+@pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in OURS if settings_of(c)])
+def test_node_case_with_constant_settings(case):
+    stored = with_constant_settings(case)
+    check(case, TorchNet(stored.graph).eval().run(stored.inputs))
 
 
 def check(case, found):

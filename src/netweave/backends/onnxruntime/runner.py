@@ -2,54 +2,21 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
-from netweave.backends.fallback import Fallback, fallback
-from netweave.backends.inputs import check_inputs
-from netweave.backends.onnxruntime.model import build_model
-from netweave.backends.onnxruntime.session import Session, start
+from netweave.backends.onnxruntime.session import start
 from netweave.backends.onnxruntime.sized import sized
-from netweave.backends.segments import Segment, split
-from netweave.errors import RunError
+from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
 from netweave.graph import DOMAIN
-from netweave.graph.uses import needed_nodes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
-    import numpy as np
-    import onnx_ir as ir
+    from collections.abc import Callable, Sequence
 
     from netweave.backends.runner import Runner
     from netweave.graph import Graph
 
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
-
-
-@dataclass(frozen=True, slots=True)
-class OrtRunner:
-    """A graph made ready to run.
-
-    Attributes:
-        inputs: The graph's inputs.
-        steps: Its segments, in order.
-        stored: Arrays of wanted values that no segment makes, by name.
-        wanted: The values to return, outputs before taps: the name asked for, and the value's own.
-    """
-
-    inputs: tuple[ir.Value, ...]
-    steps: tuple[Session | Fallback, ...]
-    stored: dict[str, np.ndarray]
-    wanted: dict[str, str]
-
-    def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Return outputs and taps by value name; see ``netweave.backends.Runner``."""
-        values = {**self.stored, **check_inputs(self.inputs, inputs)}
-        for step in self.steps:
-            values.update(step.run(values))
-        return {name: values[own] for name, own in self.wanted.items()}
 
 
 def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_threads: int = 0) -> Runner:
@@ -67,37 +34,19 @@ def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_t
         UsageError: There is no such value to tap, or no such level.
         RunError: The graph holds operators that neither ONNX Runtime nor the registry has.
     """
-    wanted = graph.find([*(value.name or "" for value in graph.outputs), *taps])
-    _check_domains(graph)
-    return sized(graph, lambda known: _ready(known, list(wanted), level=level, num_threads=num_threads))
+    names = list(graph.find([*(value.name or "" for value in graph.outputs), *taps]))
+    check_domains(graph, _KNOWN_DOMAINS, "ONNX Runtime")
+
+    def ready(known: Graph) -> SegmentedRunner:
+        return prepare_segments(known, names, [runtime(known, level=level, num_threads=num_threads)])
+
+    return sized(graph, ready)
 
 
-def _ready(graph: Graph, names: Sequence[str], *, level: str, num_threads: int) -> OrtRunner:
-    wanted = graph.find(names)
-    needed = needed_nodes(wanted.values())
-    nodes = [node for node in graph.nodes if node in needed]
-    segments = split(nodes, is_native=lambda node: node.domain != DOMAIN, wanted=set(wanted.values()))
-    opsets = {domain: v for domain, v in graph.model.opset_imports.items() if domain != DOMAIN}
-
-    def ready(segment: Segment) -> Session | Fallback:
-        if not segment.native:
-            return fallback(segment, graph)
-        return start(
-            build_model(segment, graph.model, opsets),
-            _places(graph),
-            inputs=tuple(value.name or "" for value in segment.inputs),
-            outputs=tuple(value.name or "" for value in segment.outputs),
-            level=level,
-            num_threads=num_threads,
-        )
-
-    stored = {
-        value.name or "": value.const_value.numpy()
-        for value in wanted.values()
-        if value.const_value is not None
-    }
-    steps = tuple(ready(segment) for segment in segments)
-    return OrtRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
+def runtime(graph: Graph, *, level: str = "disabled", num_threads: int = 0) -> Runtime:
+    """Return ONNX Runtime as something that runs segments of a graph; settings as for ``prepare``."""
+    begin = partial(start, places=_places(graph), level=level, num_threads=num_threads)
+    return Runtime(takes=lambda node: node.domain != DOMAIN, start=begin, by_reference=True)
 
 
 def _places(graph: Graph) -> Callable[[str], str]:
@@ -108,11 +57,3 @@ def _places(graph: Graph) -> Callable[[str], str]:
         return f"{graph.name}: {name!r}" if node is None else graph.place_of(node)
 
     return place
-
-
-def _check_domains(graph: Graph) -> None:
-    known = _KNOWN_DOMAINS | {DOMAIN} | {function[0] for function in graph.model.functions}
-    lacking = Counter(f"{n.domain}::{n.op_type}" for n in graph.nodes if n.domain not in known)
-    if lacking:
-        listed = ", ".join(f"{name} ({count} nodes)" for name, count in lacking.items())
-        raise RunError(f"{graph.name}: neither ONNX Runtime nor Netweave has the operators {listed}")

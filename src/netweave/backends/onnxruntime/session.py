@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.backends.onnxruntime.model import OrtModel
+    from netweave.backends.model import SegmentModel
 
 LEVELS = {
     "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
@@ -60,11 +60,11 @@ class Session:
 
 
 def start(
-    model: OrtModel,
-    places: Callable[[str], str],
-    *,
+    model: SegmentModel,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
+    *,
+    places: Callable[[str], str],
     level: str,
     num_threads: int,
 ) -> Session:
@@ -72,9 +72,9 @@ def start(
 
     Args:
         model: What it runs.
-        places: Where each node stands, for a message, given its name.
         inputs: Names of its inputs.
         outputs: Names of its outputs.
+        places: Where each node stands, for a message, given its name.
         level: One of ``LEVELS``.
         num_threads: Threads inside an operator; 0 takes one for each core that this process may use.
 

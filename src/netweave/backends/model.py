@@ -1,4 +1,4 @@
-"""A segment of a graph as the bytes of an ONNX model, with the large arrays beside it.
+"""A segment of a graph as the bytes of an ONNX model, with the large arrays beside it or inside.
 
 Nothing but nodes, element types and ranks is handed over: ONNX Runtime infers shapes by itself, so any
 batch size runs and no size of ours can contradict it. Large arrays never pass through protobuf, whose
@@ -41,8 +41,8 @@ _BY_REFERENCE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class OrtModel:
-    """What a session is made of.
+class SegmentModel:
+    """What a runtime is started on.
 
     Attributes:
         content: The serialised model.
@@ -53,13 +53,16 @@ class OrtModel:
     arrays: dict[str, np.ndarray]
 
 
-def build_model(segment: Segment, model: ir.Model, opsets: Mapping[str, int]) -> OrtModel:
+def build_model(
+    segment: Segment, model: ir.Model, opsets: Mapping[str, int], *, by_reference: bool
+) -> SegmentModel:
     """Write a segment as a model of its own.
 
     Args:
-        segment: Nodes that ONNX Runtime can run.
+        segment: Nodes that the runtime can run.
         model: The model that they belong to, for its functions.
-        opsets: Opset versions by domain, without domains that ONNX Runtime does not know.
+        opsets: Opset versions by domain, without domains that the runtime does not know.
+        by_reference: Leave large arrays out of the model, which then only names them.
     """
     proto = onnx.ModelProto(ir_version=min(model.ir_version, 10))
     for domain, version in opsets.items():
@@ -76,10 +79,10 @@ def build_model(segment: Segment, model: ir.Model, opsets: Mapping[str, int]) ->
         proto.graph.output.add(name=value.name or "")
     arrays: dict[str, np.ndarray] = {}
     for value in segment.initializers:
-        array = _write_initializer(proto.graph, value)
+        array = _write_initializer(proto.graph, value, by_reference=by_reference)
         if array is not None:
             arrays[value.name or ""] = array
-    return OrtModel(proto.SerializeToString(), arrays)
+    return SegmentModel(proto.SerializeToString(), arrays)
 
 
 def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:
@@ -94,12 +97,12 @@ def _write_type(info: onnx.ValueInfoProto, value: ir.Value) -> None:
             shape.dim.add()
 
 
-def _write_initializer(graph: onnx.GraphProto, value: ir.Value) -> np.ndarray | None:
+def _write_initializer(graph: onnx.GraphProto, value: ir.Value, *, by_reference: bool) -> np.ndarray | None:
     """Write an initializer and return its array if the model only names it."""
     tensor = value.const_value
     if tensor is None:
         raise AssertionError(f"initializer {value.name!r} has no values")
-    if tensor.nbytes <= INLINE_BYTES or tensor.dtype not in _BY_REFERENCE:
+    if not by_reference or tensor.nbytes <= INLINE_BYTES or tensor.dtype not in _BY_REFERENCE:
         written = graph.initializer.add()
         written.CopyFrom(ir.serde.serialize_tensor(tensor))
         written.name = value.name or ""
