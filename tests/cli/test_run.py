@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from examples.padding import demo, make_weights
+from netweave.backends import BACKENDS
 from tests.oracles import golden, recipe
 
 RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
@@ -53,6 +55,19 @@ def test_npy_in_npy_out_and_statistics(folder, netweave, tmp_path):
     assert golden.difference(found, RECORDS["leaves.prototxt"]) < golden.TOLERANCE
     assert said["rms"] == pytest.approx(RECORDS["leaves.prototxt"]["rms"], rel=1e-5)
     assert (said["min"], said["max"]) == (pytest.approx(found.min()), pytest.approx(found.max()))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_backend_gives_the_same(folder, netweave, tmp_path, backend):
+    out = tmp_path / "out.npy"
+    net, given = str(folder / "leaves.prototxt"), str(folder / "in.npy")
+    called = netweave("run", net, "--input", given, "--output", str(out), "--backend", backend)
+    if not find_spec(backend):
+        assert called.status == 2
+        assert f"pip install 'netweave[{backend}]'" in called.err
+        return
+    assert called.status == 0
+    assert golden.difference(np.load(out), RECORDS["leaves.prototxt"]) < golden.TOLERANCE
 
 
 def test_taps_are_named_and_written(folder, netweave, tmp_path):

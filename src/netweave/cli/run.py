@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from netweave.backends import BACKENDS
 from netweave.cli.options import NET, Command, json_option, reads_nets
 from netweave.errors import UsageError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=[
         "netweave run det1.prototxt --input photo.npz --output found.npz --tap conv3",
-        "netweave run det1.prototxt --random 1",
+        "netweave run det1.prototxt --random 1 --backend torch",
     ],
 )
 @NET("net")
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     help="Keep losses, metrics and labels, as the file has them; otherwise the net predicts.",
 )
 @click.option("--tap", "taps", metavar="NAME", multiple=True, help="Return this inner value too; repeatable.")
+@click.option(
+    "--backend",
+    type=click.Choice(BACKENDS),
+    default=BACKENDS[0],
+    show_default=True,
+    help="What computes the net; all but the first are extras to install.",
+)
 @json_option
 @reads_nets
 def run(
@@ -45,6 +53,7 @@ def run(
     output_file: str | None,
     as_written: bool,
     taps: tuple[str, ...],
+    backend: str,
     json_file: str | None,
     load: Callable[[str], Graph],
 ) -> None:
@@ -61,7 +70,7 @@ def run(
     graph = load(net) if as_written else api.predicting(load(net))
     given = _inputs(graph, input_file, seed)
     with working(f"running {graph.name}"):
-        results = api.run(graph, given, taps=taps)
+        results = api.run(graph, given, taps=taps, backend=backend)
     if output_file:
         api.save_arrays(output_file, results)
     if json_file:
