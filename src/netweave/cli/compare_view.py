@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from math import isfinite
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -89,7 +90,7 @@ def _facts(comparison: Comparison) -> Table:
     if comparison.probes:
         grid.add_row("run on", _listed(comparison.probes))
     if comparison.error is not None:
-        grid.add_row("off by", Text(f"{ratio_text(comparison.error)} of an output's rms, at most"))
+        grid.add_row("result", Text(f"the outputs {_apart(comparison.error, 'at most ')}"))
     for note in comparison.notes:
         grid.add_row("note", Text(note, style="yellow"))
     return grid
@@ -131,11 +132,17 @@ def _proof(finding: Finding) -> Iterable[str]:
     if finding.latent:
         yield "it makes no difference for these weights and inputs"
     elif finding.error is not None:
-        yield f"the outputs differ by {ratio_text(finding.error)} of their rms"
+        yield f"the outputs {_apart(finding.error)}"
     if finding.error_fixed is not None:
-        yield f"With the fix tried on B they differ by {ratio_text(finding.error_fixed)}"
+        yield f"With the fix tried on B they {_apart(finding.error_fixed)}"
     if finding.error is None and finding.error_fixed is None and not finding.latent:
         yield "none by values; it follows from the two files"
+
+
+def _apart(error: float, bound: str = "") -> str:
+    if not isfinite(error):
+        return "have other sizes, or values that are no numbers"
+    return f"differ by {bound}{ratio_text(error)} of their rms"
 
 
 def _tally(comparison: Comparison) -> Text:

@@ -168,13 +168,15 @@ def _layers(
 
 
 def _standing(group: Group, numbers: Mapping[int, int]) -> list[Text]:
-    lines = [Text(group.status.value, style=LOOKS[group.status].style)]
+    mapping = group.mapping.text if group.mapping else ""
+    named = group.status is Status.MAPPED and mapping
+    lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
         lines[0].append(f"  {ratio_text(group.error)}", style="not bold default")
     if group.status is Status.CARRIED and group.graft_error is not None:
         lines.append(Text(f"{ratio_text(group.graft_error)} on A's own inputs", style="dim"))
-    if group.mapping and group.mapping.text:
-        lines.append(Text(group.mapping.text, style="cyan"))
+    if mapping and not named:
+        lines.append(Text(mapping, style="cyan"))
     if group.finding:
         lines.append(Text(f"see {numbers[id(group.finding)]}"))
     return lines
