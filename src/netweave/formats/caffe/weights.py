@@ -157,7 +157,7 @@ def read_blob(path: Path | str) -> np.ndarray:
 def _read_hdf5(path: Path) -> dict[str, dict[int, StoredBlob]]:
     """Read arrays by layer and number; those that a layer shares with another are only at their owner."""
     try:
-        import h5py  # type: ignore[import-untyped]
+        import h5py
     except ImportError as error:
         raise UsageError(
             f"{path}: reading HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'"
