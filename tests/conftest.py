@@ -8,8 +8,11 @@ from pathlib import Path
 import hypothesis
 import pytest
 
-# How long an example takes is a matter of the machine and of what else it does.
-hypothesis.settings.register_profile("netweave", deadline=None)
+# How long an example takes is a matter of the machine and of what else it does. Examples are the same in
+# every run, so that a test fails because of a change and of nothing else; new ones are looked for with
+# `tools/test --hypothesis-profile=explore`.
+hypothesis.settings.register_profile("netweave", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("netweave")
 
 
