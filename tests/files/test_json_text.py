@@ -74,11 +74,11 @@ def test_lines_count_from_one_and_strings_hide_brackets():
     ids=range(12),
 )
 def test_what_is_no_json_is_refused_at_once(content, message):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ReadError) as caught:
         parse_json(content, file="f")
     assert str(caught.value).startswith(message)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_a_byte_order_mark_is_no_matter():

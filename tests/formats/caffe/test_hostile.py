@@ -53,14 +53,14 @@ def test_a_changed_net_is_read_or_refused(corpus, tmp_path_factory, name, data):
     path = tmp_path_factory.getbasetemp() / "changed.prototxt"
     path.write_text(data.draw(changed((corpus / name).read_text())))
     given_shapes = {} if "input_dim" in path.read_text() else {"data": (2, 3, 40, 40)}
-    begin = time.monotonic()
+    begin = time.process_time()
     try:
         graph = read(Source(path, input_shapes=given_shapes))
     except NetweaveError as error:
         assert len(str(error)) < 2000  # noqa: PT017
     else:
         assert len(graph.layers) > 0
-    assert time.monotonic() - begin < 2
+    assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize(

@@ -157,10 +157,10 @@ def test_changed_bytes_give_arrays_or_one_clear_error(tmp_path_factory, data):
     for _ in range(data.draw(st.integers(1, 4))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     content = content[: data.draw(st.integers(0, len(content)))]
-    start, memory = time.perf_counter(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start, memory = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
         read_content(tmp_path_factory.mktemp("params"), bytes(content))
     except NetweaveError as error:
         assert "net-0001.params: " in str(error)  # noqa: PT017 (any other outcome is a failure too)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - memory < 500_000
