@@ -241,7 +241,7 @@ def _index(key: str) -> int:
 
 def _h5py() -> Any:
     try:
-        import h5py  # type: ignore[import-untyped]
+        import h5py
     except ImportError as error:
         raise UsageError("HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'") from error
     return h5py
