@@ -42,16 +42,28 @@ FORMATS = (
 )
 
 
+FOREIGN = (
+    (b"PK\x03\x04", "a zip archive; unpack it first"),
+    (b"\x1f\x8b", "a gzip archive; unpack it first"),
+    (b"BZh", "a bzip2 archive; unpack it first"),
+    (b"\xfd7zXZ\0", "an xz archive; unpack it first"),
+    (b"\x89PNG", "a picture"),
+    (b"\xff\xd8\xff", "a picture"),
+    (b"\x7fELF", "a program"),
+)
+"""First bytes of files that are surely no nets, whatever they are called."""
+
+
 def find_format(source: Source) -> Format:
     """Return the format whose reader takes the source.
 
     Raises:
         ReadError: The file is missing, or no format knows it.
     """
-    source.head(1)
-    for row in FORMATS:
-        if row.load().match(source):
-            return row
+    if _foreign(source.head(8)) is None:
+        for row in FORMATS:
+            if row.load().match(source):
+                return row
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
     raise ReadError(
         f"not a net that Netweave knows ({_describe(source)}). It reads {known}", place=str(source.net)
@@ -71,10 +83,11 @@ def read(source: Source) -> Graph:
 
 def _describe(source: Source) -> str:
     head = source.head(8)
-    if not head:
-        return "the file is empty"
-    if head[:1] == b"\x80" and head[1:2] <= b"\x05":
+    return _foreign(head) or ("it starts with " + repr(head) if head else "the file is empty")
+
+
+def _foreign(head: bytes) -> str | None:
+    """Return what a file is that is surely no net, by its first bytes."""
+    if head[:1] == b"\x80" and b"\x02" <= head[1:2] <= b"\x05":
         return "it looks like a Python pickle, which is never opened"
-    if head[:4] in {b"PK\x03\x04", b"\x1f\x8b\x08\x00"}:
-        return "it looks like an archive"
-    return "it starts with " + repr(head)
+    return next((f"it looks like {what}" for magic, what in FOREIGN if head.startswith(magic)), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_ir as ir
 
-from netweave.errors import UnsupportedError
+from netweave.errors import ShapeError, UnsupportedError
 from netweave.files.onnx.editing import Editor, Names, bodies
 from netweave.files.onnx.upgrades import CannotUpgradeError, next_rules
 from netweave.graph import OPSET
@@ -41,7 +41,10 @@ def modernise(model: ir.Model, batch: Batch, *, place: str) -> None:
     version = model.opset_imports.get("", OPSET)
     walk = _Walk(version, Names(model.graph), shape_context(model.opset_imports), batch)
     walk.context.reserve_symbol_names(_symbols(model.graph))
-    walk.graph(model.graph)
+    try:
+        walk.graph(model.graph)
+    except ShapeError as error:
+        raise ShapeError(error.message, place=f"{place}: {error.place}") from error
     if walk.refused:
         raise UnsupportedError(f"no form in opset {OPSET} for {describe(walk.refused)}", place=place)
     model.opset_imports[""] = OPSET

@@ -33,6 +33,10 @@ _TYPED = {
 """Field of TensorProto that holds the values of a type if not the raw bytes; the rest: int32_data."""
 
 
+MAX_LOCATION = 255
+"""A longer name no file has."""
+
+
 def check_tensors(model: onnx.ModelProto, *, folder: Path, place: str) -> None:
     """Check that every tensor has the bytes that its type and sizes ask for.
 
@@ -147,10 +151,9 @@ def _external_size(folder: Path, location: str, place: str) -> int:
     if not location or "\0" in location or "\\" in location or os.path.isabs(location):  # noqa: PTH117
         raise ReadError(f"names the external data file {location!r}, expected a relative path", place=place)
     base = folder.resolve()
-    path = (base / location).resolve()
-    if not path.is_relative_to(base):
+    if len(location) > MAX_LOCATION or not (path := (base / location).resolve()).is_relative_to(base):
         raise ReadError(
-            f"names the external data file {location!r}, which leads out of the folder of the net; "
+            f"names the external data file {location!r:.200}, which leads out of the folder of the net; "
             "such files are not opened: copy it beside the net",
             place=place,
         )

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["match", "read", "read_blob"]
 
+_OTHERS = (b"{", b"\x08")
+"""First bytes of MXNet's symbols and of ONNX models: their content says what they are."""
+
 _SUFFIXES = (".prototxt", ".caffemodel", ".caffemodel.h5", ".binaryproto", ".solverstate")
 
 
@@ -27,7 +30,7 @@ def match(source: Source) -> bool:
     named = source.net.name.endswith(_SUFFIXES)
     if head.startswith(HDF5_MAGIC):
         return named
-    return find_kind(head) is not None or (named and head.lstrip()[:1] != b"{")
+    return find_kind(head) is not None or (named and head.lstrip()[:1] not in _OTHERS)
 
 
 def read(source: Source) -> Graph:

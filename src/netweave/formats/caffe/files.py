@@ -64,6 +64,11 @@ def parse_net(path: Path) -> Message:
     upgrade(net, place=place)
     if not net["layer"]:
         raise ReadError("has no layers, so it is no net of Caffe's", place=place)
+    if not text and not any(layer["bottom"] or layer["top"] for layer in net["layer"]):
+        raise ReadError(
+            "holds weights but not how the layers are joined; give the .prototxt, and this as its weights",
+            place=place,
+        )
     return net
 
 

@@ -178,9 +178,9 @@ class _Build:
 
     def _input(self, entry: Entry, reading: Node) -> ir.Value | Node:
         node = self._symbol.nodes[entry.node]
-        if node.is_variable:
+        if node.is_variable and not entry.output:
             return node
-        outputs = self._outputs[entry.node]
+        outputs = self._outputs.get(entry.node, ())
         if entry.output >= len(outputs):
             raise UnsupportedError(
                 f"reads output {entry.output} of {node.name!r} ({node.op}), of which Netweave makes "
