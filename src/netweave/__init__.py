@@ -1,4 +1,4 @@
-"""Netweave reads a neural net written for any framework into one graph and compares nets.
+"""Netweave reads a neural net written for any framework into one graph, compares nets and trains them.
 
 ``import netweave`` is light: it loads no framework and no runtime; names are loaded when first used.
 """
@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from netweave.api import Comparison, Graph, compare, load, run, save
+    from netweave.api import Comparison, Graph, Job, compare, load, load_job, run, save, train
 
-__all__ = ["Comparison", "Graph", "compare", "load", "run", "save"]
+__all__ = ["Comparison", "Graph", "Job", "compare", "load", "load_job", "run", "save", "train"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,7 +30,7 @@ def __dir__() -> list[str]:
 
 
 class _Netweave(ModuleType):
-    """This package. Its ``compare`` is the function, also once the room ``netweave.compare`` is imported.
+    """This package. Its ``compare`` and ``train`` are the functions, also once the rooms are imported.
 
     The import of a room binds its name in the package, and would hide the function of the same name.
     """
@@ -43,6 +43,16 @@ class _Netweave(ModuleType):
 
     @compare.setter
     def compare(self, room: ModuleType) -> None:
+        """Leave the name to the function."""
+
+    @property
+    def train(self) -> Any:
+        from netweave import api
+
+        return api.train
+
+    @train.setter
+    def train(self, room: ModuleType) -> None:
         """Leave the name to the function."""
 
 

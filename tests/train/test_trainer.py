@@ -15,7 +15,8 @@ import torch
 from netweave.engine import SerialEngine, ThreadedEngine
 from netweave.errors import NetweaveError, RunError, UsageError
 from netweave.formats.caffe.solver import read_solver
-from netweave.train import Evaluated, Saved, Shown, Trainer, read_checkpoint
+from netweave.train import Evaluated, Saved, Shown, read_checkpoint
+from netweave.train.trainer import Trainer
 from tests.train.small import NET, NUM_FEATURES, SOLVER, Reference, records, write
 
 SHAPES = {"data": (5, NUM_FEATURES), "label": (5,)}

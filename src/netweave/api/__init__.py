@@ -2,6 +2,7 @@
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
+from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
     Comparison,
@@ -11,21 +12,25 @@ from netweave.compare import (
     save_comparison,
 )
 from netweave.graph import Graph
+from netweave.job import Job
 
 __all__ = [
     "OUTPUT_TOLERANCE",
     "Comparison",
     "Graph",
+    "Job",
     "bisect",
     "compare",
     "compare_all",
     "draw_inputs",
     "load",
     "load_arrays",
+    "load_job",
     "open_comparison",
     "predicting",
     "run",
     "save",
     "save_arrays",
     "save_comparison",
+    "train",
 ]

@@ -17,12 +17,13 @@ from netweave.cli.compare import compare, show
 from netweave.cli.convert import convert
 from netweave.cli.inspect import inspect
 from netweave.cli.run import run
+from netweave.cli.train import train
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""
@@ -41,7 +42,7 @@ UNREAD = 141
 @click.version_option(__version__, prog_name="netweave", message="%(prog)s %(version)s")
 @click.pass_context
 def netweave(context: click.Context) -> None:
-    """Read, compare, run and convert neural nets without the framework they were written for.
+    """Read, compare, run, convert and train neural nets without the framework they were written for.
 
     A net is named FILE or FILE,WEIGHTS; weights beside the file under the usual name (det1.prototxt and
     det1.caffemodel, det1-symbol.json and det1-0001.params) are found by themselves.

@@ -1,9 +1,10 @@
-"""Running a Job: the loop, its data, its checkpoints."""
+"""Running a Job: the loop (``trainer``), its data, its checkpoints.
+
+What is named here needs no torch, so that events can be shown and checkpoints looked at without it.
+"""
 
 from netweave.train.checkpoint import Checkpoint, latest, read_checkpoint, write_checkpoint
 from netweave.train.events import Evaluated, Event, Saved, Shown, Stopped
-from netweave.train.feeds import probe
-from netweave.train.trainer import Trainer
 
 __all__ = [
     "Checkpoint",
@@ -12,9 +13,7 @@ __all__ = [
     "Saved",
     "Shown",
     "Stopped",
-    "Trainer",
     "latest",
-    "probe",
     "read_checkpoint",
     "write_checkpoint",
 ]

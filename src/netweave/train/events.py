@@ -70,3 +70,6 @@ class Stopped:
 
 Event = Shown | Evaluated | Saved | Stopped
 Watch = Callable[[Event], None]
+
+Step = Callable[[int, float, float], None]
+"""Told after each update: the number of updates, the smoothed objective, the learning rate."""

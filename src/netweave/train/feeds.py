@@ -9,36 +9,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.data import Loader, Order, Pipeline, Source, open_source
+from netweave.data import Loader, Order, Source, open_source
 from netweave.data.sources.arrays import Arrays
-from netweave.errors import NetweaveError, ReadError, UsageError
+from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.engine import Engine
+    from netweave.engine import Engine, Variable
     from netweave.graph import Graph
     from netweave.job import DataSource, Phase
 
 Given = Mapping[str, Any]
 """What feeds a phase: arrays of all records by input, or a ``data.Source`` by its first input."""
-
-
-def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
-    """Return the sizes of a batch of a source, by output.
-
-    Raises:
-        ReadError: The source cannot be opened, or its first record not be transformed.
-    """
-    try:
-        with open_source(source) as opened:
-            first, *rest = opened.peek()
-            shape = Pipeline(source.transforms).shape(first, np.random.default_rng(0))
-            images = opened.images
-    except (NetweaveError, ValueError) as error:
-        raise ReadError(str(error), place=source.place) from error
-    shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
-    return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +76,19 @@ class Feed:
             self.close()
             raise
 
-    def take(self) -> dict[str, torch.Tensor]:
-        """Return the next batch, one tensor for each input; the one before must not be used any more."""
+    def take(self) -> tuple[dict[str, torch.Tensor], list[Variable]]:
+        """Return the next batch, one tensor for each input, and what a task that reads it must name.
+
+        The batch before must not be used any more.
+        """
         found: dict[str, torch.Tensor] = {}
+        variables: list[Variable] = []
         for loader in self._loaders:
-            arrays = loader.take().arrays
-            found |= {name: torch.from_numpy(array) for name, array in arrays.items() if name in self._inputs}
-        return found
+            batch = loader.take()
+            arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
+            found |= {name: torch.from_numpy(array) for name, array in arrays.items()}
+            variables.extend(batch.variables)
+        return found, variables
 
     def state(self) -> list[dict[str, int]]:
         """Return where the loaders are, for a checkpoint."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from netweave.engine import Engine
     from netweave.job import Job
     from netweave.train.checkpoint import Checkpoint
-    from netweave.train.events import Watch
+    from netweave.train.events import Step, Watch
     from netweave.train.feeds import Given
 
 DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
@@ -53,6 +53,7 @@ class Trainer:
         resume: Go on where this checkpoint was written, or Caffe's ``.solverstate``.
         seed: Instead of the Job's; a run that goes on keeps its own.
         watch: Told what happens.
+        step: Told of each update.
 
     Attributes:
         job: The Job.
@@ -79,6 +80,7 @@ class Trainer:
         resume: Path | None = None,
         seed: int | None = None,
         watch: Watch = lambda event: None,
+        step: Step | None = None,
     ) -> None:
         _check(job, dtype)
         self.job = job
@@ -86,8 +88,10 @@ class Trainer:
         wanted = job.seed if seed is None else seed
         fresh = secrets.randbits(31) if wanted is None else wanted
         self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
-        self._device = torch.device(device)
+        self._device = _device(device)
+        self._engine = engine
         self._watch = watch
+        self._told_step = step
         self._stop = False
         self.nets = make_nets(job, seed=self.seed, device=self._device, dtype=dtype)
         train = job.phases["train"]
@@ -131,9 +135,8 @@ class Trainer:
             self._watch(Stopped(self.iteration))
             return False
         if _due(self.iteration, schedule.display_interval):
-            with torch.no_grad():
-                loss, outputs = self._forward("train", 0)
-            self._losses.append(float(loss))
+            loss, outputs = self._forward("train", 0)
+            self._losses.append(loss)
             self._show(outputs, rate=None)
         if _due(self.iteration, schedule.test_interval):
             self.test()
@@ -150,8 +153,7 @@ class Trainer:
             sums: dict[str, torch.Tensor] = {}
             count = phase.num_batches or 1
             for _ in range(count):
-                with torch.no_grad():
-                    outputs = self._forward(name, 0)[1]
+                outputs = self._forward(name, 0)[1]
                 for key, value in outputs.items():
                     sums[key] = sums[key] + value if key in sums else value
             means = {key: _elements(value / count) for key, value in sums.items()}
@@ -190,9 +192,8 @@ class Trainer:
         total = 0.0
         outputs: dict[str, torch.Tensor] = {}
         for part in range(self.job.solver.accumulate):
-            loss, outputs = self._forward("train", part)
-            loss.backward()
-            total += float(loss.detach())
+            loss, outputs = self._forward("train", part, backward=True)
+            total += loss
         total /= self.job.solver.accumulate
         if not math.isfinite(total):
             raise RunError(
@@ -205,22 +206,36 @@ class Trainer:
         shown = _due(self.iteration, self.job.schedule.display_interval)
         before = self.iteration
         self.updater.step(smoothed)
+        if self._told_step:
+            self._told_step(self.iteration, smoothed, self.updater.rate)
         if shown:
             self._show(outputs, rate=self.updater.rate, iteration=before)
 
-    def _forward(self, phase: str, part: int) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        """Return the objective of the next batch, and the outputs of the net."""
-        training = phase == "train"
-        net = self.nets[phase].train(training)
-        losses = self.job.phases[phase].losses
+    def _forward(
+        self, phase: str, part: int, *, backward: bool = False
+    ) -> tuple[float, dict[str, torch.Tensor]]:
+        """Run the net of a phase on its next batch, on the engine; return the objective and the outputs."""
+        batch, variables = self._feeds[phase].take()
+
+        def compute() -> tuple[float, dict[str, torch.Tensor]]:
+            with torch.set_grad_enabled(backward):
+                return self._compute(phase, part, batch)
+
+        name = f"{phase} {self.iteration}"
+        return self._engine.push(compute, reads=variables, lane="compute", name=name).result()
+
+    def _compute(
+        self, phase: str, part: int, batch: Mapping[str, torch.Tensor]
+    ) -> tuple[float, dict[str, torch.Tensor]]:
+        net, losses = self.nets[phase].train(phase == "train"), self.job.phases[phase].losses
         _seed_torch(self.seed, self.iteration, part)
-        batch = {name: tensor.to(self._device) for name, tensor in self._feeds[phase].take().items()}
-        found = net(**batch)
+        found = net(**{name: tensor.to(self._device) for name, tensor in batch.items()})
         terms = [weight * found[name].sum() for name, weight in losses.items()]
         loss = torch.stack(terms).sum() if terms else torch.zeros(())
-        graph = self.job.phases[phase].graph
-        outputs = {value.name or "": found[value.name or ""].detach() for value in graph.outputs}
-        return loss, outputs
+        if torch.is_grad_enabled():
+            loss.backward()
+        names = [value.name or "" for value in self.job.phases[phase].graph.outputs]
+        return float(loss.detach()), {name: found[name].detach() for name in names}
 
     def _show(
         self, outputs: Mapping[str, torch.Tensor], *, rate: float | None, iteration: int | None = None
@@ -271,6 +286,15 @@ def _check(job: Job, dtype: torch.dtype) -> None:
         raise UsageError(f"{job.name}: the training net has no loss, so there is nothing to learn")
     if dtype not in DTYPES:
         raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
+
+
+def _device(name: str | torch.device) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise UsageError(
+            f"there is no device {str(device)!r}: torch finds {torch.cuda.device_count()} GPUs here"
+        )
+    return device
 
 
 def _due(iteration: int, interval: int) -> bool:

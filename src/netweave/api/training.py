@@ -1,0 +1,154 @@
+"""Jobs from files, and running them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.data.probe import probe
+from netweave.engine import ThreadedEngine, Trace
+from netweave.errors import UsageError
+from netweave.formats.caffe.solver import read_solver
+from netweave.job import Job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from netweave.backends.torch import TorchNet
+    from netweave.engine import LaneStatistics
+    from netweave.train.events import Step, Watch
+    from netweave.train.trainer import Trainer
+
+
+def load_job(
+    solver: str | Path,
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    stages: Sequence[str] = (),
+    level: int = 0,
+) -> Job:
+    """Read how to train: Caffe's ``solver.prototxt``, with the nets that it names.
+
+    Args:
+        solver: The file.
+        input_shapes: Sizes of inputs by name, batch size first; those of the data are found by opening it.
+        stages: Stages that all nets are in, besides those that the file says.
+        level: Level that all nets are at, if not 0.
+
+    Raises:
+        SourceError: The solver, a net or data cannot be read, or they do not fit together.
+    """
+    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    return read_solver(Path(solver), probe=probe, input_shapes=shapes, stages=tuple(stages), level=level)
+
+
+def train(
+    job: Job | str | Path,
+    *,
+    data: Mapping[str, Mapping[str, Any]] | None = None,
+    resume: str | Path | bool = False,
+    weights: Sequence[str | Path] = (),
+    device: str = "cpu",
+    seed: int | None = None,
+    threads: int | None = None,
+    trace: str | Path | None = None,
+    watch: Watch | None = None,
+    step: Step | None = None,
+    told: Callable[[str], None] | None = None,
+    busy: Callable[[Mapping[str, LaneStatistics]], None] | None = None,
+) -> TorchNet:
+    """Train, and return the net with what it has learnt.
+
+    Ctrl-C writes a checkpoint and stops after the present iteration; once more stops at once.
+
+    Args:
+        job: A Job, or a file as for ``load_job``.
+        data: By phase (``train``, ``test``), arrays of all records by input, instead of what the Job names.
+        resume: A checkpoint, or Caffe's ``.solverstate``, to go on from; True for the latest that is whole.
+        weights: Files of weights to start from, instead of the Job's.
+        device: Where to compute, as torch names it.
+        seed: Instead of the Job's.
+        threads: Of decoding; None to find the number by itself.
+        trace: A file for the timeline, in Chrome's trace format.
+        watch: Told what happens: an event of ``netweave.train.events`` at a time.
+        step: Told iteration, loss and learning rate after each update.
+        told: Told of checkpoints that are damaged and passed over.
+        busy: Told at the end how busy computation, input and output were.
+
+    Raises:
+        SourceError: A file cannot be read, or files do not fit together.
+        UsageError: Torch is not installed, there is no such device, or the Job cannot be carried out.
+        RunError: The loss is no number any more, or a checkpoint cannot be written.
+    """
+    trainer_class = _trainer()
+    found = job if isinstance(job, Job) else load_job(job)
+    if weights:
+        files = tuple(str(file) for file in weights)
+        found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
+    from_file = _latest(found, told) if isinstance(resume, bool) and resume else resume
+    with ThreadedEngine(trace=Trace(Path(trace)) if trace else None) as engine:
+        trainer = trainer_class(
+            found,
+            engine=engine,
+            data=data,
+            device=device,
+            seed=seed,
+            threads=threads,
+            resume=Path(from_file) if from_file else None,
+            watch=watch or (lambda event: None),
+            step=step,
+        )
+        try:
+            with _stopping(trainer):
+                trainer.run()
+        finally:
+            trainer.close()
+        if busy:
+            busy(engine.statistics())
+    net: TorchNet = trainer.nets["train"]
+    return net
+
+
+def _trainer() -> type[Trainer]:
+    try:
+        from netweave.train.trainer import Trainer
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
+        ) from error
+    return Trainer
+
+
+def _latest(job: Job, told: Callable[[str], None] | None) -> Path:
+    from netweave.train import latest
+
+    found = latest(job.checkpoints.prefix, told or (lambda text: None))
+    if found is None:
+        raise UsageError(
+            f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to go on from"
+        )
+    return found[0]
+
+
+@contextmanager
+def _stopping(trainer: Trainer) -> Iterator[None]:
+    """Let Ctrl-C stop the run cleanly, the first time."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        trainer.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,108 @@
+"""What ``netweave train`` shows: lines for every event, and on a terminal a bar."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from netweave.cli.console import output_console
+from netweave.train import Evaluated, Saved, Shown, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from types import TracebackType
+
+    from netweave.engine import LaneStatistics
+    from netweave.job import Job
+    from netweave.train import Event
+
+
+class TrainView:
+    """The log on standard output, the bar on standard error.
+
+    Args:
+        job: What is trained.
+
+    Attributes:
+        stopped: Whether the run was asked to stop before its end.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self.stopped = False
+        self._console = output_console()
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            console=Console(stderr=True, highlight=False, markup=False),
+            transient=True,
+            disable=not sys.stderr.isatty(),
+        )
+        self._task = self._bar.add_task("training", total=job.schedule.max_iterations, numbers="")
+        self._speed = ""
+        for note in job.notes:
+            self._line(note)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def step(self, iteration: int, loss: float, rate: float) -> None:
+        """Move the bar."""
+        numbers = f"loss {loss:.4g}, lr {rate:.3g}{self._speed}"
+        self._bar.update(self._task, completed=iteration, numbers=numbers)
+
+    def note(self, text: str) -> None:
+        """Show a line as it is."""
+        self._line(text)
+
+    def show(self, event: Event) -> None:
+        """Show what has happened."""
+        if isinstance(event, Shown):
+            self._show_progress(event)
+        elif isinstance(event, Evaluated):
+            self._line(f"Iteration {event.iteration}, testing ({event.phase})")
+            self._outputs(event.outputs, event.weights)
+        elif isinstance(event, Saved):
+            self._line(f"Iteration {event.iteration}, writing {', '.join(event.files)}")
+        elif isinstance(event, Stopped):
+            self.stopped = True
+            self._line(f"Iteration {event.iteration}, stopped; --resume goes on from here")
+
+    def show_busy(self, lanes: Mapping[str, LaneStatistics]) -> None:
+        """Show how busy the run was; on standard error, since the last line of the log is the last test."""
+        shares = ", ".join(
+            f"{name} {lane.mean_running:.0%}" for name, lane in lanes.items() if lane.num_tasks
+        )
+        self._bar.console.print(f"busy: {shares}")
+
+    def _show_progress(self, event: Shown) -> None:
+        words = [f"Iteration {event.iteration}, loss = {event.loss:.6g}"]
+        if event.rate is not None:
+            words.append(f"lr = {event.rate:.6g}")
+        if event.images_per_s is not None:
+            words.append(f"{event.images_per_s:,.0f} images/s")
+            self._speed = f", {event.images_per_s:,.0f} images/s"
+        self._line(", ".join(words))
+        self._outputs(event.outputs, event.weights)
+
+    def _outputs(self, outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> None:
+        """Show outputs as Caffe does, an element on a line; what is a loss last, what is not first."""
+        for name in sorted(outputs, key=lambda name: name not in weights):
+            for value in outputs[name]:
+                weight = weights.get(name)
+                weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
+                self._line(f"    {name} = {value:.6g}{weighed}")
+
+    def _line(self, text: str) -> None:
+        self._console.print(text, soft_wrap=True)

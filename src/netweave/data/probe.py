@@ -1,0 +1,34 @@
+"""Sizes of what a source holds, before anything is trained."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data import transforms as _transforms
+from netweave.data.source import open_source
+from netweave.data.transform import Pipeline
+from netweave.errors import NetweaveError, ReadError
+
+if TYPE_CHECKING:
+    from netweave.job import DataSource
+
+del _transforms  # imported to enter its rows in the table
+
+
+def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of a batch of a source, by output.
+
+    Raises:
+        ReadError: The source cannot be opened, or its first record not be transformed.
+    """
+    try:
+        with open_source(source) as opened:
+            first, *rest = opened.peek()
+            shape = Pipeline(source.transforms).shape(first, np.random.default_rng(0))
+            images = opened.images
+    except (NetweaveError, ValueError) as error:
+        raise ReadError(str(error), place=source.place) from error
+    shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
+    return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
