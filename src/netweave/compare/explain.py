@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
@@ -10,13 +11,15 @@ from netweave.compare.comparison import Finding
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.traps import TRAPS, Case, Proposal
+from netweave.compare.traps.order import in_order_of_a, reordered
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
+    from netweave.compare.alignment import SignalPair
     from netweave.compare.graft import Graft
     from netweave.compare.groups import Draft
     from netweave.compare.signals import Signals
@@ -34,15 +37,20 @@ class Explainer:
         a: Signals of the first net.
         b: Signals of the second net.
         swapped: Whether B sees the image with height and width swapped.
+        known: All pairs of signals, by B's signal.
     """
 
     a: Signals
     b: Signals
     swapped: bool
+    known: Mapping[str, SignalPair]
 
     def explain(self, draft: Draft, graft: Graft) -> Finding:
         """Return what is wrong with a group, as far as a trap explains it."""
         case = self._case(draft, graft)
+        reordered = self._reordered(draft, graft, case)
+        if reordered is not None:
+            return self._finding(draft, graft, [reordered[1]], reordered[0])
         proposals = [proposal for trap in TRAPS for proposal in trap(case)]
         tried = [(self._error_with(draft, graft, [proposal]), proposal) for proposal in proposals]
         best = min(tried, key=lambda row: row[0], default=None)
@@ -68,7 +76,17 @@ class Explainer:
             feeds=graft.feeds,
             mappings=graft.layouts,
             shapes_a=shapes,
+            known=self.known,
         )
+
+    def _reordered(self, draft: Draft, graft: Graft, case: Case) -> tuple[float, Proposal] | None:
+        """Return what put the channels that B's group reads in another order, if that alone is wrong."""
+        proposal = next((found for node in draft.nodes[1] if (found := reordered(case, node))), None)
+        if proposal is None:
+            return None
+        feeds = {name: in_order_of_a(graft.layouts[name], x) for name, x in graft.feeds.items()}
+        error = self._error_with(draft, replace(graft, feeds=feeds), [])
+        return (error, proposal) if error <= LOCAL_TOLERANCE else None
 
     def _error_with(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal]) -> float:
         """Return the error of B's group with changes made; infinite if it no longer runs."""
@@ -96,21 +114,18 @@ class Explainer:
         self, draft: Draft, graft: Graft, tried: Sequence[tuple[float, Proposal]]
     ) -> tuple[list[Proposal], float] | None:
         """Find a smallest set of changes that helps together where none does alone."""
-        chosen: dict[tuple[str | None, str], Proposal] = {}
+        chosen: dict[tuple[str | None, str, str], Proposal] = {}
         for _, proposal in sorted(tried, key=lambda row: row[0]):
-            chosen.setdefault((proposal.node_b.name, proposal.trap), proposal)
+            chosen.setdefault((proposal.node_b.name, proposal.trap, proposal.subject), proposal)
         proposals = list(chosen.values())
-        if not 2 <= len(proposals) <= MAX_CHANGES:
+        if len(proposals) > MAX_CHANGES:
             return None
-        error = self._error_with(draft, graft, proposals)
-        if error > LOCAL_TOLERANCE:
-            return None
-        for proposal in list(proposals):
-            rest = [other for other in proposals if other is not proposal]
-            without = self._error_with(draft, graft, rest) if rest else float("inf")
-            if without <= LOCAL_TOLERANCE:
-                proposals, error = rest, without
-        return proposals, error
+        for count in range(2, len(proposals) + 1):
+            for some in itertools.combinations(proposals, count):
+                error = self._error_with(draft, graft, some)
+                if error <= LOCAL_TOLERANCE:
+                    return list(some), error
+        return None
 
     def _finding(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal], error: float) -> Finding:
         first = proposals[0]
@@ -118,8 +133,8 @@ class Explainer:
         layer_b, place_b = where(self.b, first.node_b)
         return Finding(
             trap=" + ".join(dict.fromkeys(p.trap for p in proposals)),
-            cause="; ".join(p.cause for p in proposals),
-            fix="; ".join(p.fix for p in proposals),
+            cause="; ".join(dict.fromkeys(p.cause for p in proposals)),
+            fix="; ".join(dict.fromkeys(p.fix for p in proposals)),
             place_a=place_a,
             place_b=place_b,
             layer_a=layer_a,

@@ -110,7 +110,7 @@ class Judge:
         self._explained += 1
         if self._explained > MAX_EXPLAINED:
             return replace(group, status=Status.DIFFERENT)
-        explainer = Explainer(self.alignment.a, self.alignment.b, self.swapped)
+        explainer = Explainer(self.alignment.a, self.alignment.b, self.swapped, self.alignment.of_b)
         return replace(group, status=Status.DIFFERENT, finding=explainer.explain(draft, graft))
 
     def _latent(self, draft: Draft) -> Finding | None:

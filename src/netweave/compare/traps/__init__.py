@@ -7,9 +7,10 @@ reported only if B's nodes then do what A's do. A trap must propose nothing wher
 
 from netweave.compare.traps.attributes import attribute_traps
 from netweave.compare.traps.constants import constant_traps
+from netweave.compare.traps.folded import folded_traps
 from netweave.compare.traps.operators import input_order_traps, operator_traps
 from netweave.compare.traps.trap import Case, Proposal, Trap
 
-TRAPS: tuple[Trap, ...] = (attribute_traps, constant_traps, input_order_traps, operator_traps)
+TRAPS: tuple[Trap, ...] = (attribute_traps, constant_traps, folded_traps, input_order_traps, operator_traps)
 
 __all__ = ["TRAPS", "Case", "Proposal", "Trap"]

@@ -12,7 +12,7 @@ from netweave.compare.wording import in_words, setting
 from netweave.graph import OPSET, attributes_of, known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     import onnx_ir as ir
 
@@ -69,7 +69,7 @@ def attribute_traps(case: Case) -> Iterator[Proposal]:
                 fix=setting(case.b.graph.format, node_b, name, value_a),
                 node_a=node_a,
                 node_b=node_b,
-                change=_Change(node_b.name, name, value_a),
+                change=set_attribute(node_b.name, name, value_a),
             )
 
 
@@ -177,6 +177,11 @@ def _lrn_alpha(a: float, b: float, size: int) -> str:
     if _same(a * size, b):
         return "B does not divide alpha by the window's size"
     return "B divides alpha by the window's size once more" if _same(a / size, b) else ""
+
+
+def set_attribute(node: str | None, name: str, value: Any) -> Callable[[Graph], None]:
+    """Return a change that gives a node, by its name, another value for a setting."""
+    return _Change(node, name, value)
 
 
 class _Change:

@@ -13,7 +13,7 @@ from netweave.compare.traps.trap import Case, Proposal, node_named
 from netweave.compare.weights import SAME_WEIGHTS, TURNS, filters_of, relate
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from netweave.graph import Graph
 
@@ -50,17 +50,18 @@ def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Propos
         array_b = _numpy(value_b)
         if array_b is None or array_b.dtype.kind != "f":
             continue
-        wanted = _wanted(case, node_a, node_b, index, array_a, array_b)
+        wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
         if wanted is None or same_array(wanted, array_b):
             continue
         trap, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
         yield Proposal(
             trap=trap,
+            subject=_role(node_b, index),
             cause=cause,
             fix=f"give {_role(node_b, index)} {value_b.name!r} A's values",
             node_a=node_a,
             node_b=node_b,
-            change=_Replace(node_b.name, index, wanted),
+            change=replace_constant(node_b.name, index, wanted),
         )
 
 
@@ -78,7 +79,7 @@ def same_array(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.abs(a - b).max() <= SAME_WEIGHTS * largest)
 
 
-def _wanted(
+def wanted_constant(
     case: Case, node_a: ir.Node, node_b: ir.Node, index: int, a: np.ndarray, b: np.ndarray
 ) -> np.ndarray | None:
     """Return what B's array should be: A's in B's layout; None if there is no telling."""
@@ -90,6 +91,9 @@ def _wanted(
         return np.ascontiguousarray(turned) if turned.shape == b.shape else None
     if index == 1 and node_a.op_type == "Gemm":
         return _dense(case, node_a, node_b, b)
+    order = _input_order(case, node_b)
+    if order is not None and _is_vector(a) and a.size == len(order):
+        a = a.reshape(-1)[list(order)].reshape(a.shape)
     if a.shape == b.shape:
         return a
     return a.reshape(b.shape) if a.size == b.size and max(a.ndim, b.ndim) <= 4 and _is_vector(a) else None
@@ -148,7 +152,7 @@ def _say(
             f"the {role} of B is {factor:.6g} times A's: only one divides by the stored scale factor"
         )
     if index == 1 and wanted.ndim >= 2:
-        told = _say_filters(case, node_a, node_b)
+        told = say_filters(case, node_a, node_b)
         if told is not None:
             return told
     if factor is not None:
@@ -161,7 +165,8 @@ def _say(
     )
 
 
-def _say_filters(case: Case, node_a: ir.Node, node_b: ir.Node) -> tuple[str, str] | None:
+def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node) -> tuple[str, str] | None:
+    """Return the key and the words of the trap that turned or reordered filters; None if it is none."""
     filters_a, filters_b = filters_of(node_a), filters_of(node_b)
     if filters_a is None or filters_b is None:
         return None
@@ -213,8 +218,13 @@ def _missing(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) ->
         fix=f"give B's layer A's {role}",
         node_a=node_a,
         node_b=node_b,
-        change=_Replace(node_b.name, index, array),
+        change=replace_constant(node_b.name, index, array),
     )
+
+
+def replace_constant(node: str | None, index: int, values: np.ndarray) -> Callable[[Graph], None]:
+    """Return a change that gives an input of a node, by its name, other values."""
+    return _Replace(node, index, values.astype(np.float32) if values.dtype == np.float64 else values)
 
 
 class _Replace:

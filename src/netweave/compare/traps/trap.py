@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from netweave.compare.alignment import SignalPair
     from netweave.compare.comparison import TensorMapping
     from netweave.graph import Graph
 
@@ -30,6 +31,7 @@ class Case:
         feeds: A's inputs of the group in B's layout, by B's signal.
         mappings: How A's tensor became that input, by B's signal.
         shapes_a: Sizes of A's tensors of the same inputs, by A's signal.
+        known: All pairs of signals of the two nets, by B's signal.
     """
 
     a: Signals
@@ -40,6 +42,7 @@ class Case:
     feeds: dict[str, np.ndarray] = field(default_factory=dict)
     mappings: dict[str, TensorMapping] = field(default_factory=dict)
     shapes_a: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    known: Mapping[str, SignalPair] = field(default_factory=dict)
 
     def pairs(self) -> list[tuple[ir.Node, ir.Node]]:
         """Return the nodes of the group that are of one kind, in order."""
@@ -59,6 +62,7 @@ class Proposal:
         node_a: A's node.
         node_b: B's node.
         change: Makes the change in a copy of B's nodes, found by their names.
+        subject: What of the node is changed; of proposals with the same node, trap and subject one holds.
     """
 
     trap: str
@@ -67,6 +71,7 @@ class Proposal:
     node_a: ir.Node
     node_b: ir.Node
     change: Callable[[Graph], None]
+    subject: str = ""
 
 
 Trap = Callable[[Case], Iterator[Proposal]]

@@ -1,0 +1,43 @@
+"""What the keys of the traps stand for: one row a trap, in the order of the documentation."""
+
+from __future__ import annotations
+
+TRAP_KEYS: dict[str, str] = {
+    "padding": "Padding of other size or at the other end; SAME rules turned into numbers.",
+    "stride": "Another step of the window.",
+    "dilation": "Another distance between the entries of a filter.",
+    "kernel-size": "Another window of a pooling layer.",
+    "group": "Another number of groups of channels.",
+    "pool-rounding": "The number of pooling windows rounded down, up, by Caffe's rule or by MXNet's `full`.",
+    "count-include-pad": "Whether an average counts the padding.",
+    "epsilon": "What is added to the variance of a normalisation; also if one net has it folded away.",
+    "fix-gamma": "MXNet's `fix_gamma`: every gamma taken as 1.",
+    "bn-scale-factor": "Caffe's statistics, stored times a factor that must be divided out.",
+    "lrn-alpha": "Alpha of the normalisation over channels, divided by the window's size or not.",
+    "lrn-beta": "Its exponent.",
+    "lrn-k": "Its constant, 1 in Caffe, 2 in MXNet.",
+    "lrn-size": "Its window; TensorFlow gives the radius.",
+    "leaky-slope": "Slope of a leaky rectifier for negative values.",
+    "slope": "Learned slopes.",
+    "elu-alpha": "Factor of an exponential unit.",
+    "hardsigmoid-alpha": "Slope of a hard sigmoid: 0.2 or 1/6.",
+    "gelu-approximate": "GELU by the error function or by its approximation.",
+    "softmax-axis": "The axis that a softmax sums over.",
+    "axis": "The axis of another operator.",
+    "concat-axis": "The axis that tensors are joined along.",
+    "resize-mode": "Nearest, linear or cubic.",
+    "resize-coordinate_transformation_mode": "Where the centre of a pixel is taken to be.",
+    "depthtospace-mode": "Which channels make the pixels of a block.",
+    "convtranspose-output_padding": "Rows added at the end of a transposed convolution.",
+    "axis-order": "Filters or values with axes swapped.",
+    "channel-order": "Weights or values with channels in another order.",
+    "flatten-order": "Height, width, channel for channel, height, width before a dense layer.",
+    "input-order": "The inputs of a node, or branches that are joined, in another order.",
+    "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
+    "weights": "Stored values differ.",
+    "missing-bias": "One layer has a bias, the other has none.",
+    "missing-input": "One node has a stored input that the other lacks.",
+    "missing-layer": "A layer that only one net has.",
+    "layer-order": "The same layers in another order.",
+}
+"""Key of a trap to what it is. An attribute without a row has the key ``<operator>-<attribute>``."""
