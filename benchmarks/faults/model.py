@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -17,23 +18,20 @@ class Net:
     """A net as files.
 
     Attributes:
-        name: Short name, unique.
         format: ``caffe``, ``mxnet`` or ``onnx``.
         files: Its files.
-        inputs: Input sizes by name, with a batch of 2.
+        inputs: Input sizes by name, without the batch.
     """
 
-    name: str
     format: str
     files: Files
     inputs: dict[str, tuple[int, ...]]
 
-    def write(self, folder: Path) -> Path:
-        """Write the files and return the net's."""
+    def write(self, folder: Path) -> None:
+        """Write the files."""
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
-        return folder / next(iter(self.files))
 
 
 @dataclass(frozen=True)
@@ -60,12 +58,18 @@ class Subject:
     """A net, forms of it that compute the same, and its faults.
 
     Attributes:
+        name: Short name, unique.
         net: The net as it is.
         partners: Other forms by what they are (``renamed``, ``folded``).
-        faults: Nets with one fault each.
-        names: The layer's name in a partner, by partner and name; a name that is missing stays.
+        faults: Makes the nets with one fault each.
+        names: By partner: what a layer is called there; a name that is missing stays.
     """
 
+    name: str
     net: Net
-    partners: dict[str, Net] = field(default_factory=dict)
-    faults: list[Fault] = field(default_factory=list)
+    partners: dict[str, Net]
+    faults: list[Fault]
+    names: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+Subjects = Iterator[Subject]

@@ -1,8 +1,8 @@
-"""What the nets compute, by other people's programs: OpenCV for Caffe, MXNet for MXNet, ONNX Runtime for ONNX.
+"""What the nets compute, by other people's programs: OpenCV, MXNet and ONNX Runtime.
 
 Run by an interpreter that has them: ``python -m benchmarks.faults.oracle FOLDER``. Every folder below FOLDER
 with a ``job.json`` gets an ``outputs.npz``, or an ``error.txt`` if the program refuses the net. Each net
-runs in a process of its own kind's worker, since some programs crash on odd nets.
+runs in a process of its own, since some programs end it on odd nets.
 """
 
 from __future__ import annotations
@@ -32,61 +32,75 @@ def main(folder: Path) -> None:
             (place / "error.txt").write_text(f"the program ended with {worker.exitcode}")
 
 
+def images(inputs: dict[str, list[int]]) -> dict[str, np.ndarray]:
+    """Return three samples of every input: noise, the same all positive, and noise of the size of pixels."""
+    found = {}
+    for name, shape in inputs.items():
+        noise = recipe.image(name, (1, *shape), 1.0)
+        found[name] = np.concatenate([noise, np.abs(noise), 50 * noise]).astype(np.float32)
+    return found
+
+
 def answer(place: Path) -> None:
     """Run one net."""
     job = json.loads((place / "job.json").read_text())
-    inputs = {name: recipe.image(name, tuple(shape), job["scale"]) for name, shape in job["inputs"].items()}
     try:
-        outputs = RUNNERS[job["format"]](place, job["files"], inputs)
+        outputs = RUNNERS[job["format"]](place, job["files"], images(job["inputs"]))
     except Exception as error:  # noqa: BLE001  (any refusal of a foreign program is an answer)
         (place / "error.txt").write_text(f"{type(error).__name__}: {error}"[:2000])
         return
-    np.savez(place / "outputs.npz", **outputs)
+    np.savez(place / "outputs.npz", *outputs)
 
 
-def run_caffe(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run a Caffe net by OpenCV, without its own rewriting."""
+def run_caffe(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a Caffe net by OpenCV, without its own rewriting, one sample after another."""
     import cv2
 
     net = cv2.dnn.readNetFromCaffe(str(place / files[0]), str(place / files[1]))
     net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     net.enableFusion(False)
     net.enableWinograd(False)
-    for name, x in inputs.items():
-        net.setInput(x, name)
-    names = net.getUnconnectedOutLayersNames()
-    return {name.replace("/", "|"): y for name, y in zip(names, net.forward(names), strict=True)}
+    names = sorted(net.getUnconnectedOutLayersNames())
+    samples = []
+    for i in range(len(next(iter(inputs.values())))):
+        for name, x in inputs.items():
+            net.setInput(x[i : i + 1], name)
+        samples.append([np.array(y) for y in net.forward(names)])
+    return [np.concatenate(parts) for parts in zip(*samples, strict=True)]
 
 
-def run_mxnet(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_mxnet(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Run a symbol by MXNet."""
     import mxnet as mx
 
     symbol = mx.sym.load(str(place / files[0]))
     stored = mx.nd.load(str(place / files[1]))
-    arrays = {key.partition(":")[2]: value for key, value in stored.items()}
-    data = {name: mx.nd.array(x) for name, x in inputs.items()}
-    shapes, _, aux = symbol.infer_shape_partial(**{name: x.shape for name, x in inputs.items()})
-    given = {**arrays, **data}
-    for name, shape in zip(symbol.list_arguments(), shapes, strict=True):
-        given.setdefault(name, mx.nd.zeros(shape))
+    given = {key.partition(":")[2]: value for key, value in stored.items()}
+    given |= {name: mx.nd.array(x) for name, x in inputs.items()}
+    names, states = symbol.list_arguments(), symbol.list_auxiliary_states()
+    shapes, _, _ = symbol.infer_shape(**{name: x.shape for name, x in inputs.items()})
+    for name, shape in zip(names, shapes, strict=True):
+        if name.endswith("_label"):
+            given.setdefault(name, mx.nd.zeros(shape))
     bound = symbol.bind(
         mx.cpu(),
-        {name: given[name] for name in symbol.list_arguments()},
-        aux_states={name: given[name] for name in symbol.list_auxiliary_states()},
+        {name: given[name] for name in names},
+        aux_states={name: given[name] for name in states},
         grad_req="null",
     )
-    return {str(i): y.asnumpy() for i, y in enumerate(bound.forward(is_train=False))}
+    return [y.asnumpy() for y in bound.forward(is_train=False)]
 
 
-def run_onnx(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def run_onnx(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     """Run an ONNX net by ONNX Runtime, without its own rewriting."""
     import onnxruntime as ort
 
     options = ort.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(str(place / files[0]), options, providers=["CPUExecutionProvider"])
-    return {str(i): y for i, y in enumerate(session.run(None, inputs))}
+    return session.run(None, inputs)
 
 
 RUNNERS = {"caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx}

@@ -1,0 +1,202 @@
+"""Plant faults, let other programs say what they do, and count what ``netweave.compare`` says of them.
+
+::
+
+    python -m benchmarks.faults.run --corpus CORPUS --oracle PYTHON_WITH_OPENCV_AND_MXNET
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+import netweave
+from benchmarks.faults import caffe_faults, mxnet_faults, onnx_faults
+from benchmarks.faults.score import EFFECT, Row, Score, is_missed, score
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from benchmarks.faults.model import Fault, Net, Subject
+
+ROOT = Path(__file__).parents[2]
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Count what netweave compare says of planted faults.")
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--oracle", required=True, help="a Python that has OpenCV and MXNet")
+    parser.add_argument("--folder", type=Path, default=Path("build/faults"), help="for nets and answers")
+    parser.add_argument("--half", choices=["tuning", "unseen"], help="this half of the nets alone")
+    parser.add_argument("--only", default="", help="nets whose name holds this")
+    parser.add_argument("--result", type=Path, default=Path(__file__).with_name("result.json"))
+    asked = parser.parse_args()
+    start = time.perf_counter()
+    subjects = prepare(asked.corpus, asked.folder, asked.oracle)
+    halves = split([subject.name for subject in subjects])
+    chosen = [s for s in subjects if asked.half in {None, halves[s.name]} and asked.only in s.name]
+    answers(asked.folder, asked.oracle)
+    results = Score(halves)
+    for subject in chosen:
+        compare_all(subject, asked.folder / "nets" / subject.name, results)
+    report(results, time.perf_counter() - start)
+    written = results.to_json() | {"machine": f"{os.cpu_count()} cores, {platform.machine()}"}
+    asked.result.write_text(json.dumps(written, indent=1) + "\n")
+
+
+def prepare(corpus: Path, folder: Path, oracle: str) -> list[Subject]:
+    """Write all nets as files, one folder each with a job for the oracle."""
+    zoo = folder / "zoo"
+    if not (zoo / "sizes.json").exists():
+        call([oracle, "-m", "benchmarks.faults.zoo", str(corpus.resolve()), str(zoo.resolve())])
+    subjects = [
+        *caffe_faults.subjects(corpus),
+        *mxnet_faults.subjects(corpus, zoo),
+        *onnx_faults.subjects(),
+    ]
+    for subject in subjects:
+        place = folder / "nets" / subject.name
+        for name, net in named(subject):
+            write(net, place / name)
+    return subjects
+
+
+def named(subject: Subject) -> Iterable[tuple[str, Net]]:
+    """Yield every net of a subject with the name of its folder."""
+    yield "net", subject.net
+    yield from subject.partners.items()
+    for number, fault in enumerate(subject.faults):
+        yield f"fault{number}", fault.net
+
+
+def write(net: Net, folder: Path) -> None:
+    """Write a net and its job; an answer to the same net stays."""
+    same = all(
+        (folder / name).exists() and (folder / name).read_bytes() == c for name, c in net.files.items()
+    )
+    if same and (folder / "job.json").exists():
+        return
+    for name in ("outputs.npz", "error.txt"):
+        (folder / name).unlink(missing_ok=True)
+    net.write(folder)
+    job = {"format": net.format, "files": list(net.files), "inputs": net.inputs}
+    (folder / "job.json").write_text(json.dumps(job))
+
+
+def answers(folder: Path, oracle: str) -> None:
+    """Let the oracles run all nets."""
+    for pattern, python in (("onnx-*", sys.executable), ("caffe-*", oracle), ("mxnet-*", oracle)):
+        for place in sorted((folder / "nets").glob(pattern)):
+            asked = len(list(place.glob("*/job.json")))
+            if asked > len([*place.glob("*/outputs.npz"), *place.glob("*/error.txt")]):
+                call([python, "-m", "benchmarks.faults.oracle", str(place.resolve())])
+
+
+def call(command: list[str]) -> None:
+    """Run a program from the repository's root."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, stderr=subprocess.DEVNULL)
+
+
+def split(names: list[str]) -> dict[str, str]:
+    """Put half of every format's nets away, chosen by a seed; these are not looked at while tuning."""
+    halves = {}
+    for _, group in itertools.groupby(sorted(names), key=lambda name: name.partition("-")[0]):
+        order = list(group)
+        random.Random(2026).shuffle(order)
+        halves |= {name: "unseen" if place % 2 else "tuning" for place, name in enumerate(order)}
+    return halves
+
+
+def effect(before: Path, after: Path) -> float | None:
+    """Return the largest change of an output by the oracle; None if it refuses a net."""
+    if not (before / "outputs.npz").exists() or not (after / "outputs.npz").exists():
+        return None
+    with np.load(before / "outputs.npz") as x, np.load(after / "outputs.npz") as y:
+        if len(x) != len(y):
+            return float("inf")
+        return max(change(x[name], y[name]) for name in x)
+
+
+def change(a: np.ndarray, b: np.ndarray) -> float:
+    """Return the largest change of a sample relative to its rms."""
+    if a.shape != b.shape:
+        return float("inf")
+    a, b = (np.clip(x.reshape(len(x), -1).astype(np.float64), -1e30, 1e30) for x in (a, b))
+    rms = np.sqrt((a**2).mean(axis=1))
+    return float((np.abs(a - b).max(axis=1) / np.maximum(rms, 1e-30)).max())
+
+
+def compare_all(subject: Subject, place: Path, results: Score) -> None:
+    """Compare a subject's faults with the net and with one other form in turn, and its forms in pairs."""
+    loaded = {"": load(place / "net", subject.net)}
+    loaded |= {name: load(place / name, net) for name, net in subject.partners.items()}
+    for first, second in itertools.permutations(loaded, 2):
+        found = netweave.compare(loaded[first], loaded[second])
+        results.equal(subject.name, alarm=not found.equal)
+        if not found.equal:
+            print(f"FALSE ALARM {subject.name}: {first or 'net'} and {second or 'net'}: {found.sentence}")
+    turns = itertools.cycle(subject.partners)
+    for number, fault in enumerate(subject.faults):
+        moved = effect(place / "net", place / f"fault{number}")
+        if moved is None:
+            continue
+        results.planted(subject.name, fault.kind, effective=moved > EFFECT)
+        for partner in ["", next(turns)] if subject.partners else [""]:
+            row = Row(subject.name, partner, fault.kind, fault.layer, moved, fault.in_table)
+            results.compared(judged(row, fault, subject, loaded[partner], place / f"fault{number}"))
+
+
+def judged(row: Row, fault: Fault, subject: Subject, a: netweave.Graph, place: Path) -> Row:
+    """Compare with one faulty net, and print what is missed."""
+    try:
+        found = netweave.compare(a, load(place, fault.net))
+    except NetweaveError as error:
+        row.said = f"{type(error).__name__}: {error}"
+    else:
+        row = score(row, fault, subject.names.get(row.partner, {}), found)
+    row.said = row.said.replace(f"{place.parent}/", "")
+    if is_missed(row):
+        flags = "".join(
+            letter if getattr(row, name) else "-"
+            for letter, name in zip(
+                "EFLXW", ("effective", "found", "located", "explained", "wrong"), strict=True
+            )
+        )
+        print(f"{flags} {row.net} [{row.partner}] {place.name} {row.kind} at {row.layer}: {row.said[:400]}")
+    return row
+
+
+def load(place: Path, net: Net) -> netweave.Graph:
+    """Load a net by its files."""
+    files = list(net.files)
+    shapes = {} if net.format == "onnx" else {name: (1, *shape) for name, shape in net.inputs.items()}
+    weights = place / files[1] if len(files) > 1 else None
+    return netweave.load(place / files[0], weights, input_shapes=shapes)
+
+
+def report(results: Score, seconds: float) -> None:
+    """Print the counts."""
+    table = results.to_json()
+    for key in ("", *table["by"]):
+        row = table["by"][key] if key else table
+        cells = ", ".join(f"{name} {row[name]}" for name in row if isinstance(row[name], int) and row[name])
+        print(f"{key or 'all'}: {cells}")
+    print(f"{seconds:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

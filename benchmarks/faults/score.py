@@ -1,0 +1,165 @@
+"""What a comparison says of a planted fault, and counts of that."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass, field
+from math import isfinite
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from netweave.compare import Status
+
+if TYPE_CHECKING:
+    from benchmarks.faults.model import Fault
+    from netweave.compare import Comparison, Group
+
+EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
+
+EFFECT = 1e-3
+"""A fault counts from this change of an output on, relative to the rms of a sample."""
+
+COUNTS = (
+    "faults", "effective", "latent", "compared", "found", "located", "in_table", "explained", "wrong",
+    "latent_compared", "latent_told_apart", "equal_pairs", "false_alarms",
+)  # fmt: skip
+
+
+@dataclass
+class Row:
+    """One comparison with a fault.
+
+    Attributes:
+        net: The net's name.
+        partner: What the faulty net was compared with; empty for the net itself.
+        kind: Kind of the fault.
+        layer: Where it was planted.
+        effect: Largest change of an output by the oracle, relative to its rms.
+        in_table: Whether a row of the trap table describes it.
+        found: Whether the two were told apart.
+        located: Whether the first culprit is the right layer.
+        explained: Whether a right trap explains it.
+        wrong: Whether a wrong trap explains it.
+        trap: The traps that the tool names.
+        said: The sentence.
+    """
+
+    net: str
+    partner: str
+    kind: str
+    layer: str
+    effect: float
+    in_table: bool
+    found: bool = False
+    located: bool = False
+    explained: bool = False
+    wrong: bool = False
+    trap: str = ""
+    said: str = ""
+
+    @property
+    def effective(self) -> bool:
+        """Whether the oracle sees the fault in an output."""
+        return self.effect > EFFECT
+
+
+def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> Row:
+    """Fill a row in.
+
+    Args:
+        row: The row, with what is known before.
+        fault: The fault.
+        names: What the partner calls the layers.
+        found: The comparison.
+    """
+    row.found = found.exit_status == 1
+    row.said = found.sentence
+    culprit = next((g for g in found.groups if g.status in EFFECTIVE and g.finding), None)
+    if not row.found or culprit is None or culprit.finding is None:
+        return row
+    row.located = bool(
+        _layers(found, culprit) & {("b", fault.layer), ("a", names.get(fault.layer, fault.layer))}
+    )
+    row.trap = culprit.finding.trap or ""
+    keys = set(row.trap.split(" + ")) - {""}
+    row.explained = row.located and bool(keys) and keys <= fault.traps
+    row.wrong = bool(keys) and not keys <= fault.traps
+    return row
+
+
+def _layers(found: Comparison, group: Group) -> set[tuple[str, str]]:
+    """Return the names of the layers of a group, each with its side."""
+    names = {("a", found.a.layers[key].name) for key in group.layers_a}
+    names |= {("b", found.b.layers[key].name) for key in group.layers_b}
+    if group.finding is not None:
+        names |= {("a", group.finding.layer_a), ("b", group.finding.layer_b)}
+    return names
+
+
+@dataclass
+class Score:
+    """Counts over a run, as a whole and by what they are of."""
+
+    halves: dict[str, str]
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    rows: list[Row] = field(default_factory=list)
+
+    def _keys(self, net: str, kind: str = "") -> list[str]:
+        half, form = self.halves[net], net.partition("-")[0]
+        keys = ["all", f"half {half}", f"format {form}", f"format {form}, half {half}"]
+        return [*keys, f"kind {kind}"] if kind else keys
+
+    def _add(self, net: str, kind: str, **counts: bool | int) -> None:
+        for key in self._keys(net, kind):
+            self.counts[key].update({name: int(value) for name, value in counts.items()})
+
+    def planted(self, net: str, kind: str, *, effective: bool) -> None:
+        """Count a fault by what the oracle says of it."""
+        self._add(net, kind, faults=1, effective=effective, latent=not effective)
+
+    def compared(self, row: Row) -> None:
+        """Count a comparison with a faulty net."""
+        self.rows.append(row)
+        if not row.effective:
+            self._add(row.net, row.kind, latent_compared=1, latent_told_apart=row.found)
+            return
+        self._add(
+            row.net,
+            row.kind,
+            compared=1,
+            found=row.found,
+            located=row.located,
+            in_table=row.in_table,
+            explained=row.in_table and row.explained,
+            wrong=row.wrong,
+        )
+
+    def equal(self, net: str, *, alarm: bool) -> None:
+        """Count a pair of forms that compute the same."""
+        self._add(net, "", equal_pairs=1, false_alarms=alarm)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all counts, and the comparisons in which something is missed."""
+        rows = [asdict(row) | {"effect": str(row.effect)} for row in self.rows if is_missed(row)]
+        table = {key: {name: self.counts[key][name] for name in COUNTS} for key in sorted(self.counts)}
+        whole = table.pop("all", {})
+        return {**whole, "by": table, "traps": self._traps(), "halves": self.halves, "missed": rows}
+
+    def _traps(self) -> dict[str, dict[str, Any]]:
+        """Return how often each trap was named rightly, and the median effect; None if sizes change."""
+        effects: dict[str, list[float]] = defaultdict(list)
+        for row in self.rows:
+            if row.effective and row.explained:
+                effects[row.trap].append(row.effect)
+        middle = {trap: median(values) for trap, values in effects.items()}
+        return {
+            trap: {"named": len(values), "effect": middle[trap] if isfinite(middle[trap]) else None}
+            for trap, values in sorted(effects.items())
+        }
+
+
+def is_missed(row: Row) -> bool:
+    """Whether a row shows something that should be otherwise."""
+    if not row.effective:
+        return row.found
+    return not row.found or not row.located or row.wrong or (row.in_table and not row.explained)

@@ -1,0 +1,116 @@
+"""Faults that are explained only through the whole of a chain, several changes, or an earlier layer."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+import netweave
+from netweave.compare import Status, Verdict, compare
+from netweave.compare.traps import attributes, constants, folded, operators, order
+from netweave.compare.traps.keys import TRAP_KEYS
+from tests.compare.nets import Form, arrays, build
+
+AGAINST_FOLDED = {
+    "eps": (Form(eps=0.5), "epsilon", "bn1"),
+    "one gamma": (Form(changed={"gamma": ((3,), 1.0)}), "weights", "bn1"),
+    "every gamma as 1": (Form(changed={"gamma": ((...,), 1 - arrays()["gamma"])}), "fix-gamma", "bn1"),
+    "one beta": (Form(changed={"beta": ((2,), 1.0)}), "weights", "bn1"),
+    "one weight": (Form(changed={"conv1": ((3, 2, 1, 0), 0.5)}), "weights", "conv1"),
+    "dilation": (Form(dilation=2, pads=(2, 2, 2, 2)), "dilation + padding", "conv1"),
+    "stored statistics": (
+        Form(changed={"mean": ((...,), 99 * arrays()["mean"]), "var": ((...,), 99 * arrays()["var"])}),
+        "bn-scale-factor",
+        "bn1",
+    ),
+}
+
+
+def culprit(found):
+    assert found.verdict is Verdict.DIFFERENT, found.sentence
+    (group,) = [g for g in found.groups if g.status is Status.DIFFERENT]
+    return group.finding
+
+
+@pytest.mark.parametrize("fault", AGAINST_FOLDED.values(), ids=AGAINST_FOLDED)
+def test_a_fault_is_explained_against_a_net_with_its_normalisation_folded(fault):
+    form, trap, layer = fault
+    finding = culprit(compare(build(Form(fold=True, file="a.net")), build(form)))
+    assert finding.trap == trap
+    assert finding.layer_b == layer
+    assert finding.error_fixed <= 1e-4 < finding.error
+
+
+def test_wrong_arrays_of_one_layer_are_explained_together():
+    changed = {"mean": ((...,), 99 * arrays()["mean"]), "var": ((...,), 99 * arrays()["var"])}
+    finding = culprit(compare(build(), build(Form(changed=changed))))
+    assert finding.trap == "bn-scale-factor"
+    assert "running mean" in finding.cause
+    assert "running variance" in finding.cause
+
+
+@pytest.mark.parametrize("reader", ["conv", "norm", "dense"])
+def test_branches_in_another_order_are_told_where_they_are_joined(tmp_path, reader):
+    right = joined(tmp_path / "a.onnx", reader, ["left", "right"])
+    wrong = joined(tmp_path / "b.onnx", reader, ["right", "left"])
+    finding = culprit(netweave.compare(right, wrong))
+    assert finding.trap == "input-order"
+    assert finding.layer_a == finding.layer_b == "join"
+    assert netweave.compare(right, right).verdict is Verdict.IDENTICAL
+
+
+def joined(path, reader, branches):
+    """Write a net of two branches, joined in this order, and a layer that reads them."""
+    rng = np.random.default_rng(3)
+    stored = {}
+
+    def array(name, *shape):
+        stored[name] = rng.uniform(0.5, 1.5, shape).astype(np.float32) * rng.choice([-1, 1], shape)
+        return name
+
+    readers = {
+        "conv": ["Conv", [array("conv.w", 5, 8, 1, 1)]],
+        "norm": ["BatchNormalization", [array(f"norm.{i}", 8) for i in range(4)]],
+        "dense": ["Gemm", [array("dense.w", 8, 5)]],
+    }
+    stored["norm.3"] = np.abs(stored["norm.3"])
+    nodes = [
+        helper.make_node("Conv", ["data", array(f"{name}.w", 4, 3, 3, 3)], [name], name)
+        for name in ("left", "right")
+    ]
+    nodes.append(helper.make_node("Concat", branches, ["join"], "join", axis=1))
+    source = "join"
+    if reader == "dense":
+        nodes.append(helper.make_node("GlobalMaxPool", ["join"], ["pool"], "pool"))
+        nodes.append(helper.make_node("Flatten", ["pool"], ["flat"], "flatten"))
+        source = "flat"
+    op_type, inputs = readers[reader]
+    nodes.append(helper.make_node(op_type, [source, *inputs], ["out"], reader))
+    used = {name for node in nodes for name in node.input}
+    graph = helper.make_graph(
+        nodes,
+        "joined",
+        [helper.make_tensor_value_info("data", TensorProto.FLOAT, ["N", 3, 9, 9])],
+        [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)],
+        [
+            numpy_helper.from_array(values.astype(np.float32), key)
+            for key, values in stored.items()
+            if key in used
+        ],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+def test_every_trap_has_a_row_in_the_documentation():
+    named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
+    for module in (constants, folded, operators, order):
+        text = Path(module.__file__).read_text()
+        named |= set(re.findall(r'trap(?:=|, cause = )\(?"([a-z-]+)"', text))
+        named |= set(re.findall(r'return \(?\s*"([a-z]+-[a-z-]+)",', text))
+    assert named
+    assert named <= TRAP_KEYS.keys()
