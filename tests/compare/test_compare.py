@@ -99,7 +99,7 @@ def test_a_part_leaves_out_what_lies_outside():
     assert compare(build(), faulty, first="pool1").equal
     assert compare(build(), faulty, last="bn1").equal
     assert not compare(build(), faulty, first="bn1", last="pool1").equal
-    with pytest.raises(UsageError, match="has no layer, node or value 'pool7'; it has conv1"):
+    with pytest.raises(UsageError, match="has no layer, node or value 'pool7'; it has pool1"):
         compare(build(), faulty, first="pool7")
 
 
@@ -124,3 +124,15 @@ def test_json_holds_everything():
     text = json.dumps(found.to_json())
     assert json.loads(text)["exit_status"] == 1
     assert len(json.loads(text)["groups"]) == len(found.groups)
+
+
+def test_a_probe_of_no_numbers_is_refused():
+    """On NaN all nets agree."""
+    nothing = {"data": np.full((1, 3, 11, 11), np.nan, np.float32)}
+    with pytest.raises(UsageError, match="holds 363 values that are NaN or infinite"):
+        compare(build(), build(Form(slope=0.3)), probe=nothing)
+
+
+def test_the_ends_of_a_part_stand_in_order():
+    with pytest.raises(UsageError, match="'conv2' comes after 'conv1' in A"):
+        compare(build(), build(), first="conv2", last="conv1")

@@ -185,6 +185,7 @@ def _probe(
 ) -> probes.Probe:
     if probe is None:
         return probes.draw(a, declared_sizes(a, b, rules), seed=0)
+    probes.check_finite(probe)
     missing = [rule.a for rule in rules if rule.a not in probe]
     if missing:
         raise UsageError(f"the probe has no {', '.join(map(repr, missing))}, an input of A")

@@ -6,6 +6,7 @@ comparison are put into one graph and run at once.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from netweave.compare.alignment import Alignment
     from netweave.compare.groups import Draft
     from netweave.compare.signals import Signals
+
+
+_LOGGER = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -89,7 +93,8 @@ class Grafter:
         try:
             self._run_rows([(draft, graft)])
         except NetweaveError as error:
-            graft.reason = str(error)
+            graft.reason = "B's layer does not run on A's inputs, whose sizes do not fit it"
+            _LOGGER.debug("graft failed: %s", error)
 
     def _run_rows(self, rows: list[tuple[Draft, Graft]]) -> None:
         builder = PieceBuilder(self._pairs.b)

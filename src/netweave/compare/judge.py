@@ -99,7 +99,16 @@ class Judge:
     def _grafted(self, draft: Draft, graft: Graft, group: Group) -> Group:
         error = self._own_error(draft, graft)
         if graft.error is None:
-            note = Finding(trap=None, cause=f"could not be tested alone: {graft.reason}")
+            layer_a, place_a = where(self.alignment.a, draft.nodes[0][0])
+            layer_b, place_b = where(self.alignment.b, draft.nodes[1][0])
+            note = Finding(
+                trap=None,
+                cause=f"could not be tested alone: {graft.reason}",
+                place_a=place_a,
+                place_b=place_b,
+                layer_a=layer_a,
+                layer_b=layer_b,
+            )
             return replace(group, status=Status.UNKNOWN, error=error, finding=note)
         group = replace(group, error=error, graft_error=graft.error)
         if graft.error <= LOCAL_TOLERANCE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 from netweave.compare.signals import Signals, is_constant
@@ -10,7 +11,7 @@ from netweave.graph import layer_keys
 from netweave.passes.extract import extract
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
@@ -35,6 +36,8 @@ def cut_parts(
     """
     begin = _counterparts(a, b, whole, first) if first else None
     end = _counterparts(a, b, whole, last) if last else None
+    if begin and end and a.nodes.index(end[0][-1]) < a.nodes.index(begin[0][0]):
+        raise UsageError(f"{first!r} comes after {last!r} in A; name the earlier layer first")
     parts = []
     for side, graph in enumerate((a, b)):
         inputs = _reads(graph, begin[side]) if begin else [str(v.name) for v in graph.inputs]
@@ -57,20 +60,25 @@ def _counterparts(a: Graph, b: Graph, whole: Comparison, name: str) -> tuple[lis
 
 
 def _named(graph: Graph, name: str) -> list[ir.Node]:
-    def has_name(node: ir.Node) -> bool:
-        layers = graph.layers_of(node)
-        return (
-            node.name == name
-            or name in layer_keys(node)
-            or any(layer.name == name for layer in layers)
-            or any(value.name == name for value in node.outputs)
+    """Return the nodes of a layer; where no layer has the name, a node, or what makes a value."""
+    readings: tuple[Callable[[ir.Node], bool], ...] = (
+        lambda node: name in layer_keys(node),
+        lambda node: any(layer.name == name for layer in graph.layers_of(node)),
+        lambda node: node.name == name,
+        lambda node: any(value.name == name for value in node.outputs),
+    )
+    for reading in readings:
+        found = [node for node in graph.nodes if reading(node)]
+        if found:
+            return found
+    if name in graph.layers:
+        raise UsageError(
+            f"layer {name!r} of net {graph.name!r} does nothing when the net predicts; choose one beside it"
         )
-
-    found = [node for node in graph.nodes if has_name(node)]
-    if not found:
-        some = ", ".join(list(graph.layers)[:6])
-        raise UsageError(f"net {graph.name!r} has no layer, node or value {name!r}; it has {some}, ...")
-    return found
+    near = difflib.get_close_matches(name, graph.layers, 3) or list(graph.layers)[:6]
+    raise UsageError(
+        f"net {graph.name!r} has no layer, node or value {name!r}; it has {', '.join(near)}, ..."
+    )
 
 
 def _reads(graph: Graph, nodes: Sequence[ir.Node]) -> list[str]:

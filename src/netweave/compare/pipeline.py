@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from netweave.compare import probes
 from netweave.compare.alignment import Alignment, match_values
 from netweave.compare.comparison import Comparison, Evidence, Verdict
 from netweave.compare.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
@@ -82,6 +83,9 @@ class _Pipeline:
         with self._stage("normalise"):
             a, b = Signals.of(to_inference(self.source_a)), Signals.of(to_inference(self.source_b))
         pairs = pair_inputs(a, b)
+        if not a.nodes or not b.nodes:
+            empty = "A" if not a.nodes else "B"
+            return self._undecided(f"{empty} computes nothing: it has no node that changes a value")
         if pairs is None:
             counts = len(a.graph.inputs), len(b.graph.inputs)
             return self._undecided(
@@ -100,7 +104,10 @@ class _Pipeline:
             found = self._without_b(a, b, rules[0], weights, sizes[-1], swapped=swapped)
         if found is None:
             return self._undecided("the two nets take no common input size")
-        return replace(found, notes=tuple(self.notes), seconds=self.seconds)
+        sentence = found.sentence
+        if not (self.source_a.loaded and self.source_b.loaded):
+            sentence = f"by structure, with weights copied from one to the other: {sentence}"
+        return replace(found, sentence=sentence, notes=tuple(self.notes), seconds=self.seconds)
 
     def _sizes(self, a: Signals, b: Signals, rules: Sequence[InputRule]) -> list[Sizes]:
         """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
@@ -113,6 +120,7 @@ class _Pipeline:
             raise UsageError(
                 f"the probe has no {', '.join(map(repr, missing))}, an input of A; it has {given}"
             )
+        probes.check_finite(self.probe)
         return [{rule.a: self.probe[rule.a].shape for rule in rules}]
 
     @contextmanager

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.backends import prepare
-from netweave.errors import RunError, ShapeError
+from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
 from netweave.passes.specialise import specialise
 
@@ -109,6 +109,20 @@ def draw(graph: Graph, sizes: Mapping[str, Sequence[int]], *, seed: int) -> Prob
 def given(inputs: Mapping[str, np.ndarray]) -> Probe:
     """Return a probe of the user's own inputs."""
     return Probe(inputs, ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in inputs.items()))
+
+
+def check_finite(inputs: Mapping[str, np.ndarray]) -> None:
+    """Refuse inputs with values that are no numbers: on them all nets agree.
+
+    Raises:
+        UsageError: An input holds NaN or infinity.
+    """
+    for name, x in inputs.items():
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            count = int(np.count_nonzero(~np.isfinite(x)))
+            raise UsageError(
+                f"the probe's {name!r} holds {count:,} values that are NaN or infinite; give finite ones"
+            )
 
 
 def _draw_one(value: ir.Value, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
@@ -41,6 +42,6 @@ def read(source: Source) -> Graph:
     found = read_model(parse(source.net), source.net, rows, input_shapes=source.input_shapes)
     if saved:
         saved.tag(found.model, place=place)
-        return saved.graph(found.model)
+        return replace(saved.graph(found.model), files=(place,))
     parameters = make_parameters(found.model, found.layers)
     return Graph(found.model, found.layers, parameters, found.declared, "onnx", (place,), found.notes)
