@@ -5,12 +5,18 @@ from __future__ import annotations
 import pytest
 
 from tools.docs.blocks import blocks
-from tools.docs.pages import PAGES, ROOT, RUN, is_stale
+from tools.docs.pages import FRAGMENTS, PAGES, ROOT, RUN, is_stale, with_fragments
 
 
 @pytest.mark.parametrize("name", PAGES)
 def test_generated_page_is_up_to_date(name):
     assert not is_stale(name), "stale: run 'make docs' (or 'python -m tools.docs')"
+
+
+def test_tables_of_the_readme_are_up_to_date():
+    readme = (ROOT / "README.md").read_text()
+    assert with_fragments(readme) == readme, "stale: run 'make docs' (or 'python -m tools.docs')"
+    assert all(f"<!-- {name}: written by tools/docs -->" in readme for name in FRAGMENTS)
 
 
 @pytest.mark.slow

@@ -31,6 +31,7 @@ if find_spec("torch"):  # the page lists torch's lowerings
 FRAGMENTS: dict[str, Callable[[], str]] = {
     "formats": tables.formats_table,
     "layers": tables.layers_list,
+    "rooms": tables.rooms_table,
 }
 """Parts of the README, by the name in the comment that they stand after."""
 
@@ -50,11 +51,15 @@ def generated(name: str) -> str:
     """Return what a page should be: made whole, or with its fragments and outputs renewed."""
     if name in PAGES:
         return PAGES[name]()
-    page = (ROOT / name).read_text()
-    for fragment, make in FRAGMENTS.items():
-        page = _with_fragment(page, fragment, make)
     with tempfile.TemporaryDirectory() as folder:
-        return Shell(Path(folder), ROOT).refreshed(page)
+        return Shell(Path(folder), ROOT).refreshed(with_fragments((ROOT / name).read_text()))
+
+
+def with_fragments(page: str) -> str:
+    """Return a page with its generated parts made anew; nothing is run."""
+    for name, make in FRAGMENTS.items():
+        page = _with_fragment(page, name, make)
+    return page
 
 
 def _with_fragment(page: str, name: str, make: Callable[[], str]) -> str:

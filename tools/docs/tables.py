@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import tomllib
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx
@@ -11,7 +14,10 @@ from netweave.formats import FORMATS
 from netweave.graph import all_operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "netweave"
 
 
 def formats_table() -> str:
@@ -21,6 +27,23 @@ def formats_table() -> str:
         for row in FORMATS
     ]
     return "\n".join(("| format | files | what is read |", "|---|---|---|", *rows))
+
+
+def rooms_table() -> str:
+    """Return the map of the code: rooms in the order in which they may import, with their first lines."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract["id"] == "layers")
+    rows = [f"| `{room}` | {_cell(line)} |" for room, line in _first_lines(layers)]
+    return "\n".join(("| in `src/netweave` | |", "|---|---|", *rows))
+
+
+def _first_lines(layers: Sequence[str]) -> Iterator[tuple[str, str]]:
+    for layer in layers:
+        room = layer.strip("()")
+        for path in (SOURCE / room / "__init__.py", SOURCE / f"{room}.py"):
+            if path.exists():
+                yield room, (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
 
 
 def layers_list() -> str:

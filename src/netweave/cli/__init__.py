@@ -13,10 +13,11 @@ import click
 
 from netweave import __version__
 from netweave.cli.bisect import bisect
-from netweave.cli.compare import compare, show
+from netweave.cli.compare import compare
 from netweave.cli.convert import convert
 from netweave.cli.inspect import inspect
 from netweave.cli.run import run
+from netweave.cli.show import show
 from netweave.cli.train import train
 from netweave.errors import NetweaveError
 

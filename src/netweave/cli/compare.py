@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import Command, json_option, reads_nets
+from netweave.cli.options import Command, everything_option, json_option, reads_nets
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("nets", metavar="A B [MORE ...]", nargs=-1, required=True)
-@click.option(
-    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
-)
+@everything_option
 @click.option("--from", "first", metavar="LAYER", help="Compare from this layer of A on (it included).")
 @click.option("--to", "last", metavar="LAYER", help="Compare up to this layer of A (it included).")
 @click.option(
@@ -88,22 +86,6 @@ def compare(
         show_comparison(output_console(), only, everything=everything)
     elif json_file != "-":
         show_matrix(output_console(), found)
-    return found.exit_status
-
-
-@click.command(cls=Command, examples=["netweave show ab.json --all"])
-@click.argument("file", metavar="FILE")
-@click.option(
-    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
-)
-def show(file: str, everything: bool) -> int:
-    """Show a comparison again that 'netweave compare A B --json FILE' saved, with its exit status."""
-    from netweave import api
-    from netweave.cli.compare_view import show_comparison
-    from netweave.cli.console import output_console
-
-    found = api.open_comparison(file)
-    show_comparison(output_console(), found, everything=everything)
     return found.exit_status
 
 

@@ -56,6 +56,11 @@ json_option = click.option(
 )
 
 
+everything_option = click.option(
+    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
+)
+
+
 def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options of reading, and ``load``: from the name of a net to its Graph."""
 

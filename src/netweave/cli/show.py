@@ -1,0 +1,21 @@
+"""``netweave show``: a saved comparison, shown again."""
+
+from __future__ import annotations
+
+import click
+
+from netweave.cli.options import Command, everything_option
+
+
+@click.command(cls=Command, examples=["netweave show ab.json --all"])
+@click.argument("file", metavar="FILE")
+@everything_option
+def show(file: str, everything: bool) -> int:
+    """Show a comparison again that 'netweave compare A B --json FILE' saved, with its exit status."""
+    from netweave import api
+    from netweave.cli.compare_view import show_comparison
+    from netweave.cli.console import output_console
+
+    found = api.open_comparison(file)
+    show_comparison(output_console(), found, everything=everything)
+    return found.exit_status
