@@ -94,3 +94,16 @@ def test_bare_command_shows_help(netweave):
     called = netweave()
     assert called.status == 0
     assert "inspect" in called.out
+
+
+def test_terminal_without_a_sign_is_no_error(tmp_path):
+    net = tmp_path / "größe≠.prototxt"
+    net.write_text('input: "data" input_dim: 1 input_dim: 3 input_dim: 4 input_dim: 4')
+    shown = subprocess.run(
+        [sys.executable, "-m", "netweave", "inspect", str(net)],
+        env=os.environ | {"PYTHONIOENCODING": "latin-1"},
+        capture_output=True,
+        timeout=60,
+    )
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    assert "größe?.prototxt".encode("latin-1") in shown.stdout

@@ -6,6 +6,7 @@ API, rich) is imported inside the functions that need it, so that ``netweave --h
 
 from __future__ import annotations
 
+import io
 import sys
 from typing import TYPE_CHECKING
 
@@ -79,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a sign that the terminal lacks is no reason to fail
     # not by click's own main(), which answers a closed pipe with status 1: that means "different" here
     try:
         with netweave.make_context("netweave", arguments) as context:

@@ -75,7 +75,7 @@ def compare(
                 last=last,
                 probe=_probe(a, probe_file) if probe_file else None,
                 tolerance=tolerance or api.OUTPUT_TOLERANCE,
-                progress=status.update,
+                progress=lambda stage: status.update(f"comparing: {stage}"),
             )
 
         found = api.compare_all(graphs, compare_two)

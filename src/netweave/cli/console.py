@@ -53,12 +53,12 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    text = json.dumps(_finite(value), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
     if file == "-":
         sys.stdout.write(text)
         return
     try:
-        Path(file).write_text(text, encoding="utf-8")
+        Path(file).write_text(text, encoding="ascii")
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
 
