@@ -91,6 +91,7 @@ def softmax_outputs():
         yield Case("SoftmaxOutput", (real(2, 4, 3, 2), classes(2, 3, 2)), attributes | {"multi_output": 1})
         yield Case("SoftmaxOutput", (real(2, 3, 4), classes(2, 3)), attributes | {"preserve_shape": 1})
     yield Case("SoftmaxOutput", (real(5, 4), probabilities(5, 4)), {"grad_scale": 2.0})
+    yield Case("SoftmaxOutput", (real(2, 3, 4), classes(2, 3)))
 
 
 def caffe_losses():

@@ -32,9 +32,10 @@ def softmax_output(
     if label.shape == x.shape:
         gradient = y - label
     else:
+        count = p.shape[0] * p.shape[2]  # MXNet reads no more of a label that is larger
         gradient = _from_classes(
             p,
-            label.reshape(p.shape[0], p.shape[2]).to(torch.int64),
+            label.reshape(-1)[:count].reshape(p.shape[0], p.shape[2]).to(torch.int64),
             ignored=int(ignore_label) if use_ignore else None,
             normalization=normalization,
             smooth_alpha=smooth_alpha,
