@@ -1,0 +1,230 @@
+"""Pickles as data: what a pickle would build is described, and nothing of it is imported or called.
+
+Unpickling runs whatever the file names. Here a name stays a ``Name`` and a call stays a ``Call``; each
+reader gives a meaning to the few that it knows, and refuses the others.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from netweave.errors import ReadError, UnsupportedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+MAX_OPCODES = 20_000_000
+"""Longer pickles are refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Something that a pickle would import."""
+
+    module: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """An object that a pickle would make by a call.
+
+    Attributes:
+        function: What it would call.
+        arguments: What with.
+        state: What it would then set as the object's state.
+        items: What it would then put in by key.
+        elements: What it would then append.
+    """
+
+    function: Any
+    arguments: Any
+    state: Any = None
+    items: list[tuple[Any, Any]] = field(default_factory=list)
+    elements: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Persistent:
+    """An object outside the pickle, by what the pickle calls it."""
+
+    id: Any
+
+
+class _Mark:
+    """The opcode MARK on the stack."""
+
+
+_MARK = _Mark()
+
+
+def read_pickled(file: BinaryIO, *, place: str) -> Any:
+    """Return what the next pickle in a file describes; the file then stands behind it.
+
+    Containers and numbers come as themselves, the rest as ``Name``, ``Call`` and ``Persistent``.
+
+    Args:
+        file: The file, at the begin of a pickle of any protocol.
+        place: The file's name, for messages.
+
+    Raises:
+        ReadError: It is no whole pickle.
+        UnsupportedError: It uses an opcode that no writer of arrays needs, or has too many.
+    """
+    machine = _Machine()
+    try:
+        for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
+            if opcode.name == "STOP":
+                return machine.pop()
+            if count > MAX_OPCODES:
+                raise UnsupportedError(f"its pickle has more than {MAX_OPCODES:,} opcodes", place=place)
+            step = _STEPS.get(opcode.name)
+            if step is None:
+                raise UnsupportedError(f"its pickle has the opcode {opcode.name}", place=place)
+            step(machine, argument)
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ReadError(
+            f"is no whole pickle ({error}); was it copied or downloaded whole?", place=place
+        ) from error
+    raise ReadError("its pickle ends too early; was it copied or downloaded whole?", place=place)
+
+
+class _Machine:
+    """The stack and the memo of one pickle."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self.memo: dict[int, Any] = {}
+
+    def pop(self) -> Any:
+        value = self.stack.pop()
+        if value is _MARK:
+            raise ValueError("a mark where a value should be")
+        return value
+
+    def pop_to_mark(self) -> list[Any]:
+        values = []
+        while (value := self.stack.pop()) is not _MARK:
+            values.append(value)
+        return values[::-1]
+
+    def push(self, value: Any) -> None:
+        self.stack.append(value)
+
+
+def _push(machine: _Machine, argument: Any) -> None:
+    machine.push(argument)
+
+
+def _constant(value: Any) -> Callable[[_Machine, Any], None]:
+    return lambda machine, _: machine.push(value)
+
+
+def _get(machine: _Machine, argument: Any) -> None:
+    machine.push(machine.memo[int(argument)])
+
+
+def _put(machine: _Machine, argument: Any) -> None:
+    machine.memo[int(argument)] = machine.stack[-1]
+
+
+def _memoize(machine: _Machine, argument: Any) -> None:
+    machine.memo[len(machine.memo)] = machine.stack[-1]
+
+
+def _tuple_of(count: int) -> Callable[[_Machine, Any], None]:
+    def step(machine: _Machine, argument: Any) -> None:
+        machine.push(tuple([machine.pop() for _ in range(count)][::-1]))
+
+    return step
+
+
+def _of_marked(make: Callable[[list[Any]], Any]) -> Callable[[_Machine, Any], None]:
+    return lambda machine, _: machine.push(make(machine.pop_to_mark()))
+
+
+def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
+    return list(zip(values[::2], values[1::2], strict=True))
+
+
+def _extend(machine: _Machine, values: list[Any]) -> None:
+    target = machine.stack[-1]
+    (target.elements if isinstance(target, Call) else target).extend(values)
+
+
+def _update(machine: _Machine, pairs: list[tuple[Any, Any]]) -> None:
+    target = machine.stack[-1]
+    if isinstance(target, Call):
+        target.items.extend(pairs)
+    else:
+        target.update(pairs)
+
+
+def _setitem(machine: _Machine, argument: Any) -> None:
+    value, key = machine.pop(), machine.pop()
+    _update(machine, [(key, value)])
+
+
+def _build(machine: _Machine, argument: Any) -> None:
+    state = machine.pop()
+    machine.stack[-1].state = state
+
+
+def _global(machine: _Machine, argument: str) -> None:
+    machine.push(Name(*argument.split(" ", 1)))
+
+
+def _stack_global(machine: _Machine, argument: Any) -> None:
+    name, module = machine.pop(), machine.pop()
+    machine.push(Name(str(module), str(name)))
+
+
+def _call(machine: _Machine, argument: Any) -> None:
+    arguments, function = machine.pop(), machine.pop()
+    machine.push(Call(function, arguments))
+
+
+_STEPS: dict[str, Callable[[_Machine, Any], None]] = {
+    "APPEND": lambda machine, _: _extend(machine, [machine.pop()]),
+    "APPENDS": lambda machine, _: _extend(machine, machine.pop_to_mark()),
+    "BINPERSID": lambda machine, _: machine.push(Persistent(machine.pop())),
+    "BUILD": _build,
+    "DICT": _of_marked(lambda values: dict(_pairs(values))),
+    "EMPTY_DICT": lambda machine, _: machine.push({}),
+    "EMPTY_LIST": lambda machine, _: machine.push([]),
+    "EMPTY_TUPLE": _constant(()),
+    "FRAME": lambda machine, _: None,
+    "GLOBAL": _global,
+    "LIST": _of_marked(list),
+    "MARK": _constant(_MARK),
+    "MEMOIZE": _memoize,
+    "NEWFALSE": _constant(False),
+    "NEWOBJ": _call,
+    "NEWTRUE": _constant(True),
+    "NONE": _constant(None),
+    "POP": lambda machine, _: machine.stack.pop(),
+    "PROTO": lambda machine, _: None,
+    "REDUCE": _call,
+    "SETITEM": _setitem,
+    "SETITEMS": lambda machine, _: _update(machine, _pairs(machine.pop_to_mark())),
+    "STACK_GLOBAL": _stack_global,
+    "TUPLE": _of_marked(tuple),
+    "TUPLE1": _tuple_of(1),
+    "TUPLE2": _tuple_of(2),
+    "TUPLE3": _tuple_of(3),
+}
+_STEPS |= dict.fromkeys(("BINGET", "GET", "LONG_BINGET"), _get)
+_STEPS |= dict.fromkeys(("BINPUT", "PUT", "LONG_BINPUT"), _put)
+_STEPS |= dict.fromkeys(
+    (
+        *("BINFLOAT", "BININT", "BININT1", "BININT2", "FLOAT", "INT", "LONG", "LONG1", "LONG4"),
+        *("BINBYTES", "BINBYTES8", "SHORT_BINBYTES", "BINSTRING", "SHORT_BINSTRING", "STRING"),
+        *("BINUNICODE", "BINUNICODE8", "SHORT_BINUNICODE", "UNICODE"),
+    ),
+    _push,
+)
