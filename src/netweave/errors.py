@@ -5,6 +5,7 @@
     ├── SourceError           something about a file or the net in it (has a place)
     │   ├── ReadError         missing, truncated, of another kind, not to be parsed
     │   ├── UnsupportedError  well-formed, but holds something that Netweave does not read
+    │   ├── CodeError         holds code that may not run, fails, or takes too long or too much memory
     │   ├── ShapeError        sizes that do not fit together
     │   └── WeightError       stored arrays that do not fit the net
     └── RunError              a net that was read but cannot be run as asked
@@ -16,6 +17,7 @@ A message reads ``place: what was found, what was expected; what to do``. The co
 from __future__ import annotations
 
 __all__ = [
+    "CodeError",
     "NetweaveError",
     "ReadError",
     "RunError",
@@ -55,6 +57,10 @@ class ReadError(SourceError):
 
 class UnsupportedError(SourceError):
     """A file is well-formed, but holds a layer, operator or version that Netweave does not read."""
+
+
+class CodeError(SourceError):
+    """A file holds code that may not run, fails, or takes too long or too much memory."""
 
 
 class ShapeError(SourceError):

@@ -1,0 +1,138 @@
+"""The guarded child process: what it may do, and what stops it."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+from netweave.errors import CodeError
+from netweave.files import guard
+from netweave.files.guard import Limits, has_guard, run_guarded
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+guarded = pytest.mark.skipif(not has_guard(), reason="bubblewrap is not installed")
+multi = pytest.mark.multi
+
+
+def program(folder: Path, code: str) -> Path:
+    path = folder / "program.py"
+    path.write_text(textwrap.dedent(code))
+    return path
+
+
+def report(path: Path, *readable: Path, trust: bool = False, **limits: float) -> str:
+    with run_guarded(
+        path,
+        [str(file) for file in readable],
+        readable=readable,
+        place="model.py",
+        trust=trust,
+        limits=Limits(**limits),  # type: ignore[arg-type]
+    ) as outcome:
+        assert outcome.status == 0, outcome.report
+        return outcome.report.strip()
+
+
+def test_without_guard_and_trust_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard.shutil, "which", lambda name: None)
+    ran = tmp_path / "ran"
+    with (
+        pytest.raises(CodeError, match=r"^model.py: holds code, .*install bubblewrap .*--trust"),
+        run_guarded(
+            program(tmp_path, f"open({str(ran)!r}, 'w')"), [], readable=[], place="model.py", trust=False
+        ),
+    ):
+        pass
+    assert not ran.exists()
+
+
+@guarded
+@multi
+def test_the_child_reads_what_it_is_given_and_nothing_else(tmp_path: Path) -> None:
+    given, other = tmp_path / "given.txt", tmp_path / "other.txt"
+    given.write_text("given")
+    other.write_text("other")
+    code = f"""
+        import sys
+        print(open(sys.argv[1]).read())
+        for path in ({str(other)!r}, "/etc/passwd", "/etc/shadow"):
+            try:
+                print(open(path).read())
+            except OSError:
+                print("no")
+    """
+    assert report(program(tmp_path, code), given).split() == ["given", "no", "no", "no"]
+
+
+@guarded
+@multi
+def test_the_child_has_no_network_and_writes_only_its_folder(tmp_path: Path) -> None:
+    code = """
+        import os, socket, sys
+        open("mine", "w").write("x")
+        try:
+            open(sys.argv[1], "a")
+        except OSError as error:
+            print(type(error).__name__)
+        names = sorted(name for _, name in socket.if_nameindex())
+        print(names, os.getuid() != 0, sorted(os.environ))
+    """
+    path = program(tmp_path, code)
+    with run_guarded(path, [str(path)], readable=[], place="model.py") as outcome:
+        assert outcome.report.splitlines()[0] in {"OSError", "PermissionError"}
+        assert outcome.report.splitlines()[1].startswith("['lo'] True")
+        assert "SECRET" not in outcome.report
+        mine = outcome.file("mine")
+        assert mine is not None
+        assert mine.read_text() == "x"
+        folder = outcome.folder
+    assert not folder.exists()
+
+
+@guarded
+@multi
+def test_a_fork_bomb_ends_at_the_limit(tmp_path: Path) -> None:
+    code = """
+        import os, time
+        count = 0
+        while count < 500:
+            try:
+                if os.fork() == 0:
+                    time.sleep(30)
+                    os._exit(0)
+            except OSError:
+                break
+            count += 1
+        print(count)
+    """
+    assert int(report(program(tmp_path, code), processes=20)) < 20
+
+
+@multi
+@pytest.mark.parametrize("trust", [pytest.param(False, marks=guarded), True])
+def test_time_and_memory_end(tmp_path: Path, trust: bool) -> None:
+    with pytest.raises(CodeError, match=r"^model.py: its code ran longer than 0.5 seconds"):
+        report(program(tmp_path, "while True: pass"), trust=trust, seconds=0.5)
+    with pytest.raises(CodeError, match=r"^model.py: its code needs more than 268,435,456 bytes of memory"):
+        report(program(tmp_path, "bytearray(1 << 30)"), trust=trust, memory_bytes=1 << 28)
+
+
+@multi
+def test_links_that_a_child_leaves_are_no_files(tmp_path: Path) -> None:
+    code = "import os; os.symlink('/etc/passwd', 'net.onnx'); os.mkfifo('pipe')"
+    with run_guarded(program(tmp_path, code), [], readable=[], place="model.py", trust=True) as outcome:
+        assert outcome.file("net.onnx") is None
+        assert outcome.file("pipe") is None
+        assert outcome.file("none") is None
+
+
+@multi
+def test_an_endless_report_is_cut(tmp_path: Path) -> None:
+    path = program(tmp_path, "print('x' * 1_000_000 + 'end')")
+    assert report(path, trust=True).endswith("xend")
+    with run_guarded(path, [], readable=[], place="m", trust=True) as outcome:
+        assert len(outcome.report) <= guard.MAX_REPORT_BYTES
