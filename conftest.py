@@ -4,7 +4,14 @@ from importlib.util import find_spec
 
 MODULES = {
     "openvino": ["src/netweave/backends/openvino.py"],
-    "torch": ["src/netweave/backends/torch/*", "src/netweave/optim/*", "src/netweave/train/*"],
+    "torch": [
+        "src/netweave/backends/torch/*",
+        "src/netweave/formats/pytorch/child.py",
+        "src/netweave/formats/pytorch/module.py",
+        "src/netweave/optim/*",
+        "src/netweave/train/*",
+        "tests/formats/pytorch/nets/*",
+    ],
 }
 
 collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]

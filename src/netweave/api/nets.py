@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.backends import prepare
 from netweave.compare import OUTPUT_TOLERANCE
@@ -22,29 +23,41 @@ if TYPE_CHECKING:
     from netweave.compare import Comparison
 
 
+_ENTRY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
+"""``model.py:factory``: a file of Python code and the class or function in it that makes the net."""
+
+
 def load(
-    net: str | Path,
+    net: Any,
     weights: str | Path | None = None,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     phase: str = "TEST",
     stages: Sequence[str] = (),
     level: int = 0,
+    trust: bool = False,
+    examples: Sequence[Any] | None = None,
 ) -> Graph:
-    """Read a net from its files.
+    """Read a net from its files, or from a module in memory.
 
     Args:
-        net: ``FILE`` or ``FILE,WEIGHTS``.
+        net: ``FILE`` or ``FILE,WEIGHTS``, for Python code also ``FILE:FACTORY``; or a PyTorch ``nn.Module``.
         weights: The file of stored arrays; one beside the net under the usual name is found by itself.
         input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
         phase: ``TEST`` or ``TRAIN``, for formats that know phases.
         stages: Stages, for formats that know them.
         level: Level, for formats that know it.
+        trust: Let code in the files run without a guard around it.
+        examples: Inputs to trace a module in memory with, instead of sizes.
 
     Raises:
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
         UsageError: The weights are named twice.
     """
+    if not isinstance(net, str | Path):
+        from netweave.formats.pytorch import read_module
+
+        return read_module(net, input_shapes=input_shapes or {}, examples=examples)
     name, comma, after = str(net).partition(",")
     if comma and not is_file(Path(str(net))):
         if weights is not None:
@@ -52,6 +65,9 @@ def load(
         weights = after
     else:
         name = str(net)
+    entry = None
+    if (made_by := _ENTRY.fullmatch(name)) and not Path(name).exists():
+        name, entry = made_by.groups()
     return read(
         Source(
             net=Path(name),
@@ -60,12 +76,14 @@ def load(
             phase=phase,
             stages=tuple(stages),
             level=level,
+            entry=entry,
+            trust=trust,
         )
     )
 
 
 def run(
-    net: Graph | str | Path,
+    net: Any,
     inputs: Mapping[str, np.ndarray],
     *,
     taps: Sequence[str] = (),
@@ -87,8 +105,8 @@ def run(
 
 
 def compare(
-    a: Graph | str | Path,
-    b: Graph | str | Path,
+    a: Any,
+    b: Any,
     *,
     first: str | None = None,
     last: str | None = None,
@@ -149,5 +167,5 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Non
     write(graph, Path(path), random_weights=random_weights)
 
 
-def _read_if_named(net: Graph | str | Path) -> Graph:
+def _read_if_named(net: Any) -> Graph:
     return net if isinstance(net, Graph) else load(net)

@@ -87,6 +87,9 @@ def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
     @click.option(
         "--level", type=int, metavar="N", default=0, show_default=True, help="Level to be at (Caffe)."
     )
+    @click.option(
+        "--trust", is_flag=True, help="Run code in the files (PyTorch) without the guarded process around it."
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -94,6 +97,7 @@ def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
         phase: str,
         stages: tuple[str, ...],
         level: int,
+        trust: bool,
         **kwargs: Any,
     ) -> Any:
         def load(net: str) -> Graph:
@@ -102,7 +106,12 @@ def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
 
             with working(f"reading {net}"):
                 return api.load(
-                    net, input_shapes=input_shapes, phase=phase.upper(), stages=stages, level=level
+                    net,
+                    input_shapes=input_shapes,
+                    phase=phase.upper(),
+                    stages=stages,
+                    level=level,
+                    trust=trust,
                 )
 
         return command(*args, load=load, **kwargs)

@@ -28,6 +28,8 @@ class Source:
         phase: ``TEST`` or ``TRAIN``, for formats that know phases.
         stages: Names of stages, for formats that know them (Caffe's NetState).
         level: Level, for formats that know it (Caffe's NetState).
+        entry: Name of the class or function in the net file that makes the net, for formats of Python code.
+        trust: Whether code in the files may run without a guard around it.
     """
 
     net: Path
@@ -36,6 +38,8 @@ class Source:
     phase: str = "TEST"
     stages: tuple[str, ...] = ()
     level: int = 0
+    entry: str | None = None
+    trust: bool = False
 
     def head(self, num_bytes: int = 4096) -> bytes:
         """Return the first bytes of the net file.

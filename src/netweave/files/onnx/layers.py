@@ -91,7 +91,7 @@ def make_parameters(model: ir.Model, layers: LayerTable) -> dict[str, Parameter]
     parameters: dict[str, Parameter] = {}
     of_layer: dict[str, list[str]] = {}
     for value in model.graph.initializers.values():
-        role = _role(value)
+        role = role_of(value)
         if role is None or value.const_value is None or not value.name:
             continue
         shape = tuple(value.const_value.shape.numpy())
@@ -111,7 +111,7 @@ def _names(values: Iterator[ir.Value]) -> Iterator[str]:
     return (value.name for value in values if value.name and not value.is_initializer())
 
 
-def _role(value: ir.Value) -> str | None:
+def role_of(value: ir.Value) -> str | None:
     """Return what an initializer is for, None if it is no weight."""
     for use in value.uses():
         node, index = use.node, use.idx

@@ -1,0 +1,41 @@
+"""PyTorch: modules in memory, ``model.py`` with a state dict, TorchScript, and exported programs (``.pt2``).
+
+Files are code, and run only in a guarded child process (``netweave.files.guard``); weights are data, and
+are read without PyTorch (``read_state``).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats.pytorch.kinds import kind_of
+from netweave.formats.pytorch.state import read_state
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.files import Source
+    from netweave.graph import Graph
+
+__all__ = ["match", "read", "read_module", "read_state"]
+
+
+def match(source: Source) -> bool:
+    """Whether the file is one of PyTorch's: by its content, and a ``.py`` file by what it imports."""
+    return kind_of(source.net) is not None
+
+
+def read(source: Source) -> Graph:
+    """Read a PyTorch net; see ``netweave.formats.pytorch.reader``."""
+    from netweave.formats.pytorch import reader
+
+    return reader.read(source)
+
+
+def read_module(
+    module: Any, *, input_shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None = None
+) -> Graph:
+    """Read a module in memory; see ``netweave.formats.pytorch.reader``."""
+    from netweave.formats.pytorch import reader
+
+    return reader.read_module(module, input_shapes=input_shapes, examples=examples)

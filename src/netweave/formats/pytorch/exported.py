@@ -1,0 +1,128 @@
+"""From what PyTorch's exporter wrote to a Graph: one layer per call of a module or function."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import ReadError
+from netweave.files.onnx import Rows, read_model
+from netweave.files.onnx.layers import role_of
+from netweave.files.onnx.model import parse
+from netweave.formats.pytorch.calls import mark_calls
+from netweave.formats.pytorch.scaffolding import see_through, settle_reshapes
+from netweave.graph import Graph, Parameter, parameter_key
+from netweave.graph.parameters import tag_parameter
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+_STATISTICS = {"running_mean": "mean", "running_var": "variance"}
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """What only the module knows, checked: it comes from a process that ran foreign code.
+
+    Attributes:
+        types: Class of each part, by its name.
+        settings: Settings of each part, by its name; JSON values.
+        state: Names of the stored arrays, in the module's order.
+        trainable: Those that are parameters, not statistics.
+        notes: What to tell the user.
+    """
+
+    types: Mapping[str, str]
+    settings: Mapping[str, dict[str, Any]]
+    state: tuple[str, ...]
+    trainable: frozenset[str]
+    notes: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, value: Any, *, place: str) -> Tables:
+        """Return the tables in a JSON value.
+
+        Raises:
+            ReadError: They are not as ``module.export`` makes them.
+        """
+        try:
+            modules = {
+                str(name): (str(row["type"]), dict(row["settings"])) for name, row in value["modules"].items()
+            }
+            return cls(
+                types={name: kind for name, (kind, _) in modules.items()},
+                settings={name: settings for name, (_, settings) in modules.items()},
+                state=tuple(map(str, value["state"])),
+                trainable=frozenset(map(str, value["trainable"])),
+                notes=tuple(str(note)[:500] for note in value["notes"]),
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ReadError(f"the child process wrote no proper tables ({error!r})", place=place) from error
+
+
+def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Graph:
+    """Read what PyTorch's exporter wrote.
+
+    Args:
+        path: The ONNX file.
+        tables: What the module says beside it.
+        files: The files as given, the net first, by their full paths.
+
+    Raises:
+        SourceError: It holds something unknown, or does not fit together.
+    """
+
+    def rows(model: ir.Model) -> Rows:
+        settle_reshapes(model)
+        return Rows(mark_calls(model, tables.types, tables.settings, files))
+
+    found = read_model(parse(path), path, rows)
+    names = tuple(files.values())
+    parameters = _parameters(found.model, tables)
+    graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
+    graph.notes += tuple(note.replace(str(path), names[0] if names else "net") for note in found.notes)
+    graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
+    see_through(graph)
+    _say_edges(graph)
+    return graph
+
+
+def _parameters(model: ir.Model, tables: Tables) -> dict[str, Parameter]:
+    """Return the stored arrays by their names in the state dict, in its order."""
+    initializers, found = model.graph.initializers, {}
+    for name in tables.state:
+        value = initializers.get(name)
+        if value is None or value.const_value is None:
+            continue
+        role = _STATISTICS.get(name.rpartition(".")[2]) or role_of(value) or "weight"
+        shape = tuple(value.const_value.shape.numpy())
+        found[name] = Parameter(name, shape, role=role, trainable=name in tables.trainable)
+        tag_parameter(value, name)
+    return found
+
+
+def _say_edges(graph: Graph) -> None:
+    """Write into the layer table what each layer reads and makes."""
+    for key, nodes in graph.nodes_of().items():
+        own = set(nodes)
+        reads = [value for node in nodes for value in node.inputs if value is not None]
+        makes = [value for node in nodes for value in node.outputs if _leaves(value, own)]
+        inputs = [v.name or "" for v in reads if not v.is_initializer() and v.producer() not in own]
+        stored = [name for v in reads if v.is_initializer() and (name := parameter_key(v)) is not None]
+        layer = replace(
+            graph.layers[key],
+            inputs=tuple(dict.fromkeys(inputs)),
+            outputs=tuple(value.name or "" for value in makes),
+            parameters=tuple(dict.fromkeys(stored)),
+        )
+        graph.layers.add(layer)
+
+
+def _leaves(value: ir.Value, own: AbstractSet[ir.Node]) -> bool:
+    """Whether something outside of a layer's own nodes reads a value."""
+    return value.is_graph_output() or any(use.node not in own for use in value.uses())

@@ -1,0 +1,248 @@
+"""A PyTorch module as ONNX, with what only the module knows beside it; the one file that imports torch.
+
+It is used for a module in memory, and by the guarded child process for one that it made from files.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import warnings
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from netweave.errors import CodeError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+OPSET_VERSION = 22
+
+SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
+"""Heights and widths that are tried, in this order, where nobody says one."""
+
+STEPS = 16
+"""Length of a sequence where nobody says one."""
+
+
+def export(
+    module: torch.nn.Module,
+    path: Path,
+    *,
+    input_shapes: Mapping[str, Sequence[int]],
+    examples: Sequence[Any] | None = None,
+) -> dict[str, Any]:
+    """Write a module as an ONNX file as it predicts, unoptimised, and return what else a reader needs.
+
+    The sizes of the batch, and others that nobody gave, stay open where the module's code allows it.
+
+    Args:
+        module: The module; its mode is as before afterwards.
+        path: The file.
+        input_shapes: Sizes by the names of ``forward``'s arguments, the batch first.
+        examples: Inputs to trace it with, instead of sizes.
+
+    Returns:
+        ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
+        that are parameters), ``notes``. JSON values only.
+
+    Raises:
+        UsageError: Sizes are missing or name no input.
+        CodeError: The module's code fails, or cannot be traced.
+    """
+    with _predicting(module):
+        inputs, notes, is_open = _inputs(module, input_shapes, examples)
+        program = _traced(module, inputs, is_open=is_open)
+        write(program, path)
+    return describe(module, notes)
+
+
+def write(program: torch.export.ExportedProgram, path: Path) -> None:
+    """Write an exported program as an ONNX file, without the exporter's optimisations.
+
+    Raises:
+        CodeError: It has operators that ONNX cannot say.
+    """
+    with _quiet():
+        try:
+            torch.onnx.export(
+                program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
+            ).save(str(path))
+        except torch.onnx.OnnxExporterError as error:
+            raise CodeError(f"cannot be written as ONNX: {_root(error)}") from error
+
+
+def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mapping[str, Any]) -> None:
+    """Write a TorchScript module as an ONNX file; its code is a graph already, and not traced again.
+
+    Raises:
+        UsageError: Sizes are missing or name no input.
+        CodeError: It fails, or has operators that ONNX cannot say.
+    """
+    names = [argument.name for argument in script.forward.schema.arguments[1:]]
+    inputs = _given(names, input_shapes)
+    with _quiet():
+        try:
+            torch.onnx.export(
+                script.eval(),
+                tuple(inputs.values()),
+                str(path),
+                dynamo=False,
+                do_constant_folding=False,
+                training=torch.onnx.TrainingMode.PRESERVE,  # otherwise BatchNorm is folded
+                input_names=list(inputs),
+                dynamic_axes={name: {0: "N"} for name in inputs},
+            )
+        except (RuntimeError, torch.onnx.OnnxExporterError) as error:
+            raise CodeError(f"cannot be written as ONNX: {_root(error)}") from error
+
+
+def describe(module: torch.nn.Module, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return class and settings of each part of a module, and the names of its arrays, as JSON values."""
+    state = module.state_dict(keep_vars=True)
+    return {
+        "modules": {
+            name: {"type": type(part).__name__, "settings": _settings(part)}
+            for name, part in module.named_modules()
+        },
+        "state": [name for name, value in state.items() if isinstance(value, torch.Tensor)],
+        "trainable": [name for name, value in state.items() if isinstance(value, torch.nn.Parameter)],
+        "notes": list(notes),
+    }
+
+
+def _settings(part: torch.nn.Module) -> dict[str, Any]:
+    """Return a part's public attributes that are plain values: what its constructor was told."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in vars(part).items()
+        if not name.startswith("_") and name != "training" and _is_plain(value)
+    }
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, tuple | list):
+        return all(_is_plain(one) for one in value)
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+@contextmanager
+def _predicting(module: torch.nn.Module) -> Iterator[None]:
+    modes = {part: part.training for part in module.modules()}
+    module.eval()
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the exporter's talk of packages that are not installed to itself."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _traced(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], *, is_open: bool
+) -> torch.export.ExportedProgram:
+    auto = torch.export.Dim.AUTO
+    open_axes = {
+        name: {axis: auto for axis in range(value.ndim) if axis == 0 or (is_open and axis > 1)}
+        for name, value in inputs.items()
+    }
+    with _quiet():
+        try:
+            return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
+        except Exception as open_error:  # noqa: BLE001 - any code's any error
+            try:
+                return torch.export.export(module, (), dict(inputs))
+            except Exception as error:  # noqa: BLE001
+                raise CodeError(f"its code cannot be traced: {_root(error)}") from open_error
+
+
+def _inputs(
+    module: torch.nn.Module, shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None
+) -> tuple[dict[str, torch.Tensor], list[str], bool]:
+    """Return inputs by name, what to tell the user, and whether sizes beyond the batch are open."""
+    names = [
+        name
+        for name, argument in inspect.signature(module.forward).parameters.items()
+        if argument.default is argument.empty and argument.kind is argument.POSITIONAL_OR_KEYWORD
+    ]
+    if examples is not None:
+        return dict(zip(names, map(torch.as_tensor, examples), strict=False)), [], False
+    if shapes or len(names) != 1:
+        return _given(names, shapes), [], False
+    return _guessed(module, names[0])
+
+
+def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
+    unknown, missing = [n for n in shapes if n not in names], [n for n in names if n not in shapes]
+    if unknown:
+        raise UsageError(f"no input named {', '.join(map(repr, unknown))}; has: {', '.join(names)}")
+    if missing:
+        raise UsageError(
+            f"the size of input {', '.join(map(repr, missing))} is not known: "
+            f"say it (--input-shape {missing[0]}=1x3x224x224)"
+        )
+    return {name: _drawn([max(2, shapes[name][0]), *shapes[name][1:]]) for name in names}
+
+
+def _drawn(shape: Sequence[int]) -> torch.Tensor:
+    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
+
+
+def _guessed(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor], list[str], bool]:
+    """Find sizes that a module with one input takes, from its first part that says how it wants them."""
+    last = "it has no part that says what it takes"
+    for inputs in _candidates(module):
+        try:
+            module(inputs)
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            last = _root(error)
+            continue
+        sizes = "x".join(map(str, ["N", *inputs.shape[1:]]))
+        note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
+        return {name: inputs}, [note], True
+    raise UsageError(
+        f"the size of input {name!r} is not known, and none of the usual ones fits ({last}): "
+        f"say it (--input-shape {name}=1x3x224x224)"
+    )
+
+
+def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    for part in module.modules():
+        if isinstance(part, torch.nn.modules.conv._ConvNd):
+            rank = len(part.kernel_size)
+            yield from (_drawn([2, part.in_channels, *[size] * rank]) for size in SIZES)
+        elif isinstance(part, torch.nn.Linear):
+            yield _drawn([2, part.in_features])
+            yield _drawn([2, STEPS, part.in_features])
+        elif isinstance(part, torch.nn.RNNBase):
+            yield _drawn([2, STEPS, part.input_size])
+        elif isinstance(part, torch.nn.Embedding):
+            yield torch.arange(2 * STEPS).reshape(2, STEPS) % part.num_embeddings
+        else:
+            continue
+        return
+
+
+def _root(error: BaseException) -> str:
+    """Return the first cause's kind and message, on one line and not too long."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = " ".join(f"{type(error).__name__}: {error}".split())
+    return text if len(text) <= 300 else text[:300] + "..."

@@ -1,0 +1,134 @@
+"""Reading PyTorch's files, by a guarded child process, and modules in memory, in place."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave import errors
+from netweave.errors import CodeError, NetweaveError, ReadError, UnsupportedError, UsageError
+from netweave.files import read_bytes
+from netweave.files.guard import run_guarded
+from netweave.formats.pytorch.exported import Tables, read_exported
+from netweave.formats.pytorch.kinds import Kind, kind_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.files import Source
+    from netweave.files.guard import Outcome
+    from netweave.graph import Graph
+
+CHILD = Path(__file__).with_name("child.py")
+
+ERRORS = {
+    name: getattr(errors, name)
+    for name in ("CodeError", "ReadError", "ShapeError", "UnsupportedError", "UsageError", "WeightError")
+}
+"""What the child may say that is wrong."""
+
+MAX_TABLES_BYTES = 256 << 20
+
+
+def read(source: Source) -> Graph:
+    """Read a model's code with its weights, an exported program or TorchScript, in a child process.
+
+    Raises:
+        SourceError: The files cannot be read, their code fails, or may not run.
+        UsageError: Sizes or the factory are missing, or something is named that is not there.
+    """
+    place, kind = str(source.net), kind_of(source.net)
+    if kind is Kind.STATE:
+        raise UsageError(
+            f"{place}: holds weights only; name the .py file of the model before it: "
+            f"model.py,{source.net.name}"
+        )
+    if source.weights is not None and kind is not Kind.CODE:
+        raise UsageError(f"{place} holds its weights itself; leave out {str(source.weights)!r}")
+    if source.weights is not None:
+        read_bytes(source.weights)
+    _need_torch(place)
+    files = [source.net, *([source.weights] if source.weights else [])]
+    request = {
+        "kind": kind.name if kind else None,
+        "net": str(source.net.resolve()),
+        "place": place,
+        "entry": source.entry,
+        "weights": str(source.weights.resolve()) if source.weights else None,
+        "weights_place": str(source.weights),
+        "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
+    }
+    with run_guarded(
+        CHILD, [json.dumps(request)], readable=files, place=place, trust=source.trust
+    ) as outcome:
+        net, tables = outcome.file("net.onnx"), outcome.file("tables.json")
+        if outcome.status != 0 or net is None or tables is None:
+            raise _failure(outcome, place)
+        found = Tables.parse(_json(tables, place), place=place)
+        names = {str(path.resolve()): str(path) for path in files}
+        graph = read_exported(net, found, files=names)
+    if source.weights is None and kind is Kind.CODE:
+        graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
+    return graph
+
+
+def read_module(
+    module: Any, *, input_shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None = None
+) -> Graph:
+    """Read a module in memory, in this process: its code is the caller's.
+
+    Args:
+        module: An ``nn.Module``; it is not changed.
+        input_shapes: Sizes by the names of ``forward``'s arguments, the batch first.
+        examples: Inputs to trace it with, instead of sizes.
+
+    Raises:
+        SourceError: Its code fails or cannot be traced, or it has operators that are not read.
+        UsageError: Sizes are missing or name no input.
+    """
+    from netweave.formats.pytorch.module import export
+
+    name = type(module).__name__
+    _need_torch(name)
+    with tempfile.TemporaryDirectory(prefix="netweave-") as folder:
+        path = Path(folder) / "net.onnx"
+        tables = export(module, path, input_shapes=input_shapes, examples=examples)
+        graph = read_exported(path, Tables.parse(tables, place=name), files={})
+    graph.files = (name,)
+    return graph
+
+
+def _need_torch(place: str) -> None:
+    missing = [package for package in ("torch", "onnxscript") if find_spec(package) is None]
+    if missing:
+        raise UnsupportedError(
+            f"is read with PyTorch, and {' and '.join(missing)} is not installed: "
+            "pip install 'netweave[torch]'",
+            place=place,
+        )
+
+
+def _json(path: Path, place: str) -> Any:
+    if path.stat().st_size > MAX_TABLES_BYTES:
+        raise ReadError("its tables are too large", place=place)
+    try:
+        return json.loads(path.read_bytes())
+    except (RecursionError, ValueError) as error:
+        raise ReadError(f"the child process wrote no proper tables ({error})", place=place) from error
+
+
+def _failure(outcome: Outcome, place: str) -> NetweaveError:
+    """Return the error that a child told of, or what is known of its end."""
+    told = outcome.file("error.json")
+    row = _json(told, place) if told else None
+    if isinstance(row, dict) and row.get("error") in ERRORS:
+        kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
+        where = row.get("place")
+        return kind(message) if kind is UsageError else kind(message, place=str(where or place)[:500])
+    last = outcome.report.strip().splitlines()[-1:] or ["without a word"]
+    return CodeError(
+        f"the process that read it ended with status {outcome.status}: {last[0][:300]}", place=place
+    )

@@ -1,0 +1,233 @@
+"""Reading state dicts (``.pt``, ``.pth``, ``.bin``) without PyTorch, and without unpickling them.
+
+Both containers of ``torch.save``: the zip archive (since 1.6) and, before it, pickles one after another
+(torch/serialization.py ``_save``, ``_legacy_save``).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import zipfile
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files import read_bytes
+from netweave.files.pickled import Call, Name, Persistent, read_pickled
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+LEGACY_HEAD = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."
+"""Begin of a file of the time before archives: its magic number, pickled."""
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BFloat16Storage": np.dtype(ml_dtypes.bfloat16),
+    "BoolStorage": np.dtype(np.bool_),
+    "ByteStorage": np.dtype(np.uint8),
+    "CharStorage": np.dtype(np.int8),
+    "DoubleStorage": np.dtype(np.float64),
+    "FloatStorage": np.dtype(np.float32),
+    "HalfStorage": np.dtype(np.float16),
+    "IntStorage": np.dtype(np.int32),
+    "LongStorage": np.dtype(np.int64),
+    "ShortStorage": np.dtype(np.int16),
+}
+"""Element type by the storage's class in ``torch``."""
+
+DICTS = {Name("collections", "OrderedDict"), Name("builtins", "dict")}
+
+NESTED = ("state_dict", "model_state_dict", "model", "net", "params")
+"""Under which of these keys a training checkpoint holds its state dict; looked for in this order."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A container taken apart.
+
+    Attributes:
+        root: What its pickle describes.
+        storages: Bytes of each storage, by key.
+        place: The file, for messages.
+    """
+
+    root: Any
+    storages: Mapping[str, bytes]
+    place: str
+
+
+def is_legacy(head: bytes) -> bool:
+    """Whether a file begins as ``torch.save`` wrote before archives."""
+    return head.startswith(LEGACY_HEAD)
+
+
+def read_state(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a state dict by name, in the file's order.
+
+    Raises:
+        ReadError: The file is damaged.
+        UnsupportedError: It holds something else than arrays by name.
+    """
+    place = str(path)
+    content = read_bytes(path)
+    file = _legacy(content, place) if is_legacy(content) else _archive(content, place)
+    items = _named(file.root)
+    if items is None:
+        raise UnsupportedError(
+            f"holds {_describe(file.root)}, expected a state dict; a pickled object is never opened: "
+            "save model.state_dict() and name the .py file of the model before it (model.py,weights.pt)",
+            place=place,
+        )
+    return {name: _array(value, file, name) for name, value in items.items() if _is_tensor(value)}
+
+
+def _archive(content: bytes, place: str) -> _File:
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+            if len(names) != 1:
+                raise ReadError("is no archive of PyTorch: data.pkl is missing", place=place)
+            folder = names[0].removesuffix("data.pkl")
+            _check_plain(archive, len(content), place)
+            order = folder + "byteorder"
+            if order in archive.namelist() and archive.read(order) != b"little":
+                raise UnsupportedError("was written on a big-endian machine", place=place)
+            root = read_pickled(io.BytesIO(archive.read(names[0])), place=place)
+            data = folder + "data/"
+            storages = {
+                name.removeprefix(data): archive.read(name)
+                for name in archive.namelist()
+                if name.startswith(data)
+            }
+    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
+        raise ReadError(
+            f"is no whole archive ({error}); was it copied or downloaded whole?", place=place
+        ) from error
+    return _File(root, storages, place)
+
+
+def _check_plain(archive: zipfile.ZipFile, num_bytes: int, place: str) -> None:
+    """``torch.save`` never compresses, so that the parts together are no larger than the file."""
+    if sum(info.file_size for info in archive.infolist()) > num_bytes:
+        raise UnsupportedError(
+            "its parts are compressed or overlap, which torch.save never does", place=place
+        )
+
+
+def _legacy(content: bytes, place: str) -> _File:
+    file = io.BytesIO(content)
+    _, _, _, root, keys = (read_pickled(file, place=place) for _ in range(5))
+    sizes = dict(_storage_sizes(root))
+    storages = {}
+    for key in keys if isinstance(keys, list) else []:
+        head = file.read(8)
+        if key not in sizes or len(head) < 8:
+            raise ReadError(f"storage {key!r} is missing or cut off", place=place)
+        count = struct.unpack("<q", head)[0]
+        if count < 0:
+            raise ReadError(f"storage {key!r} has {count} elements", place=place)
+        storages[key] = file.read(count * sizes[key])
+    return _File(root, storages, place)
+
+
+def _storage_sizes(root: Any) -> list[tuple[str, int]]:
+    """Return key and element size of each storage that the tensors of a dict read."""
+    found = []
+    for value in (_named(root) or {}).values():
+        storage = _tensor_call(value)
+        if storage is not None:
+            key, dtype = _storage(storage[0])
+            found.append((key, dtype.itemsize))
+    return found
+
+
+def _named(root: Any) -> dict[str, Any] | None:
+    """Return the entries of the state dict that a file's root is or holds."""
+    items = _entries(root)
+    if items is None:
+        return None
+    if any(_is_tensor(value) for value in items.values()):
+        return items
+    for key in NESTED:
+        if (inner := _entries(items.get(key))) is not None:
+            return inner
+    return items if not items else None
+
+
+def _entries(value: Any) -> dict[str, Any] | None:
+    if isinstance(value, Call) and value.function in DICTS and not value.arguments:
+        value = dict(value.items)
+    if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
+        return None
+    return value
+
+
+def _is_tensor(value: Any) -> bool:
+    return _tensor_call(value) is not None
+
+
+def _tensor_call(value: Any) -> tuple[Any, ...] | None:
+    """Return (storage, offset, sizes, strides, ...) of a tensor or parameter; None if it is neither."""
+    if not isinstance(value, Call) or not isinstance(value.arguments, tuple):
+        return None
+    name = str(value.function)
+    if name in {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"}:
+        return _tensor_call(value.arguments[0]) if value.arguments else None
+    if name in {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}:
+        return value.arguments if len(value.arguments) >= 4 else None
+    return None
+
+
+def _storage(value: Any) -> tuple[str, np.dtype[Any]]:
+    """Return key and element type of ``("storage", class, key, location, size)``."""
+    if isinstance(value, Persistent) and isinstance(value.id, tuple) and len(value.id) >= 5:
+        _, kind, key, *_ = value.id
+        if isinstance(kind, Name) and kind.module == "torch" and kind.name in DTYPES:
+            return str(key), DTYPES[kind.name]
+        raise UnsupportedError(f"arrays of {kind} are not read")
+    raise ReadError("a tensor has no storage")
+
+
+def _array(value: Any, file: _File, name: str) -> np.ndarray:
+    call = _tensor_call(value)
+    assert call is not None
+    place = f"{file.place}: {name!r}"
+    try:
+        key, dtype = _storage(call[0])
+    except (ReadError, UnsupportedError) as error:
+        raise type(error)(error.message, place=place) from error
+    offset, sizes, strides = call[1], call[2], call[3]
+    numbers = (offset, *sizes, *strides) if isinstance(sizes, tuple) and isinstance(strides, tuple) else ()
+    if not numbers or not all(isinstance(n, int) and 0 <= n < 2**48 for n in numbers):
+        raise ReadError("its sizes are no numbers", place=place)
+    if key not in file.storages or len(sizes) != len(strides):
+        raise ReadError(f"its storage {key!r} is not in the file", place=place)
+    stored = file.storages[key]
+    last = offset + sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
+    if (prod(sizes) and (last + 1) * dtype.itemsize > len(stored)) or prod(sizes) * dtype.itemsize > len(
+        stored
+    ):
+        raise ReadError(
+            f"its storage has {len(stored):,} bytes, expected {(last + 1) * dtype.itemsize:,}; was the file "
+            "copied or downloaded whole?",
+            place=place,
+        )
+    flat = np.frombuffer(stored, dtype, count=len(stored) // dtype.itemsize)
+    steps = [step * dtype.itemsize for step in strides]
+    if not prod(sizes):
+        return np.zeros(sizes, dtype)
+    return np.lib.stride_tricks.as_strided(flat[offset:], sizes, steps).copy()
+
+
+def _describe(root: Any) -> str:
+    if isinstance(root, Call):
+        return f"an object of {root.function}"
+    if isinstance(root, dict):
+        return f"a dict of {', '.join(map(repr, list(root)[:5])) or 'nothing'}"
+    return f"a {type(root).__name__}"
