@@ -90,7 +90,7 @@ def test_json_that_cannot_be_written(netweave, loads_small_net, tmp_path):
 def test_options_of_reading_reach_the_reader(netweave, loads_small_net):
     netweave(
         *("inspect", "a=b.prototxt", "--phase", "train", "--stage", "x", "--stage", "y", "--level", "3"),
-        *("--input-shape", "data=1x3x24x24", "--input-shape", "im=info=1,3"),
+        *("--input-shape", "data=1x3x24x24", "--input-shape", "im=info=1,3", "--trust"),
     )
     assert loads_small_net == {
         "net": "a=b.prototxt",
@@ -98,4 +98,5 @@ def test_options_of_reading_reach_the_reader(netweave, loads_small_net):
         "stages": ("x", "y"),
         "level": 3,
         "input_shapes": {"data": (1, 3, 24, 24), "im=info": (1, 3)},
+        "trust": True,
     }
