@@ -116,5 +116,6 @@ HOLDS: dict[str, Callable[[], str]] = {
     "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
+    "pytorch": lambda: "model files with state dicts, TorchScript, exported programs, modules in memory",
 }
 """What is read of each format, in words."""

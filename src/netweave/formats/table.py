@@ -39,7 +39,7 @@ FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("onnx", "ONNX", "NET.onnx"),
-    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, TorchScript, PROGRAM.pt2"),
+    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2"),
 )
 
 

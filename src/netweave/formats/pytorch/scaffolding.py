@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
+from onnx_shape_inference import SYM_DATA_KEY
 
 from netweave.graph import effects_of, infer_shapes, parameter_key
-from netweave.passes import fold
+from netweave.passes import chain, fold
 from netweave.passes.rewrite import Pass, Rewriter, remove_unneeded
 
 if TYPE_CHECKING:
@@ -16,14 +18,14 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
+_WHOLE = {ir.DataType.INT32, ir.DataType.INT64}
+
 
 def see_through(graph: Graph) -> None:
-    """Compute what depends on no input, and drop copies, casts to the same type and biases of zero."""
-    _like.edit(graph)
-    fold.edit(graph)
-    _plain.edit(graph)
-    fold.edit(graph)
-    _unused.edit(graph)
+    """Compute what depends on no input; drop copies, casts to the same type, biases and states of zero."""
+    chain(_like, _known, fold).edit(graph)
+    infer_shapes(graph)
+    chain(_plain, fold, _unused).edit(graph)
     infer_shapes(graph)
 
 
@@ -75,6 +77,20 @@ def _like(graph: Graph) -> None:
 
 
 @Pass
+def _known(graph: Graph) -> None:
+    """Make constants of sizes that inference knows, though the nodes compute them from open shapes."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        value = node.outputs[0]
+        sizes = json.loads(value.metadata_props.get(SYM_DATA_KEY, "null"))
+        if not sizes or not all(isinstance(size, int) for size in sizes) or value.is_graph_output():
+            continue
+        if value.dtype in _WHOLE and value.shape is not None and len(value.shape) < 2:
+            array = np.array(sizes if len(value.shape) else sizes[0], value.dtype.numpy())
+            rewriter.replace_constant(value, ir.Tensor(array))
+
+
+@Pass
 def _plain(graph: Graph) -> None:
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
@@ -114,10 +130,40 @@ def _conv(rewriter: Rewriter, node: ir.Node) -> None:
         node.replace_input_with(2, None)
 
 
+def _reshape(rewriter: Rewriter, node: ir.Node) -> None:
+    """Sizes of which only the batch is open need not be computed."""
+    sizes = node.inputs[1]
+    if sizes is not None and sizes.const_value is None and (settled := _settled(node)) is not None:
+        tensor = ir.Tensor(np.array(settled, np.int64))
+        node.replace_input_with(1, rewriter.initializer(tensor, f"{node.outputs[0].name}/sizes"))
+        node.attributes.pop("allowzero", None)
+
+
+def _recurrent(rewriter: Rewriter, node: ir.Node) -> None:
+    """First states of zero are what is taken where none are given."""
+    for index in range(5, min(len(node.inputs), 7)):
+        if _is_zero(node.inputs[index]):
+            node.replace_input_with(index, None)
+
+
+def _is_zero(value: ir.Value | None) -> bool:
+    """Whether a value is zeros, cut out of or spread from a constant."""
+    while value is not None and value.const_value is None:
+        maker = value.producer()
+        if maker is None or maker.op_type not in {"Expand", "Identity", "Slice"}:
+            return False
+        value = maker.inputs[0]
+    return value is not None and value.const_value is not None and not value.const_value.numpy().any()
+
+
 _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "Cast": _cast,
     "Conv": _conv,
     "ConvTranspose": _conv,
     "Expand": _expand,
+    "GRU": _recurrent,
     "Identity": _copy,
+    "LSTM": _recurrent,
+    "RNN": _recurrent,
+    "Reshape": _reshape,
 }

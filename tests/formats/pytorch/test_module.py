@@ -1,0 +1,104 @@
+"""Modules in memory against PyTorch itself, and against what its exporter's optimisation makes of them."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave.errors import CodeError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.slow
+
+from tests.formats.pytorch.nets import zoo  # noqa: E402 - needs torch
+
+IMAGE = (3, 3, 33, 33)
+SHAPES = {"ResNet": IMAGE, "Mobile": IMAGE, "Twice": (3, 6), "Gates": (3, 7, 6)}
+
+
+def made(name: str) -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    module = getattr(zoo, name)()
+    for part in module.modules():
+        if isinstance(part, torch.nn.BatchNorm2d):
+            part.running_mean.normal_(0, 0.3)
+            part.running_var.uniform_(0.5, 2)
+    return module, torch.randn(SHAPES[name]) if name in SHAPES else torch.randint(0, 20, (3, 7))
+
+
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
+@pytest.mark.parametrize("name", ["ResNet", "Mobile", "Twice", "Gates", "Encoder"])
+def test_a_module_is_what_pytorch_runs_and_what_it_exports(name: str, tmp_path: Path) -> None:
+    module, x = made(name)
+    graph = netweave.load(module, examples=[x])
+    assert module.training  # as before
+    module.eval()
+    with torch.no_grad():
+        expected = module(x).numpy()
+    for size in (3, 1):
+        got = netweave.run(graph, {"x": x[:size].numpy()})
+        assert np.allclose(next(iter(got.values())), expected[:size], atol=1e-5)
+    logging.disable(logging.WARNING)
+    torch.onnx.export(module, (x,), tmp_path / "net.onnx", dynamo=True, verbose=False)
+    logging.disable(logging.NOTSET)
+    comparison = netweave.compare(graph, netweave.load(tmp_path / "net.onnx"))
+    assert comparison.exit_status == 0
+    assert not comparison.findings
+
+
+def test_the_exporter_s_scaffolding_is_gone() -> None:
+    module, x = made("ResNet")
+    kinds = {node.op_type for node in netweave.load(module, examples=[x]).nodes}
+    assert kinds == {"Conv", "BatchNormalization", "Relu", "Add", "MaxPool", "ReduceMean", "Reshape", "Gemm"}
+    module, x = made("Gates")
+    assert "Shape" not in {node.op_type for node in netweave.load(module, examples=[x]).nodes}
+
+
+def test_calls_of_a_shared_module_are_layers() -> None:
+    module, x = made("Twice")
+    layers = netweave.load(module, examples=[x]).layers
+    rows = [(layer.name, layer.type, layer.call) for layer in layers.values()]
+    assert rows == [
+        ("shared", "Linear", 0),
+        ("shared", "Linear", 1),
+        ("relu", "aten.relu", 0),
+        ("shared", "Linear", 2),
+    ]
+    assert {layer.parameters for layer in layers.values()} == {("shared.weight", "shared.bias"), ()}
+
+
+def test_parameters_are_those_of_the_state_dict() -> None:
+    module, x = made("Mobile")
+    parameters = netweave.load(module, examples=[x]).parameters
+    state = {k: v for k, v in module.state_dict().items() if not k.endswith("num_batches_tracked")}
+    assert {k: p.shape for k, p in parameters.items()} == {k: tuple(v.shape) for k, v in state.items()}
+    assert not parameters["stem.1.running_var"].trainable
+    assert parameters["stem.1.running_var"].role == "variance"
+    assert parameters["stem.1.weight"].role == "gamma"
+
+
+def test_sizes_are_found_or_asked_for() -> None:
+    found = netweave.load(made("Mobile")[0])
+    assert found.notes[0].startswith("nobody said the size of input 'x': traced with Nx3x224x224")
+    with pytest.raises(UsageError, match=r"no input named 'data'; has: x"):
+        netweave.load(made("Mobile")[0], input_shapes={"data": (1, 3, 32, 32)})
+    with pytest.raises(UsageError, match=r"none of the usual ones fits .*say it \(--input-shape input="):
+        netweave.load(
+            torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.Flatten(), torch.nn.Linear(7, 2))
+        )
+
+
+def test_code_that_cannot_be_traced_is_named() -> None:
+    class Branch(torch.nn.Linear):
+        def forward(self, x: Any) -> Any:
+            return super().forward(x) if x.sum() > 0 else x
+
+    with pytest.raises(CodeError, match="its code cannot be traced: "):
+        netweave.load(Branch(2, 2))
