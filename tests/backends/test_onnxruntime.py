@@ -213,3 +213,19 @@ def test_a_branch_of_an_if_reads_what_is_outside_it():
     expected = find_operator("MaxPool").forward([image], attributes)[0]
     np.testing.assert_array_equal(runner.run({"flag": np.array(True), "x": image})["y"], -expected)
     np.testing.assert_array_equal(runner.run({"flag": np.array(False), "x": image})["y"], abs(expected))
+
+
+def test_small_arrays_of_a_file_beside_the_net_are_found(tmp_path, monkeypatch):
+    """Exporters put even a bias of a few numbers there; the folder of the net is not the working folder."""
+    builder = GraphBuilder("net", format="test")
+    x = builder.input("x", ["N", 3])
+    weight = builder.derived(np.arange(3, dtype=np.float32), name="weight")
+    graph = builder.finish([builder.add("Mul", [x, weight], outputs="y")])
+    (tmp_path / "net.data").write_bytes(np.arange(3, dtype=np.float32).tobytes())
+    weight.const_value = ir.ExternalTensor(
+        "net.data", 0, 12, ir.DataType.FLOAT, shape=ir.Shape([3]), name="weight", base_dir=tmp_path
+    )
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    got = prepare(graph).run({"x": np.ones((2, 3), np.float32)})
+    assert got["y"].tolist() == [[0, 1, 2], [0, 1, 2]]

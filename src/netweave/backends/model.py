@@ -104,7 +104,10 @@ def _write_initializer(graph: onnx.GraphProto, value: ir.Value, *, by_reference:
         raise AssertionError(f"initializer {value.name!r} has no values")
     if not by_reference or tensor.nbytes <= INLINE_BYTES or tensor.dtype not in _BY_REFERENCE:
         written = graph.initializer.add()
-        written.CopyFrom(ir.serde.serialize_tensor(tensor))
+        inside = (
+            ir.Tensor(tensor.numpy(), dtype=tensor.dtype) if isinstance(tensor, ir.ExternalTensor) else tensor
+        )
+        written.CopyFrom(ir.serde.serialize_tensor(inside))
         written.name = value.name or ""
         return None
     named = graph.initializer.add(name=value.name or "", data_type=int(tensor.dtype))
