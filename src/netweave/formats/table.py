@@ -24,11 +24,13 @@ class Format:
         name: Name of the package and of the format in messages.
         title: Name for people.
         files: What its files are called, for people.
+        archives: Whether its files may begin like ``FOREIGN`` ones; then it looks into them.
     """
 
     name: str
     title: str
     files: str
+    archives: bool = False
 
     def load(self) -> ModuleType:
         """Import the format's package: ``match`` and ``read``."""
@@ -39,7 +41,7 @@ FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("onnx", "ONNX", "NET.onnx"),
-    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2"),
+    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True),
 )
 
 
@@ -52,7 +54,7 @@ FOREIGN = (
     (b"\xff\xd8\xff", "a picture"),
     (b"\x7fELF", "a program"),
 )
-"""First bytes of files that are surely no nets, whatever they are called."""
+"""First bytes of files that are no nets, whatever they are called, unless a format opens archives."""
 
 
 def find_format(source: Source) -> Format:
@@ -61,10 +63,10 @@ def find_format(source: Source) -> Format:
     Raises:
         ReadError: The file is missing, or no format knows it.
     """
-    if _foreign(source.head(8)) is None:
-        for row in FORMATS:
-            if row.load().match(source):
-                return row
+    is_foreign = _foreign(source.head(8)) is not None
+    for row in FORMATS:
+        if (row.archives or not is_foreign) and row.load().match(source):
+            return row
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
     raise ReadError(
         f"not a net that Netweave knows ({_describe(source)}). It reads {known}", place=str(source.net)
