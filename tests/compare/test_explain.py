@@ -11,8 +11,8 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
 from netweave.compare import Status, Verdict, compare
-from netweave.compare.traps import attributes, constants, folded, operators, order
-from netweave.compare.traps.keys import TRAP_KEYS
+from netweave.compare.explain.traps import attributes, constants, folded, operators, order
+from netweave.compare.explain.traps.keys import TRAP_KEYS
 from tests.compare.nets import Form, arrays, build
 
 AGAINST_FOLDED = {

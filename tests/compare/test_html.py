@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
-from netweave.compare.html import COLOURS
+from netweave.compare.result.html import COLOURS
 from tests.graph.test_html import Reader, hostile_net
 
 

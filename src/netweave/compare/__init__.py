@@ -1,7 +1,10 @@
 """Two Graphs -> one Comparison: where two nets agree, where they do not, and why."""
 
 from netweave.compare.bisect import Parting, bisect
-from netweave.compare.comparison import (
+from netweave.compare.matrix import Matrix, compare_all
+from netweave.compare.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
+from netweave.compare.pipeline import compare
+from netweave.compare.result.comparison import (
     Comparison,
     Evidence,
     Finding,
@@ -10,11 +13,8 @@ from netweave.compare.comparison import (
     TensorMapping,
     Verdict,
 )
-from netweave.compare.matrix import Matrix, compare_all
-from netweave.compare.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
-from netweave.compare.pipeline import compare
-from netweave.compare.record import NetRecord
-from netweave.compare.saved import open_comparison, save_comparison
+from netweave.compare.result.record import NetRecord
+from netweave.compare.result.saved import open_comparison, save_comparison
 
 __all__ = [
     "LOCAL_TOLERANCE",

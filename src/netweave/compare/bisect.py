@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.compare import probes
-from netweave.compare.alignment import Alignment, SignalPair
-from netweave.compare.chains import find_segments
-from netweave.compare.comparison import Evidence
-from netweave.compare.explain import where
-from netweave.compare.inputs import InputRule, input_rules, pair_inputs
-from netweave.compare.layout import solve_layout
+from netweave.compare.align.alignment import Alignment, SignalPair
+from netweave.compare.align.chains import find_segments
+from netweave.compare.align.layout import solve_layout
+from netweave.compare.align.structure import Extension
+from netweave.compare.align.weights import match_weights
+from netweave.compare.explain.causes import where
 from netweave.compare.metric import LOCAL_TOLERANCE
+from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals
-from netweave.compare.structure import Extension
-from netweave.compare.trial import declared_sizes
-from netweave.compare.weights import match_weights
+from netweave.compare.trial import probes
+from netweave.compare.trial.inputs import InputRule, input_rules, pair_inputs
+from netweave.compare.trial.trial import declared_sizes
 from netweave.errors import UsageError
 from netweave.graph import known_shape
 from netweave.passes.inference import to_inference

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any
 
-from netweave.compare.comparison import Comparison, Verdict
+from netweave.compare.result.comparison import Comparison, Verdict
 
 if TYPE_CHECKING:
     from netweave.graph import Graph

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.compare.comparison import Comparison
+    from netweave.compare.result.comparison import Comparison
     from netweave.graph import Graph
 
 

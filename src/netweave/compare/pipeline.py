@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from netweave.compare import probes
-from netweave.compare.alignment import Alignment, match_values
-from netweave.compare.comparison import Comparison, Evidence, Verdict
-from netweave.compare.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
-from netweave.compare.judge import Judge
+from netweave.compare.align.alignment import Alignment, match_values
+from netweave.compare.align.structure import Extension
+from netweave.compare.align.transplant import transplant
+from netweave.compare.align.weights import match_weights
+from netweave.compare.explain.judge import Judge
 from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.part import cut_parts
+from netweave.compare.result.comparison import Comparison, Evidence, Verdict
+from netweave.compare.result.verdict import decide
 from netweave.compare.signals import Signals
-from netweave.compare.structure import Extension
-from netweave.compare.transplant import transplant
-from netweave.compare.trial import Bench, Sizes, Trial, declared_sizes, oblong
-from netweave.compare.verdict import decide
-from netweave.compare.weights import match_weights
+from netweave.compare.trial import probes
+from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
+from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.errors import RunError, UsageError
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference

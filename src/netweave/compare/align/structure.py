@@ -1,0 +1,242 @@
+"""Alignment by structure: pairs grow along edges from seeds; what lies between is aligned as a sequence.
+
+This is how binaries of one program from two compilers are aligned: unique matches first, then their
+neighbours, then, in the gaps only, the best alignment of what is left. Pairs from a gap are guesses.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict, deque
+from typing import TYPE_CHECKING
+
+from netweave.compare.align.alignment import Alignment, SignalPair
+from netweave.compare.result.comparison import Evidence
+from netweave.compare.signals import Signals, family_of
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+MAX_GAP = 1500
+"""Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
+
+COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean"})
+
+
+class Extension:
+    """Grows an alignment along edges.
+
+    New pairs go first: from the same weights on, a path is followed to its end before the next one is begun.
+
+    Args:
+        alignment: The pairs so far, the seeds; grown in place.
+        tensors_a: Tapped tensors of A, for their sizes.
+        tensors_b: Tapped tensors of B, for their sizes.
+    """
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        tensors_a: Mapping[str, np.ndarray],
+        tensors_b: Mapping[str, np.ndarray],
+    ) -> None:
+        self._pairs = alignment
+        self._tensors = (tensors_a, tensors_b)
+        self._signals: deque[tuple[str, str]] = deque()
+        self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
+
+    def run(self) -> None:
+        """Grow along edges, first where sizes agree, then where only the kind of node does; fill the gaps."""
+        for by_size in (True, False):
+            self._grow(by_size=by_size)
+        while self._fill_gaps():
+            self._grow(by_size=False)
+
+    def seed(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
+        """Take a pair of nodes in, and queue it."""
+        if self._pairs.pair_nodes(a, b, evidence):
+            self._nodes.append((a, b))
+
+    def _grow(self, *, by_size: bool) -> None:
+        a = self._pairs.a
+        self._signals.extend((pair.a, pair.b) for pair in self._pairs.of_a.values())
+        self._nodes.extend((n, p) for n in a.nodes if (p := self._pairs.partner(n)) is not None)
+        while self._signals or self._nodes:
+            while self._nodes:
+                self._around(*self._nodes.popleft())
+            if self._signals:
+                self._after(*self._signals.popleft(), by_size=by_size)
+
+    def _pair(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
+        if self._pairs.pair_nodes(a, b, evidence):
+            self._nodes.append((a, b))
+
+    def _after(self, name_a: str, name_b: str, *, by_size: bool) -> None:
+        """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
+        a, b = self._pairs.a, self._pairs.b
+        readers_a = [n for n in a.consumers.get(name_a, ()) if id(n) not in self._pairs.node_of_a]
+        readers_b = [n for n in b.consumers.get(name_b, ()) if id(n) not in self._pairs.node_of_b]
+        for node_a, node_b in self._unique(readers_a, readers_b, by_size=by_size):
+            self._pair(node_a, node_b, Evidence.STRUCTURE)
+        made_a, made_b = a.producer.get(name_a), b.producer.get(name_b)
+        if made_a is not None and made_b is not None and family_of(made_a) == family_of(made_b):
+            self._pair(made_a, made_b, Evidence.STRUCTURE)
+
+    def _around(self, node_a: ir.Node, node_b: ir.Node) -> None:
+        """Pair what a pair of nodes makes, and what it reads."""
+        a, b = self._pairs.a, self._pairs.b
+        for out_a, out_b in zip(a.outputs_of(node_a), b.outputs_of(node_b), strict=False):
+            self._pair_signals(out_a, out_b)
+        ins_a = [s for s in a.inputs_of(node_a) if s not in self._pairs.of_a]
+        ins_b = [s for s in b.inputs_of(node_b) if s not in self._pairs.of_b]
+        if len(ins_a) != len(ins_b):
+            return
+        if len(ins_a) > 1 and node_a.op_type in COMMUTATIVE:
+            ins_a.sort(key=lambda s: self._producer_key(0, s))
+            ins_b.sort(key=lambda s: self._producer_key(1, s))
+        for in_a, in_b in zip(ins_a, ins_b, strict=True):
+            if self._producer_key(0, in_a) == self._producer_key(1, in_b):
+                self._pair_signals(in_a, in_b)
+
+    def _pair_signals(self, name_a: str, name_b: str) -> None:
+        if self._pairs.pair_signals(SignalPair(name_a, name_b, Evidence.STRUCTURE)):
+            self._signals.appendleft((name_a, name_b))
+
+    def _producer_key(self, side: int, signal: str) -> tuple[str, tuple[int, ...]]:
+        signals = (self._pairs.a, self._pairs.b)[side]
+        made = signals.producer.get(signal)
+        return ("input" if made is None else family_of(made)), self._size(side, signal)
+
+    def _size(self, side: int, signal: str) -> tuple[int, ...]:
+        x = self._tensors[side].get(signal)
+        return () if x is None else tuple(sorted(size for size in x.shape[1:] if size != 1))
+
+    def _key(self, side: int, node: ir.Node, *, by_size: bool) -> Hashable:
+        signals = (self._pairs.a, self._pairs.b)[side]
+        outputs = signals.outputs_of(node)
+        return family_of(node), self._size(side, outputs[0]) if by_size and outputs else None
+
+    def _unique(
+        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node], *, by_size: bool
+    ) -> list[tuple[ir.Node, ir.Node]]:
+        """Return the pairs whose key occurs once on each side, or as often and with the same names."""
+        keyed_a, keyed_b = defaultdict(list), defaultdict(list)
+        for node in nodes_a:
+            keyed_a[self._key(0, node, by_size=by_size)].append(node)
+        for node in nodes_b:
+            keyed_b[self._key(1, node, by_size=by_size)].append(node)
+        found = []
+        for key, group_a in keyed_a.items():
+            group_b = keyed_b.get(key, [])
+            if len(group_a) == len(group_b) == 1:
+                found.append((group_a[0], group_b[0]))
+            elif group_b:
+                found += self._by_name(group_a, group_b)
+        return found
+
+    def _by_name(
+        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
+    ) -> list[tuple[ir.Node, ir.Node]]:
+        names_b = {layer_names(self._pairs.b, node): node for node in nodes_b}
+        found = []
+        for node in nodes_a:
+            name = layer_names(self._pairs.a, node)
+            if name and name in names_b:
+                found.append((node, names_b.pop(name)))
+        return found
+
+    def _fill_gaps(self) -> bool:
+        """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
+        changed = False
+        for gap_a, gap_b in _gaps(self._pairs):
+            if not gap_a or not gap_b or max(len(gap_a), len(gap_b)) > MAX_GAP:
+                continue
+            keys_a = [self._key(0, node, by_size=True) for node in gap_a]
+            keys_b = [self._key(1, node, by_size=True) for node in gap_b]
+            for i, j in common_subsequence(keys_a, keys_b):
+                changed |= self._guess(gap_a[i], gap_b[j])
+        return changed
+
+    def _guess(self, a: ir.Node, b: ir.Node) -> bool:
+        name = layer_names(self._pairs.a, a)
+        same = bool(name) and name == layer_names(self._pairs.b, b)
+        if self._pairs.pair_nodes(a, b, Evidence.NAME if same else Evidence.GUESS):
+            self._nodes.append((a, b))
+            return True
+        return False
+
+
+def layer_names(signals: Signals, node: ir.Node) -> str:
+    """Return the names of a node's layers as one text."""
+    return "+".join(layer.name for layer in signals.graph.layers_of(node))
+
+
+def _gaps(pairs: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
+    """Return what is unpaired between neighbouring pairs of the longest chain that runs the same way."""
+    a, b = pairs.a, pairs.b
+    anchors = [
+        (i, b.position[id(partner)])
+        for i, node in enumerate(a.nodes)
+        if (partner := pairs.partner(node)) is not None
+    ]
+    chain = [(-1, -1), *increasing(anchors), (len(a.nodes), len(b.nodes))]
+    gaps = []
+    for (i0, j0), (i1, j1) in itertools.pairwise(chain):
+        gap_a = [n for n in a.nodes[i0 + 1 : i1] if id(n) not in pairs.node_of_a]
+        gap_b = [n for n in b.nodes[j0 + 1 : j1] if id(n) not in pairs.node_of_b]
+        gaps.append((gap_a, gap_b))
+    return gaps
+
+
+def increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return a longest part of ``pairs``, sorted by the first number, in which the second grows too.
+
+    >>> increasing([(0, 0), (1, 5), (2, 1), (3, 2)])
+    [(0, 0), (2, 1), (3, 2)]
+    """
+    from bisect import bisect_left
+
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for index, (_, second) in enumerate(pairs):
+        place = bisect_left(tails, second)
+        before.append(ends[place - 1] if place else -1)
+        if place == len(tails):
+            tails.append(second)
+            ends.append(index)
+        else:
+            tails[place] = second
+            ends[place] = index
+    found = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        found.append(pairs[index])
+        index = before[index]
+    return found[::-1]
+
+
+def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
+    """Return the places of a longest common subsequence.
+
+    >>> common_subsequence("conv", "cnv")
+    [(0, 0), (2, 1), (3, 2)]
+    """
+    lengths = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
+    for i in range(len(a) - 1, -1, -1):
+        for j in range(len(b) - 1, -1, -1):
+            same = a[i] == b[j]
+            lengths[i][j] = lengths[i + 1][j + 1] + 1 if same else max(lengths[i + 1][j], lengths[i][j + 1])
+    found, i, j = [], 0, 0
+    while i < len(a) and j < len(b):
+        if a[i] == b[j]:
+            found.append((i, j))
+            i, j = i + 1, j + 1
+        elif lengths[i + 1][j] >= lengths[i][j + 1]:
+            i += 1
+        else:
+            j += 1
+    return found

@@ -1,0 +1,143 @@
+"""Weights for nets that have none: copied through the alignment, so that only the structure is compared."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.compare.align.groups import build_groups
+from netweave.compare.align.weights import filters_of
+from netweave.compare.signals import constants_of
+from netweave.graph import attributes_of
+
+if TYPE_CHECKING:
+    from netweave.compare.align.alignment import Alignment
+
+FILTERED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+def transplant(alignment: Alignment, *, to_b: bool) -> int:
+    """Copy stored arrays from one net to the other, group by group, in place; return how many were copied.
+
+    Where both sides cut a group alike, arrays are copied one to one; where one side has folded a
+    BatchNorm that the other has, the folded filters and bias are computed.
+
+    Args:
+        alignment: Pairs found by structure.
+        to_b: Copy from A to B; otherwise from B to A.
+    """
+    count = 0
+    for draft in build_groups(alignment):
+        source, target = draft.nodes if to_b else (draft.nodes[1], draft.nodes[0])
+        if not source or not target:
+            continue
+        if [n.op_type for n in source] == [n.op_type for n in target]:
+            count += sum(_copy(s, t) for s, t in zip(source, target, strict=True))
+        elif source[0].op_type in FILTERED and source[0].op_type == target[0].op_type:
+            count += _fold_into(source, target)
+    graph = alignment.b.graph if to_b else alignment.a.graph
+    graph.parameters.update({key: replace(p, loaded=True) for key, p in graph.parameters.items()})
+    return count
+
+
+def _copy(source: ir.Node, target: ir.Node) -> int:
+    given, taken = constants_of(source), constants_of(target)
+    count = 0
+    if source.op_type in FILTERED and 1 in given and 1 in taken:
+        count += _set_filters(target, filters_of(source))
+    for index, value in given.items():
+        if index in taken and not (index == 1 and source.op_type in FILTERED):
+            count += _set(taken[index], None if value.const_value is None else value.const_value.numpy())
+    return count
+
+
+def _set(value: ir.Value, array: np.ndarray | None) -> int:
+    old = value.const_value
+    if array is None or old is None or array.size != old.size or old.dtype != ir.DataType.FLOAT:
+        return 0
+    shape = tuple(int(size) for size in old.shape.numpy())
+    value.const_value = ir.Tensor(np.ascontiguousarray(array.astype(np.float32).reshape(shape)))
+    return 1
+
+
+def _set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
+    current = filters_of(node)
+    if filters is None or current is None or filters.shape != current.shape:
+        return 0
+    weight = node.inputs[1]
+    array = filters
+    if node.op_type == "ConvTranspose":
+        array = filters.swapaxes(0, 1)
+    elif node.op_type == "MatMul":
+        array = np.moveaxis(filters, 0, -1)
+    elif node.op_type == "Gemm":
+        transposed = node.attributes.get("transB")
+        array = filters if transposed is not None and transposed.as_int() else filters.T
+    return _set(weight, array) if weight is not None else 0
+
+
+def _fold_into(source: list[ir.Node], target: list[ir.Node]) -> int:
+    """Give a chain of filters and scalings what another chain computes."""
+    filters = filters_of(source[0])
+    if filters is None:
+        return 0
+    scale, shift = np.ones(len(filters)), np.zeros(len(filters))
+    for node in source:
+        factor, addend = _affine_of(node, len(filters))
+        scale, shift = scale * factor, shift * factor + addend
+    count = _set_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1)))
+    if not count:
+        return 0
+    slots = [slot for node in target for slot in _neutralise(node, len(filters))]
+    if slots:
+        count += _set(slots[-1], shift)
+    return count
+
+
+def _affine_of(node: ir.Node, channels: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what a node does per output channel: factor and addend."""
+    arrays = {
+        index: value.const_value.numpy().astype(np.float64)
+        for index, value in constants_of(node).items()
+        if value.const_value is not None
+    }
+    one, zero = np.ones(channels), np.zeros(channels)
+    if node.op_type in FILTERED:
+        return one, arrays[2].reshape(-1) * one if 2 in arrays else zero
+    if node.op_type == "BatchNormalization":
+        epsilon = attributes_of(node).get("epsilon", 1e-5)
+        factor = arrays[1] / np.sqrt(arrays[4] + epsilon)
+        return factor, arrays[2] - arrays[3] * factor
+    constant = next(iter(arrays.values()), zero).reshape(-1)
+    known = {
+        "Add": (one, constant * one),
+        "Sub": (one, -constant * one),
+        "Mul": (constant * one, zero),
+        "Div": (one / constant, zero),
+    }
+    return known.get(node.op_type, (one, zero))
+
+
+def _neutralise(node: ir.Node, channels: int) -> list[ir.Value]:
+    """Make a node do nothing, and return the value that can hold a bias per channel."""
+    constants = constants_of(node)
+    if node.op_type == "BatchNormalization":
+        epsilon = attributes_of(node).get("epsilon", 1e-5)
+        for index, fill in ((1, np.sqrt(1.0 + epsilon)), (2, 0.0), (3, 0.0), (4, 1.0)):
+            if index in constants:
+                _set(constants[index], np.full(channels, fill))
+        return [constants[2]] if 2 in constants else []
+    if node.op_type in FILTERED and 2 in constants:
+        _set(constants[2], np.zeros(channels))
+        return [constants[2]]
+    addends = [value for value in constants.values() if value.const_value is not None]
+    if node.op_type in {"Mul", "Div"}:
+        for value in addends:
+            _set(value, np.ones(value.const_value.size))  # type: ignore[union-attr]
+        return []
+    for value in addends if node.op_type in {"Add", "Sub"} else []:
+        _set(value, np.zeros(value.const_value.size))  # type: ignore[union-attr]
+    return [v for v in addends if v.const_value.size == channels] if node.op_type == "Add" else []  # type: ignore[union-attr]

@@ -1,0 +1,1 @@
+"""Which groups are wrong, and why: grafts, and the table of traps."""

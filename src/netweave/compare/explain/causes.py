@@ -1,0 +1,176 @@
+"""Why a group of B does not do what A's does: every trap is tried on A's real inputs."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from netweave.backends import prepare
+from netweave.compare.explain.traps import TRAPS, Case, Proposal
+from netweave.compare.explain.traps.order import in_order_of_a, reordered
+from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
+from netweave.compare.pieces import PieceBuilder
+from netweave.compare.result.comparison import Finding
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.compare.align.alignment import SignalPair
+    from netweave.compare.align.groups import Draft
+    from netweave.compare.explain.graft import Graft
+    from netweave.compare.signals import Signals
+    from netweave.graph import Graph
+
+MAX_CHANGES = 6
+"""More differences in one group than this are not disentangled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explainer:
+    """Explains groups of one pair of nets.
+
+    Attributes:
+        a: Signals of the first net.
+        b: Signals of the second net.
+        swapped: Whether B sees the image with height and width swapped.
+        known: All pairs of signals, by B's signal.
+    """
+
+    a: Signals
+    b: Signals
+    swapped: bool
+    known: Mapping[str, SignalPair]
+
+    def explain(self, draft: Draft, graft: Graft) -> Finding:
+        """Return what is wrong with a group, as far as a trap explains it."""
+        case = self._case(draft, graft)
+        reordered = self._reordered(draft, graft, case)
+        if reordered is not None:
+            return self._finding(draft, graft, [reordered[1]], reordered[0])
+        proposals = [proposal for trap in TRAPS for proposal in trap(case)]
+        tried = [(self._error_with(draft, graft, [proposal]), proposal) for proposal in proposals]
+        best = min(tried, key=lambda row: row[0], default=None)
+        if best is not None and best[0] <= LOCAL_TOLERANCE:
+            return self._finding(draft, graft, [best[1]], best[0])
+        together = self._together(draft, graft, tried)
+        if together is not None:
+            return self._finding(draft, graft, *together)
+        return self._unexplained(draft, graft, proposals)
+
+    def _case(self, draft: Draft, graft: Graft) -> Case:
+        shapes = {source: graft.feeds[name].shape for name, source in graft.sources.items()}
+        for name, source in graft.sources.items():
+            mapping = graft.layouts[name]
+            if mapping.axes is not None or mapping.shape is not None:
+                shapes[source] = _shape_before(mapping.axes, graft.feeds[name].shape)
+        return Case(
+            a=self.a,
+            b=self.b,
+            nodes_a=tuple(draft.nodes[0]),
+            nodes_b=tuple(draft.nodes[1]),
+            swapped=self.swapped,
+            feeds=graft.feeds,
+            mappings=graft.layouts,
+            shapes_a=shapes,
+            known=self.known,
+        )
+
+    def _reordered(self, draft: Draft, graft: Graft, case: Case) -> tuple[float, Proposal] | None:
+        """Return what put the channels that B's group reads in another order, if that alone is wrong."""
+        proposal = next((found for node in draft.nodes[1] if (found := reordered(case, node))), None)
+        if proposal is None:
+            return None
+        feeds = {name: in_order_of_a(graft.layouts[name], x) for name, x in graft.feeds.items()}
+        error = self._error_with(draft, replace(graft, feeds=feeds), [])
+        return (error, proposal) if error <= LOCAL_TOLERANCE else None
+
+    def _error_with(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal]) -> float:
+        """Return the error of B's group with changes made; infinite if it no longer runs."""
+        outputs = [b for _, b in draft.outputs]
+        try:
+            piece = self._piece(draft, graft, outputs)
+            for proposal in proposals:
+                proposal.change(piece)
+            names = [str(value.name) for value in piece.inputs]
+            found = prepare(piece).run({name: graft.feeds[name] for name in names})
+        except NetweaveError:
+            return float("inf")
+        errors = [
+            relative_error(graft.wanted[name], found[name]) if name in graft.wanted else float("inf")
+            for name in outputs
+        ]
+        return max(errors, default=float("inf"))
+
+    def _piece(self, draft: Draft, graft: Graft, outputs: Sequence[str]) -> Graph:
+        builder = PieceBuilder(self.b)
+        builder.add(draft.nodes[1], outputs, {n: x.shape for n, x in graft.feeds.items()}, prefix="")
+        return builder.finish()
+
+    def _together(
+        self, draft: Draft, graft: Graft, tried: Sequence[tuple[float, Proposal]]
+    ) -> tuple[list[Proposal], float] | None:
+        """Find a smallest set of changes that helps together where none does alone."""
+        chosen: dict[tuple[str | None, str, str], Proposal] = {}
+        for _, proposal in sorted(tried, key=lambda row: row[0]):
+            chosen.setdefault((proposal.node_b.name, proposal.trap, proposal.subject), proposal)
+        proposals = list(chosen.values())
+        if len(proposals) > MAX_CHANGES:
+            return None
+        for count in range(2, len(proposals) + 1):
+            for some in itertools.combinations(proposals, count):
+                error = self._error_with(draft, graft, some)
+                if error <= LOCAL_TOLERANCE:
+                    return list(some), error
+        return None
+
+    def _finding(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal], error: float) -> Finding:
+        first = proposals[0]
+        layer_a, place_a = where(self.a, first.node_a)
+        layer_b, place_b = where(self.b, first.node_b)
+        return Finding(
+            trap=" + ".join(dict.fromkeys(p.trap for p in proposals)),
+            cause="; ".join(dict.fromkeys(p.cause for p in proposals)),
+            fix="; ".join(dict.fromkeys(p.fix for p in proposals)),
+            place_a=place_a,
+            place_b=place_b,
+            layer_a=layer_a,
+            layer_b=layer_b,
+            error=graft.error,
+            error_fixed=error,
+        )
+
+    def _unexplained(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal]) -> Finding:
+        layer_a, place_a = where(self.a, draft.nodes[0][-1])
+        layer_b, place_b = where(self.b, draft.nodes[1][-1])
+        seen = "; ".join(dict.fromkeys(p.cause for p in proposals))
+        said = f"unexplained; what differs besides: {seen}" if seen else "unexplained: no known trap fits"
+        return Finding(
+            trap=None,
+            cause=said,
+            place_a=place_a,
+            place_b=place_b,
+            layer_a=layer_a,
+            layer_b=layer_b,
+            error=graft.error,
+        )
+
+
+def where(signals: Signals, node: ir.Node) -> tuple[str, str]:
+    """Return the name of a node's layer and its place in the source, both as text."""
+    layers = signals.graph.layers_of(node)
+    if not layers:
+        return str(node.name), signals.graph.files[0] if signals.graph.files else signals.graph.name
+    return layers[0].name, str(layers[0].origin) if layers[0].origin else ""
+
+
+def _shape_before(axes: tuple[int, ...] | None, shape: tuple[int, ...]) -> tuple[int, ...]:
+    if axes is None or len(axes) != len(shape):
+        return shape
+    before = [0] * len(shape)
+    for place, axis in enumerate(axes):
+        before[axis] = shape[place]
+    return tuple(before)

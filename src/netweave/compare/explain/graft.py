@@ -1,0 +1,189 @@
+"""The graft test: feed A's real inputs of a group to B's nodes, and look at what comes out.
+
+It separates the group that is wrong from the groups that only carry an earlier error. All groups of a
+comparison are put into one graph and run at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.backends import prepare
+from netweave.compare.align.layout import candidate_layouts, solve_layout
+from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
+from netweave.compare.pieces import PieceBuilder
+from netweave.compare.result.comparison import TensorMapping
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.compare.align.alignment import Alignment
+    from netweave.compare.align.groups import Draft
+    from netweave.compare.signals import Signals
+
+
+_LOGGER = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Graft:
+    """What a graft test found for one group.
+
+    Attributes:
+        error: Worst error of the group's outputs; None if it could not be run.
+        feeds: A's inputs in B's layout, by B's signal.
+        sources: A's signal of each feed.
+        layouts: How it became the feed.
+        wanted: A's outputs in B's layout, by B's signal.
+        mappings: Layout of each output, by B's signal.
+        reason: Why it could not be run.
+    """
+
+    error: float | None = None
+    feeds: dict[str, np.ndarray] = field(default_factory=dict)
+    sources: dict[str, str] = field(default_factory=dict)
+    layouts: dict[str, TensorMapping] = field(default_factory=dict)
+    wanted: dict[str, np.ndarray] = field(default_factory=dict)
+    mappings: dict[str, TensorMapping] = field(default_factory=dict)
+    reason: str = ""
+
+
+class Grafter:
+    """Runs graft tests.
+
+    Args:
+        alignment: The pairs of signals.
+        tensors_a: Tapped tensors of A.
+        tensors_b: Tapped tensors of B, for their sizes, as far as B could be run.
+    """
+
+    def __init__(
+        self,
+        alignment: Alignment,
+        tensors_a: Mapping[str, np.ndarray],
+        tensors_b: Mapping[str, np.ndarray],
+    ) -> None:
+        self._pairs = alignment
+        self._tensors_a = tensors_a
+        self._tensors_b = tensors_b
+
+    def run(self, drafts: Sequence[Draft]) -> list[Graft]:
+        """Test groups, all in one run if possible, one by one where that fails."""
+        grafts = [self._feed(draft) for draft in drafts]
+        ready = [(d, g) for d, g in zip(drafts, grafts, strict=True) if not g.reason]
+        if ready and not self._run_all(ready):
+            for row in ready:
+                self._run_one(*row)
+        return grafts
+
+    def _run_all(self, rows: list[tuple[Draft, Graft]]) -> bool:
+        try:
+            self._run_rows(rows)
+        except NetweaveError:
+            return False
+        return True
+
+    def _run_one(self, draft: Draft, graft: Graft) -> None:
+        try:
+            self._run_rows([(draft, graft)])
+        except NetweaveError as error:
+            graft.reason = "B's layer does not run on A's inputs, whose sizes do not fit it"
+            _LOGGER.debug("graft failed: %s", error)
+
+    def _run_rows(self, rows: list[tuple[Draft, Graft]]) -> None:
+        builder = PieceBuilder(self._pairs.b)
+        feeds: dict[str, np.ndarray] = {}
+        for index, (draft, graft) in enumerate(rows):
+            shapes = {name: x.shape for name, x in graft.feeds.items()}
+            prefix = f"g{index}/"
+            fed = builder.add(draft.nodes[1], [b for _, b in draft.outputs], shapes, prefix=prefix)
+            feeds |= {prefix + name: graft.feeds[name] for name in fed}
+        found = prepare(builder.finish()).run(feeds)
+        for index, (draft, graft) in enumerate(rows):
+            self._judge(draft, graft, {b: found[f"g{index}/{b}"] for _, b in draft.outputs})
+
+    def _judge(self, draft: Draft, graft: Graft, found: Mapping[str, np.ndarray]) -> None:
+        errors = []
+        for name_a, name_b in draft.outputs:
+            wanted, made = self._tensors_a[name_a], found[name_b]
+            solved = solve_layout(wanted, made, tolerance=LOCAL_TOLERANCE, hints=self._pairs.hints())
+            mapping, error = solved or self._nearest(wanted, made)
+            errors.append(error)
+            if mapping is not None:
+                graft.mappings[name_b] = mapping
+                graft.wanted[name_b] = mapping.apply(wanted)
+        graft.error = max(errors, default=None)
+
+    def _nearest(self, wanted: np.ndarray, made: np.ndarray) -> tuple[TensorMapping | None, float]:
+        """Return the likeliest layout of a tensor whose values differ, and the error under it."""
+        mapping = self._likely(wanted.shape, made.shape)
+        if mapping is None:
+            return None, float("inf")
+        return mapping, relative_error(mapping.apply(wanted), made)
+
+    def _likely(self, shape_a: tuple[int, ...], shape_b: tuple[int, ...] | None) -> TensorMapping | None:
+        """Return the layout that most of the net's tensors of such sizes have; sizes may differ."""
+        counts = self._pairs.layouts
+        layouts = list(candidate_layouts(shape_a, shape_b, self._pairs.hints())) if shape_b else []
+        if layouts:
+            return max(layouts, key=lambda mapping: counts[mapping.axes or ()])
+        if shape_b is not None and len(shape_a) != len(shape_b):
+            return None
+        axes = next((axes for axes, _ in counts.most_common() if len(axes) in {0, len(shape_a)}), ())
+        return TensorMapping("", "", axes=axes or None)
+
+    def _feed(self, draft: Draft) -> Graft:
+        """Find A's tensors for what B's nodes read."""
+        graft = Graft()
+        if not draft.outputs:
+            graft.reason = "no output of the group has a counterpart"
+            return graft
+        for name_a, name_b in self._frontier(draft):
+            if name_a is None:
+                graft.reason = f"no counterpart of {name_b!r} is known"
+                return graft
+            mapping = self._layout(name_a, name_b)
+            if mapping is None:
+                graft.reason = f"{name_a!r} and {name_b!r} have different sizes"
+                return graft
+            graft.sources[name_b] = name_a
+            graft.layouts[name_b] = mapping
+            graft.feeds[name_b] = mapping.apply(self._tensors_a[name_a])
+        return graft
+
+    def _layout(self, name_a: str, name_b: str) -> TensorMapping | None:
+        """Return how A's tensor becomes B's: as proven, or else as most of the net's tensors do."""
+        pair = self._pairs.of_b.get(name_b)
+        if pair is not None and pair.a == name_a and pair.mapping is not None:
+            return pair.mapping
+        known = self._tensors_b.get(name_b)
+        return self._likely(self._tensors_a[name_a].shape, None if known is None else known.shape)
+
+    def _frontier(self, draft: Draft) -> list[tuple[str | None, str]]:
+        """Return (signal of A, signal of B) for everything that B's nodes read from outside."""
+        reads = [
+            _reads(signals, draft.nodes[side]) for side, signals in enumerate((self._pairs.a, self._pairs.b))
+        ]
+        found: dict[str, str] = {}
+        free_a = list(reads[0])
+        for name_b in reads[1]:
+            pair = self._pairs.of_b.get(name_b)
+            if pair is not None and pair.a in free_a:
+                found[name_b] = pair.a
+                free_a.remove(pair.a)
+        free_b = [name for name in reads[1] if name not in found]
+        if len(free_a) == len(free_b):
+            found |= dict(zip(free_b, free_a, strict=True))
+        return [(found.get(name), name) for name in reads[1]]
+
+
+def _reads(signals: Signals, nodes: Sequence[ir.Node]) -> list[str]:
+    inside = {name for node in nodes for name in signals.outputs_of(node)}
+    read = [name for node in nodes for name in signals.inputs_of(node) if name not in inside]
+    return list(dict.fromkeys(read))

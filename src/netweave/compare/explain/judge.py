@@ -1,0 +1,205 @@
+"""From drafts to groups: which are proven, which carry an error, which are wrong, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netweave.compare.align.groups import Draft, build_groups
+from netweave.compare.align.layout import describe_axes
+from netweave.compare.explain.causes import Explainer, where
+from netweave.compare.explain.graft import Graft, Grafter
+from netweave.compare.explain.latent import latent_finding
+from netweave.compare.explain.moved import find_moved
+from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
+from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
+from netweave.graph import layer_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.compare.align.alignment import Alignment
+    from netweave.compare.signals import Signals
+
+MAX_EXPLAINED = 40
+"""Wrong groups beyond this many are reported without looking for their cause."""
+
+
+MAX_NAMES = 3
+"""More layers than this are named by the first and the last."""
+
+
+@dataclass(slots=True)
+class Judge:
+    """Judges the groups of one pair of nets.
+
+    Attributes:
+        alignment: Pairs of signals and nodes.
+        tensors_a: Tapped tensors of A.
+        tensors_b: Tapped tensors of B.
+        swapped: Whether B sees the image with height and width swapped.
+    """
+
+    alignment: Alignment
+    tensors_a: Mapping[str, np.ndarray]
+    tensors_b: Mapping[str, np.ndarray]
+    swapped: bool = False
+    _explained: int = field(default=0)
+    _moved: dict[int, str] = field(default_factory=dict)
+
+    def groups(self) -> list[Group]:
+        """Return all groups, judged, in A's order."""
+        drafts = build_groups(self.alignment)
+        self._moved = find_moved(self.alignment, drafts)
+        doubtful = [draft for draft in drafts if draft.is_pair and not self._is_proven(draft)]
+        grafter = Grafter(self.alignment, self.tensors_a, self.tensors_b)
+        grafts = dict(zip(map(id, doubtful), grafter.run(doubtful), strict=True))
+        return [self._group(draft, grafts.get(id(draft))) for draft in drafts]
+
+    def _is_proven(self, draft: Draft) -> bool:
+        pairs = self.alignment.of_a
+        return bool(draft.outputs) and all(
+            name_a in pairs and pairs[name_a].b == name_b and pairs[name_a].evidence is Evidence.VALUES
+            for name_a, name_b in draft.outputs
+        )
+
+    def _group(self, draft: Draft, graft: Graft | None) -> Group:
+        group = Group(
+            nodes_a=_names(draft.nodes[0]),
+            nodes_b=_names(draft.nodes[1]),
+            layers_a=_layers(draft.nodes[0]),
+            layers_b=_layers(draft.nodes[1]),
+            evidence=draft.evidence,
+            status=Status.UNKNOWN,
+        )
+        if not draft.is_pair:
+            return self._alone(draft, group)
+        if graft is None:
+            return self._proven(draft, group)
+        return self._grafted(draft, graft, group)
+
+    def _proven(self, draft: Draft, group: Group) -> Group:
+        pairs = [self.alignment.of_a[name_a] for name_a, _ in draft.outputs]
+        mapping = pairs[0].mapping
+        finding = self._latent(draft)
+        mapped = mapping is not None and not mapping.is_identity
+        status = Status.LATENT if finding else Status.MAPPED if mapped else Status.EQUAL
+        return replace(
+            group,
+            evidence=Evidence.VALUES,
+            status=status,
+            error=max((pair.error or 0.0) for pair in pairs),
+            mapping=_described(mapping, draft.outputs[0]) if mapped else None,
+            finding=finding,
+        )
+
+    def _grafted(self, draft: Draft, graft: Graft, group: Group) -> Group:
+        error = self._own_error(draft, graft)
+        if graft.error is None:
+            layer_a, place_a = where(self.alignment.a, draft.nodes[0][0])
+            layer_b, place_b = where(self.alignment.b, draft.nodes[1][0])
+            note = Finding(
+                trap=None,
+                cause=f"could not be tested alone: {graft.reason}",
+                place_a=place_a,
+                place_b=place_b,
+                layer_a=layer_a,
+                layer_b=layer_b,
+            )
+            return replace(group, status=Status.UNKNOWN, error=error, finding=note)
+        group = replace(group, error=error, graft_error=graft.error)
+        if graft.error <= LOCAL_TOLERANCE:
+            finding = self._latent(draft)
+            status = Status.CARRIED if error is None or error > LOCAL_TOLERANCE else Status.EQUAL
+            evidence = Evidence.VALUES
+            return replace(group, status=status, evidence=evidence, finding=finding)
+        self._explained += 1
+        if self._explained > MAX_EXPLAINED:
+            return replace(group, status=Status.DIFFERENT)
+        explainer = Explainer(self.alignment.a, self.alignment.b, self.swapped, self.alignment.of_b)
+        return replace(group, status=Status.DIFFERENT, finding=explainer.explain(draft, graft))
+
+    def _latent(self, draft: Draft) -> Finding | None:
+        return latent_finding(self.alignment, self.tensors_a, draft, swapped=self.swapped)
+
+    def _own_error(self, draft: Draft, graft: Graft) -> float | None:
+        errors = []
+        for name_a, name_b in draft.outputs:
+            pair = self.alignment.of_a.get(name_a)
+            if pair is not None and pair.b == name_b and pair.error is not None:
+                errors.append(pair.error)
+            elif name_b in graft.mappings and name_b in self.tensors_b:
+                wanted = graft.mappings[name_b].apply(self.tensors_a[name_a])
+                errors.append(relative_error(wanted, self.tensors_b[name_b]))
+        return max(errors, default=None)
+
+    def _alone(self, draft: Draft, group: Group) -> Group:
+        side = 0 if draft.nodes[0] else 1
+        signals = (self.alignment.a, self.alignment.b)[side]
+        tensors = (self.tensors_a, self.tensors_b)[side]
+        nodes = draft.nodes[side]
+        without_effect = _is_passage(signals, nodes, tensors)
+        layer, place = where(signals, nodes[0])
+        names = _listed(dict.fromkeys(where(signals, node)[0] for node in nodes))
+        mine, other = ("A", "B") if side == 0 else ("B", "A")
+        moved = self._moved.get(id(draft))
+        remedy = f"add {names} to B" if side == 0 else f"remove {names} from B"
+        finding = Finding(
+            trap="layer-order" if moved else "missing-layer",
+            cause=moved or f"{mine} has {names} here, {other} has nothing",
+            fix="put it where A has it" if moved else remedy,
+            place_a=place if side == 0 else "",
+            place_b=place if side == 1 else "",
+            layer_a=layer if side == 0 else "",
+            layer_b=layer if side == 1 else "",
+            latent=without_effect,
+        )
+        status = Status.ONLY_A if side == 0 else Status.ONLY_B
+        if moved and side == 1:
+            return replace(group, status=status)
+        return replace(group, status=Status.LATENT if without_effect else status, finding=finding)
+
+
+def _described(mapping: TensorMapping | None, names: tuple[str, str]) -> TensorMapping | None:
+    if mapping is None:
+        return None
+    return replace(mapping, a=names[0], b=names[1], text=describe_axes(mapping))
+
+
+def _names(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
+    return tuple(str(node.name) for node in nodes)
+
+
+def _layers(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(key for node in nodes for key in layer_keys(node)))
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    if len(names) <= MAX_NAMES:
+        return ", ".join(names)
+    return f"{names[0]} to {names[-1]} ({len(names)} layers)"
+
+
+def _is_passage(signals: Signals, nodes: Sequence[ir.Node], tensors: Mapping[str, np.ndarray]) -> bool:
+    """Whether nodes that only one net has give on just what they read."""
+    inside = {name for node in nodes for name in signals.outputs_of(node)}
+    read = [name for node in nodes for name in signals.inputs_of(node) if name not in inside]
+    left = [
+        name
+        for name in inside
+        if name in signals.outputs
+        or any(name in signals.inputs_of(r) and r not in nodes for r in signals.consumers.get(name, ()))
+    ]
+    if not left:
+        return True
+    if len(set(read)) != 1:
+        return False
+    source = tensors[read[0]]
+    return all(
+        tensors[name].shape == source.shape and relative_error(source, tensors[name]) <= LOCAL_TOLERANCE
+        for name in left
+    )

@@ -1,0 +1,251 @@
+"""Traps that are stored arrays: wrong weights, statistics not divided, gamma, slopes, flatten order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.compare.align.weights import SAME_WEIGHTS, TURNS, filters_of, relate
+from netweave.compare.explain.traps.trap import Case, Proposal, node_named
+from netweave.compare.metric import relative_error
+from netweave.compare.signals import constants_of, is_constant
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from netweave.graph import Graph
+
+ROLES = {
+    "BatchNormalization": ("", "gamma", "beta", "running mean", "running variance"),
+    "Conv": ("", "weights", "bias"),
+    "ConvTranspose": ("", "weights", "bias"),
+    "Gemm": ("", "weights", "bias"),
+    "MatMul": ("weights", "weights"),
+    "PRelu": ("", "slopes"),
+    "Clip": ("", "lower bound", "upper bound"),
+    "Add": ("addend", "addend"),
+    "Mul": ("factor", "factor"),
+}
+
+
+def constant_traps(case: Case) -> Iterator[Proposal]:
+    """Propose A's arrays, in B's layout, where B's differ."""
+    for node_a, node_b in case.pairs():
+        if node_a.op_type == node_b.op_type:
+            yield from _node_traps(case, node_a, node_b)
+
+
+def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
+    arrays_a, arrays_b = constants_of(node_a), constants_of(node_b)
+    for index, value_a in arrays_a.items():
+        array_a = _numpy(value_a)
+        value_b = arrays_b.get(index)
+        if array_a is None:
+            continue
+        if value_b is None:
+            yield from _missing(node_a, node_b, index, array_a)
+            continue
+        array_b = _numpy(value_b)
+        if array_b is None or array_b.dtype.kind != "f":
+            continue
+        wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
+        if wanted is None or same_array(wanted, array_b):
+            continue
+        trap, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
+        yield Proposal(
+            trap=trap,
+            subject=_role(node_b, index),
+            cause=cause,
+            fix=f"give {_role(node_b, index)} {value_b.name!r} A's values",
+            node_a=node_a,
+            node_b=node_b,
+            change=replace_constant(node_b.name, index, wanted),
+        )
+
+
+def _numpy(value: ir.Value) -> np.ndarray | None:
+    return None if value.const_value is None else value.const_value.numpy()
+
+
+def same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two stored arrays are the same up to rounding."""
+    if a.shape != b.shape:
+        return False
+    if np.array_equal(a, b):
+        return True
+    largest = max(float(np.abs(a).max()), float(np.abs(b).max()))
+    return bool(np.abs(a - b).max() <= SAME_WEIGHTS * largest)
+
+
+def wanted_constant(
+    case: Case, node_a: ir.Node, node_b: ir.Node, index: int, a: np.ndarray, b: np.ndarray
+) -> np.ndarray | None:
+    """Return what B's array should be: A's in B's layout; None if there is no telling."""
+    if index == 1 and node_a.op_type in {"Conv", "ConvTranspose"}:
+        turned = TURNS["height and width swapped"](a) if case.swapped and a.ndim == 4 else a
+        order = _input_order(case, node_b)
+        if order is not None and node_a.op_type == "Conv" and len(order) == turned.shape[1]:
+            turned = turned[:, list(order)]
+        return np.ascontiguousarray(turned) if turned.shape == b.shape else None
+    if index == 1 and node_a.op_type == "Gemm":
+        return _dense(case, node_a, node_b, b)
+    order = _input_order(case, node_b)
+    if order is not None and _is_vector(a) and a.size == len(order):
+        a = a.reshape(-1)[list(order)].reshape(a.shape)
+    if a.shape == b.shape:
+        return a
+    return a.reshape(b.shape) if a.size == b.size and max(a.ndim, b.ndim) <= 4 and _is_vector(a) else None
+
+
+def _input_order(case: Case, node_b: ir.Node) -> tuple[int, ...] | None:
+    """Return the order in which the channels of A reach a node of B."""
+    for signal in case.b.inputs_of(node_b):
+        if signal in case.mappings:
+            return case.mappings[signal].channel_order
+    return None
+
+
+def _is_vector(x: np.ndarray) -> bool:
+    return bool(sum(size != 1 for size in x.shape) <= 1)
+
+
+def _dense(case: Case, node_a: ir.Node, node_b: ir.Node, b: np.ndarray) -> np.ndarray | None:
+    """Return A's dense weights with the inputs in the order in which B's flatten has them."""
+    from netweave.compare.explain.flatten import column_order
+
+    filters = filters_of(node_a)
+    if filters is None or filters.size != b.size:
+        return None
+    order = column_order(case, node_a, node_b)
+    if order is not None and len(order) == filters.shape[1]:
+        filters = filters[:, order]
+    transposed = node_b.attributes.get("transB")
+    wanted = filters if transposed is not None and transposed.as_int() else filters.T
+    return wanted if wanted.shape == b.shape else None
+
+
+def _role(node: ir.Node, index: int) -> str:
+    roles = ROLES.get(node.op_type, ())
+    return roles[index] if index < len(roles) and roles[index] else f"input {index}"
+
+
+def _say(
+    case: Case,
+    node_a: ir.Node,
+    node_b: ir.Node,
+    index: int,
+    wanted: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> tuple[str, str]:
+    """Return the key and the words of the trap that made B's array differ."""
+    role = _role(node_b, index)
+    if role == "gamma" and same_array(np.ones_like(wanted), wanted):
+        return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
+    if role == "gamma" and same_array(np.ones_like(b), b):
+        return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies the stored ones"
+    factor = _common_factor(wanted, b)
+    if role.startswith("running") and factor is not None:
+        return "bn-scale-factor", (
+            f"the {role} of B is {factor:.6g} times A's: only one divides by the stored scale factor"
+        )
+    if index == 1 and wanted.ndim >= 2:
+        told = say_filters(case, node_a, node_b)
+        if told is not None:
+            return told
+    if factor is not None:
+        return "weights", f"{role} of B is {factor:.6g} times A's"
+    different = np.abs(wanted - b) > SAME_WEIGHTS * max(np.abs(wanted).max(), np.abs(b).max())
+    place = tuple(int(i) for i in np.unravel_index(int(np.abs(wanted - b).argmax()), b.shape))
+    return ("slope" if role == "slopes" else "weights"), (
+        f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
+        f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
+    )
+
+
+def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node) -> tuple[str, str] | None:
+    """Return the key and the words of the trap that turned or reordered filters; None if it is none."""
+    filters_a, filters_b = filters_of(node_a), filters_of(node_b)
+    if filters_a is None or filters_b is None:
+        return None
+    found = relate(filters_a, filters_b)
+    if found is None or not found.is_equal:
+        return None
+    expected = "height and width swapped" if case.swapped else ""
+    if found.turn != expected and max(filters_a.shape[2:], default=1) > 1:
+        said = found.turn or "not swapped in height and width, as the other layers are"
+        return "axis-order", f"the filters of B are A's, {said}"
+    if node_a.op_type in {"Gemm", "MatMul"} and found.in_order is not None:
+        return "flatten-order", "B's dense weights expect their inputs in another order (flatten order)"
+    if node_a.op_type in {"Gemm", "MatMul"}:
+        return "flatten-order", "B flattens in another order (H, W, C for C, H, W), its dense weights do not"
+    if found.in_order is not None:
+        return "channel-order", f"B's filters have A's input channels {_short(found.in_order)}"
+    if found.out_order is not None:
+        return (
+            "channel-order",
+            f"the output channels of B's filters are in the order {_short(found.out_order)}",
+        )
+    return None
+
+
+def _short(order: tuple[int, ...]) -> str:
+    return ", ".join(map(str, order[:8])) + (", ..." if len(order) > 8 else "")
+
+
+def _common_factor(a: np.ndarray, b: np.ndarray) -> float | None:
+    largest = int(np.abs(a).argmax())
+    top = a.reshape(-1)[largest]
+    if top == 0:
+        return None
+    factor = float(b.reshape(-1)[largest] / top)
+    if factor == 1.0 or a.size < 2 or not np.isfinite(factor) or factor == 0:
+        return None
+    return factor if relative_error(b.reshape(1, -1), (a * factor).reshape(1, -1)) < 1e-4 else None
+
+
+def _missing(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) -> Iterator[Proposal]:
+    """A has an array that B's node lacks, such as a bias."""
+    has_input = index < len(node_b.inputs) and node_b.inputs[index] is not None
+    if has_input or not np.any(array):
+        return
+    role = _role(node_a, index)
+    yield Proposal(
+        trap="missing-bias" if role == "bias" else "missing-input",
+        cause=f"A has a {role}, B has none",
+        fix=f"give B's layer A's {role}",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, index, array),
+    )
+
+
+def replace_constant(node: str | None, index: int, values: np.ndarray) -> Callable[[Graph], None]:
+    """Return a change that gives an input of a node, by its name, other values."""
+    return _Replace(node, index, values.astype(np.float32) if values.dtype == np.float64 else values)
+
+
+class _Replace:
+    """Gives an input of a node of a piece other values."""
+
+    def __init__(self, node: str | None, index: int, array: np.ndarray) -> None:
+        self._node, self._index, self._array = node, index, array
+
+    def __call__(self, graph: Graph) -> None:
+        node = node_named(graph, self._node)
+        name = f"{self._node}/fixed{self._index}"
+        value = ir.Value(
+            name=name,
+            shape=ir.Shape(self._array.shape),
+            type=ir.TensorType(ir.DataType.from_numpy(self._array.dtype)),
+            const_value=ir.Tensor(np.ascontiguousarray(self._array)),
+        )
+        graph.model.graph.register_initializer(value)
+        if self._index >= len(node.inputs):
+            node.resize_inputs(self._index + 1)
+        old = node.inputs[self._index]
+        node.replace_input_with(self._index, value)
+        if old is not None and is_constant(old) and not old.uses() and old.name:
+            graph.model.graph.initializers.pop(old.name, None)

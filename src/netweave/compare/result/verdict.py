@@ -1,0 +1,132 @@
+"""The verdict on a pair of nets, and the sentence that says it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.compare.metric import OUTPUT_TOLERANCE
+from netweave.compare.result.comparison import Finding, Group, Status, TensorMapping, Verdict
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPair:
+    """An output of A against one of B.
+
+    Attributes:
+        a: Name of A's output; empty if only B has it.
+        b: Name of B's output; empty if only A has it.
+        error: Difference relative to the rms; None if they cannot be compared.
+        mapping: How A's becomes B's.
+    """
+
+    a: str
+    b: str
+    error: float | None = None
+    mapping: TensorMapping | None = None
+
+    def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
+        """Whether the two are equal under the mapping."""
+        return self.error is not None and self.error <= tolerance
+
+
+def decide(
+    inputs: Sequence[TensorMapping],
+    outputs: Sequence[OutputPair],
+    groups: Sequence[Group],
+    *,
+    tolerance: float = OUTPUT_TOLERANCE,
+) -> tuple[Verdict, str]:
+    """Return the verdict and its sentence.
+
+    Args:
+        inputs: How A's inputs become B's, with words.
+        outputs: All outputs.
+        groups: All groups, judged.
+        tolerance: Largest error of an output that counts as none.
+    """
+    apart = [pair for pair in outputs if not pair.agrees(tolerance)]
+    if outputs and not apart:
+        return _equal(inputs, outputs, groups)
+    effective = [group for group in groups if group.status in EFFECTIVE]
+    if effective:
+        culprits = [group for group in effective if group.finding] or effective
+        return Verdict.DIFFERENT, _different(culprits, apart)
+    if any(not pair.a or not pair.b for pair in apart):
+        named = ", ".join(repr(pair.a or pair.b) for pair in apart if not pair.a or not pair.b)
+        return Verdict.DIFFERENT, f"different: output {named} has no counterpart in the other net"
+    unknown = [group for group in groups if group.status is Status.UNKNOWN]
+    worst = max((pair.error for pair in apart if pair.error is not None), default=None)
+    said = "no output can be compared" if worst is None else _apart(worst)
+    if unknown:
+        where = ", ".join(dict.fromkeys(name for group in unknown[:4] for name in group.layers_a))
+        return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
+    return Verdict.UNDECIDED, (
+        f"not decidable: {said}, though every layer agrees on the same inputs; rounding grows on the way"
+    )
+
+
+def _equal(
+    inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], groups: Sequence[Group]
+) -> tuple[Verdict, str]:
+    worst = max(pair.error or 0.0 for pair in outputs)
+    count = f"all {len(outputs)} outputs agree" if len(outputs) > 1 else "the output agrees"
+    agree = f"{count} to {worst:.1g} of the rms"
+    latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
+    tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
+    changed_inputs = [mapping for mapping in inputs if not mapping.is_identity]
+    changed_outputs = [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
+    if not changed_inputs and not changed_outputs:
+        if latent:
+            return Verdict.EQUAL, f"equal for these weights and inputs: {agree}{tail}"
+        return Verdict.IDENTICAL, f"identical: {agree}"
+    given = "; ".join(f"input {mapping.b!r} with {mapping.text}" for mapping in changed_inputs)
+    made = _outputs_in_words(changed_outputs)
+    parts = []
+    if given:
+        parts.append(f"given {given}")
+    if made:
+        parts.append(f"B makes {made}")
+    return Verdict.EQUAL, f"equal under a stated mapping: {', '.join(parts)}; {agree}{tail}"
+
+
+def _outputs_in_words(pairs: Sequence[OutputPair]) -> str:
+    by_text: dict[str, list[str]] = {}
+    for pair in pairs:
+        by_text.setdefault(pair.mapping.text if pair.mapping else "", []).append(pair.b)
+    return "; ".join(f"{', '.join(map(repr, names))} with {text}" for text, names in by_text.items())
+
+
+def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
+    first = culprits[0].finding
+    errors = [pair.error for pair in apart if pair.error is not None]
+    effect = f"; {_apart(max(errors))}" if errors else ""
+    more = f"; {len(culprits) - 1} more difference{'s' * (len(culprits) > 2)}" if len(culprits) > 1 else ""
+    if first is None:
+        names = ", ".join((*culprits[0].layers_a, *culprits[0].layers_b))
+        return f"different at {names}{more}{effect}"
+    return f"different at {_place(first)}: {first.cause}{_remedy(first)}{more}{effect}"
+
+
+def _apart(error: float) -> str:
+    if error == float("inf"):
+        return "the outputs have other sizes, or values that are no numbers"
+    return f"the outputs differ by {error:.2g} of their rms"
+
+
+def _place(finding: Finding) -> str:
+    names = [name for name in (finding.layer_a, finding.layer_b) if name]
+    label = " / ".join(dict.fromkeys(names))
+    places = [place for place in (finding.place_a, finding.place_b) if place]
+    return f"{label} ({' / '.join(places)})" if places else label
+
+
+def _remedy(finding: Finding) -> str:
+    if not finding.fix or finding.error_fixed is None:
+        return ""
+    return f"; with {finding.fix} the layer agrees to {finding.error_fixed:.1g}"

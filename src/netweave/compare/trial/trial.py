@@ -1,0 +1,185 @@
+"""Both nets run on the same inputs, mapped from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from netweave.compare.align.alignment import Alignment, SignalPair
+from netweave.compare.align.layout import candidate_layouts, describe_axes, solve_layout
+from netweave.compare.metric import OUTPUT_TOLERANCE, relative_error
+from netweave.compare.result.comparison import Evidence
+from netweave.compare.result.verdict import OutputPair
+from netweave.compare.signals import Signals
+from netweave.compare.trial import probes
+from netweave.passes.fitting import likely_size
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.compare.trial.inputs import InputRule
+    from netweave.graph import Graph
+
+Sizes = dict[str, tuple[int, ...]]
+"""Sizes of A's inputs by name."""
+
+
+@dataclass(slots=True)
+class Trial:
+    """Both nets run on one probe.
+
+    Attributes:
+        rules: How A's inputs became B's.
+        alignment: Pairs of signals; the inputs, to begin with.
+        tensors_a: Tapped tensors of A.
+        tensors_b: Tapped tensors of B; its inputs alone if it could not be run.
+        text: The probe in words.
+    """
+
+    rules: list[InputRule]
+    alignment: Alignment
+    tensors_a: Mapping[str, np.ndarray]
+    tensors_b: Mapping[str, np.ndarray]
+    text: str
+
+    def outputs(
+        self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE
+    ) -> list[OutputPair]:
+        """Pair the outputs of both nets, and compare them.
+
+        Args:
+            known: B's output for an output of A, where that was found before.
+            tolerance: Largest error that counts as none.
+        """
+        names_a = [str(value.name) for value in self.alignment.a.graph.outputs]
+        names_b = [str(value.name) for value in self.alignment.b.graph.outputs]
+        only_one = len(names_a) == len(names_b) == 1
+        free_b = list(names_b)
+        found = []
+        for name_a in names_a:
+            name_b = (known or {}).get(name_a) or (names_b[0] if only_one else self._partner(name_a, free_b))
+            if name_b is None:
+                found.append(OutputPair(name_a, ""))
+                continue
+            free_b.remove(name_b)
+            found.append(self._compare(name_a, name_b, tolerance))
+        return found + [OutputPair("", name) for name in free_b]
+
+    def _partner(self, name_a: str, free_b: Sequence[str]) -> str | None:
+        a, b = self.alignment.a, self.alignment.b
+        pair = self.alignment.of_a.get(a.root.get(name_a, name_a))
+        for name in free_b:
+            if pair is not None and b.root.get(name, name) == pair.b:
+                return name
+        return name_a if name_a in free_b else None
+
+    def _compare(self, name_a: str, name_b: str, tolerance: float) -> OutputPair:
+        x, y = self.tensors_a[name_a], self.tensors_b.get(name_b)
+        if y is None:
+            return OutputPair(name_a, name_b)
+        solved = solve_layout(x, y, tolerance=tolerance, hints=self.alignment.hints())
+        if solved is not None:
+            mapping, error = solved
+        else:
+            counts = self.alignment.layouts
+            layouts = sorted(candidate_layouts(x.shape, y.shape), key=lambda m: -counts[m.axes or ()])
+            if not layouts:
+                return OutputPair(name_a, name_b, float("inf"))
+            mapping, error = layouts[0], relative_error(layouts[0].apply(x), y)
+        mapping = replace(mapping, a=name_a, b=name_b, text=describe_axes(mapping))
+        return OutputPair(name_a, name_b, error, mapping)
+
+
+class Bench:
+    """Runs both nets at one size; A is run once, B under each rule that is tried.
+
+    Args:
+        a: The first net; it may be left with the shapes of this size.
+        b: The second net; likewise.
+        sizes: Sizes of A's inputs.
+        tapped: Whether every signal is wanted, and not the outputs alone.
+        probe: A's inputs of these sizes; drawn if there are none.
+    """
+
+    def __init__(
+        self,
+        a: Signals,
+        b: Signals,
+        sizes: Sizes,
+        *,
+        tapped: bool = True,
+        probe: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        self._b = b
+        self._sizes = sizes
+        self._tapped = tapped
+        self._a = _fitted(a, sizes)
+        self._probe: probes.Probe | None = None
+        self._given = probe
+        self._tensors_a: Mapping[str, np.ndarray] = {}
+
+    def trial(self, rules: Sequence[InputRule], *, without_b: bool = False) -> Trial | None:
+        """Run B under these rules; None if one of the nets does not take the size.
+
+        Args:
+            rules: How A's inputs become B's.
+            without_b: Leave B unrun, for a net that takes no size that A takes.
+        """
+        if self._a is None:
+            return None
+        sizes_b = {rule.b: rule.sizes_of_b(self._sizes[rule.a]) for rule in rules}
+        b = self._b if without_b else _fitted(self._b, sizes_b)
+        if b is None:
+            return None
+        probe = self._run_a(self._a)
+        tensors_b: Mapping[str, np.ndarray]
+        tensors_b = {rule.b: rule.mapping().apply(probe.inputs[rule.a]) for rule in rules}
+        if not without_b:
+            tensors_b = probes.run_tapped(b.graph, probes.Probe(tensors_b, ""), self._taps(b))
+        alignment = Alignment(self._a, b)
+        for rule in rules:
+            alignment.pair_signals(SignalPair(rule.a, rule.b, Evidence.VALUES, rule.mapping(), 0.0))
+        return Trial(list(rules), alignment, self._tensors_a, tensors_b, probe.text)
+
+    def _run_a(self, signals: Signals) -> probes.Probe:
+        if self._probe is None:
+            if self._given is None:
+                self._probe = probes.draw(signals.graph, self._sizes, seed=0)
+            else:
+                self._probe = probes.given(self._given)
+            self._tensors_a = probes.run_tapped(signals.graph, self._probe, self._taps(signals))
+        return self._probe
+
+    def _taps(self, signals: Signals) -> list[str]:
+        return signals.names if self._tapped else []
+
+
+def _fitted(signals: Signals, sizes: Sizes) -> Signals | None:
+    graph = probes.with_sizes(signals.graph, sizes)
+    if graph is None:
+        return None
+    return signals if graph is signals.graph else Signals.of(graph)
+
+
+def declared_sizes(a: Graph, b: Graph, rules: Sequence[InputRule]) -> Sizes:
+    """Return input sizes of A: as A declares them, else as B does, else what fits."""
+    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    found = {}
+    for rule in rules:
+        own, other = sizes_a[rule.a], rule.sizes_of_a(sizes_b[rule.b])
+        if len(own) != len(other):
+            other = (None,) * len(own)
+        both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
+        size = likely_size(a) or likely_size(b) or probes.OPEN_SIZE if None in both else 0
+        found[rule.a] = tuple(size if x is None else x for x in both)
+    return found
+
+
+def oblong(sizes: Sizes) -> Sizes:
+    """Return sizes whose images are neither square nor even, so that rules show that depend on it."""
+    return {
+        name: (*size[:2], size[2] + 5, size[3] + 12) if len(size) == 4 else size
+        for name, size in sizes.items()
+    }
