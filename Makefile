@@ -1,9 +1,10 @@
 # Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
 
-.PHONY: help env demo test test-slow check docs clean
+.PHONY: help env demo frontend test test-slow check docs clean
 
 help:
 	@echo "make demo       compare one net written for two frameworks, mend it, prove it equal"
+	@echo "make frontend   build the pages of the viewer (needs Node 20)"
 	@echo "make test       run the tests (seconds)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
 	@echo "make check      format, lint, types, layers"
@@ -16,6 +17,9 @@ env:
 
 demo: env
 	@.venv/bin/python examples/padding/demo.py
+
+frontend:
+	@tools/frontend
 
 test:
 	@tools/test

@@ -1,0 +1,134 @@
+/** The document: what Python says of a net or a comparison (netweave/viewer/net.py and comparison.py). */
+
+export const VERSION = 1;
+
+/** A number that JSON may lack: "nan", "inf" and "-inf" come as strings. */
+export type Real = number | string | null;
+
+export type Size = number | string | null;
+
+export interface Cost {
+  parameters: number;
+  multiply_adds: number;
+  activation_bytes: number;
+  /** False if a size was unknown, so that the numbers are lower bounds. */
+  exact: boolean;
+}
+
+/** What a layer and a node have in common. Values and parameters are numbers in the tables of the net. */
+export interface Item {
+  name: string;
+  type: string;
+  settings: [string, string][];
+  inputs: number[];
+  outputs: number[];
+  parameters: number[];
+  cost: Cost | null;
+}
+
+export interface Layer extends Item {
+  key: string;
+  file: string | null;
+  line: number | null;
+  call: number;
+}
+
+export interface Node extends Item {
+  constants: [string, Size[] | null][];
+  layers: number[];
+}
+
+export interface Statistics {
+  size: number;
+  non_finite: number;
+  min?: number;
+  max?: number;
+  mean?: number;
+  std?: number;
+  zeros?: number;
+  histogram?: number[];
+}
+
+export interface Parameter {
+  key: string;
+  shape: number[] | null;
+  role: string;
+  loaded: boolean;
+  statistics: Statistics | null;
+}
+
+export interface Net {
+  name: string;
+  format: string;
+  files: string[];
+  loaded: boolean;
+  notes: string[];
+  inputs: number[];
+  outputs: number[];
+  layers: Layer[];
+  nodes: Node[];
+  values: [string, Size[] | null][];
+  parameters: Parameter[];
+  totals: Cost | null;
+}
+
+export type Status =
+  "EQUAL" | "MAPPED" | "LATENT" | "DIFFERENT" | "CARRIED" | "ONLY_A" | "ONLY_B" | "UNKNOWN";
+
+export type Evidence = "VALUES" | "WEIGHTS" | "STRUCTURE" | "NAME" | "GUESS";
+
+/** Nodes of A against nodes of B; the pairs are (of A, of B). */
+export interface Group {
+  nodes: [number[], number[]];
+  layers: [number[], number[]];
+  sides: [boolean, boolean];
+  status: Status;
+  evidence: Evidence;
+  error: Real;
+  graft_error: Real;
+  mapping: string;
+  finding: number | null;
+}
+
+export interface Finding {
+  trap: string | null;
+  cause: string;
+  fix: string;
+  places: [string, string];
+  layers: [string, string];
+  error: Real;
+  error_fixed: Real;
+  latent: boolean;
+}
+
+export interface Mapping {
+  a: string;
+  b: string;
+  text: string;
+}
+
+export interface NetDocument {
+  version: number;
+  kind: "net";
+  title: string;
+  nets: [Net];
+}
+
+export interface ComparisonDocument {
+  version: number;
+  kind: "comparison";
+  title: string;
+  nets: [Net, Net];
+  verdict: string;
+  exit_status: number;
+  sentence: string;
+  error: Real;
+  inputs: Mapping[];
+  outputs: Mapping[];
+  probes: string[];
+  notes: string[];
+  groups: Group[];
+  findings: Finding[];
+}
+
+export type Document = NetDocument | ComparisonDocument;

@@ -1,0 +1,126 @@
+"""A comparison as the page knows it: both nets, the groups with their evidence, the findings, the verdict."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.compare.trial.inputs import InputRule
+from netweave.compare.trial.probes import with_sizes
+from netweave.compare.trial.trial import declared_sizes
+from netweave.graph import Graph
+from netweave.passes.inference import to_inference
+from netweave.viewer.net import VERSION, Json, finite, net_json, record_json
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from netweave.compare import Comparison, Finding, Group, TensorMapping
+
+
+def comparison_document(comparison: Comparison) -> Json:
+    """Return a comparison for the page, as JSON values.
+
+    Of a comparison that was opened from a file, which holds no nodes, only layers are shown.
+
+    Args:
+        comparison: What was found.
+    """
+    short = _shortener(comparison)
+    nets = _nets(comparison)
+    findings = [group.finding for group in comparison.groups if group.finding]
+    numbers = {id(finding): number for number, finding in enumerate(findings)}
+    places = [_Places(net) for net in nets]
+    document = {
+        "version": VERSION,
+        "kind": "comparison",
+        "title": f"{comparison.a.name} and {comparison.b.name}",
+        "nets": nets,
+        "verdict": comparison.verdict.value,
+        "exit_status": comparison.exit_status,
+        "sentence": short(comparison.sentence),
+        "error": comparison.error,
+        "inputs": [_mapping_json(mapping) for mapping in comparison.inputs],
+        "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
+        "probes": list(comparison.probes),
+        "notes": [short(note) for note in comparison.notes],
+        "groups": [_group_json(group, places, numbers) for group in comparison.groups],
+        "findings": [_finding_json(finding, short) for finding in findings],
+    }
+    return finite(document)  # type: ignore[no-any-return]
+
+
+def _shortener(comparison: Comparison) -> Callable[[str], str]:
+    """Return what takes the folders off the names of files in a text."""
+    files = sorted({*comparison.a.files, *comparison.b.files}, key=len, reverse=True)
+
+    def short(text: str) -> str:
+        for file in files:
+            text = text.replace(file, Path(file).name)
+        return text
+
+    return short
+
+
+def _nets(comparison: Comparison) -> list[Json]:
+    a, b = comparison.a, comparison.b
+    if not isinstance(a, Graph) or not isinstance(b, Graph):
+        return [net_json(net, net) if isinstance(net, Graph) else record_json(net) for net in (a, b)]
+    return [net_json(net, shown) for net, shown in zip((a, b), _fitted(comparison, a, b), strict=True)]
+
+
+def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
+    """Return both nets as they were compared, at the sizes that they declare."""
+    shown_a, shown_b = to_inference(a), to_inference(b)
+    rules = [InputRule.from_mapping(mapping) for mapping in comparison.inputs]
+    if not rules:
+        return shown_a, shown_b
+    sizes = declared_sizes(shown_a, shown_b, rules)
+    sizes_b = {rule.b: rule.sizes_of_b(sizes[rule.a]) for rule in rules}
+    return with_sizes(shown_a, sizes) or shown_a, with_sizes(shown_b, sizes_b) or shown_b
+
+
+class _Places:
+    """Numbers of a net's nodes and layers by name."""
+
+    def __init__(self, net: Json) -> None:
+        self._nodes = {node["name"]: number for number, node in enumerate(net["nodes"])}
+        self._layers = {layer["key"]: number for number, layer in enumerate(net["layers"])}
+
+    def nodes(self, names: Iterable[str]) -> list[int]:
+        return [self._nodes[name] for name in names if name in self._nodes]
+
+    def layers(self, keys: Iterable[str]) -> list[int]:
+        return [self._layers[key] for key in keys if key in self._layers]
+
+
+def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int]) -> Json:
+    a, b = places
+    return {
+        "nodes": [a.nodes(group.nodes_a), b.nodes(group.nodes_b)],
+        "layers": [a.layers(group.layers_a), b.layers(group.layers_b)],
+        "sides": [bool(group.nodes_a), bool(group.nodes_b)],
+        "status": group.status.name,
+        "evidence": group.evidence.name,
+        "error": group.error,
+        "graft_error": group.graft_error,
+        "mapping": group.mapping.text if group.mapping else "",
+        "finding": numbers[id(group.finding)] if group.finding else None,
+    }
+
+
+def _finding_json(finding: Finding, short: Callable[[str], str]) -> Json:
+    return {
+        "trap": finding.trap,
+        "cause": short(finding.cause),
+        "fix": short(finding.fix),
+        "places": [short(finding.place_a), short(finding.place_b)],
+        "layers": [finding.layer_a, finding.layer_b],
+        "error": finding.error,
+        "error_fixed": finding.error_fixed,
+        "latent": finding.latent,
+    }
+
+
+def _mapping_json(mapping: TensorMapping) -> dict[str, Any]:
+    return {"a": mapping.a, "b": mapping.b, "text": mapping.text}

@@ -1,0 +1,208 @@
+"""A net as the page knows it: layers, nodes, values and stored arrays as JSON values that refer by number."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, total_cost, value_summary
+from netweave.graph.wording import settings_texts
+from netweave.viewer.arrays import parameter_statistics
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import onnx_ir as ir
+
+    from netweave.compare import NetRecord
+    from netweave.graph import Graph, Layer, NodeSummary
+
+VERSION = 1
+"""Version of the document; the page refuses another one."""
+
+Json = dict[str, Any]
+
+
+def net_document(graph: Graph) -> Json:
+    """Return one net for the page, as JSON values.
+
+    Args:
+        graph: The net.
+    """
+    net = net_json(graph, graph)
+    document = {"version": VERSION, "kind": "net", "title": graph.name, "nets": [net]}
+    return finite(document)  # type: ignore[no-any-return]
+
+
+def net_json(source: Graph, shown: Graph) -> Json:
+    """Return a net as JSON values.
+
+    Args:
+        source: The net as it was read: its layers and stored arrays are shown.
+        shown: The same net in the form whose nodes and sizes are shown.
+    """
+    values = _Values(shown)
+    parameters = {key: number for number, key in enumerate(source.parameters)}
+    numbers = {key: number for number, key in enumerate(source.layers)}
+    costs = layer_costs(shown)
+    nodes = [
+        _node_json(node, summary, values, parameters, numbers)
+        for node, summary in zip(shown.nodes, node_summaries(shown), strict=True)
+    ]
+    layers = [
+        _layer_json(layer, values, parameters, costs.get(key, Cost())) for key, layer in source.layers.items()
+    ]
+    statistics = parameter_statistics(source)
+    return {
+        "name": source.name,
+        "format": source.format,
+        "files": file_names(source.files),
+        "loaded": source.loaded,
+        "notes": list(source.notes),
+        "inputs": values.numbers(value.name or "" for value in source.inputs),
+        "outputs": values.numbers(value.name or "" for value in shown.outputs),
+        "layers": layers,
+        "nodes": nodes,
+        "values": values.rows,
+        "parameters": [
+            {
+                "key": entry.key,
+                "shape": list(entry.shape),
+                "role": entry.role,
+                "loaded": entry.loaded,
+                "statistics": statistics.get(entry.key),
+            }
+            for entry in source.parameters.values()
+        ],
+        "totals": {**_cost_json(total_cost(shown)), "parameters": source.num_parameters},
+    }
+
+
+def record_json(record: NetRecord) -> Json:
+    """Return what a comparison that was opened from a file knows of a net: its layers."""
+    values = _Values(None)
+    parameters = {
+        key: number
+        for number, key in enumerate(
+            dict.fromkeys(key for layer in record.layers.values() for key in layer.parameters)
+        )
+    }
+    return {
+        "name": record.name,
+        "format": record.format,
+        "files": file_names(record.files),
+        "loaded": True,
+        "notes": [],
+        "inputs": [],
+        "outputs": [],
+        "layers": [_layer_json(layer, values, parameters, None) for layer in record.layers.values()],
+        "nodes": [],
+        "values": values.rows,
+        "parameters": [
+            {"key": key, "shape": None, "role": "", "loaded": True, "statistics": None} for key in parameters
+        ],
+        "totals": None,
+    }
+
+
+def file_names(files: Iterable[str]) -> list[str]:
+    """Return names of files without their folders, which are nobody's business where a page is sent to."""
+    return [Path(file).name for file in files]
+
+
+def finite(value: Any) -> Any:
+    """Return JSON values with the numbers that JSON lacks (nan, inf) as strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [finite(item) for item in value]
+    return value
+
+
+class _Values:
+    """Values by number, in the order in which they are asked for.
+
+    Attributes:
+        rows: The name and sizes of each; no sizes where not even their number is known.
+    """
+
+    def __init__(self, graph: Graph | None) -> None:
+        self.rows: list[list[Any]] = []
+        self._number: dict[str, int] = {}
+        self._known = graph.values() if graph else {}
+        self._aliases = graph.aliases if graph else {}
+
+    def numbers(self, names: Iterable[str]) -> list[int]:
+        return [self._of(name) for name in names if name]
+
+    def _of(self, name: str) -> int:
+        if name not in self._number:
+            self._number[name] = len(self.rows)
+            value = self._known.get(name) or self._known.get(self._aliases.get(name, ""))
+            self.rows.append([name, _sizes(value)])
+        return self._number[name]
+
+
+def _sizes(value: ir.Value | None) -> list[int | str | None] | None:
+    dims = value_summary(value).dims if value is not None else None
+    return None if dims is None else list(dims)
+
+
+def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], cost: Cost | None) -> Json:
+    return {
+        "key": layer.key,
+        "name": layer.name,
+        "type": layer.type,
+        "settings": [list(pair) for pair in settings_texts(layer.settings)],
+        "inputs": values.numbers(layer.inputs),
+        "outputs": values.numbers(layer.outputs),
+        "parameters": [parameters[key] for key in layer.parameters if key in parameters],
+        "file": Path(layer.origin.file).name if layer.origin else None,
+        "line": layer.origin.line if layer.origin else None,
+        "call": layer.call,
+        "cost": _cost_json(cost) if cost else None,
+    }
+
+
+def _node_json(
+    node: ir.Node,
+    summary: NodeSummary,
+    values: _Values,
+    parameters: Mapping[str, int],
+    layers: Mapping[str, int],
+) -> Json:
+    stored = [parameter_key(value) for value in node.inputs if value is not None]
+    return {
+        "name": summary.name,
+        "type": summary.operator,
+        "settings": [[name, _text(value)] for name, value in summary.attributes.items()],
+        "inputs": values.numbers(value.name for value in summary.inputs),
+        "outputs": values.numbers(value.name for value in summary.outputs),
+        "parameters": [parameters[key] for key in dict.fromkeys(stored) if key and key in parameters],
+        "constants": [
+            [value.name, None if value.dims is None else list(value.dims)] for value in summary.stored
+        ],
+        "layers": [layers[key] for key in summary.layers if key in layers],
+        "cost": _cost_json(summary.cost),
+    }
+
+
+def _cost_json(cost: Cost) -> Json:
+    return {
+        "parameters": cost.parameters,
+        "multiply_adds": cost.multiply_adds,
+        "activation_bytes": cost.activation_bytes,
+        "exact": cost.exact,
+    }
+
+
+def _text(value: Any) -> str:
+    """Return an attribute for people; of a long list its beginning."""
+    if isinstance(value, (list, tuple)):
+        shown = ",".join(_text(item) for item in value[:16])
+        return shown if len(value) <= 16 else f"{shown},... ({len(value)})"
+    text = value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."

@@ -1,0 +1,99 @@
+"""The document of the page: numbers refer to what they should, nothing is said of the machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave import api
+from netweave.viewer import comparison_document, net_document
+from netweave.viewer.arrays import array_statistics
+from netweave.viewer.page import json_in_html
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "padding"
+
+
+@pytest.fixture(scope="module")
+def comparison():
+    net = netweave.load(EXAMPLE / "leaves.prototxt")
+    port = netweave.load(EXAMPLE / "leaves-symbol.json", input_shapes={"image": (1, 3, 32, 32)})
+    return netweave.compare(net, port)
+
+
+@pytest.fixture(scope="module")
+def document(comparison):
+    return comparison_document(comparison)
+
+
+def test_groups_refer_to_the_nodes_and_layers_of_the_comparison(comparison, document):
+    assert len(document["groups"]) == len(comparison.groups) > 5
+    for row, group in zip(document["groups"], comparison.groups, strict=True):
+        for side, nodes, layers in ((0, group.nodes_a, group.layers_a), (1, group.nodes_b, group.layers_b)):
+            net = document["nets"][side]
+            assert tuple(net["nodes"][number]["name"] for number in row["nodes"][side]) == nodes
+            assert tuple(net["layers"][number]["key"] for number in row["layers"][side]) == layers
+        assert row["status"] == group.status.name
+        if group.finding:
+            assert document["findings"][row["finding"]]["cause"] == group.finding.cause
+
+
+def test_every_value_that_a_layer_reads_is_made_by_a_layer_or_given(document):
+    for net in document["nets"]:
+        for items in (net["layers"], net["nodes"]):
+            made = {value for item in items for value in item["outputs"]} | set(net["inputs"])
+            assert {value for item in items for value in item["inputs"]} <= made
+
+
+def test_both_sides_have_the_sizes_of_one_input(document):
+    shapes = [net["values"][net["inputs"][0]][1] for net in document["nets"]]
+    assert shapes == [["N", 3, 32, 32]] * 2
+
+
+def test_folders_are_not_told(comparison, document):
+    assert str(EXAMPLE) in repr(comparison.a.files)
+    assert str(EXAMPLE.parent) not in json.dumps(document)
+
+
+def test_a_comparison_that_was_opened_shows_its_layers(tmp_path, comparison, document):
+    file = tmp_path / "found.json"
+    api.save_comparison(comparison, file)
+    opened = comparison_document(api.open_comparison(file))
+    names = [[layer["key"] for layer in net["layers"]] for net in document["nets"]]
+    assert [[layer["key"] for layer in net["layers"]] for net in opened["nets"]] == names
+    assert [group["layers"] for group in opened["groups"]] == [g["layers"] for g in document["groups"]]
+    assert opened["findings"] == document["findings"]
+
+
+def test_a_net_alone_has_its_costs(comparison):
+    (net,) = net_document(comparison.a)["nets"]
+    layers = {layer["key"]: layer for layer in net["layers"]}
+    weights = sum(p["statistics"]["size"] for p in net["parameters"] if p["statistics"])
+    assert weights in {0, net["totals"]["parameters"]}
+    assert layers["conv1"]["cost"]["multiply_adds"] > 0
+
+
+def test_a_document_is_json_also_with_numbers_that_json_lacks():
+    row = array_statistics(np.array([np.inf, 1.0, 2.0], np.float32))
+    assert row["non_finite"] == 1
+    assert (row["min"], row["max"]) == (1.0, 2.0)
+    assert array_statistics(np.array([], np.float32)) == {"size": 0, "non_finite": 0}
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float16, np.float64, np.bool_])
+def test_a_histogram_counts_every_element_once(kind):
+    array = np.random.default_rng(0).integers(0, 2, (40, 5)).astype(kind)
+    found = array_statistics(array)
+    assert sum(found["histogram"]) == 200
+    assert found["zeros"] == np.count_nonzero(array == 0)
+    assert found["mean"] == pytest.approx(array.astype(float).mean())
+
+
+def test_nothing_in_a_document_ends_its_script_element():
+    name = "</script><!--<script>\u2028]]>"
+    text = json_in_html({"name": name})
+    assert "<" not in text
+    assert json.loads(text) == {"name": name}
