@@ -101,8 +101,8 @@ def _caffe() -> dict[str, str]:
 
 
 def _mxnet() -> dict[str, str]:
-    from netweave.formats.mxnet import operators
-    from netweave.formats.mxnet.registry import all_readers
+    from netweave.symbol import operators
+    from netweave.symbol.registry import all_readers
 
     assert operators  # imported for what it registers
     rules = {name: _first_line(entry.read) for name, entry in all_readers().items()}

@@ -10,8 +10,8 @@ import pytest
 from netweave.backends import prepare
 from netweave.files import Source
 from netweave.formats.mxnet import read
-from netweave.formats.mxnet.registry import all_readers
 from netweave.graph import attributes_of, find_operator
+from netweave.symbol.registry import all_readers
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 

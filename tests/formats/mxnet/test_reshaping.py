@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from netweave.backends import prepare
-from netweave.formats.mxnet.reshaping import sizes_from_codes
+from netweave.symbol.reshaping import sizes_from_codes
 from tests.formats.mxnet.test_operators import CASES, GOLDEN, read_case
 
 RESHAPES = [name for name in CASES if name.startswith("reshape-") and "like" not in name]

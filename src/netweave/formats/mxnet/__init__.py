@@ -1,9 +1,7 @@
 """Nets of Apache MXNet: ``NET-symbol.json`` of every age with ``NET-%04d.params``.
 
-The way of the data: ``symbol`` parses the file, ``upgrade`` does what MXNet does to old ones, ``reader``
-walks the nodes and calls, for each, its function in ``operators/`` with a ``call.Call``; ``variables``
-gives stored arrays (``ndarray``) and inputs (``deduce`` finds their sizes). To add an operator see
-docs/how-to/add-an-mxnet-operator.md.
+The files are read here (arrays in ``ndarray``); the nodes and operators of a net are those of
+``netweave.symbol``, which builds the Graph.
 """
 
 from netweave.formats.mxnet.reader import match, read

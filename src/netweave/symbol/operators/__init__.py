@@ -1,6 +1,6 @@
 """Readers of MXNet's operators, one file per family; importing this package registers them all."""
 
-from netweave.formats.mxnet.operators import (
+from netweave.symbol.operators import (
     activation,
     constants,
     convolution,
@@ -14,7 +14,7 @@ from netweave.formats.mxnet.operators import (
     resampling,
     shaping,
 )
-from netweave.formats.mxnet.operators.refused import reason
+from netweave.symbol.operators.refused import reason
 
 __all__ = [
     "activation",

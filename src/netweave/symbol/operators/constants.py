@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.mxnet.registry import operator_reader
-from netweave.formats.mxnet.variables import onnx_dtype
+from netweave.symbol.registry import operator_reader
+from netweave.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 FILLS = {"_zeros": 0.0, "_ones": 1.0}
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from netweave.errors import ShapeError, WeightError
-from netweave.formats.mxnet.settings import Settings
 from netweave.graph import BATCH, Parameter
 from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-    from netweave.formats.mxnet.deduce import Deduced
-    from netweave.formats.mxnet.symbol import Node, Symbol
     from netweave.graph import GraphBuilder
+    from netweave.symbol.deduce import Deduced
+    from netweave.symbol.document import Node
 
 Sizes = tuple[int | None, ...]
 
@@ -43,7 +43,6 @@ class Variables:
     """Turns a variable of the symbol into a value of the graph, once for each layout it is wanted in.
 
     Args:
-        symbol: The net.
         arrays: The stored arrays by name, without ``arg:`` and ``aux:``; None if there is no file.
         file: Name of that file.
         input_shapes: Input sizes that the caller gave.
@@ -53,7 +52,6 @@ class Variables:
 
     def __init__(
         self,
-        symbol: Symbol,
         arrays: Mapping[str, np.ndarray] | None,
         *,
         file: str,
@@ -61,7 +59,6 @@ class Variables:
         deduced: Mapping[str, Deduced],
         builder: GraphBuilder,
     ) -> None:
-        self._symbol = symbol
         self._arrays = arrays
         self._file = file
         self._input_shapes = input_shapes
@@ -145,7 +142,7 @@ class Variables:
     def _is_stored(self, node: Node) -> bool:
         if self._arrays is not None:
             return node.name in self._arrays
-        declared = _declared_shape(self._symbol, node)
+        declared = _declared_shape(node)
         named = "__init__" in node.attributes or node.name.endswith(tuple(SUFFIXES))
         return named and declared is not None and None not in declared and not self.is_input(node)
 
@@ -153,7 +150,7 @@ class Variables:
         known = self._deduced.get(node.name)
         for shape in (
             self._input_shapes.get(node.name),
-            _declared_shape(self._symbol, node),
+            _declared_shape(node),
             default,
             known.shape if known else None,
         ):
@@ -162,7 +159,7 @@ class Variables:
         raise ShapeError(
             f"the sizes of the input {node.name!r} are nowhere given; give them, as in "
             f"--input-shape {node.name}=1x3x224x224",
-            place=self._symbol.place(node),
+            place=node.place,
         )
 
     def _entry(
@@ -184,28 +181,28 @@ class Variables:
         self, node: Node, array: np.ndarray | None, shape: Sequence[int | None] | None
     ) -> tuple[int, ...]:
         if shape is None:
-            shape = array.shape if array is not None else _declared_shape(self._symbol, node)
+            shape = array.shape if array is not None else _declared_shape(node)
         wanted = tuple(shape or ())
         if array is not None:
-            _check_fit(array.shape, wanted, name=node.name, file=self._file, place=self._symbol.place(node))
+            _check_fit(array.shape, wanted, name=node.name, file=self._file, place=node.place)
             return array.shape
         known = tuple(size for size in wanted if size is not None)
         if prod(known) > MAX_ELEMENTS:
             raise ShapeError(
                 f"would have the sizes {'x'.join(map(str, known))}, which is more than {MAX_ELEMENTS:,} "
                 f"elements; check the sizes in the file",
-                place=self._symbol.place(node),
+                place=node.place,
             )
         if len(known) == len(wanted):
             return known
         raise ShapeError(
             "its sizes follow from those of the net's input, which are nowhere given, and there is no "
             "file of weights; give the input's, as in --input-shape data=1x3x224x224",
-            place=self._symbol.place(node),
+            place=node.place,
         )
 
     def _multiplier(self, node: Node, name: str) -> float:
-        return Settings(node.attributes, place=self._symbol.place(node)).number(name, 1.0)
+        return Settings(node.attributes, place=node.place).number(name, 1.0)
 
 
 def _role(name: str) -> str:
@@ -223,9 +220,9 @@ def _check_fit(found: Sequence[int], wanted: Sizes, *, name: str, file: str, pla
         )
 
 
-def _declared_shape(symbol: Symbol, node: Node) -> Sizes | None:
+def _declared_shape(node: Node) -> Sizes | None:
     """Return the sizes that a variable declares; 0 and -1 stand for unknown ones."""
-    sizes = Settings(node.attributes, place=symbol.place(node)).sizes("__shape__", ())
+    sizes = Settings(node.attributes, place=node.place).sizes("__shape__", ())
     return tuple(size if size > 0 else None for size in sizes) or None
 
 

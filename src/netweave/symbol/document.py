@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
 from netweave.files.json_text import JsonObject, checked
+from netweave.graph import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,23 +43,30 @@ class Node:
         op: Its operator; ``null`` for a variable.
         attributes: Settings of the operator and of the user, as written.
         inputs: Outputs of other nodes, in the order of the operator's arguments.
-        line: Line on which the node begins.
+        origin: Where the node stands: a line of the symbol's file, or of the program that made it.
     """
 
     name: str
     op: str
     attributes: Mapping[str, str]
     inputs: tuple[Entry, ...]
-    line: int
+    origin: Origin
 
     @property
     def is_variable(self) -> bool:
         """Whether the node stands for an array that a run is given."""
         return self.op == VARIABLE
 
+    @property
+    def place(self) -> str:
+        """Where the node stands, for messages."""
+        kind = "variable" if self.is_variable else "layer"
+        type_ = "" if self.is_variable else f" ({self.op})"
+        return f"{self.origin}: {kind} {self.name!r}{type_}"
+
 
 @dataclass(frozen=True, slots=True)
-class Symbol:
+class Document:
     """A net: nodes so ordered that inputs come first, only those that the heads need.
 
     Attributes:
@@ -73,19 +81,13 @@ class Symbol:
     heads: tuple[Entry, ...]
     version: int = OLDEST_VERSION
 
-    def place(self, node: Node) -> str:
-        """Where a node stands, for messages."""
-        kind = "variable" if node.is_variable else "layer"
-        type_ = "" if node.is_variable else f" ({node.op})"
-        return f"{self.file}:{node.line}: {kind} {node.name!r}{type_}"
 
-
-def is_symbol(value: Any) -> bool:
+def is_document(value: Any) -> bool:
     """Whether a JSON value looks like a symbol file."""
     return isinstance(value, dict) and "nodes" in value and "heads" in value
 
 
-def parse_symbol(value: Any, *, file: str) -> Symbol:
+def parse_document(value: Any, *, file: str) -> Document:
     """Return the net that a symbol file describes, before any upgrade.
 
     Args:
@@ -95,7 +97,7 @@ def parse_symbol(value: Any, *, file: str) -> Symbol:
     Raises:
         ReadError: The file is not formed as a symbol file is, or its nodes form a cycle.
     """
-    if not isinstance(value, JsonObject) or not is_symbol(value):
+    if not isinstance(value, JsonObject) or not is_document(value):
         raise ReadError("is no MXNet symbol: expected an object with 'nodes' and 'heads'", place=file)
     nodes = [_node(item, number, value.place) for number, item in enumerate(value.field("nodes", list))]
     heads = [_entry(item, "heads", value.place) for item in value.field("heads", list)]
@@ -125,7 +127,7 @@ def _node(item: Any, number: int, place: str) -> Node:
         op=_name(item, "op"),
         attributes=attributes,
         inputs=tuple(_entry(entry, "inputs", item.place) for entry in item.field("inputs", list)),
-        line=item.line,
+        origin=Origin(item.file, item.line),
     )
 
 
@@ -150,11 +152,11 @@ def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
     for node in nodes:
         if node.is_variable and (node.name in variables or not node.name):
             found = f"two variables are named {node.name!r}" if node.name else "a variable has no name"
-            raise ReadError(found, place=f"{file}:{node.line}")
+            raise ReadError(found, place=str(node.origin))
         if node.is_variable:
             variables.add(node.name)
         for entry in node.inputs:
-            _check_entry(entry, nodes, place=f"{file}:{node.line}: node {node.name!r}")
+            _check_entry(entry, nodes, place=f"{node.origin}: node {node.name!r}")
     for entry in heads:
         _check_entry(entry, nodes, place=f"{file}: heads")
 
@@ -164,7 +166,7 @@ def _check_entry(entry: Entry, nodes: list[Node], *, place: str) -> None:
         raise ReadError(f"reads node {entry.node}, but there are only {len(nodes)} nodes", place=place)
 
 
-def _sorted(nodes: list[Node], heads: list[Entry], *, file: str, version: int) -> Symbol:
+def _sorted(nodes: list[Node], heads: list[Entry], *, file: str, version: int) -> Document:
     """Order the nodes that the heads need by depth-first search, as MXNet does; name a cycle."""
     order: list[int] = []
     state: dict[int, bool] = {}  # False while below it, True when done
@@ -175,7 +177,7 @@ def _sorted(nodes: list[Node], heads: list[Entry], *, file: str, version: int) -
             if step == 0 and number in state:
                 if not state[number]:
                     node = nodes[number]
-                    raise ReadError(f"node {node.name!r} depends on itself", place=f"{file}:{node.line}")
+                    raise ReadError(f"node {node.name!r} depends on itself", place=str(node.origin))
                 continue
             state[number] = False
             inputs = nodes[number].inputs
@@ -190,5 +192,5 @@ def _sorted(nodes: list[Node], heads: list[Entry], *, file: str, version: int) -
         return tuple(Entry(place[entry.node], entry.output) for entry in entries)
 
     kept = [nodes[number] for number in order]
-    ready = [Node(n.name, n.op, n.attributes, moved(n.inputs), n.line) for n in kept]
-    return Symbol(file, tuple(ready), moved(heads), version)
+    ready = [Node(n.name, n.op, n.attributes, moved(n.inputs), n.origin) for n in kept]
+    return Document(file, tuple(ready), moved(heads), version)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.registry import operator_reader
+from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
-    from netweave.formats.mxnet.settings import Settings
+    from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 ACTIVATIONS = {
     "relu": "Relu",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.formats.mxnet.settings import Settings
+from netweave.symbol.settings import Settings
 
 
 def settings(**texts):

@@ -8,17 +8,17 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
-from netweave.formats.mxnet.registry import ROLES
-from netweave.formats.mxnet.symbol import Node
 from netweave.graph import known_shape, parameter_key
 from netweave.graph.parameters import ranges_of
+from netweave.symbol.document import Node
+from netweave.symbol.registry import ROLES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.formats.mxnet.settings import Settings
-    from netweave.formats.mxnet.variables import Variables
     from netweave.graph import GraphBuilder
+    from netweave.symbol.settings import Settings
+    from netweave.symbol.variables import Variables
 
 
 MAX_RANGE = 10_000_000

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
-    from netweave.formats.mxnet.settings import Settings
+    from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 ROLES = {
     "weight": "weight",
@@ -23,7 +23,14 @@ ROLES = {
 }
 """Arguments that are stored arrays, and the role that ``Parameter`` gives them."""
 
+AUXILIARY = frozenset({"moving_mean", "moving_var"})
+"""Arguments that an operator changes itself: MXNet's auxiliary states."""
+
+COUNT = "num_args"
+"""The setting that says how many inputs there are, of operators that take any number."""
+
 Arguments = Callable[["Settings"], Sequence[str] | None]
+Count = Callable[["Settings"], int]
 Read = Callable[["Call"], "ir.Value | Sequence[ir.Value]"]
 
 
@@ -35,11 +42,15 @@ class OperatorReader:
         read: Adds its nodes and returns its outputs.
         arguments: Names of its inputs, given its settings; None for any number of unnamed ones.
         outputs: Names of its outputs where they have some of their own.
+        count: Number of its outputs, given its settings.
+        counted: Whether the setting ``COUNT`` says how many inputs it has.
     """
 
     read: Read
     arguments: Arguments | None = None
     outputs: Sequence[str] = ()
+    count: Count = lambda settings: 1
+    counted: bool = False
 
     def output_names(self, node: str, count: int) -> list[str]:
         """Return what MXNet calls the outputs of a node that makes ``count`` of them."""
@@ -55,6 +66,8 @@ def operator_reader(
     *names: str,
     arguments: Sequence[str] | Arguments | None = ("data",),
     outputs: Sequence[str] = (),
+    count: Count = lambda settings: 1,
+    counted: bool = False,
 ) -> Callable[[Read], Read]:
     """Register the decorated function as the reader of an operator.
 
@@ -63,11 +76,13 @@ def operator_reader(
         arguments: Names of its inputs, in order: as a list, as a function of its settings, or None for
             any number.
         outputs: Names of its outputs, if they are not just numbered.
+        count: Number of its outputs as a function of its settings; 1 by default.
+        counted: Whether the setting ``num_args`` says how many inputs it has.
     """
 
     def register(read: Read) -> Read:
         named = arguments if arguments is None or callable(arguments) else _fixed(arguments)
-        _READERS.update(dict.fromkeys(names, OperatorReader(read, named, outputs)))
+        _READERS.update(dict.fromkeys(names, OperatorReader(read, named, outputs, count, counted)))
         return read
 
     return register

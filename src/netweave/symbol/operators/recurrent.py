@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.mxnet.registry import operator_reader
+from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
-    from netweave.formats.mxnet.settings import Settings
+    from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.registry import operator_reader
 from netweave.graph import Statistics, set_statistics
+from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 STATISTICS = ("data", "gamma", "beta", "moving_mean", "moving_var")
 

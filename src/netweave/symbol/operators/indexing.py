@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.mxnet.registry import operator_reader
-from netweave.formats.mxnet.variables import onnx_dtype
+from netweave.symbol.registry import operator_reader
+from netweave.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.mxnet.call import Call
-    from netweave.formats.mxnet.settings import Settings
+    from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 

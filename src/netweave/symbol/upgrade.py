@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.registry import find_reader
-from netweave.formats.mxnet.settings import Settings
-from netweave.formats.mxnet.symbol import VARIABLE, Entry, Node, Symbol
+from netweave.symbol.document import VARIABLE, Document, Entry, Node
+from netweave.symbol.registry import find_reader
+from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,22 +22,22 @@ HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
 MULTIPLIERS = ("lr_mult", "wd_mult")
 
 
-def upgraded(symbol: Symbol) -> Symbol:
+def upgraded(document: Document) -> Document:
     """Return the net as the newest version of MXNet would load it."""
-    nodes = [_hide(node) for node in symbol.nodes]
-    _move_multipliers(nodes, symbol)
-    if symbol.version < 905:
+    nodes = [_hide(node) for node in document.nodes]
+    _move_multipliers(nodes)
+    if document.version < 905:
         nodes = [_without_last_axis(node) for node in nodes]
-    changed = replace(symbol, nodes=tuple(nodes))
-    return _append_missing(changed) if symbol.version < 900 else changed
+    changed = replace(document, nodes=tuple(nodes))
+    return _append_missing(changed) if document.version < 900 else changed
 
 
-def arguments_of(symbol: Symbol, node: Node) -> Sequence[str] | None:
+def arguments_of(node: Node) -> Sequence[str] | None:
     """Return the names of an operator's inputs; None if it is unknown or takes any number."""
     reader = find_reader(node.op)
     if reader is None or reader.arguments is None:
         return None
-    return reader.arguments(Settings(node.attributes, place=symbol.place(node)))
+    return reader.arguments(Settings(node.attributes, place=node.place))
 
 
 def _hide(node: Node) -> Node:
@@ -45,14 +45,14 @@ def _hide(node: Node) -> Node:
     return replace(node, attributes=hidden)
 
 
-def _move_multipliers(nodes: list[Node], symbol: Symbol) -> None:
+def _move_multipliers(nodes: list[Node]) -> None:
     """Give ``weight_lr_mult`` of an operator to its variable ``weight``, as ``__lr_mult__``."""
     for number, node in enumerate(nodes):
         given = [key for key in node.attributes if key.endswith(MULTIPLIERS) and not key.startswith("__")]
         if node.is_variable or not given:
             continue
         kept = dict(node.attributes)
-        for entry, name in zip(node.inputs, arguments_of(symbol, node) or (), strict=False):
+        for entry, name in zip(node.inputs, arguments_of(node) or (), strict=False):
             target = nodes[entry.node]
             moved = {
                 f"__{suffix}__": kept.pop(f"{name}_{suffix}")
@@ -70,17 +70,17 @@ def _without_last_axis(node: Node) -> Node:
     return node
 
 
-def _append_missing(symbol: Symbol) -> Symbol:
+def _append_missing(document: Document) -> Document:
     """Add the variables that old files leave out, such as the moving mean of a BatchNorm."""
     nodes: list[Node] = []
     place: dict[int, int] = {}
-    for number, node in enumerate(symbol.nodes):
-        names = arguments_of(symbol, node) or ()
+    for number, node in enumerate(document.nodes):
+        names = arguments_of(node) or ()
         inputs = [Entry(place[entry.node], entry.output) for entry in node.inputs]
         for name in () if node.is_variable else names[len(inputs) :]:
             inputs.append(Entry(len(nodes)))
-            nodes.append(Node(f"{node.name}_{name}", VARIABLE, dict(node.attributes), (), node.line))
+            nodes.append(Node(f"{node.name}_{name}", VARIABLE, dict(node.attributes), (), node.origin))
         place[number] = len(nodes)
         nodes.append(replace(node, inputs=tuple(inputs)))
-    heads = tuple(Entry(place[entry.node], entry.output) for entry in symbol.heads)
-    return replace(symbol, nodes=tuple(nodes), heads=heads)
+    heads = tuple(Entry(place[entry.node], entry.output) for entry in document.heads)
+    return replace(document, nodes=tuple(nodes), heads=heads)

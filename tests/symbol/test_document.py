@@ -9,8 +9,8 @@ import pytest
 
 from netweave.errors import ReadError
 from netweave.files.json_text import parse_json
-from netweave.formats.mxnet.symbol import Entry, parse_symbol
-from netweave.formats.mxnet.upgrade import upgraded
+from netweave.symbol.document import Entry, parse_document
+from netweave.symbol.upgrade import upgraded
 from tests.formats.mxnet.symbols import node, symbol, variable
 
 AGES = json.loads((Path(__file__).parents[2] / "golden" / "mxnet_ages.json").read_text())["symbols"]
@@ -18,7 +18,7 @@ AGES = json.loads((Path(__file__).parents[2] / "golden" / "mxnet_ages.json").rea
 
 def parse(value):
     text = value if isinstance(value, str) else json.dumps(value)
-    return parse_symbol(parse_json(text.encode(), file="net.json"), file="net.json")
+    return parse_document(parse_json(text.encode(), file="net.json"), file="net.json")
 
 
 @pytest.mark.parametrize("age", AGES)

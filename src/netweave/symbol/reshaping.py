@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 Size = int | tuple[int, ...]
 """A size of the result: a number, or the product of sizes of the input, given by their axes."""

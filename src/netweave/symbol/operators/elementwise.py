@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.formats.mxnet.registry import operator_reader
-from netweave.formats.mxnet.variables import onnx_dtype
 from netweave.graph import DOMAIN, scale_gradients
+from netweave.symbol.registry import operator_reader
+from netweave.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
     Unary = Callable[[Call, ir.Value], ir.Value]
     Binary = Callable[[Call, ir.Value, ir.Value], ir.Value]
@@ -352,7 +352,7 @@ def with_scalar_first(call: Call) -> ir.Value:
     return _binary(call, SCALAR_FIRST[call.op], call.scalar(call.settings.number("scalar", 1.0), x), x)
 
 
-@operator_reader("add_n", "ElementWiseSum", arguments=None)
+@operator_reader("add_n", "ElementWiseSum", arguments=None, counted=True)
 def add_n(call: Call) -> ir.Value:
     """The sum of all inputs."""
     call.settings.skip("num_args")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.mxnet.registry import operator_reader
-from netweave.formats.mxnet.reshaping import INFER, Size, reshape, sizes_from_codes
+from netweave.symbol.registry import operator_reader
+from netweave.symbol.reshaping import INFER, Size, reshape, sizes_from_codes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 SMALLEST = -(2**63)
 MAX_PARTS = 10_000
@@ -91,7 +91,7 @@ def squeeze(call: Call) -> ir.Value:
     return call.add("Squeeze", [x, call.whole_numbers(axes)])
 
 
-@operator_reader("Concat", "concat", "_rnn_param_concat", arguments=None)
+@operator_reader("Concat", "concat", "_rnn_param_concat", arguments=None, counted=True)
 def concat(call: Call) -> ir.Value:
     """Inputs one after the other along ``dim``."""
     call.settings.skip("num_args")
@@ -100,7 +100,7 @@ def concat(call: Call) -> ir.Value:
     return call.add("Concat", values, {"axis": axis})
 
 
-@operator_reader("stack", arguments=None)
+@operator_reader("stack", arguments=None, counted=True)
 def stack(call: Call) -> ir.Value:
     """Inputs one after the other along a new axis."""
     call.settings.skip("num_args")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.mxnet.layouts import LAYOUTS, channels_first, channels_last
-from netweave.formats.mxnet.registry import operator_reader, with_bias
-from netweave.formats.mxnet.settings import is_channels_last
+from netweave.symbol.layouts import LAYOUTS, channels_first, channels_last
+from netweave.symbol.registry import operator_reader, with_bias
+from netweave.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 
 @operator_reader("Convolution", "Convolution_v1", arguments=with_bias(default_no_bias=False))

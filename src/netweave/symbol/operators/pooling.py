@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.mxnet.layouts import LAYOUTS, channels_first, channels_last
-from netweave.formats.mxnet.registry import operator_reader
-from netweave.formats.mxnet.settings import is_channels_last
 from netweave.graph.ops.pooling import pooling
+from netweave.symbol.layouts import LAYOUTS, channels_first, channels_last
+from netweave.symbol.registry import operator_reader
+from netweave.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
+    from netweave.symbol.call import Call
 
 ROUNDINGS = {"valid": "floor", "full": "full"}
 KINDS = ("max", "avg", "sum", "lp")

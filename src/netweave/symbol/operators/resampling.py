@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.mxnet.registry import operator_reader
+from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.mxnet.call import Call
-    from netweave.formats.mxnet.settings import Settings
+    from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 BILINEAR = {"mode": "linear", "align_corners": 1}
 """Places -1 and 1 are the centres of the outer pixels; beyond them is zero, ONNX's default."""

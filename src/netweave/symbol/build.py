@@ -1,0 +1,224 @@
+"""From the nodes of a symbol to its Graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from netweave.errors import UnsupportedError, UsageError, WeightError
+from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
+from netweave.symbol import operators
+from netweave.symbol.call import Call
+from netweave.symbol.deduce import deduce
+from netweave.symbol.document import Node
+from netweave.symbol.registry import ROLES, find_reader
+from netweave.symbol.settings import Settings
+from netweave.symbol.upgrade import arguments_of
+from netweave.symbol.variables import Variables
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.symbol.document import Document, Entry
+
+
+def build(
+    document: Document,
+    *,
+    name: str,
+    input_shapes: Mapping[str, tuple[int, ...]],
+    arrays: Mapping[str, np.ndarray] | None = None,
+    file: str = "",
+) -> Graph:
+    """Return the Graph of a net.
+
+    Args:
+        document: The net, upgraded.
+        name: What the Graph is called.
+        input_shapes: Input sizes by name, batch size first.
+        arrays: The stored arrays by name, without ``arg:`` and ``aux:``; None if there are none.
+        file: Name of the file that they are from.
+
+    Raises:
+        ReadError: A setting is not what its operator takes.
+        UnsupportedError: The net has operators or settings that Netweave does not read.
+        ShapeError: Sizes do not fit, or are not known and needed.
+        WeightError: The stored arrays are not those of the net.
+        UsageError: The caller gave sizes for an input that the net does not have.
+    """
+    return _Build(document, name, input_shapes, arrays, file).graph()
+
+
+class _Build:
+    """A symbol on its way to a Graph."""
+
+    def __init__(
+        self,
+        document: Document,
+        name: str,
+        input_shapes: Mapping[str, tuple[int, ...]],
+        arrays: Mapping[str, np.ndarray] | None,
+        file: str,
+    ) -> None:
+        self._document = document
+        self._input_shapes = input_shapes
+        self._arrays = arrays
+        self._file = file
+        files = [document.file, file] if file else [document.file]
+        self._builder = GraphBuilder(name, format="mxnet", files=files)
+        self._variables = Variables(
+            arrays,
+            file=file,
+            input_shapes=input_shapes,
+            deduced=deduce(document, arrays or {}),
+            builder=self._builder,
+        )
+        self._outputs: dict[int, Sequence[ir.Value]] = {}
+        self._calls: Counter[str] = Counter()
+        self._unknown_settings: list[str] = []
+
+    def graph(self) -> Graph:
+        """Read every node and return the Graph."""
+        self._check_operators()
+        self._check_arrays()
+        for number, node in enumerate(self._document.nodes):
+            if not node.is_variable:
+                self._outputs[number] = self._read(node)
+        if self._unknown_settings:
+            raise UnsupportedError(
+                f"settings that Netweave does not know: {'; '.join(self._unknown_settings)}",
+                place=self._document.file,
+            )
+        graph = self._builder.finish(self._heads())
+        self._check_input_shapes(graph)
+        return graph
+
+    def _read(self, node: Node) -> Sequence[ir.Value]:
+        reader = find_reader(node.op)
+        assert reader is not None
+        place = node.place
+        settings = Settings(node.attributes, place=place)
+        key = self._builder.layers.free_key(node.name)
+        layer = Layer(
+            key=key,
+            name=node.name,
+            type=node.op,
+            settings=dict(node.attributes),
+            origin=node.origin,
+            call=self._calls[node.name],
+        )
+        self._calls[node.name] += 1
+        with self._builder.layer(layer):
+            call = Call(
+                node,
+                place=place,
+                settings=settings,
+                names=reader.arguments(settings) if reader.arguments else None,
+                inputs=[self._input(entry, node) for entry in node.inputs],
+                variables=self._variables,
+                builder=self._builder,
+            )
+            made = reader.read(call)
+            values = [made] if isinstance(made, ir.Value) else made
+            outputs = self._named(values, reader.output_names(node.name, len(values)), key)
+        self._builder.layers.add(
+            replace(
+                layer,
+                inputs=tuple(value.name or "" for value in call.read),
+                outputs=tuple(value.name or "" for value in outputs),
+                parameters=tuple(dict.fromkeys(call.parameters)),
+            )
+        )
+        self._unknown_settings += [
+            f"{name}={node.attributes[name]!r:.40} of {node.name!r} ({node.op}, line {node.origin.line})"
+            for name in settings.unread()
+        ]
+        return outputs
+
+    def _named(self, values: Sequence[ir.Value], names: Sequence[str], key: str) -> list[ir.Value]:
+        """Give an operator's outputs their names; a value that was there before gets a name of its own."""
+        named: list[ir.Value] = []
+        for value, name in zip(values, names, strict=True):
+            producer = value.producer()
+            own = producer is not None and key in layer_keys(producer) and value not in named
+            made = value if own else self._builder.add("Identity", [value])
+            self._builder.rename(made, name)
+            named.append(made)
+        return named
+
+    def _input(self, entry: Entry, reading: Node) -> ir.Value | Node:
+        node = self._document.nodes[entry.node]
+        if node.is_variable and not entry.output:
+            return node
+        outputs = self._outputs.get(entry.node, ())
+        if entry.output >= len(outputs):
+            raise UnsupportedError(
+                f"reads output {entry.output} of {node.name!r} ({node.op}), of which Netweave makes "
+                f"{len(outputs)}",
+                place=reading.place,
+            )
+        return outputs[entry.output]
+
+    def _heads(self) -> list[ir.Value]:
+        heads: list[ir.Value] = []
+        for entry in self._document.heads:
+            node = self._document.nodes[entry.node]
+            found = self._input(entry, node)
+            value = self._variables.value(found) if isinstance(found, Node) else found
+            if value.producer() is None or value in heads:
+                value = self._builder.add("Identity", [value], outputs=f"{node.name}_output")
+            heads.append(value)
+        return heads
+
+    def _check_operators(self) -> None:
+        """Refuse a net with unknown operators, naming each once with its nodes."""
+        unknown: dict[str, list[str]] = {}
+        for node in self._document.nodes:
+            if not node.is_variable and find_reader(node.op) is None:
+                unknown.setdefault(node.op, []).append(f"{node.name!r} in line {node.origin.line}")
+        if not unknown:
+            return
+        shown = "; ".join(
+            f"{op} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
+            f"{operators.reason(op)})"
+            for op, nodes in unknown.items()
+        )
+        raise UnsupportedError(
+            f"{len(unknown)} operator{'s' if len(unknown) > 1 else ''} that Netweave does not read: {shown}; "
+            f"see docs/how-to/add-an-mxnet-operator.md",
+            place=self._document.file,
+        )
+
+    def _check_arrays(self) -> None:
+        """Refuse stored arrays that leave out some that layers need, naming them all."""
+        if self._arrays is None:
+            return
+        needed: list[str] = []
+        for node in self._document.nodes:
+            names = arguments_of(node) or ()
+            for name, entry in zip(names, node.inputs, strict=False):
+                source = self._document.nodes[entry.node]
+                if name in ROLES and source.is_variable and not self._variables.is_input(source):
+                    needed.append(source.name)
+        missing = [name for name in dict.fromkeys(needed) if name not in self._arrays]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise WeightError(
+                f"does not hold {', '.join(map(repr, missing[:5]))}{more}, which {self._document.file} "
+                f"needs; it holds {', '.join(map(repr, list(self._arrays)[:3]))}, ...",
+                place=self._file,
+            )
+
+    def _check_input_shapes(self, graph: Graph) -> None:
+        inputs = [value.name for value in graph.inputs]
+        unknown = [name for name in self._input_shapes if name not in inputs]
+        if unknown:
+            raise UsageError(
+                f"{self._document.file}: no input named {', '.join(map(repr, unknown))}; "
+                f"the inputs are {', '.join(map(repr, inputs))}"
+            )
