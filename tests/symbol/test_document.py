@@ -13,7 +13,7 @@ from netweave.symbol.document import Entry, parse_document
 from netweave.symbol.upgrade import upgraded
 from tests.formats.mxnet.symbols import node, symbol, variable
 
-AGES = json.loads((Path(__file__).parents[2] / "golden" / "mxnet_ages.json").read_text())["symbols"]
+AGES = json.loads((Path(__file__).parents[1] / "golden" / "mxnet_ages.json").read_text())["symbols"]
 
 
 def parse(value):
