@@ -3,8 +3,8 @@
 .PHONY: help env demo frontend test test-slow check docs clean
 
 help:
-	@echo "make demo       compare one net written for two frameworks, mend it, prove it equal"
 	@echo "make frontend   build the pages of the viewer (needs Node 20)"
+	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
 	@echo "make test       run the tests (seconds)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
 	@echo "make check      format, lint, types, layers"
@@ -16,7 +16,8 @@ env:
 	@tools/environment
 
 demo: env
-	@.venv/bin/python examples/padding/demo.py
+	@.venv/bin/python -m examples.padding.demo
+	@.venv/bin/python -m examples.lenet.demo
 
 frontend:
 	@tools/frontend

@@ -2,16 +2,17 @@
 
 ``leaves.prototxt`` is a net for Caffe, ``leaves-symbol.json`` its port to MXNet. The port pools with a
 border where Caffe lets the last window hang over: the sizes agree, the values do not. Run it with
-``make demo``, or with the Python that Netweave is installed in.
+``make demo``, or with ``python -m examples.padding.demo`` in the folder above ``examples``.
 """
 
 from __future__ import annotations
 
 import difflib
 import os
-import subprocess
 import sys
 from pathlib import Path
+
+from examples.story import netweave, python, say
 
 HERE = Path(__file__).parent
 NET = HERE / "leaves.prototxt"
@@ -22,20 +23,6 @@ MENDED = HERE / "mended-symbol.json"
 WRONG = '"stride": "(2, 2)", "pad": "(1, 1)"'
 RIGHT = '"stride": "(2, 2)", "pad": "(0, 0)", "pooling_convention": "full"'
 """The fix of the first comparison, in the layer ``down1``."""
-
-
-def say(text: str) -> None:
-    """Print a line of the story."""
-    print(f"\n# {text}", flush=True)
-
-
-def netweave(*arguments: str | Path) -> int:
-    """Show a command, run it, and return its exit status."""
-    words = [os.path.relpath(part) if isinstance(part, Path) else part for part in arguments]
-    print(f"$ netweave {' '.join(words)}\n", flush=True)
-    status = subprocess.run([sys.executable, "-m", "netweave", *words], check=False).returncode
-    print(f"\n(exit status {status})", flush=True)
-    return status
 
 
 def mend(file: Path = MENDED) -> None:
@@ -54,7 +41,7 @@ def mend(file: Path = MENDED) -> None:
 def main() -> int:
     """Return 0 if everything went as told."""
     say("Draw weights, the same for both nets, and write them as Caffe and as MXNet store them.")
-    subprocess.run([sys.executable, HERE / "make_weights.py"], check=True)
+    python(HERE / "make_weights.py")
 
     say("Is the port the same net?")
     different = netweave("compare", NET, PORT)

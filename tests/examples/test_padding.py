@@ -6,16 +6,14 @@ The golden file is written by ``tests/oracles/examples.py``.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import netweave
 from examples.padding import demo, make_weights
+from tests.examples import story
 from tests.oracles import golden, recipe
 
 RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
@@ -51,29 +49,16 @@ def test_only_the_mended_port_is_the_net():
 
 @pytest.mark.slow
 def test_demo_finds_the_mistake_mends_it_and_proves_it(tmp_path):
-    shutil.copytree(
-        demo.HERE, tmp_path / "padding", ignore=shutil.ignore_patterns("*.caffemodel", "*.params")
-    )
-    environment = os.environ | {"PYTHONPATH": str(demo.HERE.parents[1] / "src")}
-    done = subprocess.run(
-        [sys.executable, str(tmp_path / "padding" / "demo.py")],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-        env=environment,
-        timeout=120,
-    )
+    done = story.told(story.copied(tmp_path), "padding")
     assert (done.returncode, done.stderr) == (0, "")
-    story = [
-        "$ netweave compare padding/leaves.prototxt padding/leaves-symbol.json",
+    parts = [
+        "$ netweave compare examples/padding/leaves.prototxt examples/padding/leaves-symbol.json",
         "different at pool1 / down1",
         "leaves-symbol.json:15",
         "(exit status 1)",
         '+     "attrs": {"pool_type": "max", "kernel": "(3, 3)", "stride": "(2, 2)", "pad": "(0, 0)"',
-        "$ netweave compare padding/leaves.prototxt padding/mended-symbol.json",
+        "$ netweave compare examples/padding/leaves.prototxt examples/padding/mended-symbol.json",
         "identical",
         "(exit status 0)",
     ]
-    places = [done.stdout.find(words) for words in story]
-    assert -1 not in places
-    assert places == sorted(places)
+    story.assert_in_order(done.stdout, parts)

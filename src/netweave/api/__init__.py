@@ -2,6 +2,7 @@
 
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
+from netweave.api.packing import pack
 from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -27,6 +28,7 @@ __all__ = [
     "load_arrays",
     "load_job",
     "open_comparison",
+    "pack",
     "predicting",
     "run",
     "save",

@@ -17,6 +17,7 @@ from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare
 from netweave.cli.convert import convert
 from netweave.cli.inspect import inspect
+from netweave.cli.pack import pack
 from netweave.cli.run import run
 from netweave.cli.show import show
 from netweave.cli.train import train
@@ -25,7 +26,7 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert, train)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train, pack)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

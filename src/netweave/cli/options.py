@@ -36,13 +36,30 @@ def parse_input_shapes(context: click.Context, option: click.Parameter, values: 
     found = {}
     for value in values:
         name, equals, sizes = value.rpartition("=")
-        parts = re.split(r"[x,]", sizes)
-        if not equals or not name or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        parsed = _sizes(sizes)
+        if not equals or not name or not parsed:
             raise click.BadParameter(
                 f"{value!r} is not NAME=SIZES, such as data=1x3x224x224", ctx=context, param=option
             )
-        found[name] = tuple(int(part) for part in parts)
+        found[name] = parsed
     return found
+
+
+def parse_sizes(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:
+    """Parse sizes separated by ``x`` or ``,``; none where the option is not given."""
+    if value is None:
+        return ()
+    parsed = _sizes(value)
+    if not parsed:
+        raise click.BadParameter(f"{value!r} is not SIZES, such as 3x32x32", ctx=context, param=option)
+    return parsed
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """Return sizes of at least 1; none if that is not what the text is."""
+    parts = re.split(r"[x,]", text)
+    good = all(part.isdecimal() and int(part) > 0 for part in parts)
+    return tuple(int(part) for part in parts) if good else ()
 
 
 NET = functools.partial(click.argument, metavar="NET")

@@ -51,7 +51,7 @@ class Item:
         if self.content is not None:
             return self.content
         cv2 = opencv()
-        pixels = np.ascontiguousarray(self.decoded())
+        pixels = np.ascontiguousarray(self._in_bytes())
         if self.color == "rgb" and pixels.shape[2] == 3:
             pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
         try:
@@ -62,6 +62,42 @@ class Item:
             raise UsageError(f"{self.name}: cannot be written as {suffix!r}")
         return bytes(written)
 
+    def _in_bytes(self) -> np.ndarray:
+        """Return the pixels as image files hold them: 8 bits."""
+        pixels = self.decoded()
+        with np.errstate(invalid="ignore"):
+            whole = pixels.astype(np.uint8)
+        if pixels.ndim != 3 or not np.array_equal(whole, pixels):
+            raise UsageError(
+                f"{self.name or 'a record'}: has pixels of type {pixels.dtype} that are not whole numbers "
+                "from 0 to 255, so no image file holds them; pack into an LMDB or an .h5"
+            )
+        return whole
+
     def resized(self, resize: Resize, generator: np.random.Generator) -> Item:
         """Return the record with pixels of another size."""
         return replace(self, content=None, pixels=resize.apply(self.decoded(), generator))
+
+    def in_gray(self) -> Item:
+        """Return the record with one channel of pixels."""
+        pixels = self.decoded("gray")
+        if pixels.shape[2] != 1:
+            cv2 = opencv()
+            code = cv2.COLOR_RGB2GRAY if self.color == "rgb" else cv2.COLOR_BGR2GRAY
+            pixels = cv2.cvtColor(np.ascontiguousarray(pixels), code)[:, :, None]
+        return replace(self, content=None, pixels=pixels)
+
+    def as_file(self, suffix: str, quality: int) -> Item:
+        """Return the record with its image as a file, never as pixels."""
+        return replace(self, content=self.encoded(suffix, quality), pixels=None)
+
+    def planes(self) -> np.ndarray:
+        """Return the pixels as (channels, height, width); a row of numbers is so many channels of 1 x 1.
+
+        Raises:
+            ReadError: The file is no image.
+        """
+        pixels = self.decoded()
+        if pixels.ndim == 3:
+            return np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        return pixels.reshape(-1, 1, 1) if pixels.ndim == 1 else pixels.reshape(1, *pixels.shape)

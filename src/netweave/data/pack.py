@@ -22,13 +22,15 @@ def pack(
     resize: Resize | None = None,
     shuffle: bool = False,
     seed: int = 0,
+    gray: bool = False,
+    encode: bool = False,
     suffix: str = ".png",
     quality: int = 95,
 ) -> int:
     """Write the records of a source; return how many.
 
-    An image that is a file stays the file it is, unless it is resized. A kind that can hold bare pixels
-    (``lmdb``, ``hdf5``, ``mnist``) is given them where there is no file.
+    An image that is a file stays the file it is, unless it is resized or made gray. A kind that can hold
+    bare pixels (``lmdb``, ``hdf5``, ``mnist``) is given them where there is no file.
 
     Args:
         source: The records.
@@ -37,7 +39,9 @@ def pack(
         resize: What is done to each image first.
         shuffle: Whether they are written in a random order.
         seed: Of that order.
-        suffix: What pixels are encoded as, where the kind wants files.
+        gray: Whether images are kept as one channel.
+        encode: Whether pixels become files also where the kind can hold them bare.
+        suffix: What pixels are encoded as, where they are.
         quality: Of JPEG, 1 to 100.
 
     Raises:
@@ -48,5 +52,7 @@ def pack(
     with make_writer(kind, target, suffix=suffix, quality=quality) as writer:
         for place, index in enumerate(order.epoch(0).tolist()):
             item = source.item(index)
-            writer.write(item.resized(resize, order.generator(place)) if resize else item)
+            item = item.in_gray() if gray else item
+            item = item.resized(resize, order.generator(place)) if resize else item
+            writer.write(item.as_file(suffix, quality) if encode else item)
         return writer.count

@@ -28,9 +28,10 @@ class HDF5Writer(Writer):
         self._file = need("h5py", "HDF5 files").File(self.unfinished, "w")
 
     def put(self, item: Item) -> None:
-        """Write a record: planes of float32."""
-        planes = item.decoded().transpose(2, 0, 1).astype(np.float32)
-        for name, row in (("data", planes), ("label", np.asarray(item.labels, np.float32))):
+        """Write a record: planes of float32, or the numbers as they are."""
+        pixels = item.decoded()
+        values = (item.planes() if pixels.ndim == 3 else pixels).astype(np.float32)
+        for name, row in (("data", values), ("label", np.asarray(item.labels, np.float32))):
             if not self.count:
                 shape = (None, *row.shape)
                 self._file.create_dataset(name, (0, *row.shape), "<f4", maxshape=shape, chunks=True)

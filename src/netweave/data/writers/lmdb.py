@@ -42,7 +42,7 @@ class LMDBWriter(Writer):
         if item.pixels is None:
             datum.data, datum.encoded = item.encoded(), True
         else:
-            planes = np.ascontiguousarray(item.pixels.transpose(2, 0, 1))
+            planes = item.planes()
             datum.channels, datum.height, datum.width = planes.shape
             if planes.dtype == np.uint8:
                 datum.data = planes.tobytes()

@@ -1,0 +1,65 @@
+"""Writes the images that LeNet learns from, as Caffe stores them: ``train_lmdb`` and ``test_lmdb``.
+
+    python make_data.py                  # scikit-learn's 1,797 digits, enlarged from 8 x 8 to 28 x 28
+    python make_data.py --mnist FOLDER   # the 70,000 of MNIST, where its four idx files are at hand
+
+The digits are split once and for all: 360 for testing, as many of each class as there are among all. With
+MNIST set ``test_iter: 167`` and ``max_iter: 10000`` in ``solver.prototxt``.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import cv2
+import numpy as np
+from sklearn.datasets import load_digits
+from sklearn.model_selection import train_test_split
+
+import netweave
+
+HERE = Path(__file__).parent
+SIDE = 28
+NUM_TEST = 360
+MNIST = {"train": "train-images-idx3-ubyte", "test": "t10k-images-idx3-ubyte"}
+
+
+def digits() -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Return images (number, 1, 28, 28; 0 to 255) and labels, for training and for testing."""
+    found = load_digits()
+    images = np.stack([enlarged(image) for image in found.images])[:, None]
+    train, test, train_labels, test_labels = train_test_split(
+        images, found.target, test_size=NUM_TEST, stratify=found.target, random_state=42
+    )
+    return {"train": (train, train_labels), "test": (test, test_labels)}
+
+
+def enlarged(image: np.ndarray) -> np.ndarray:
+    """Return an image of 8 x 8 values from 0 to 16 as one of 28 x 28 from 0 to 255."""
+    large = cv2.resize(image.astype(np.float32), (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+    return np.rint(large * (255 / 16)).astype(np.uint8)
+
+
+def write(folder: Path, mnist: Path | None = None) -> None:
+    """Write both data bases into a folder; those that are there are left alone."""
+    made = None if mnist else digits()
+    for name, file in MNIST.items():
+        target = folder / f"{name}_lmdb"
+        if target.exists():
+            print(f"{target} is there already; remove it to have it made anew")
+            continue
+        source = made[name] if made else idx_file(mnist, file)
+        print(f"{target}: {netweave.pack(source, target):,} images")
+
+
+def idx_file(folder: Path, name: str) -> Path:
+    """Return an idx file of MNIST's, unpacked or not."""
+    plain = folder / name
+    return plain if plain.exists() else folder / f"{name}.gz"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("--mnist", metavar="FOLDER", type=Path, help="take the idx files of MNIST in FOLDER")
+    write(HERE, parser.parse_args().mnist)

@@ -1,0 +1,96 @@
+"""Packing records into the files that nets are trained from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.data import Source
+from netweave.data.named import Named, open_named
+from netweave.data.pack import pack as pack_source
+from netweave.data.sources.arrays import Arrays
+from netweave.data.transforms.geometry import Resize
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5"}
+"""What a target becomes by the end of its name; any other is an LMDB."""
+
+
+def pack(
+    source: str | Path | Source | Sequence[np.ndarray],
+    target: str | Path,
+    *,
+    kind: str | None = None,
+    read_as: str | None = None,
+    labels: str | None = None,
+    root: str | None = None,
+    shape: Sequence[int] = (),
+    resize: Sequence[int] = (),
+    gray: bool = False,
+    shuffle: bool = False,
+    seed: int = 0,
+    encode: str | None = None,
+    quality: int = 95,
+) -> int:
+    """Write records into one file or data base that nets are trained from; return how many.
+
+    Images that are files stay as they are, unless they are resized or made gray.
+
+    Args:
+        source: A folder of images in folders of their classes, a list of images (Caffe's ``.txt``, MXNet's
+            ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, here or
+            elsewhere (``s3://``); or arrays of images (N, C, H, W) and labels.
+        target: File or folder to be made; one that is there is never overwritten.
+        kind: ``lmdb``, ``recordio``, ``hdf5`` or ``mnist``; None to go by the target's name.
+        read_as: What the source is; None to go by its name.
+        labels: A file of labels, where they lie beside.
+        root: The folder that names in a list are relative to, if not that of the list.
+        shape: Sizes of a record of rows of numbers.
+        resize: Height and width of all images, or one number for the shorter side.
+        gray: Keep one channel.
+        shuffle: Write in a random order.
+        seed: Of that order.
+        encode: Write pixels as image files of this suffix, ``.png`` or ``.jpg``.
+        quality: Of JPEG, 1 to 100.
+
+    Raises:
+        UsageError: The kind is unknown, the target is there, or more must be said of the source.
+        SourceError: A record cannot be read or written; nothing is left behind.
+    """
+    place = Path(target)
+    with _opened(source, read_as, Named(labels, root, tuple(shape), "gray" if gray else None)) as records:
+        return pack_source(
+            records,
+            place,
+            kind or KINDS.get(place.suffix, "lmdb"),
+            resize=_resize(resize),
+            gray=gray,
+            shuffle=shuffle,
+            seed=seed,
+            encode=encode is not None,
+            suffix=encode or ".png",
+            quality=quality,
+        )
+
+
+def _opened(source: str | Path | Source | Sequence[np.ndarray], kind: str | None, said: Named) -> Source:
+    if isinstance(source, Source):
+        return source
+    if isinstance(source, str | Path):
+        return open_named(str(source), kind, said)
+    return Arrays(*source)
+
+
+def _resize(sizes: Sequence[int]) -> Resize | None:
+    if not sizes:
+        return None
+    if len(sizes) > 2 or min(sizes) < 1:
+        raise UsageError(
+            f"cannot resize to {'x'.join(map(str, sizes))}; give HEIGHTxWIDTH, or the shorter side"
+        )
+    return Resize(shorter=sizes[0]) if len(sizes) == 1 else Resize(height=sizes[0], width=sizes[1])
