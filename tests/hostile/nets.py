@@ -14,6 +14,7 @@ from tests.formats.mxnet import symbols
 from tests.formats.onnx import test_reader, test_writer
 from tests.oracles import mxnet_params
 from tests.oracles.caffemodel import caffemodel
+from tests.oracles.darknet_net import Walk, sections
 
 PROTOTXT = """
 name: "small"
@@ -43,6 +44,47 @@ layer { name: "drop" type: "Dropout" bottom: "shape" top: "shape" dropout_param 
 layer { name: "fc" type: "InnerProduct" bottom: "shape" top: "fc"
   inner_product_param { num_output: 5 axis: 1 transpose: false } }
 layer { name: "prob" type: "Softmax" bottom: "fc" top: "prob" softmax_param { axis: 1 } }
+"""
+
+CFG = """
+[net]
+batch=1
+height=12
+width=12
+channels=3
+[convolutional]
+batch_normalize=1
+filters=4
+size=3
+stride=1
+pad=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[convolutional]
+filters=4
+size=1
+activation=swish
+[shortcut]
+from=-2
+activation=linear
+[upsample]
+stride=2
+[route]
+layers=-1,0
+groups=2
+group_id=1
+[reorg]
+stride=2
+[convolutional]
+filters=14
+size=1
+activation=linear
+[yolo]
+mask=0,1
+classes=2
+num=3
 """
 
 
@@ -80,6 +122,10 @@ def nets() -> dict[str, Net]:
         "caffemodel": Net(caffe, "small.caffemodel", text=False),
         "symbol": Net(mxnet, "small-symbol.json", text=True),
         "params": Net(mxnet, "small-0001.params", text=False),
+        "cfg": Net({"small.cfg": CFG.encode()}, "small.cfg", text=True),
+        "weights": Net(
+            {"small.cfg": CFG.encode(), "small.weights": _darknet_weights()}, "small.weights", text=False
+        ),
         "onnx": Net({"small.onnx": test_reader.small().SerializeToString()}, "small.onnx", text=False),
         "onnx of ours": Net({"ours.onnx": _written()}, "ours.onnx", text=False),
     }
@@ -98,6 +144,13 @@ def _caffe_weights() -> bytes:
         ("fc", "innerproduct", [_normal(5, 4 * 7 * 6), _normal(5)]),
     ]
     return caffemodel(layers, generation=2)
+
+
+def _darknet_weights() -> bytes:
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "small.weights"
+        Walk(sections(CFG)).write(path)
+        return path.read_bytes()
 
 
 def _mxnet_symbol() -> str:

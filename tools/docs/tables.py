@@ -109,12 +109,21 @@ def _mxnet() -> dict[str, str]:
     return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
 
 
-TYPES: dict[str, Callable[[], dict[str, str]]] = {"caffe": _caffe, "mxnet": _mxnet}
+def _darknet() -> dict[str, str]:
+    from netweave.formats.darknet import layers
+    from netweave.formats.darknet.call import all_layers
+
+    assert layers  # imported for what it registers
+    return {name: _first_line(read) for name, read in all_layers().items()}
+
+
+TYPES: dict[str, Callable[[], dict[str, str]]] = {"caffe": _caffe, "mxnet": _mxnet, "darknet": _darknet}
 """What the types of a format are read as; ONNX's own list is in its specification."""
 
 HOLDS: dict[str, Callable[[], str]] = {
     "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
+    "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
     "pytorch": lambda: "model files with state dicts, TorchScript, exported programs, modules in memory",
 }

@@ -40,6 +40,7 @@ class Format:
 FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
+    Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("onnx", "ONNX", "NET.onnx"),
     Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True),
 )

@@ -1,0 +1,166 @@
+"""The text of a net: sections of settings, as ``read_cfg`` (parser.c) and ``option_list.c`` take them.
+
+All blanks are dropped, a line that begins with ``#`` or ``;`` is a comment, and of a setting that is written
+twice in one section the first counts.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+from netweave.errors import ReadError
+from netweave.files import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+T = TypeVar("T")
+
+_WHOLE = re.compile(r"[+-]?\d{1,18}(?![\d.])")
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One section of the file: a layer, or the net itself.
+
+    Attributes:
+        type: What stands between the brackets.
+        file: The file.
+        line: The line of the brackets, from 1.
+        settings: Texts by name, without blanks.
+        lines: The line of each setting.
+    """
+
+    type: str
+    file: str
+    line: int
+    settings: Mapping[str, str]
+    lines: Mapping[str, int]
+
+    @property
+    def place(self) -> str:
+        """Where it stands, for a message."""
+        return f"{self.file}:{self.line}: section [{self.type}]"
+
+    def has(self, name: str) -> bool:
+        """Whether a setting is written."""
+        return name in self.settings
+
+    def whole(self, name: str, default: int, *, least: int | None = None) -> int:
+        """A whole number, as C's ``atoi`` reads it; what follows the number is ignored.
+
+        Raises:
+            ReadError: It is not one, or is below ``least``.
+        """
+        expected = "a whole number" if least is None else f"a whole number of at least {least}"
+        number = self._value(name, default, _whole, expected)
+        if least is not None and number < least:
+            raise self.wrong(name, expected)
+        return number
+
+    def number(self, name: str, default: float) -> float:
+        """A number, as C's ``atof`` reads it.
+
+        Raises:
+            ReadError: It is not one.
+        """
+        return self._value(name, default, _number, "a number")
+
+    def wholes(self, name: str) -> tuple[int, ...]:
+        """Whole numbers between commas; none if the setting is not written.
+
+        Raises:
+            ReadError: They are not.
+        """
+        return self._value(name, (), _whole_numbers, "whole numbers between commas")
+
+    def text(self, name: str, default: str) -> str:
+        """A text."""
+        return self.settings.get(name, default)
+
+    def wrong(self, name: str, expected: str) -> ReadError:
+        """Return the error for a setting that is not what it must be."""
+        if name not in self.settings:
+            return ReadError(f"has no {name!r}, expected {expected}", place=self.place)
+        place = f"{self.file}:{self.lines[name]}: section [{self.type}]"
+        return ReadError(f"{name!r} is {self.settings[name]!r:.60}, expected {expected}", place=place)
+
+    def _value(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
+        if name not in self.settings:
+            return default
+        try:
+            return parse(self.settings[name])
+        except ValueError as error:
+            raise self.wrong(name, expected) from error
+
+
+def read_config(path: Path) -> list[Section]:
+    """Parse a file.
+
+    Raises:
+        ReadError: It cannot be read, is no text, or a line is neither a section nor a setting.
+    """
+    return parse_config(read_bytes(path), file=str(path))
+
+
+def parse_config(content: bytes, *, file: str) -> list[Section]:
+    """Parse a file's content; see ``read_config``."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ReadError(f"is no text: byte {error.start} is not UTF-8", place=file) from error
+    sections: list[Section] = []
+    for number, raw in enumerate(text.splitlines(), start=1):
+        line = re.sub(r"\s", "", raw)
+        if not line or line[0] in "#;":
+            continue
+        if line[0] == "[":
+            sections.append(_section(line, file=file, number=number))
+        else:
+            _add_setting(sections, line, file=file, number=number)
+    if not sections:
+        raise ReadError("holds no section; expected [net] and layers", place=file)
+    return sections
+
+
+def _section(line: str, *, file: str, number: int) -> Section:
+    name, bracket, _ = line[1:].partition("]")
+    if not bracket or not name:
+        raise ReadError(f"{line!r:.60} is no section; expected a name in brackets", place=f"{file}:{number}")
+    return Section(name, file, number, {}, {})
+
+
+def _add_setting(sections: Sequence[Section], line: str, *, file: str, number: int) -> None:
+    name, equals, value = line.partition("=")
+    place = f"{file}:{number}"
+    if not equals or not name or not value:
+        raise ReadError(f"{line!r:.60} is no setting; expected name=value", place=place)
+    if not sections:
+        raise ReadError(f"{line!r:.60} stands before the first section; expected [net]", place=place)
+    section = sections[-1]
+    assert isinstance(section.settings, dict)
+    assert isinstance(section.lines, dict)
+    section.settings.setdefault(name, value)
+    section.lines.setdefault(name, number)
+
+
+def _whole(text: str) -> int:
+    found = _WHOLE.match(text)
+    if not found:
+        raise ValueError(text)
+    return int(found[0])
+
+
+def _number(text: str) -> float:
+    found = _NUMBER.match(text)
+    if not found:
+        raise ValueError(text)
+    return float(found[0])
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    return tuple(_whole(item) for item in text.split(",") if item)

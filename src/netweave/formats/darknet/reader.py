@@ -1,0 +1,155 @@
+"""From the files of a net in Darknet to its Graph."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError
+from netweave.formats.darknet import layers
+from netweave.formats.darknet.call import HEADS, Call, find_layer
+from netweave.formats.darknet.config import Section, read_config
+from netweave.formats.darknet.weights import WeightFile
+from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from netweave.files import Source
+
+_HEAD = re.compile(rb"\A(\xef\xbb\xbf)?(\s*[#;][^\n]*\n|\s+)*\[net(work)?\]")
+
+INPUT = "data"
+"""Name of the net's input; Darknet gives it none."""
+
+
+def match(source: Source) -> bool:
+    """Whether the file's first section is ``[net]`` or ``[network]``."""
+    return _HEAD.match(source.head()) is not None
+
+
+def read(source: Source) -> Graph:
+    """Read a net of Darknet: ``NET.cfg`` and, if there is one, ``NET.weights``.
+
+    What training alone needs (``[cost]``, dropout, the settings of ``[net]``) makes no node. The net's
+    outputs are its heads (``[yolo]``, ``[region]``, ``[detection]``) in their order, or else its last layer.
+
+    Raises:
+        ReadError: A file cannot be read or is damaged, or a setting is wrong.
+        UnsupportedError: The net has layers or settings that Netweave does not read.
+        ShapeError: Sizes do not fit.
+        WeightError: The stored arrays are not those of the net.
+        UsageError: The caller gave sizes for an input that the net does not have.
+    """
+    sections = read_config(source.net)
+    net, body = sections[0], sections[1:]
+    if not body:
+        raise ReadError("holds no layer after [net]", place=net.place)
+    _check_types(body)
+    weights = source.weights or find_weights(source.net)
+    arrays = WeightFile(weights) if weights else None
+    builder = GraphBuilder(
+        source.net.stem, format="darknet", files=[str(source.net), *([str(weights)] if weights else [])]
+    )
+    outputs = [builder.input(INPUT, _input_shape(net, source))]
+    for index, section in enumerate(body):
+        outputs.append(_read_layer(section, index, outputs, builder, arrays))
+    if arrays:
+        arrays.finish()
+    return builder.finish(_heads(body, outputs[1:], builder))
+
+
+def find_weights(net: Path) -> Path | None:
+    """Return the weights that lie beside a net under its name, or None."""
+    path = net.with_suffix(".weights")
+    return path if path.is_file() else None
+
+
+def _input_shape(net: Section, source: Source) -> tuple[int | None, ...]:
+    unknown = [name for name in source.input_shapes if name != INPUT]
+    if unknown:
+        raise UsageError(
+            f"{source.net}: no input named {', '.join(map(repr, unknown))}; the input is {INPUT!r}"
+        )
+    if INPUT in source.input_shapes:
+        given = source.input_shapes[INPUT]
+        if len(given) != 4 or min(given) < 1:
+            raise ShapeError(
+                f"{list(given)} is given for {INPUT!r}, expected batch, channels, height and width",
+                place=str(source.net),
+            )
+        return given
+    if net.has("inputs") and not (net.has("height") and net.has("width")):
+        return (net.whole("batch", 1, least=1), net.whole("inputs", 0, least=1))
+    height, width = (net.whole(name, 0, least=1) for name in ("height", "width"))
+    return (net.whole("batch", 1, least=1), net.whole("channels", 0, least=1), height, width)
+
+
+def _check_types(body: Sequence[Section]) -> None:
+    """Refuse a net with unknown types of layers, naming each once with its lines."""
+    unknown: dict[str, list[str]] = {}
+    for section in body:
+        if find_layer(section.type) is None:
+            unknown.setdefault(section.type, []).append(f"line {section.line}")
+    if unknown:
+        shown = "; ".join(
+            f"[{kind}] ({', '.join(lines[:3])}{f' and {len(lines) - 3} more' if len(lines) > 3 else ''}"
+            f"{layers.reason(kind)})"
+            for kind, lines in unknown.items()
+        )
+        raise UnsupportedError(
+            f"{len(unknown)} type{'s' if len(unknown) > 1 else ''} of layers that are not read: {shown}",
+            place=body[0].file,
+        )
+
+
+def _read_layer(
+    section: Section,
+    index: int,
+    outputs: Sequence[ir.Value],
+    builder: GraphBuilder,
+    arrays: WeightFile | None,
+) -> ir.Value:
+    key = f"{section.type}_{index}"
+    origin = Origin(section.file, section.line)
+    layer = Layer(key=key, name=key, type=section.type, settings=dict(section.settings), origin=origin)
+    reader = find_layer(section.type)
+    assert reader is not None
+    with builder.layer(layer):
+        call = Call(
+            section,
+            index=index,
+            key=key,
+            input=outputs[-1],
+            outputs=outputs[1:],
+            builder=builder,
+            arrays=arrays,
+        )
+        made = reader(call)
+        producer = made.producer()
+        if producer is not None and key in layer_keys(producer):
+            builder.rename(made, key)
+    builder.layers.add(
+        replace(
+            layer,
+            inputs=tuple(value.name or "" for value in call.read),
+            outputs=(made.name or "",),
+            parameters=tuple(call.parameters),
+        )
+    )
+    return made
+
+
+def _heads(body: Sequence[Section], made: Sequence[ir.Value], builder: GraphBuilder) -> list[ir.Value]:
+    heads = [value for section, value in zip(body, made, strict=True) if section.type in HEADS]
+    heads = heads or [made[-1]]
+    return [
+        value
+        if value.producer() is not None and value not in heads[:number]
+        else builder.add("Identity", [value])
+        for number, value in enumerate(heads)
+    ]
