@@ -302,3 +302,48 @@ def mxnet_lamb(
     if upper_bound:
         r1 = min(r1, upper_bound)
     return w - (rate if r1 == 0 or r2 == 0 else rate * r1 / r2) * update
+
+
+def mxnet_groupadagrad(w, g, kept, rate, decay, step, eps=1e-5, rescale_grad=1.0, clip_gradient=None):
+    """contrib.GroupAdaGrad.update."""
+    grad = clip(g * rescale_grad, clip_gradient)
+    kept["h"] = zeros(kept, "h", w[:, :1]) + np.square(grad).mean(axis=1, keepdims=True)
+    return w - rate * grad / np.sqrt(kept["h"] + eps)
+
+
+def mxnet_lbsgd(
+    w,
+    g,
+    kept,
+    rate,
+    decay,
+    step,
+    momentum=0.0,
+    warmup_strategy="linear",
+    warmup_epochs=5,
+    batch_scale=1,
+    updates_per_epoch=32,
+    begin_epoch=0,
+    rescale_grad=1.0,
+    clip_gradient=None,
+):
+    """LBSGD.update, _get_lars and _get_lbmult; ``rate`` is the one that it reads."""
+    kept["sum"] = zeros(kept, "sum", w) + g
+    count, until = begin_epoch * updates_per_epoch + step, warmup_epochs * updates_per_epoch
+    if count % batch_scale:
+        return w
+    mean, kept["sum"] = kept["sum"] / batch_scale, np.zeros_like(w)
+    if warmup_strategy == "lars":
+        weights, gradients = (w * w).sum(), (mean * mean).sum()
+        factor = min(100, max(0.01, math.sqrt(weights / (gradients + decay * weights + 1e-18))))
+    elif count >= until:
+        factor = batch_scale
+    elif warmup_strategy == "linear":
+        factor = 1 + (batch_scale - 1) * count / until
+    elif warmup_strategy == "power2":
+        factor = 1 + (batch_scale - 1) * (count * count) / (until * until)
+    else:
+        factor = 1 + (batch_scale - 1) * math.sqrt(count / until)
+    grad = clip(rescale_grad * mean, clip_gradient)
+    kept["mom"] = momentum * zeros(kept, "mom", w) - factor * rate * (grad + decay * w)
+    return w + kept["mom"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,6 +26,11 @@ def caffe(shape=SHAPE, *, seed=0, role="weight", **filler):
 
 def mxnet(shape=SHAPE, *, key="conv1_weight", default=None, **filler):
     return first_values(Parameter(key, shape, filler=filler), source="mxnet", seed=0, default=default)
+
+
+def fused(**settings):
+    init = json.dumps(["zero", {}])
+    return mxnet((40,), type="fusedrnn", **{"init": init, "num_hidden": 4, "num_layers": 1, **settings})
 
 
 def uniform_between(values, low, high):
@@ -94,6 +101,42 @@ def test_mxnets_initializers():
     assert not mxnet(type="zeros").any()
 
 
+FUSED = json.loads((Path(__file__).parent.parent / "golden" / "mxnet_fused_rnn.json").read_text())
+
+
+@pytest.mark.parametrize("row", FUSED, ids=[row["settings"]["mode"] for row in FUSED])
+def test_a_recurrent_layers_vector_is_laid_out_as_mxnets(row):
+    expected = np.concatenate([np.full(count, value) for value, count in row["runs"]])
+    init = json.dumps(["constant", {"value": 0.25}])
+    found = mxnet(expected.shape, key="rnn_parameters", type="fusedrnn", init=init, **row["settings"])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_each_gate_of_a_recurrent_layer_is_filled_by_itself():
+    init = json.dumps(["orthogonal", {"scale": 1.0}])
+    settings = {"init": init, "num_hidden": 6, "num_layers": 1, "mode": "lstm"}
+    values = mxnet((4 * 6 * (3 + 6 + 2),), key="rnn_parameters", type="fusedrnn", **settings)
+    inside = values[: 4 * 6 * 3].reshape(4, 6, 3)
+    hidden = values[4 * 6 * 3 :][: 4 * 6 * 6].reshape(4, 6, 6)
+    for gate in range(4):
+        np.testing.assert_allclose(inside[gate].T @ inside[gate], np.eye(3), atol=1e-6)
+        np.testing.assert_allclose(hidden[gate] @ hidden[gate].T, np.eye(6), atol=1e-6)
+
+
+def test_a_recurrent_layer_without_an_initializer_of_its_own_gets_that_for_weights():
+    values = mxnet(
+        (4 * 2 * (3 + 2 + 2),),
+        key="rnn_parameters",
+        default={"type": "one"},
+        type="fusedrnn",
+        init=None,
+        num_hidden=2,
+        num_layers=1,
+        mode="lstm",
+    )
+    assert np.all(values[: 4 * 2 * 5] == 1.0)
+
+
 @pytest.mark.parametrize("shape", [(20, 30), (30, 20), (20, 5, 3, 2)])
 @pytest.mark.parametrize("rand_type", ["uniform", "normal"])
 def test_orthogonal_rows_or_columns(shape, rand_type):
@@ -146,6 +189,8 @@ def test_a_parameter_is_drawn_by_its_key_and_the_seed():
         (lambda: mxnet((5,), type="xavier"), r"'mxnet.xavier': the shape is \(5,\), expected at least 2"),
         (lambda: mxnet(type="xavier", gain=2), "filler 'mxnet.xavier' has no gain; it has: rnd_type, "),
         (lambda: mxnet(type="orthogonal", rand_type="x"), "rand_type is 'x', expected uniform or normal"),
+        (lambda: fused(mode="elman"), "mode is 'elman', expected rnn_relu, rnn_tanh, lstm, gru"),
+        (lambda: fused(mode="gru"), r"the shape is \(40,\), which 1 layers of 4 units do not have"),
         (lambda: mxnet(key="state"), "'state': MXNet knows no first value for this name"),
         (
             lambda: first_values(Parameter("w", (1,)), source="onnx", seed=0),
@@ -161,5 +206,6 @@ def test_what_cannot_be_filled(call, message):
 def test_every_filler_is_tried():
     caffe_names = "constant uniform gaussian positive_unitball xavier msra bilinear"
     mxnet_names = "zero zeros one ones constant uniform normal orthogonal xavier msraprelu bilinear lstmbias"
+    mxnet_names += " fusedrnn"
     known = {f"caffe.{name}" for name in caffe_names.split()} | {f"mxnet.{n}" for n in mxnet_names.split()}
     assert set(FILLERS) == known

@@ -23,7 +23,7 @@ def names(rows):
 
 @pytest.mark.parametrize("row", GOLDEN["optimizers"], ids=names(GOLDEN["optimizers"]))
 def test_optimizer(row):
-    tensors = {key: torch.tensor(w).requires_grad_() for key, w in descent.start().items()}
+    tensors = {key: torch.tensor(w).requires_grad_() for key, w in descent.start(row["name"]).items()}
     policy = job.Policy("mxnet.factor", descent.RATE, {"step": descent.EVERY, "factor": descent.DROP})
     updater = Updater(
         job.Solver(f"mxnet.{row['name']}", policy, row["settings"]),

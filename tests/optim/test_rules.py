@@ -9,8 +9,9 @@ torch = pytest.importorskip("torch")
 
 from netweave import job  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
-from netweave.optim import RULES, Trained, Updater, arithmetic, blocks  # noqa: E402  # noqa: E402
+from netweave.optim import RULES, Trained, Updater, arithmetic, blocks  # noqa: E402
 from tests.optim import reference  # noqa: E402
+from tests.oracles import descent  # noqa: E402
 
 STEPS = 50
 SHAPES = {"a_weight": (7, 5), "b_weight": (3, 4, 2, 2), "c_bias": (5,)}
@@ -52,6 +53,14 @@ CASES = {
     "mxnet.nadam": [{"wd": 0.01}],
     "mxnet.ftml": [{"wd": 0.01}],
     "mxnet.lars": [{"wd": 0.01, "momentum": 0.9, "eta": 0.1}],
+    "mxnet.lbsgd": [
+        {"wd": 0.01},
+        {"wd": 0.01, "momentum": 0.9, "batch_scale": 2, "updates_per_epoch": 4, "clip_gradient": 0.5},
+        {"momentum": 0.9, "batch_scale": 3, "updates_per_epoch": 5, "warmup_strategy": "power2"},
+        {"batch_scale": 2, "updates_per_epoch": 3, "begin_epoch": 1, "warmup_strategy": "sqrt"},
+        {"wd": 0.01, "momentum": 0.5, "batch_scale": 2, "warmup_strategy": "lars", "rescale_grad": 0.5},
+    ],
+    "mxnet.groupadagrad": [{}, {"eps": 1e-3, "rescale_grad": 0.5, "clip_gradient": 0.2}],
     "mxnet.lamb": [{"wd": 0.01}, {"bias_correction": False, "lower_bound": 0.5, "upper_bound": 2.0}],
 }
 ALL = [(kind, settings) for kind, rows in CASES.items() for settings in rows]
@@ -64,13 +73,18 @@ def gradient(key, w):
     return steep * (w - 0.3) + 0.3 * np.sin(5 * w + len(key))
 
 
-def start(dtype):
+def start(dtype, kind=""):
     rng = np.random.default_rng(1)
-    return {key: rng.normal(size=shape).astype(dtype) for key, shape in SHAPES.items()}
+    return {key: rng.normal(size=shape).astype(dtype) for key, shape in shapes_of(kind).items()}
 
 
 def rate_of(iteration):
     return 0.05 * 0.5 ** (iteration // 20)
+
+
+def shapes_of(kind):
+    """GroupAdaGrad is for matrices only."""
+    return {key: shape for key, shape in SHAPES.items() if kind != "mxnet.groupadagrad" or len(shape) == 2}
 
 
 def by_reference(kind, settings, steps=STEPS):
@@ -79,18 +93,19 @@ def by_reference(kind, settings, steps=STEPS):
     decay = settings.pop("weight_decay" if kind.startswith("caffe") else "wd", 0.0)
     if kind == "mxnet.nadam":
         settings["common"] = {}
-    weights, kept = start(np.float64), {key: {} for key in SHAPES}
+    weights, kept = start(np.float64, kind), {key: {} for key in SHAPES}
     for iteration in range(steps):
         for key, w in weights.items():
             lr_mult, decay_mult = MULTIPLIERS[key]
             update, own = getattr(reference, name), settings
             if kind == "mxnet.lars":
                 update, own = lars_of(key, iteration, settings)
+            lags = kind == "mxnet.lbsgd" and key == next(iter(SHAPES)) and iteration
             weights[key] = update(
                 w,
                 gradient(key, w),
                 kept[key],
-                rate_of(iteration) * lr_mult,
+                rate_of(iteration - 1 if lags else iteration) * lr_mult,
                 decay * decay_mult,
                 iteration + 1,
                 **own,
@@ -115,7 +130,7 @@ def updater(kind, settings, tensors, **solver):
 
 
 def by_updater(kind, settings, dtype, steps=STEPS, layout=lambda tensor: tensor):
-    tensors = {key: layout(torch.tensor(w)).requires_grad_() for key, w in start(dtype).items()}
+    tensors = {key: layout(torch.tensor(w)).requires_grad_() for key, w in start(dtype, kind).items()}
     made = updater(kind, settings, tensors)
     for _ in range(steps):
         for key, tensor in tensors.items():
@@ -125,7 +140,7 @@ def by_updater(kind, settings, dtype, steps=STEPS, layout=lambda tensor: tensor)
 
 
 def assert_close(found, expected, rtol):
-    for key in SHAPES:
+    for key in expected:
         assert np.isfinite(expected[key]).all()
         np.testing.assert_allclose(
             found[key], expected[key], rtol=rtol, atol=rtol * np.abs(expected[key]).max()
@@ -153,7 +168,7 @@ def test_blocks_change_nothing(kind, settings, monkeypatch):
     whole = by_updater(kind, settings, np.float64, steps=5)
     monkeypatch.setattr(blocks, "BLOCK_ELEMENTS", 16)  # whole vectors, as the real one
     cut = by_updater(kind, settings, np.float64, steps=5)
-    for key in SHAPES:
+    for key in whole:
         np.testing.assert_array_equal(cut[key], whole[key])
 
 
@@ -178,7 +193,7 @@ def test_small_rates_take_the_long_way(monkeypatch):
 
 def test_gradients_stay_as_they_are():
     for kind, settings in ALL:
-        tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float64).items()}
+        tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float64, kind).items()}
         for key, tensor in tensors.items():
             tensor.grad = torch.tensor(gradient(key, tensor.detach().numpy()))
         before = {key: tensor.grad.clone() for key, tensor in tensors.items()}
@@ -234,7 +249,7 @@ def test_sgld_adds_noise_of_the_rates_size():
 @pytest.mark.parametrize(("kind", "settings"), [*ALL, ("mxnet.sgld", {})], ids=[*ids, "sgld"])
 def test_resuming_goes_on_to_the_bit(kind, settings):
     def fresh():
-        return {key: torch.tensor(w).requires_grad_() for key, w in start(np.float32).items()}
+        return {key: torch.tensor(w).requires_grad_() for key, w in start(np.float32, kind).items()}
 
     def run(made, tensors, steps):
         for _ in range(steps):
@@ -251,7 +266,7 @@ def test_resuming_goes_on_to_the_bit(kind, settings):
     again = updater(kind, settings, second)
     again.load_state_dict(made.state_dict())
     run(again, second, 17)
-    assert all(torch.equal(second[key], straight[key]) for key in SHAPES)
+    assert all(torch.equal(second[key], straight[key]) for key in straight)
 
 
 def test_a_state_that_does_not_fit_changes_nothing():
@@ -274,12 +289,19 @@ def test_a_state_that_does_not_fit_changes_nothing():
         ),
         ("caffe.adagrad", {"momentum": 0.9}, r"'caffe.adagrad': momentum is 0.9, and cannot be used"),
         ("caffe.rmsprop", {"rms_decay": 1.0}, r"rms_decay is 1.0, expected 0 <= rms_decay < 1"),
+        ("mxnet.groupadagrad", {"wd": 0.1}, r"wd is 0.1, and cannot be used with this optimizer"),
+        ("mxnet.lbsgd", {"batch_scale": 0}, r"batch_scale is 0, expected at least 1"),
         ("caffe.sgd", {"regularization_type": "L3"}, r"regularization_type is 'L3', expected L1 or L2"),
     ],
 )
 def test_wrong_settings_are_named(kind, settings, message):
     with pytest.raises(UsageError, match=message):
         updater(kind, settings, {})
+
+
+def test_group_adagrad_is_for_matrices():
+    with pytest.raises(UsageError, match=r"is for matrices; a parameter is \(5,\)"):
+        updater("mxnet.groupadagrad", {}, {"c_bias": torch.zeros(5)})
 
 
 def test_equal_keys_are_refused():
@@ -293,6 +315,11 @@ def test_equal_keys_are_refused():
 
 PYTORCHS = {
     "caffe.sgd": ({"momentum": 0.9, "weight_decay": 0.01}, "SGD", {"momentum": 0.9, "weight_decay": 0.01}),
+    "caffe.nesterov": (
+        {"momentum": 0.9, "weight_decay": 0.01},
+        "SGD",
+        {"momentum": 0.9, "weight_decay": 0.01, "nesterov": True},
+    ),
     "caffe.adagrad": ({"delta": 1e-3}, "Adagrad", {"eps": 1e-3}),
     "caffe.rmsprop": ({"rms_decay": 0.9, "delta": 1e-3}, "RMSprop", {"alpha": 0.9, "eps": 1e-3}),
     "caffe.adadelta": ({"momentum": 0.9, "delta": 1e-4}, "Adadelta", {"rho": 0.9, "eps": 1e-4}),
@@ -300,15 +327,17 @@ PYTORCHS = {
 """Where a rule is PyTorch's own, at a rate that stays."""
 
 
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-9), (np.float32, 1e-5)])
 @pytest.mark.parametrize("kind", PYTORCHS)
-def test_where_pytorch_has_the_rule(kind):
+def test_where_pytorch_has_the_rule(kind, dtype, rtol):
     settings, name, options = PYTORCHS[kind]
-    ours, theirs = (torch.tensor(start(np.float64)["a_weight"]).requires_grad_() for _ in range(2))
-    made = Updater(job.Solver(kind, job.Policy("caffe.fixed", 0.05), settings), [Trained("w", ours)])
-    optimizer = getattr(torch.optim, name)([theirs], lr=0.05, **options)
+    first = descent.start()["a_weight"].astype(dtype)
+    ours, theirs = (torch.tensor(first).requires_grad_() for _ in range(2))
+    made = Updater(job.Solver(kind, job.Policy("caffe.fixed", 0.01), settings), [Trained("w", ours)])
+    optimizer = getattr(torch.optim, name)([theirs], lr=0.01, **options)
     for _ in range(STEPS):
         for tensor in (ours, theirs):
-            tensor.grad = torch.tensor(gradient("w", tensor.detach().numpy()))
+            tensor.grad = torch.tensor(descent.gradient("w", tensor.detach().numpy()))
         made.step()
         optimizer.step()
-    np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=rtol, atol=rtol)

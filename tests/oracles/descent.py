@@ -33,14 +33,25 @@ OPTIMIZERS = {
     "nadam": [{"wd": 0.01}],
     "ftml": [{"wd": 0.01}],
     "lars": [{"wd": 0.01, "momentum": 0.9, "eta": 0.1}],
+    "lbsgd": [
+        {"wd": 0.01, "momentum": 0.9, "batch_scale": 2, "updates_per_epoch": 4, "clip_gradient": 0.5},
+        {"momentum": 0.9, "batch_scale": 3, "updates_per_epoch": 5, "warmup_strategy": "power2"},
+        {"batch_scale": 2, "updates_per_epoch": 3, "begin_epoch": 1, "warmup_strategy": "sqrt"},
+        {"wd": 0.01, "momentum": 0.5, "batch_scale": 2, "warmup_strategy": "lars", "rescale_grad": 0.5},
+    ],
+    "groupadagrad": [{}, {"eps": 1e-3, "rescale_grad": 0.5, "clip_gradient": 0.2}],
     "lamb": [{"wd": 0.01}, {"bias_correction": False, "lower_bound": 0.5, "upper_bound": 2.0}],
 }
 """MXNet's optimizers by name, each with the settings that it is tried with."""
 
 
-def start() -> dict[str, np.ndarray]:
-    """Return the first weights, float32."""
-    return {key: uniform(f"descent {key}", shape) for key, shape in SHAPES.items()}
+def start(optimizer: str = "") -> dict[str, np.ndarray]:
+    """Return the first weights, float32; GroupAdaGrad is for matrices only."""
+    return {
+        key: uniform(f"descent {key}", shape)
+        for key, shape in SHAPES.items()
+        if optimizer != "groupadagrad" or len(shape) == 2
+    }
 
 
 def gradient(key: str, weight: np.ndarray) -> np.ndarray:

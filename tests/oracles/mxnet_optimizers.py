@@ -55,7 +55,7 @@ def main() -> None:
 
 def descend(name: str, settings: dict[str, Any]) -> dict[str, list[float]]:
     """Return the weights after all steps, by key."""
-    keys = list(descent.SHAPES)
+    keys = list(descent.start(name))
     # Ftrl does not hand its learning rate on to the scheduler, so that is told, too
     scheduler = mx.lr_scheduler.FactorScheduler(descent.EVERY, descent.DROP, base_lr=descent.RATE)
     optimizer = mx.optimizer.create(
@@ -67,7 +67,7 @@ def descend(name: str, settings: dict[str, Any]) -> dict[str, list[float]]:
     )
     optimizer.set_lr_mult(dict(descent.LR_MULT))
     updater = mx.optimizer.get_updater(optimizer)
-    weights = {key: mx.nd.array(array) for key, array in descent.start().items()}
+    weights = {key: mx.nd.array(array) for key, array in descent.start(name).items()}
     for _ in range(descent.STEPS):
         for index, key in enumerate(keys):
             gradient = descent.gradient(key, weights[key].asnumpy())

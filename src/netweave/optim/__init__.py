@@ -7,6 +7,7 @@ from netweave.optim.caffe import rules as _caffe_rules
 from netweave.optim.first_values import first_values
 from netweave.optim.mxnet import adaptive as _mxnet_adaptive
 from netweave.optim.mxnet import initializers as _mxnet_initializers
+from netweave.optim.mxnet import layerwise as _mxnet_layerwise
 from netweave.optim.mxnet import policies as _mxnet_policies
 from netweave.optim.mxnet import rules as _mxnet_rules
 from netweave.optim.policy import POLICIES, Policy, make_policy
@@ -15,7 +16,7 @@ from netweave.optim.updater import Updater
 
 # these are imported to enter their rows in the tables
 del _caffe_fillers, _caffe_policies, _caffe_rules
-del _mxnet_adaptive, _mxnet_initializers, _mxnet_policies, _mxnet_rules
+del _mxnet_adaptive, _mxnet_initializers, _mxnet_layerwise, _mxnet_policies, _mxnet_rules
 
 __all__ = [
     "POLICIES",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,9 @@ MXNET_NAMES: tuple[tuple[str, Wanted], ...] = (
 )
 """MXNet's initializers by the names of arrays, first match wins; ``weight`` is for the one given."""
 
+MXNET_DEFAULT = {"type": "uniform", "scale": 0.01}
+"""What MXNet's ``fit`` gives to weights where nobody says."""
+
 
 def first_values(
     parameter: Parameter, *, source: str, seed: int, default: Mapping[str, Any] | None = None
@@ -55,14 +59,21 @@ def first_values(
     if parameter.filler:
         settings = dict(parameter.filler)
         kind = str(settings.pop("type", "constant"))
+        if "init" in settings and settings["init"] is None:  # FusedRNN without one of its own
+            settings["init"] = _as_mxnet_writes_it(default or MXNET_DEFAULT)
     elif source == "caffe":
         kind, settings = "constant", {"value": CAFFE_ROLES.get(parameter.role, 0.0)}
     elif source == "mxnet":
-        kind, settings = _by_name(parameter.key, dict(default or {"type": "uniform", "scale": 0.01}))
+        kind, settings = _by_name(parameter.key, dict(default or MXNET_DEFAULT))
     else:
         raise UsageError(f"parameter {parameter.key!r} has no values, and no rule to draw them by")
     kind = f"{source}.{kind.lower() if source == 'mxnet' else kind}"
     return fill(kind, parameter.shape, settings, key=parameter.key, seed=seed)
+
+
+def _as_mxnet_writes_it(wanted: Mapping[str, Any]) -> str:
+    settings = dict(wanted)
+    return json.dumps([settings.pop("type"), settings])
 
 
 def _by_name(name: str, default: dict[str, Any]) -> Wanted:

@@ -10,6 +10,8 @@ from typing import ClassVar
 
 import torch
 
+from netweave.errors import UsageError
+from netweave.job.make import require
 from netweave.optim.arithmetic import adam, average, average_square, divide_by_root
 from netweave.optim.mxnet.rules import MXNetRule
 from netweave.optim.rule import Block, Tensors, rule
@@ -69,6 +71,34 @@ class AdaGrad(MXNetRule):
         step = torch._foreach_div(gradients, _root(history, self.eps))
         torch._foreach_add_(step, block.weights, alpha=block.decay)
         torch._foreach_sub_(block.weights, step, alpha=block.rate)
+
+
+@rule("mxnet.groupadagrad")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupAdaGrad(MXNetRule):
+    """h += mean of c(g)^2 over a row; w -= n c(g) / sqrt(h + eps). For matrices, and without decay."""
+
+    names: ClassVar[tuple[str, ...]] = ("history",)
+    by_parameter: ClassVar[bool] = True
+
+    eps: float = 1e-5
+
+    def __post_init__(self) -> None:
+        require(self.wd == 0.0, f"wd is {self.wd}, and cannot be used with this optimizer")
+
+    def update(self, block: Block) -> None:
+        """Change weights and state by one step."""
+        (weight,), (history,), (gradient,) = block.weights, block.state["history"], self.clipped(block)
+        history.add_(gradient.square().mean(1, keepdim=True))
+        weight.sub_(gradient / (history + self.eps).sqrt(), alpha=block.rate)
+
+    def first(self, name: str, weight: torch.Tensor) -> torch.Tensor:
+        """Return a zero for each row."""
+        if weight.ndim != 2:
+            raise UsageError(
+                f"update rule 'mxnet.groupadagrad' is for matrices; a parameter is {tuple(weight.shape)}"
+            )
+        return weight.new_zeros(len(weight), 1)
 
 
 @rule("mxnet.rmsprop")

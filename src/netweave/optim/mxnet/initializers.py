@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 
 import numpy as np
 
-from netweave.optim.filler import Shape, bilinear, filler
+from netweave.optim.filler import FILLERS, Shape, bilinear, filler
+
+GATES = {"rnn_relu": 1, "rnn_tanh": 1, "lstm": 4, "gru": 3}
+FORGET_GATE = 1
+"""The gates of an LSTM are i, f, c, o."""
 
 
 @filler("mxnet.zeros", "mxnet.zero")
@@ -102,3 +107,49 @@ def lstm_bias(shape: Shape, generator: np.random.Generator, forget_bias: float =
     quarter = shape[0] // 4
     values[quarter : 2 * quarter] = forget_bias
     return values
+
+
+@filler("mxnet.fusedrnn")
+def fused_rnn(
+    shape: Shape,
+    generator: np.random.Generator,
+    init: str,
+    num_hidden: int,
+    num_layers: int,
+    mode: str,
+    bidirectional: bool = False,
+    forget_bias: float = 1.0,
+) -> np.ndarray:
+    """Return the vector of an ``RNN``: each gate's matrix filled by itself, zeros for the biases.
+
+    An LSTM's forget gate has ``forget_bias`` in both of its biases.
+
+    Args:
+        shape: Number of elements.
+        generator: To draw from.
+        init: The initializer of the matrices, as MXNet writes it: ``["xavier", {}]``, JSON.
+        num_hidden: Units of a layer in one direction.
+        num_layers: Layers.
+        mode: ``rnn_relu``, ``rnn_tanh``, ``lstm`` or ``gru``.
+        bidirectional: Whether there is a second direction.
+        forget_bias: Of an LSTM.
+    """
+    if mode not in GATES:
+        raise ValueError(f"mode is {mode!r}, expected {', '.join(GATES)}")
+    gates, directions = GATES[mode], 2 if bidirectional else 1
+    per_unit = shape[0] // (directions * num_hidden * gates)
+    first = per_unit - (num_layers - 1) * (num_hidden * (directions + 1) + 2) - num_hidden - 2
+    if len(shape) != 1 or first < 1 or shape[0] % (directions * num_hidden * gates):
+        raise ValueError(f"the shape is {shape}, which {num_layers} layers of {num_hidden} units do not have")
+    kind, settings = json.loads(init)
+    matrices = [
+        FILLERS[f"mxnet.{kind.lower()}"]((num_hidden, size), generator, **settings).ravel()
+        for layer in range(num_layers)
+        for _ in range(directions)
+        for size in (directions * num_hidden if layer else first, num_hidden)
+        for _ in range(gates)
+    ]
+    bias = np.zeros((gates, num_hidden))
+    if mode == "lstm":
+        bias[FORGET_GATE] = forget_bias
+    return np.concatenate([*matrices, *[bias.ravel()] * (2 * num_layers * directions)])
