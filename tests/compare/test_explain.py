@@ -106,6 +106,40 @@ def joined(path, reader, branches):
     return path
 
 
+WITHIN = {"local_size": "3", "alpha": "0.9", "beta": "0.75", "norm_region": "WITHIN_CHANNEL"}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "trap", "fix"),
+    [
+        ("alpha", "8.1", "lrn-alpha", "alpha: 0.9"),
+        ("beta", "0.5", "lrn-beta", "beta: 0.75"),
+        ("local_size", "5", "lrn-size", "local_size: 3"),
+        ("norm_region", "ACROSS_CHANNELS", "operator", "compute LRN within each channel"),
+    ],
+)
+def test_settings_of_a_normalisation_within_channels_are_explained(tmp_path, name, value, trap, fix):
+    right = normalised(tmp_path / "a.prototxt", WITHIN)
+    wrong = normalised(tmp_path / "b.prototxt", WITHIN | {name: value})
+    finding = culprit(netweave.compare(right, wrong))
+    assert (finding.trap, finding.layer_b, finding.fix) == (trap, "norm", fix)
+    assert ("does not divide alpha" in finding.cause) == (name == "alpha")
+
+
+def normalised(path, settings):
+    """A net of Caffe with one LRN between two poolings."""
+    pool = "pooling_param { pool: AVE kernel_size: 2 stride: 2 }"
+    told = " ".join(f"{key}: {value}" for key, value in settings.items())
+    shape = "shape { dim: 1 dim: 6 dim: 16 dim: 16 }"
+    path.write_text(f"""
+        layer {{ name: "data" type: "Input" top: "data" input_param {{ {shape} }} }}
+        layer {{ name: "before" type: "Pooling" bottom: "data" top: "before" {pool} }}
+        layer {{ name: "norm" type: "LRN" bottom: "before" top: "norm" lrn_param {{ {told} }} }}
+        layer {{ name: "after" type: "Pooling" bottom: "norm" top: "after" {pool} }}
+    """)
+    return path
+
+
 def test_every_trap_has_a_row_in_the_documentation():
     named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
     for module in (constants, folded, operators, order):

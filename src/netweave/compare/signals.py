@@ -33,6 +33,7 @@ FAMILIES = {
     "GlobalMaxPool": "max pool",
     "MaxPool": "max pool",
     "ReduceMax": "max pool",
+    "ChannelLRN": "LRN",
 }
 """Operators that stand for one another in ports; an operator that is not here is its own family."""
 

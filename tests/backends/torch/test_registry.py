@@ -64,6 +64,12 @@ def poolings():
                     yield Case(op_type, (real(2, 3, 7, 6),), attributes | {"count_include_pad": 0})
 
 
+def normalisations():
+    for size in (1, 3, 7):
+        yield Case("ChannelLRN", (real(2, 3, 5, 6),), {"size": size, "alpha": 0.9, "beta": 0.75})
+    yield Case("ChannelLRN", (real(1, 2, 4, 3),), {"size": 3, "alpha": 2.0, "beta": 1.5})
+
+
 def softmax_losses():
     for op_type, extra in (("SoftmaxWithLoss", ()), ("InfogainLoss", (np.abs(real(4, 4)),))):
         for normalization in ("FULL", "VALID", "BATCH_SIZE", "NONE"):
@@ -137,6 +143,7 @@ def caffe_recurrences():
 
 CASES = [
     *poolings(),
+    *normalisations(),
     *softmax_losses(),
     *softmax_outputs(),
     *caffe_losses(),
@@ -190,6 +197,17 @@ def test_gradient_is_the_registrys_or_that_of_its_forward(case):
         else:
             name = f"input {index}"
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, atol=1e-8, err_msg=name)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.op_type == "ChannelLRN"], ids=str)
+def test_the_registrys_gradient_is_that_of_its_forward(case):
+    """Where a source defines the gradient of what it computes, the two can be held against each other."""
+    (x,) = case.inputs
+    above = RNG.uniform(0.5, 2, x.shape)
+    operator = find_operator(case.op_type)
+    outputs = operator.forward(case.inputs, case.attributes)
+    (found,) = operator.gradient(case.inputs, outputs, [above], case.attributes)
+    np.testing.assert_allclose(found, differences(case, 0, above), rtol=1e-6, atol=1e-8)
 
 
 def expected_gradients(case, above):

@@ -102,6 +102,13 @@ def local_response_normalization(
     return x / base.pow(beta)
 
 
+@lowering("ChannelLRN", since=1, domain="netweave")
+def channel_lrn(x: Tensor, *, alpha: float, beta: float, size: int) -> Tensor:
+    """Divide by a power of the mean square of neighbouring places of the same channel."""
+    means = functional.avg_pool2d(x.square(), size, stride=1, padding=(size - 1) // 2)
+    return x * (1 + alpha * means).pow(-beta)
+
+
 @lowering("BatchNormalization", since=15)
 def batch_normalization(
     x: Tensor,

@@ -40,12 +40,18 @@ SPECIAL = {
     ("LRN", "bias"): "lrn-k",
     ("LRN", "beta"): "lrn-beta",
     ("LRN", "size"): "lrn-size",
+    ("ChannelLRN", "alpha"): "lrn-alpha",
+    ("ChannelLRN", "beta"): "lrn-beta",
+    ("ChannelLRN", "size"): "lrn-size",
     ("LeakyRelu", "alpha"): "leaky-slope",
     ("Elu", "alpha"): "elu-alpha",
     ("Softmax", "axis"): "softmax-axis",
     ("LogSoftmax", "axis"): "softmax-axis",
     ("Concat", "axis"): "concat-axis",
 }
+
+NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
+"""Local response normalisations: along how many axes their window has its size."""
 
 ROUNDED = {"floor": "down", "ceil": "up", "caffe": "up (by Caffe's rule)", "full": "up (by MXNet's 'full')"}
 
@@ -163,8 +169,9 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
                 f"begin and end of the padding are swapped: A pads {in_words(name, a)}, "
                 f"B pads {in_words(name, b)}"
             )
-    if (node_a.op_type, name) == ("LRN", "alpha") and b is not None:
-        told = _lrn_alpha(float(a), float(b), attributes_of(node_a)["size"])
+    if name == "alpha" and node_a.op_type in NUM_AXES_OF_WINDOW and b is not None:
+        num_values = attributes_of(node_a)["size"] ** NUM_AXES_OF_WINDOW[node_a.op_type]
+        told = _lrn_alpha(float(a), float(b), num_values)
         if told:
             return f"{told}: alpha is {in_words(name, a)} in A and {in_words(name, b)} in B"
     if name == "rounding":
@@ -173,10 +180,10 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 
 
-def _lrn_alpha(a: float, b: float, size: int) -> str:
-    if _same(a * size, b):
+def _lrn_alpha(a: float, b: float, num_values: int) -> str:
+    if _same(a * num_values, b):
         return "B does not divide alpha by the window's size"
-    return "B divides alpha by the window's size once more" if _same(a / size, b) else ""
+    return "B divides alpha by the window's size once more" if _same(a / num_values, b) else ""
 
 
 def set_attribute(node: str | None, name: str, value: Any) -> Callable[[Graph], None]:

@@ -13,7 +13,7 @@ TRAP_KEYS: dict[str, str] = {
     "epsilon": "What is added to the variance of a normalisation; also if one net has it folded away.",
     "fix-gamma": "MXNet's `fix_gamma`: every gamma taken as 1.",
     "bn-scale-factor": "Caffe's statistics, stored times a factor that must be divided out.",
-    "lrn-alpha": "Alpha of the normalisation over channels, divided by the window's size or not.",
+    "lrn-alpha": "Alpha of a local response normalisation, divided by the window's size or not.",
     "lrn-beta": "Its exponent.",
     "lrn-k": "Its constant, 1 in Caffe, 2 in MXNet.",
     "lrn-size": "Its window; TensorFlow gives the radius.",

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 MAX_ORDERED = 4
 """Nodes with more inputs are not tried in other orders."""
 
+NAMES = {"LRN": "LRN across channels", "ChannelLRN": "LRN within each channel"}
+"""What operators are called whose own names do not tell them apart."""
+
 
 def operator_traps(case: Case) -> Iterator[Proposal]:
     """Propose A's operator where one node stands against one of another operator."""
@@ -58,7 +61,9 @@ def input_order_traps(case: Case) -> Iterator[Proposal]:
 
 def _name(node: ir.Node) -> str:
     alpha = attributes_of(node).get("alpha")
-    return f"{node.op_type}({alpha:.6g})" if node.op_type == "LeakyRelu" and alpha else node.op_type
+    if node.op_type == "LeakyRelu" and alpha:
+        return f"LeakyRelu({alpha:.6g})"
+    return NAMES.get(node.op_type, node.op_type)
 
 
 class _Become:

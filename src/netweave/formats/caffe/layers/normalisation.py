@@ -8,7 +8,7 @@ import numpy as np
 
 from netweave.formats.caffe.call import Call, layer
 from netweave.formats.caffe.refused import refuse_fused_relu
-from netweave.graph import Statistics, set_statistics
+from netweave.graph import DOMAIN, Statistics, set_statistics
 from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
@@ -30,10 +30,8 @@ def local_response(call: Call) -> Sequence[ir.Value]:
     if parameter["norm_region"] == "ACROSS_CHANNELS":
         attributes = {"size": size, "alpha": alpha, "beta": beta, "bias": parameter["k"]}
         return [call.add("LRN", [x], attributes, top=0)]
-    window = {"kernel_shape": [size] * 2, "pads": [(size - 1) // 2] * 4, "count_include_pad": 1}
-    mean = call.add("AveragePool", [call.add("Mul", [x, x])], window)
-    base = call.add("Add", [call.add("Mul", [mean, call.constant(alpha)]), call.constant(1.0)])
-    return [call.add("Mul", [x, call.add("Pow", [base, call.constant(-beta)])], top=0)]
+    attributes = {"size": size, "alpha": alpha, "beta": beta}
+    return [call.add("ChannelLRN", [x], attributes, domain=DOMAIN, top=0)]
 
 
 @layer("BatchNorm")
