@@ -20,13 +20,12 @@ from netweave.compare.align.weights import match_weights
 from netweave.compare.explain.causes import where
 from netweave.compare.metric import LOCAL_TOLERANCE
 from netweave.compare.result.comparison import Evidence
-from netweave.compare.signals import Signals
+from netweave.compare.signals import Signals, comparable
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import InputRule, input_rules, pair_inputs
 from netweave.compare.trial.trial import declared_sizes
 from netweave.errors import UsageError
 from netweave.graph import known_shape
-from netweave.passes.inference import to_inference
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
@@ -108,7 +107,7 @@ class _Search:
         tolerance: float,
         progress: Progress,
     ) -> _Search:
-        a, b = to_inference(a), to_inference(b)
+        a, b = comparable(a), comparable(b)
         rules = _rules(Signals.of(a), Signals.of(b))
         drawn = _probe(a, b, rules, probe)
         fitted_a = _fitted(a, {rule.a: drawn.inputs[rule.a].shape for rule in rules})

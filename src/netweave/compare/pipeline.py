@@ -17,13 +17,13 @@ from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
-from netweave.compare.signals import Signals
+from netweave.compare.signals import Signals, comparable
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.errors import RunError, UsageError
 from netweave.graph.collection import collector_at_rest
-from netweave.passes.inference import to_inference
+from netweave.graph.summary import value_summary
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ def compare(
         if first is None and last is None:
             return _Pipeline(a, b, told, probe, tolerance).run()
         whole = _Pipeline(a, b, told, None, tolerance).run()
-        parts = cut_parts(to_inference(a), to_inference(b), whole, first=first, last=last)
+        parts = cut_parts(comparable(a), comparable(b), whole, first=first, last=last)
         return _Pipeline(*parts, told, probe, tolerance).run()
 
 
@@ -81,7 +81,7 @@ class _Pipeline:
 
     def run(self) -> Comparison:
         with self._stage("normalise"):
-            a, b = Signals.of(to_inference(self.source_a)), Signals.of(to_inference(self.source_b))
+            a, b = Signals.of(comparable(self.source_a)), Signals.of(comparable(self.source_b))
         pairs = pair_inputs(a, b)
         if not a.nodes or not b.nodes:
             empty = "A" if not a.nodes else "B"
@@ -206,7 +206,10 @@ class _Pipeline:
         trial = Bench(a, b, sizes).trial(rules, without_b=True)
         if trial is None:
             return None
-        self.notes.append(f"B does not take inputs of the size {trial.text}: its sizes do not fit together")
+        own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.source_b.inputs)
+        self.notes.append(
+            f"B, whose inputs are {own}, does not take {trial.text}: its sizes do not fit together then"
+        )
         if swapped:
             trial.alignment.layouts[0, 1, 3, 2] += 1
         return self._judge(trial, weights, swapped=swapped)

@@ -10,6 +10,9 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from netweave.passes import to_inference
+from netweave.passes.scaffolding import has_scaffolding, see_through
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -36,6 +39,14 @@ FAMILIES = {
     "ChannelLRN": "LRN",
 }
 """Operators that stand for one another in ports; an operator that is not here is its own family."""
+
+
+def comparable(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, without what an exporter built around its operators."""
+    found = to_inference(graph)
+    if has_scaffolding(found):
+        see_through.edit(found)
+    return found
 
 
 @dataclass(slots=True)

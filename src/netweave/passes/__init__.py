@@ -9,6 +9,7 @@ from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
 from netweave.passes.prune import prune
 from netweave.passes.rewrite import Pass, chain
+from netweave.passes.scaffolding import see_through
 from netweave.passes.specialise import explicit, specialise
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "extract",
     "fold",
     "prune",
+    "see_through",
     "specialise",
     "to_inference",
 ]

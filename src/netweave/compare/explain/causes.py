@@ -96,7 +96,8 @@ class Explainer:
             for proposal in proposals:
                 proposal.change(piece)
             names = [str(value.name) for value in piece.inputs]
-            found = prepare(piece).run({name: graft.feeds[name] for name in names})
+            feeds = {**graft.feeds, **graft.sizes}
+            found = prepare(piece).run({name: feeds[name] for name in names})
         except NetweaveError:
             return float("inf")
         errors = [

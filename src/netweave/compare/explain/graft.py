@@ -15,7 +15,7 @@ from netweave.compare.align.layout import candidate_layouts, solve_layout
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import TensorMapping
-from netweave.errors import NetweaveError
+from netweave.errors import NetweaveError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -38,6 +38,7 @@ class Graft:
     Attributes:
         error: Worst error of the group's outputs; None if it could not be run.
         feeds: A's inputs in B's layout, by B's signal.
+        sizes: B's own values for what views in the group compute sizes from, by B's signal.
         sources: A's signal of each feed.
         layouts: How it became the feed.
         wanted: A's outputs in B's layout, by B's signal.
@@ -47,6 +48,7 @@ class Graft:
 
     error: float | None = None
     feeds: dict[str, np.ndarray] = field(default_factory=dict)
+    sizes: dict[str, np.ndarray] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     layouts: dict[str, TensorMapping] = field(default_factory=dict)
     wanted: dict[str, np.ndarray] = field(default_factory=dict)
@@ -103,10 +105,18 @@ class Grafter:
             shapes = {name: x.shape for name, x in graft.feeds.items()}
             prefix = f"g{index}/"
             fed = builder.add(draft.nodes[1], [b for _, b in draft.outputs], shapes, prefix=prefix)
-            feeds |= {prefix + name: graft.feeds[name] for name in fed}
+            graft.sizes = self._sizes([name for name in fed if name not in graft.feeds])
+            feeds |= {prefix + name: {**graft.feeds, **graft.sizes}[name] for name in fed}
         found = prepare(builder.finish()).run(feeds)
         for index, (draft, graft) in enumerate(rows):
             self._judge(draft, graft, {b: found[f"g{index}/{b}"] for _, b in draft.outputs})
+
+    def _sizes(self, names: Sequence[str]) -> dict[str, np.ndarray]:
+        """Return B's own values of signals that only the sizes of views are computed from."""
+        missing = [name for name in names if name not in self._tensors_b]
+        if missing:
+            raise RunError(f"B computes sizes from {', '.join(missing)}, which no layer of the group reads")
+        return {name: self._tensors_b[name] for name in names}
 
     def _judge(self, draft: Draft, graft: Graft, found: Mapping[str, np.ndarray]) -> None:
         errors = []

@@ -39,23 +39,20 @@ class Probe:
     text: str
 
 
-def open_batch(graph: Graph) -> bool:
-    """Whether a net takes any batch size."""
-    return all(
-        value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
-        for value in graph.inputs
-    )
-
-
 def base_sizes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
-    """Return the input sizes of a net as declared, None where it says nothing; the batch is 1."""
+    """Return the input sizes of a net as declared, None where it says nothing and for an open batch."""
     found: dict[str, tuple[int | None, ...]] = {}
     for value in graph.inputs:
         name = str(value.name)
         declared = graph.declared.get(name)
         sizes = tuple(declared) if declared is not None else known_shape(value) or ()
-        found[name] = (1, *sizes[1:]) if sizes else sizes
+        found[name] = (None, *sizes[1:]) if _is_open(value) else sizes
     return found
+
+
+def _is_open(value: ir.Value) -> bool:
+    """Whether the first size of an input may be any."""
+    return value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
 
 
 def with_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None:
@@ -66,8 +63,7 @@ def with_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None
     shapes: dict[str, list[int | str]] = {}
     for value in graph.inputs:
         given = list(sizes[str(value.name)])
-        is_open = value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
-        shapes[str(value.name)] = [BATCH, *given[1:]] if is_open and given else [*given]
+        shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
     try:
         if has_rules(graph):
             return specialise(graph, shapes)
@@ -93,16 +89,13 @@ def draw(graph: Graph, sizes: Mapping[str, Sequence[int]], *, seed: int) -> Prob
 
     Args:
         graph: The net.
-        sizes: Input sizes by name; the batch is replaced by ``NUM_SAMPLES`` where it is open.
+        sizes: Input sizes by name, the batch among them.
         seed: Seed of the draw.
     """
     generator = np.random.default_rng(seed)
     inputs = {}
     for value in graph.inputs:
-        shape = tuple(sizes[str(value.name)])
-        if shape and open_batch(graph):
-            shape = (NUM_SAMPLES, *shape[1:])
-        inputs[str(value.name)] = _draw_one(value, shape, generator)
+        inputs[str(value.name)] = _draw_one(value, tuple(sizes[str(value.name)]), generator)
     return given(inputs)
 
 

@@ -164,17 +164,30 @@ def _fitted(signals: Signals, sizes: Sizes) -> Signals | None:
 
 
 def declared_sizes(a: Graph, b: Graph, rules: Sequence[InputRule]) -> Sizes:
-    """Return input sizes of A: as A declares them, else as B does, else what fits."""
+    """Return input sizes of A: as A declares them, else as B does, else what fits.
+
+    A batch that one net leaves open is that of the other; one that both leave open is ``NUM_SAMPLES``.
+    """
     sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    pairs = [(rule.a, sizes_a[rule.a], rule.sizes_of_a(sizes_b[rule.b])) for rule in rules]
+    batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other])
     found = {}
-    for rule in rules:
-        own, other = sizes_a[rule.a], rule.sizes_of_a(sizes_b[rule.b])
+    for name, own, other in pairs:
         if len(own) != len(other):
             other = (None,) * len(own)
         both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
+        both[:1] = [batch if x is None else x for x in both[:1]]
         size = likely_size(a) or likely_size(b) or probes.OPEN_SIZE if None in both else 0
-        found[rule.a] = tuple(size if x is None else x for x in both)
+        found[name] = tuple(size if x is None else x for x in both)
     return found
+
+
+def _batch(firsts: Sequence[tuple[int | None, int | None]]) -> int:
+    """Return the batch of both nets from the first sizes of their inputs, None where it is open."""
+    for own, other in firsts:
+        if (own is None) != (other is None):
+            return own or other or 1
+    return probes.NUM_SAMPLES if all(first == (None, None) for first in firsts) else 1
 
 
 def oblong(sizes: Sizes) -> Sizes:

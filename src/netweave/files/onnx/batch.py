@@ -123,8 +123,11 @@ def _constant(value: ir.Value | None) -> list[int] | None:
 
 def _free_reshape(edit: Editor, size: int) -> None:
     data, sizes = edit.input(0), _constant(edit.input(1))
-    if not sizes or sizes[0] != size or data is None or not data.shape or edit.get("allowzero", 0):
+    if not sizes or sizes[0] != size or data is None or not data.shape:
         return
+    if 0 in sizes and edit.get("allowzero", 0):
+        return
+    edit.take("allowzero")  # says something of zeros only, and there is none (PyTorch writes it always)
     if data.shape[0] == BATCH:
         sizes[0] = 0
     else:

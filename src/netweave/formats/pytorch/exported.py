@@ -11,9 +11,10 @@ from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
 from netweave.formats.pytorch.calls import mark_calls
-from netweave.formats.pytorch.scaffolding import see_through, settle_reshapes
+from netweave.formats.pytorch.scaffolding import settle_reshapes
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
+from netweave.passes import see_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,7 +88,7 @@ def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Gr
     graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
     graph.notes += tuple(note.replace(str(path), names[0] if names else "net") for note in found.notes)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
-    see_through(graph)
+    see_through.edit(graph)
     _say_edges(graph)
     return graph
 
