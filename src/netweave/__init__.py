@@ -12,9 +12,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from netweave import symbol
     from netweave.api import Comparison, Graph, Job, compare, load, load_job, pack, run, save, train
 
-__all__ = ["Comparison", "Graph", "Job", "compare", "load", "load_job", "pack", "run", "save", "train"]
+__all__ = [
+    "Comparison",
+    "Graph",
+    "Job",
+    "compare",
+    "load",
+    "load_job",
+    "pack",
+    "run",
+    "save",
+    "symbol",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,5 +1,6 @@
 """What ``import netweave`` offers."""
 
+from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
@@ -34,5 +35,6 @@ __all__ = [
     "save",
     "save_arrays",
     "save_comparison",
+    "symbol",
     "train",
 ]

@@ -53,7 +53,7 @@ def _crop_arguments(settings: Settings) -> Sequence[str]:
     return ("data", "crop_like") if settings.count("num_args") == 2 else ("data",)
 
 
-@operator_reader("Crop", arguments=_crop_arguments)
+@operator_reader("Crop", arguments=_crop_arguments, counted=True)
 def crop(call: Call) -> ir.Value:
     """Height and width cut to ``h_w`` or to those of a second input, at ``offset`` or in the centre."""
     settings = call.settings

@@ -53,7 +53,18 @@ def _arguments(settings: Settings) -> Sequence[str]:
     return names
 
 
-@operator_reader("RNN", arguments=_arguments, outputs=("output", "state_output", "statecell_output"))
+def _num_outputs(settings: Settings) -> int:
+    if not settings.flag("state_outputs", False):
+        return 1
+    return 3 if settings.choice("mode", tuple(MODES)) == "lstm" else 2
+
+
+@operator_reader(
+    "RNN",
+    arguments=_arguments,
+    outputs=("output", "state_output", "statecell_output"),
+    count=_num_outputs,
+)
 def rnn(call: Call) -> Sequence[ir.Value]:
     """Layers over a sequence (time, batch, features); outputs, and the last states if wanted."""
     settings = call.settings

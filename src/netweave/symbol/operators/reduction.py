@@ -11,6 +11,7 @@ from netweave.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
     from netweave.symbol.call import Call
+    from netweave.symbol.settings import Settings
 
 REDUCTIONS = {
     "sum": "ReduceSum",
@@ -22,6 +23,7 @@ REDUCTIONS = {
     "min_axis": "ReduceMin",
     "prod": "ReduceProd",
 }
+WANTED = ("indices", "value", "both")
 NORMS = {1: "ReduceL1", 2: "ReduceL2"}
 
 
@@ -74,11 +76,15 @@ def argmax_channel(call: Call) -> ir.Value:
     return call.add("Cast", [found], {"to": ir.DataType.FLOAT})
 
 
-@operator_reader("topk")
+def _topk_outputs(settings: Settings) -> int:
+    return 2 if settings.choice("ret_typ", WANTED, "indices") == "both" else 1
+
+
+@operator_reader("topk", count=_topk_outputs)
 def topk(call: Call) -> ir.Value | tuple[ir.Value, ...]:
     """The ``k`` largest (or smallest) elements along an axis, their places, or both."""
     settings = call.settings
-    wanted = settings.choice("ret_typ", ("indices", "value", "both"), "indices")
+    wanted = settings.choice("ret_typ", WANTED, "indices")
     values, places = _sorted(call, settings.whole("k", 1), ascending=settings.flag("is_ascend", False))
     if wanted == "both":
         return values, places

@@ -28,7 +28,7 @@ def _upsampling_arguments(settings: Settings) -> Sequence[str] | None:
     return ("data", "weight") if bilinear else None
 
 
-@operator_reader("UpSampling", arguments=_upsampling_arguments)
+@operator_reader("UpSampling", arguments=_upsampling_arguments, counted=True)
 def upsampling(call: Call) -> ir.Value:
     """Every pixel ``scale`` times; or a transposed convolution whose weights interpolate at first."""
     settings = call.settings

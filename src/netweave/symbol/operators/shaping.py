@@ -110,7 +110,7 @@ def stack(call: Call) -> ir.Value:
     return call.add("Concat", rows, {"axis": axis})
 
 
-@operator_reader("SliceChannel", "split")
+@operator_reader("SliceChannel", "split", count=lambda settings: settings.count("num_outputs"))
 def split(call: Call) -> Sequence[ir.Value]:
     """Equal parts along an axis, which ``squeeze_axis`` removes where it is 1."""
     settings = call.settings

@@ -1,0 +1,52 @@
+"""A net with symbols in the place of some of its variables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.symbol.vertex import Output, sorted_vertices
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.symbol.vertex import Vertex
+
+
+def composed(
+    outputs: Sequence[Output], given: Mapping[str, Sequence[Output]], *, name: str | None = None
+) -> tuple[Output, ...]:
+    """Return the outputs of a copy in which variables are replaced; what needs no copy is shared.
+
+    Args:
+        outputs: Those of the net.
+        given: By the name of a variable, the one output that takes its place.
+        name: New name of the last node, where there is one.
+
+    Raises:
+        UsageError: There is no such variable, or there are several outputs for one.
+    """
+    vertices = sorted_vertices(outputs)
+    names = [vertex.name for vertex in vertices if vertex.is_variable]
+    for key, replacement in given.items():
+        if key not in names:
+            raise UsageError(f"no variable {key!r} to put a symbol in; there are: {', '.join(names)}")
+        if len(replacement) != 1:
+            raise UsageError(f"{key!r}: the symbol given has {len(replacement)} outputs, expected one")
+    last = outputs[0].vertex if len(outputs) == 1 and name else None
+    made: dict[Vertex, Vertex] = {}
+
+    def moved(entry: Output) -> Output:
+        if entry.vertex.is_variable and entry.vertex.name in given:
+            return given[entry.vertex.name][0]
+        return Output(made[entry.vertex], entry.number)
+
+    for vertex in vertices:
+        inputs = tuple(map(moved, vertex.inputs)) if not vertex.is_variable else ()
+        same = inputs == vertex.inputs and vertex is not last
+        label = name if name and vertex is last else vertex.name
+        made[vertex] = (
+            vertex if same else replace(vertex, name=label, attributes=dict(vertex.attributes), inputs=inputs)
+        )
+    return tuple(map(moved, outputs))
