@@ -13,19 +13,36 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from netweave import symbol
-    from netweave.api import Comparison, Graph, Job, compare, load, load_job, pack, run, save, train
+    from netweave.api import (
+        Comparison,
+        Graph,
+        Job,
+        compare,
+        evaluate,
+        extract,
+        load,
+        load_job,
+        pack,
+        run,
+        save,
+        time_layers,
+        train,
+    )
 
 __all__ = [
     "Comparison",
     "Graph",
     "Job",
     "compare",
+    "evaluate",
+    "extract",
     "load",
     "load_job",
     "pack",
     "run",
     "save",
     "symbol",
+    "time_layers",
     "train",
 ]
 

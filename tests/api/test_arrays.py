@@ -53,8 +53,8 @@ def test_broken_file_is_a_read_error(tmp_path, content):
 def test_missing_file_and_wrong_suffix(tmp_path):
     with pytest.raises(ReadError, match="there is no such file"):
         api.load_arrays(tmp_path / "none.npz", [])
-    with pytest.raises(UsageError, match=r"arrays are written as .npz or .npy"):
-        api.save_arrays(tmp_path / "x.txt", {"a": np.ones(1)})
+    with pytest.raises(UsageError, match=r"arrays are written as .npz, .npy, .h5"):
+        api.save_arrays(tmp_path / "x.png", {"a": np.ones(1)})
     with pytest.raises(UsageError, match="cannot be written"):
         api.save_arrays(tmp_path / "no" / "x.npz", {"a": np.ones(1)})
 

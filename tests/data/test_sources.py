@@ -324,3 +324,19 @@ def test_caffes_own_hdf5(corpus, tmp_path):
         pixels, label, label2 = opened.read(index)
         assert pixels.transpose(2, 0, 1).ravel().tolist() == list(range(240 * index, 240 * index + 240))
         assert (label.tolist(), label2.tolist()) == ([index % 10 + 1], [index % 10 + 2])
+
+
+def test_one_data_base_is_read_by_several_at_once(tmp_path):
+    """Nets that train and test on the same records are common; LMDB opens a data base once a process."""
+    pytest.importorskip("lmdb")
+    from netweave import pack
+
+    pack((np.zeros((3, 1, 2, 2), np.uint8), [4, 5, 6]), tmp_path / "db")
+    wanted = DataSource("lmdb", ("data", "label"), 1, {"path": str(tmp_path / "db")})
+    first, second = open_source(wanted), open_source(wanted)
+    first.close()
+    first.close()
+    assert int(second.read(2)[1]) == 6
+    second.close()
+    with open_source(wanted) as third:
+        assert len(third) == 3

@@ -289,7 +289,7 @@ def test_colour_needs_three_channels():
         ({"kind": "crop", "height": 3}, "transform 'crop' needs: width, where"),
         (
             {"kind": "crop", "height": 3, "width": 3, "where": "left"},
-            "where is 'left', expected centre or random",
+            "where is 'left', expected random, centre, top left",
         ),
         ({"kind": "resize", "height": 3}, "give either height and width, or shorter"),
         ({"kind": "resize", "shorter": 3, "interpolation": "x"}, "interpolation is 'x', expected nearest, "),

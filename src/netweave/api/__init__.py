@@ -4,6 +4,8 @@ from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
+from netweave.api.testing import evaluate, extract, load_phases
+from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -25,9 +27,13 @@ __all__ = [
     "compare",
     "compare_all",
     "draw_inputs",
+    "evaluate",
+    "extract",
     "load",
     "load_arrays",
+    "load_for_timing",
     "load_job",
+    "load_phases",
     "open_comparison",
     "pack",
     "predicting",
@@ -36,5 +42,6 @@ __all__ = [
     "save_arrays",
     "save_comparison",
     "symbol",
+    "time_layers",
     "train",
 ]

@@ -12,7 +12,7 @@ from netweave.errors import ReadError, UsageError
 from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -52,25 +52,42 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
 
 
 def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays by name to an ``.npz``, or a single one to an ``.npy``.
+    """Write arrays by name to an ``.npz`` or ``.h5``, or a single one to an ``.npy``, ``.txt`` or ``.csv``.
+
+    In text a row is an entry of the first axis, with spaces or commas between its numbers.
 
     Raises:
-        UsageError: The file's name ends otherwise, an ``.npy`` would have to hold more than one array, or
-            the file cannot be written.
+        UsageError: The file's name ends otherwise, it holds one array only and there are more, it cannot be
+            written, or h5py is not installed.
     """
     suffix = Path(file).suffix
-    if suffix not in {".npz", ".npy"}:
-        raise UsageError(f"{file}: arrays are written as .npz or .npy")
-    if suffix == ".npy" and len(arrays) != 1:
-        raise UsageError(f"{file}: an .npy holds one array, there are {len(arrays)}; write an .npz")
+    if suffix not in _WRITERS:
+        raise UsageError(f"{file}: arrays are written as {', '.join(_WRITERS)}")
+    if suffix not in {".npz", ".h5"} and len(arrays) != 1:
+        raise UsageError(
+            f"{file}: an {suffix} holds one array, there are {len(arrays)}; write an .npz or .h5"
+        )
     try:
         with Path(file).open("wb") as stream:
-            if suffix == ".npy":
-                np.save(stream, next(iter(arrays.values())))
-            else:
-                _write_archive(stream, arrays)
+            _WRITERS[suffix](stream, arrays)
     except OSError as error:
         raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
+
+
+def _write_text(stream: BinaryIO, arrays: Mapping[str, np.ndarray], between: str) -> None:
+    (array,) = arrays.values()
+    # nine digits give every float32 back
+    np.savetxt(stream, array.reshape(len(array), -1) if array.ndim else array[None], "%.9g", between)
+
+
+def _write_hdf5(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    try:
+        import h5py
+    except ImportError as error:
+        raise UsageError("HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'") from error
+    with h5py.File(stream, "w") as file:
+        for name, array in arrays.items():
+            file[name] = array
 
 
 def _write_archive(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
@@ -79,6 +96,16 @@ def _write_archive(stream: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
         for name, array in arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
+
+
+_WRITERS: dict[str, Callable[[BinaryIO, Mapping[str, np.ndarray]], None]] = {
+    ".npz": _write_archive,
+    ".npy": lambda stream, arrays: np.save(stream, next(iter(arrays.values()))),
+    ".h5": _write_hdf5,
+    ".txt": lambda stream, arrays: _write_text(stream, arrays, " "),
+    ".csv": lambda stream, arrays: _write_text(stream, arrays, ","),
+}
+"""How arrays are written, by the end of a file's name."""
 
 
 def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:

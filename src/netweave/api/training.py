@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import signal
 import threading
 from contextlib import contextmanager
@@ -84,14 +85,16 @@ def train(
         UsageError: Torch is not installed, there is no such device, or the Job cannot be carried out.
         RunError: The loss is no number any more, or a checkpoint cannot be written.
     """
-    trainer_class = _trainer()
+    need_torch()
+    from netweave.train.trainer import Trainer
+
     found = job if isinstance(job, Job) else load_job(job)
     if weights:
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     from_file = _latest(found, told) if isinstance(resume, bool) and resume else resume
     with ThreadedEngine(trace=Trace(Path(trace)) if trace else None) as engine:
-        trainer = trainer_class(
+        trainer = Trainer(
             found,
             engine=engine,
             data=data,
@@ -113,16 +116,20 @@ def train(
     return net
 
 
-def _trainer() -> type[Trainer]:
+def need_torch() -> None:
+    """Refuse to go on without torch.
+
+    Raises:
+        UsageError: It is not installed; the message says what to do.
+    """
     try:
-        from netweave.train.trainer import Trainer
+        importlib.import_module("torch")
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         raise UsageError(
             "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
         ) from error
-    return Trainer
 
 
 def _latest(job: Job, told: Callable[[str], None] | None) -> Path:

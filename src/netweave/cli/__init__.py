@@ -16,17 +16,20 @@ from netweave import __version__
 from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare
 from netweave.cli.convert import convert
+from netweave.cli.extract import extract
 from netweave.cli.inspect import inspect
 from netweave.cli.pack import pack
 from netweave.cli.run import run
 from netweave.cli.show import show
+from netweave.cli.test import test
+from netweave.cli.time import time
 from netweave.cli.train import train
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert, train, pack)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import Command, parse_input_shapes
+from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, one_of, threads_option
+from netweave.cli.options import Command
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,22 +31,11 @@ STOPPED = 130
 @click.option("--snapshot", metavar="FILE", help="Go on from a .checkpoint, or from Caffe's .solverstate.")
 @click.option("--resume", is_flag=True, help="Go on from the latest checkpoint that is whole.")
 @click.option("--weights", metavar="FILES", help="Start from these weights; commas between files.")
-@click.option(
-    "--gpu", metavar="NUMBER", help="Compute on this GPU; otherwise on the CPU, whatever SOLVER says."
-)
+@gpu_option
 @click.option("--seed", type=int, metavar="N", help="Draw from this seed, instead of the solver's.")
-@click.option("--threads", type=click.IntRange(1), metavar="N", help="Threads that decode; found by itself.")
+@threads_option
 @click.option("--trace", metavar="FILE", help="Write a timeline to FILE, for chrome://tracing or Perfetto.")
-@click.option("--stage", "stages", metavar="NAME", multiple=True, help="Stage to be in; may be repeated.")
-@click.option("--level", type=int, metavar="N", default=0, show_default=True, help="Level to be at.")
-@click.option(
-    "--input-shape",
-    "input_shapes",
-    metavar="NAME=SIZES",
-    multiple=True,
-    callback=parse_input_shapes,
-    help="Size of an input, where neither the file nor the data says; may be repeated.",
-)
+@in_state
 def train(
     solver: str | None,
     named: str | None,
@@ -65,7 +55,7 @@ def train(
     Ctrl-C writes a checkpoint and stops; --resume goes on from there. Names in the file are relative to
     the working folder, or to the folder above SOLVER in which its net is found.
     """
-    file = _one_solver(solver, named)
+    file = one_of(solver, named, "solver: netweave train SOLVER")
     if resume and snapshot:
         raise UsageError("--resume and --snapshot both say where to go on; give one")
     from netweave import api
@@ -78,8 +68,8 @@ def train(
         api.train(
             job,
             resume=snapshot or resume,
-            weights=weights.split(",") if weights else (),
-            device=_device(gpu),
+            weights=files_of(weights),
+            device=device_of(gpu),
             seed=seed,
             threads=threads,
             trace=trace,
@@ -89,19 +79,3 @@ def train(
             busy=view.show_busy,
         )
     return STOPPED if view.stopped else None
-
-
-def _one_solver(argument: str | None, named: str | None) -> str:
-    if (argument is None) == (named is None):
-        raise UsageError("give one solver: netweave train SOLVER (see netweave train --help)")
-    return argument or named or ""
-
-
-def _device(gpu: str | None) -> str:
-    if gpu is None:
-        return "cpu"
-    if not gpu.isdecimal():
-        raise UsageError(
-            f"--gpu {gpu}: one device is used at a time so far; give its number, such as --gpu 0"
-        )
-    return f"cuda:{gpu}"

@@ -12,7 +12,7 @@ from netweave.cli.console import output_console
 from netweave.train import Evaluated, Saved, Shown, Stopped
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from types import TracebackType
 
     from netweave.engine import LaneStatistics
@@ -97,12 +97,17 @@ class TrainView:
         self._outputs(event.outputs, event.weights)
 
     def _outputs(self, outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> None:
-        """Show outputs as Caffe does, an element on a line; what is a loss last, what is not first."""
-        for name in sorted(outputs, key=lambda name: name not in weights):
-            for value in outputs[name]:
-                weight = weights.get(name)
-                weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
-                self._line(f"    {name} = {value:.6g}{weighed}")
+        for line in output_lines(outputs, weights):
+            self._line(f"    {line}")
 
     def _line(self, text: str) -> None:
         self._console.print(text, soft_wrap=True)
+
+
+def output_lines(outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Iterator[str]:
+    """Yield outputs as Caffe shows them, an element on a line; what is a loss first, what is not last."""
+    for name in sorted(outputs, key=lambda name: name not in weights):
+        for value in outputs[name]:
+            weight = weights.get(name)
+            weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
+            yield f"{name} = {value:.6g}{weighed}"

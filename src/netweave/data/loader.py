@@ -93,6 +93,11 @@ class Loader:
         self._pushed = 0  # the first batch that is not yet on its way
         self._given_s = time.perf_counter()
 
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """Batches in one way through all records; not whole where one goes on with the next epoch."""
+        return self._order.batches_per_epoch
+
     def take(self, *, wait: bool = True) -> Batch:
         """Return the next batch; the one before is given back by this.
 

@@ -32,3 +32,11 @@ def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
         raise ReadError(str(error), place=source.place) from error
     shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
     return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}
+
+
+def probe_if_there(source: DataSource) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of a batch of a source, by output; none if it cannot be opened."""
+    try:
+        return probe(source)
+    except ReadError:
+        return {}

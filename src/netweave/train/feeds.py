@@ -76,6 +76,11 @@ class Feed:
             self.close()
             raise
 
+    @property
+    def batches_per_epoch(self) -> float | None:
+        """Batches in one way through the records of the first source; None where they have no end."""
+        return self._loaders[0].batches_per_epoch if self._loaders else None
+
     def take(self) -> tuple[dict[str, torch.Tensor], list[Variable]]:
         """Return the next batch, one tensor for each input, and what a task that reads it must name.
 

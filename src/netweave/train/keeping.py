@@ -142,7 +142,7 @@ class Running:
                     f"the net {graph.parameters[key].size:,}",
                     place=str(path),
                 )
-        load_weights(self.job, self.nets, _learned_net(path, state.learned_net))
+        load_weights(self.job.phases, self.nets, _learned_net(path, state.learned_net))
         with torch.no_grad():
             for (name, key), array in zip(rows, state.history, strict=True):
                 if key in self.updater.state:

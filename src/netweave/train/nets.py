@@ -10,19 +10,36 @@ import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.backends.torch.caffe_recurrent import Memory
-from netweave.errors import UsageError
+from netweave.errors import UsageError, WeightError
 from netweave.formats.caffe.snapshot import fitting_arrays
 from netweave.optim import Trained, first_values
+from netweave.train.checkpoint import SUFFIX, nested, read_checkpoint
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from netweave.graph import Graph
-    from netweave.job import Job
+    from netweave.job import Phase
 
 
-def make_nets(job: Job, *, seed: int, device: torch.device, dtype: torch.dtype) -> dict[str, TorchNet]:
-    """Return the net of each phase, with first values or those of the Job's weights.
+def make_nets(
+    phases: Mapping[str, Phase],
+    *,
+    weights: Sequence[str | Path] = (),
+    taps: Sequence[str] = (),
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> dict[str, TorchNet]:
+    """Return the net of each phase, with first values or those of weights.
+
+    Args:
+        phases: The phases by name.
+        weights: Files whose arrays replace the first values, in order.
+        taps: Names of values to give besides outputs and losses.
+        seed: Of what is drawn.
+        device: Where to compute.
+        dtype: Type of the numbers.
 
     Raises:
         UsageError: A filler is unknown or cannot fill its parameter.
@@ -31,23 +48,23 @@ def make_nets(job: Job, *, seed: int, device: torch.device, dtype: torch.dtype) 
     """
     store = ParameterStore()
     nets: dict[str, TorchNet] = {}
-    for name, phase in job.phases.items():
+    for name, phase in phases.items():
         graph = phase.graph
-        net = TorchNet(graph, taps=list(phase.losses), store=store)
-        known = set().union(*(job.phases[other].graph.parameters for other in nets))
+        net = TorchNet(graph, taps=[*phase.losses, *taps], store=store)
+        known = set().union(*(phases[other].graph.parameters for other in nets))
         for key, parameter in graph.parameters.items():
             if key not in known and not parameter.loaded:
                 net.params[key] = torch.from_numpy(first_values(parameter, source=graph.format, seed=seed))
         nets[name] = net
-    for file in job.checkpoints.weights:
-        load_weights(job, nets, Path(file))
+    for file in weights:
+        load_weights(phases, nets, Path(file))
     for net in nets.values():
         net.to(device).to(dtype)
     return nets
 
 
-def load_weights(job: Job, nets: Mapping[str, TorchNet], file: Path) -> None:
-    """Replace the arrays that a file of weights has.
+def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file: Path) -> None:
+    """Replace the arrays that a file of weights has: Caffe's, or a checkpoint of Netweave's.
 
     Raises:
         SourceError: The file cannot be read, or does not fit.
@@ -55,12 +72,27 @@ def load_weights(job: Job, nets: Mapping[str, TorchNet], file: Path) -> None:
     """
     count = 0
     for name, net in nets.items():
-        found = fitting_arrays(file, job.phases[name].graph)
+        found = _arrays(file, phases[name].graph)
         count += len(found)
         for key, array in found.items():
             net.params[key] = torch.from_numpy(np.array(array))
     if not count:
-        raise UsageError(f"{file}: has weights for none of the layers of {job.name}")
+        names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
+        raise UsageError(f"{file}: has weights for none of the layers of {names}")
+
+
+def _arrays(file: Path, graph: Graph) -> Mapping[str, np.ndarray]:
+    if file.suffix != SUFFIX:
+        return fitting_arrays(file, graph)
+    found = {
+        key: array for key, array in nested(read_checkpoint(file).arrays, "param") if key in graph.parameters
+    }
+    for key, array in found.items():
+        if array.shape != graph.parameters[key].shape:
+            raise WeightError(
+                f"its {key} is {array.shape}, that of the net {graph.parameters[key].shape}", place=str(file)
+            )
+    return found
 
 
 def trained(graph: Graph, net: TorchNet) -> list[Trained]:

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from netweave.backends.torch.device import find_device
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.train.checkpoint import read_checkpoint
 from netweave.train.events import Evaluated, Saved, Shown, Stopped
 from netweave.train.feeds import Feed, Feeding
 from netweave.train.keeping import Keeper, Running
+from netweave.train.means import averaged, elements
 from netweave.train.nets import make_nets, trained
 
 if TYPE_CHECKING:
@@ -88,12 +90,18 @@ class Trainer:
         wanted = job.seed if seed is None else seed
         fresh = secrets.randbits(31) if wanted is None else wanted
         self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
-        self._device = _device(device)
+        self._device = find_device(device)
         self._engine = engine
         self._watch = watch
         self._told_step = step
         self._stop = False
-        self.nets = make_nets(job, seed=self.seed, device=self._device, dtype=dtype)
+        self.nets = make_nets(
+            job.phases,
+            weights=job.checkpoints.weights,
+            seed=self.seed,
+            device=self._device,
+            dtype=dtype,
+        )
         train = job.phases["train"]
         self.updater = Updater(job.solver, trained(train.graph, self.nets["train"]), seed=self.seed)
         self._running = Running(job, self.nets, self.updater)
@@ -150,13 +158,7 @@ class Trainer:
     def test(self) -> None:
         """Run every test net over its batches, and tell the means of their outputs."""
         for name, phase in self.job.tests.items():
-            sums: dict[str, torch.Tensor] = {}
-            count = phase.num_batches or 1
-            for _ in range(count):
-                outputs = self._forward(name, 0)[1]
-                for key, value in outputs.items():
-                    sums[key] = sums[key] + value if key in sums else value
-            means = {key: _elements(value / count) for key, value in sums.items()}
+            means = averaged(self._forward(name, 0)[1] for _ in range(phase.num_batches or 1))
             self._watch(Evaluated(self.iteration, name, means, phase.losses))
 
     def close(self) -> None:
@@ -246,7 +248,7 @@ class Trainer:
                 at,
                 sum(self._losses) / len(self._losses),
                 rate,
-                {name: _elements(tensor) for name, tensor in outputs.items()},
+                {name: elements(tensor) for name, tensor in outputs.items()},
                 self.job.phases["train"].losses,
                 self._speed(at),
             )
@@ -288,21 +290,8 @@ def _check(job: Job, dtype: torch.dtype) -> None:
         raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
 
 
-def _device(name: str | torch.device) -> torch.device:
-    device = torch.device(name)
-    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise UsageError(
-            f"there is no device {str(device)!r}: torch finds {torch.cuda.device_count()} GPUs here"
-        )
-    return device
-
-
 def _due(iteration: int, interval: int) -> bool:
     return interval > 0 and iteration % interval == 0
-
-
-def _elements(tensor: torch.Tensor) -> tuple[float, ...]:
-    return tuple(tensor.reshape(-1).tolist())
 
 
 def _seed_torch(seed: int, iteration: int, part: int) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import threading
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -16,6 +17,9 @@ from netweave.data.location import local_copy
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.schema import caffe_schema
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 NO_DATUM = "is no whole Datum: cut off, damaged, or of another kind"
 
@@ -45,15 +49,17 @@ class LMDB(Source):
                 "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
                 place=path,
             )
+        self._folder = folder.resolve()
+        self._environment: Any = None
         try:
-            self._environment = lmdb.open(
-                str(folder), readonly=True, lock=False, subdir=folder.is_dir(), max_readers=1024
-            )
+            self._environment = _opened(self._folder)
             with self._environment.begin() as transaction:
                 self._keys = list(transaction.cursor().iternext(values=False))
         except lmdb.Error as error:
+            self.close()
             raise ReadError(f"is no LMDB that can be opened: {error}", place=path) from error
         if not self._keys:
+            self.close()
             raise ReadError("is an LMDB without records", place=path)
 
     def __len__(self) -> int:
@@ -79,7 +85,9 @@ class LMDB(Source):
 
     def close(self) -> None:
         """Let go of the data base."""
-        self._environment.close()
+        if self._environment is not None:
+            _closed(self._folder)
+            self._environment = None
 
     def _datum(self, index: int) -> Any:
         try:
@@ -101,6 +109,33 @@ class LMDB(Source):
         if not values.size or values.size != math.prod(shape):
             raise ReadError(f"has {values.size:,} values, and says {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
+
+
+_OPEN: dict[Path, list[Any]] = {}
+"""The data bases that are open, with how often; LMDB allows a process each of them but once."""
+
+_LOCK = threading.Lock()
+
+
+def _opened(folder: Path) -> Any:
+    lmdb = need("lmdb", "data bases of Caffe")
+    with _LOCK:
+        if folder not in _OPEN:
+            environment = lmdb.open(
+                str(folder), readonly=True, lock=False, subdir=folder.is_dir(), max_readers=1024
+            )
+            _OPEN[folder] = [environment, 0]
+        _OPEN[folder][1] += 1
+        return _OPEN[folder][0]
+
+
+def _closed(folder: Path) -> None:
+    with _LOCK:
+        entry = _OPEN[folder]
+        entry[1] -= 1
+        if not entry[1]:
+            entry[0].close()
+            del _OPEN[folder]
 
 
 @cache

@@ -58,11 +58,17 @@ def resized(
     return found if found.ndim == 3 else found[:, :, None]
 
 
+WHERE = ("random", "centre", "top left", "top right", "bottom left", "bottom right")
+"""Where a window may be cut out; the centre is rounded towards the origin."""
+
+
 def offsets(room: tuple[int, int], where: str, generator: np.random.Generator) -> tuple[int, int]:
     """Return row and column at which a window begins that has some room."""
     if where == "random":
         return int(generator.integers(room[0] + 1)), int(generator.integers(room[1] + 1))
-    return room[0] // 2, room[1] // 2
+    if where == "centre":
+        return room[0] // 2, room[1] // 2
+    return room[0] * where.startswith("bottom"), room[1] * where.endswith("right")
 
 
 def mirrored(pixels: np.ndarray) -> np.ndarray:
@@ -120,7 +126,7 @@ class Crop(Geometric):
     Attributes:
         height: Of the window.
         width: Of the window.
-        where: ``centre`` (rounded towards the origin) or ``random``.
+        where: One of ``WHERE``.
         enlarge: Whether an image that is too small is scaled up first, as MXNet does; else it is an error,
             as in Caffe.
         interpolation: How it is scaled.
@@ -137,7 +143,7 @@ class Crop(Geometric):
     def __post_init__(self) -> None:
         require_interpolation(self.interpolation)
         require(self.height >= 1 and self.width >= 1, f"the window is {self.height} x {self.width}")
-        require(self.where in {"centre", "random"}, f"where is {self.where!r}, expected centre or random")
+        require(self.where in WHERE, f"where is {self.where!r}, expected {', '.join(WHERE)}")
 
     def change(self, image: Image, generator: np.random.Generator) -> None:
         """Change the image."""
@@ -205,7 +211,7 @@ class RandomSizeCrop(Geometric):
         width: After scaling.
         min_size: Smallest side of the square.
         max_size: Largest side.
-        where: ``centre`` or ``random``.
+        where: One of ``WHERE``.
         interpolation: How it is scaled.
     """
 

@@ -7,31 +7,23 @@ where the net is not there, to the nearest folder above the solver in which it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files import Source
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.feeding import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.files import LENIENT, parse_net
 from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
-from netweave.formats.caffe.net import build
+from netweave.formats.caffe.phases import NetFile, Reading
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
-from netweave.formats.caffe.wiring import included, net_state
-from netweave.job import Checkpoints, DataSource, Job, Phase, Policy, Schedule, Solver
+from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
     from netweave.files.protobuf import Message
-    from netweave.graph import Graph
-
-    Sizes = Mapping[str, tuple[int, ...]]
-    Probe = Callable[[DataSource], Sizes]
+    from netweave.formats.caffe.phases import Probe, Sizes
 
 COMMON = ("momentum", "weight_decay", "regularization_type", "clip_gradients")
 
@@ -61,17 +53,6 @@ UNREAD = ("disabled_update", "warmup_iter", "local_lr_auto", "stagelr", "stageit
 """What other branches do to rates and parameters, and Netweave does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class NetFile:
-    """One net that a solver names: its message, its file's name, and what it is read for."""
-
-    net: Message
-    file: Path
-    phase: str
-    state: Message
-    num_batches: int | None = None
-
-
 def read_solver(
     path: Path,
     *,
@@ -95,14 +76,14 @@ def read_solver(
     """
     solver = parse_solver(path)
     root = find_root(path, solver["net"] or solver["train_net"])
-    reading = _Reading(path, root, solver, probe, dict(input_shapes or {}), stages, level)
+    reading = Reading(root, probe, dict(input_shapes or {}), stages, level)
     kind, settings = _rule(solver, path)
     policy = solver["lr_policy"]
     rate = Policy(f"caffe.{policy}", solver["base_lr"], {field: solver[field] for field in POLICIES[policy]})
     folder = "" if root == Path() else f" (below {root})"
     return Job(
         name=path.stem,
-        phases=reading.phases(),
+        phases=_Nets(path, solver, reading).phases(),
         solver=Solver(kind, rate, settings, accumulate=max(1, solver["iter_size"])),
         schedule=_schedule(solver),
         checkpoints=_checkpoints(solver, root, path),
@@ -151,22 +132,18 @@ def find_root(path: Path, name: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reading:
-    """The nets of one solver, while they are read."""
+class _Nets:
+    """The nets that one solver names."""
 
     path: Path
-    root: Path
     solver: Message
-    probe: Probe | None
-    input_shapes: dict[str, tuple[int, ...]]
-    stages: tuple[str, ...]
-    level: int
+    reading: Reading
 
     def phases(self) -> dict[str, Phase]:
         """Return the phases by name: training, then the tests in order."""
-        found = {"train": self._phase(self._train_net())}
+        found = {"train": self.reading.phase(self._train_net())}
         for index, net in enumerate(self._test_nets()):
-            found[f"test-{index}" if index else "test"] = self._phase(net)
+            found[f"test-{index}" if index else "test"] = self.reading.phase(net)
         return found
 
     def _train_net(self) -> NetFile:
@@ -178,8 +155,7 @@ class _Reading:
                 f"expected one training net (net, net_param, train_net or train_net_param), found {found}",
                 place=str(self.path),
             )
-        net, file = self._net(given[0], solver[given[0]])
-        return NetFile(net, file, "TRAIN", solver["train_state"])
+        return self._in_state(given[0], solver[given[0]], "TRAIN", solver["train_state"])
 
     def _test_nets(self) -> list[NetFile]:
         solver, place = self.solver, str(self.path)
@@ -202,16 +178,22 @@ class _Reading:
             raise ReadError("has test nets and no test_interval, expected one above 0", place=place)
         states = states or [solver.empty("test_state")] * len(named)
         return [
-            NetFile(*self._net(field, given), "TEST", state, count)
+            self._in_state(field, given, "TEST", state, count)
             for (field, given), state, count in zip(named, states, counts, strict=True)
         ]
+
+    def _in_state(
+        self, field: str, given: str | Message, phase: str, state: Message, count: int | None = None
+    ) -> NetFile:
+        net, file = self._net(field, given)
+        return NetFile(net, file, state.get("phase", phase), tuple(state["stage"]), state["level"], count)
 
     def _net(self, field: str, given: str | Message) -> tuple[Message, Path]:
         """Return a net and the file that it stands in."""
         if not isinstance(given, str):
             upgrade(given, place=str(self.path))
             return given, self.path
-        file = self.root / given
+        file = self.reading.root / given
         if not file.is_file():
             raise ReadError(
                 f"names a net that is not there: {given!r}, neither in the working folder nor in one above "
@@ -219,51 +201,6 @@ class _Reading:
                 place=_at(self.path, self.solver, field),
             )
         return parse_net(file), file
-
-    def _phase(self, found: NetFile) -> Phase:
-        state = found.state
-        source = Source(
-            net=found.file,
-            phase=state.get("phase", found.phase),
-            stages=(*state["stage"], *self.stages),
-            level=self.level or state["level"],
-        )
-        specs = included(found.net, net_state(found.net, source), place=str(found.file))
-        data = data_sources(specs, Place(str(found.file), self.root, source.phase))
-        graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
-        return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
-
-    def _sizes(self, data: tuple[DataSource, ...]) -> dict[str, tuple[int, ...]]:
-        sizes: dict[str, tuple[int, ...]] = {}
-        for source in data:
-            given = {name: self.input_shapes[name] for name in source.outputs if name in self.input_shapes}
-            if not given and self.probe is not None and source.kind != GIVEN:
-                given = dict(self.probe(source))
-            sizes |= given
-        return {name: found for name, found in sizes.items() if not name.endswith(NOT_TAKEN)}
-
-
-def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ...]:
-    """Return the sources with the batch sizes of the graph, where their layers say no other."""
-    return tuple(
-        replace(source, batch_size=graph.declared[source.outputs[0]][0] or 1)
-        if source.kind == GIVEN and graph.declared.get(source.outputs[0])
-        else source
-        for source in data
-    )
-
-
-def losses(graph: Graph) -> dict[str, float]:
-    """Return the values that make the objective of a net of Caffe's, with their weights.
-
-    A loss counts once with its first top where the file says nothing; any top may be given a weight.
-    """
-    found: dict[str, float] = {}
-    for layer in graph.layers.values():
-        said = layer.settings.get("loss_weight", ())
-        weights = said or ([1.0] if "Loss" in layer.type else [])
-        found |= {name: weight for name, weight in zip(layer.outputs, weights, strict=False) if weight}
-    return found
 
 
 def _rule(solver: Message, path: Path) -> tuple[str, dict[str, Any]]:

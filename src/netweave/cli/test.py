@@ -1,0 +1,85 @@
+"""``netweave test``: what a trained net scores on its test data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, one_of, threads_option
+from netweave.cli.options import Command, json_option
+
+if TYPE_CHECKING:
+    from netweave.cli.options import InputShapes
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave test examples/lenet/solver.prototxt examples/lenet/snapshots/lenet_iter_600.caffemodel",
+        "netweave test --model train_test.prototxt --weights net.caffemodel --iterations 100",
+        "netweave test train_test.prototxt net.caffemodel --views",
+    ],
+)
+@click.argument("net", metavar="NET", required=False)
+@click.argument("weights", metavar="WEIGHTS", required=False)
+@click.option("--model", metavar="NET", help="The net, as the caffe command spells it.")
+@click.option("--weights", "named", metavar="WEIGHTS", help="The weights, likewise.")
+@click.option(
+    "--iterations", type=click.IntRange(1), metavar="N", help="Batches; all records once otherwise."
+)
+@click.option(
+    "--views", is_flag=True, help="Average over ten views: the corners and the centre, and all mirrored."
+)
+@gpu_option
+@threads_option
+@json_option
+@in_state
+def test(
+    net: str | None,
+    weights: str | None,
+    model: str | None,
+    named: str | None,
+    iterations: int | None,
+    views: bool,
+    gpu: str | None,
+    threads: int | None,
+    json_file: str | None,
+    stages: tuple[str, ...],
+    level: int,
+    input_shapes: InputShapes,
+) -> None:
+    """Run NET with WEIGHTS over its test data, and show the means of its outputs.
+
+    NET is a solver.prototxt, whose test nets are run over as many batches as it says, or a net with data
+    layers. WEIGHTS is a .caffemodel or a .checkpoint; commas between several.
+    """
+    file = one_of(net, model, "net: netweave test NET WEIGHTS")
+    found = one_of(weights, named, "file of weights: netweave test NET WEIGHTS")
+    from netweave import api
+    from netweave.cli.batches import counting
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.train_view import output_lines
+
+    with working(f"reading {file}"):
+        phases = api.load_phases(file, input_shapes=input_shapes, stages=stages, level=level)
+    with counting("testing") as told:
+        results = api.evaluate(
+            phases,
+            files_of(found),
+            num_batches=iterations,
+            views=views,
+            device=device_of(gpu),
+            threads=threads,
+            told=told,
+        )
+    if json_file:
+        write_json({result.phase: dict(result.outputs) for result in results}, json_file)
+    if json_file == "-":
+        return
+    console = output_console()
+    for result in results:
+        if len(results) > 1:
+            console.print(result.phase)
+        for line in output_lines(result.outputs, result.weights):
+            console.print(line, soft_wrap=True)

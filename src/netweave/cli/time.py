@@ -1,0 +1,84 @@
+"""``netweave time``: how long each layer takes, forward and backward."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.caffe import device_of, gpu_option, in_state, one_of
+from netweave.cli.options import Command, json_option
+
+if TYPE_CHECKING:
+    from netweave.cli.options import InputShapes
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave time train_test.prototxt",
+        "netweave time --model deploy.prototxt --iterations 50 --gpu 0",
+        "netweave time net.onnx --forward --input-shape data=8x3x224x224",
+    ],
+)
+@click.argument("net", metavar="NET", required=False)
+@click.option("--model", metavar="NET", help="The net, as the caffe command spells it.")
+@click.option(
+    "--iterations",
+    type=click.IntRange(1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Passes that the means are of; one more before does not count.",
+)
+@click.option("--forward", "forward_only", is_flag=True, help="Forward only, in test mode.")
+@click.option(
+    "--phase",
+    type=click.Choice(["TEST", "TRAIN"]),
+    help="Phase to read; TRAIN by default, and TEST with --forward.",
+)
+@click.option("--trust", is_flag=True, help="Run code in the files without the guarded process around it.")
+@gpu_option
+@json_option
+@in_state
+def time(
+    net: str | None,
+    model: str | None,
+    iterations: int,
+    forward_only: bool,
+    phase: str | None,
+    trust: bool,
+    gpu: str | None,
+    json_file: str | None,
+    stages: tuple[str, ...],
+    level: int,
+    input_shapes: InputShapes,
+) -> None:
+    """Measure how long each layer of NET takes, forward and backward, on drawn inputs.
+
+    NET is a net of any format, with or without weights, or a solver.prototxt. Layers are run one by one;
+    reading of data is not measured.
+    """
+    file = one_of(net, model, "net: netweave time NET")
+    from netweave import api
+    from netweave.cli.batches import counting
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.time_view import show_times, times_json
+
+    with working(f"reading {file}"):
+        graph = api.load_for_timing(
+            file,
+            phase or ("TEST" if forward_only else "TRAIN"),
+            input_shapes=input_shapes,
+            stages=stages,
+            level=level,
+            trust=trust,
+        )
+    with counting("measuring") as told:
+        found = api.time_layers(
+            graph, iterations=iterations, backward=not forward_only, device=device_of(gpu), told=told
+        )
+    if json_file:
+        write_json(times_json(found), json_file)
+    if json_file != "-":
+        show_times(output_console(), found, backward=not forward_only)

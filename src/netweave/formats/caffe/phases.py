@@ -1,0 +1,127 @@
+"""Phases of a Job from nets of Caffe's: the graph, what feeds it, and what of it is the objective."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.files import Source
+from netweave.formats.caffe.feeding import GIVEN, NOT_TAKEN, Place, data_sources
+from netweave.formats.caffe.files import parse_net
+from netweave.formats.caffe.net import build
+from netweave.formats.caffe.wiring import included, net_state
+from netweave.job import DataSource, Phase
+
+if TYPE_CHECKING:
+    from netweave.files.protobuf import Message
+    from netweave.graph import Graph
+
+Sizes = Mapping[str, tuple[int, ...]]
+Probe = Callable[[DataSource], Sizes]
+"""Gives the sizes of what a source of data holds, by name; batch size first."""
+
+
+@dataclass(frozen=True, slots=True)
+class NetFile:
+    """A net that is to be read: its message, its file's name, and the state that it is read in."""
+
+    net: Message
+    file: Path
+    phase: str
+    stages: tuple[str, ...] = ()
+    level: int = 0
+    num_batches: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What all nets of a run are read with.
+
+    Attributes:
+        root: The folder that names in the files are relative to.
+        probe: Opens data for their sizes; None where the nets must say them.
+        input_shapes: Sizes of inputs by name, over what is said or probed.
+        stages: Stages that all nets are in, besides their own.
+        level: Level that all nets are at, if not 0.
+    """
+
+    root: Path
+    probe: Probe | None
+    input_shapes: Mapping[str, tuple[int, ...]]
+    stages: tuple[str, ...] = ()
+    level: int = 0
+
+    def phase(self, found: NetFile) -> Phase:
+        """Return a net with its data.
+
+        Raises:
+            SourceError: It cannot be read, or a size of its data is not known.
+        """
+        source = Source(
+            net=found.file,
+            phase=found.phase,
+            stages=(*found.stages, *self.stages),
+            level=self.level or found.level,
+        )
+        specs = included(found.net, net_state(found.net, source), place=str(found.file))
+        data = data_sources(specs, Place(str(found.file), self.root, source.phase))
+        graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
+        return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
+
+    def _sizes(self, data: tuple[DataSource, ...]) -> dict[str, tuple[int, ...]]:
+        sizes: dict[str, tuple[int, ...]] = {}
+        for source in data:
+            given = {name: self.input_shapes[name] for name in source.outputs if name in self.input_shapes}
+            if not given and self.probe is not None and source.kind != GIVEN:
+                given = dict(self.probe(source))
+            sizes |= given
+        return {name: found for name, found in sizes.items() if not name.endswith(NOT_TAKEN)}
+
+
+def data_root(path: Path) -> Path:
+    """Return the folder that names in a net are relative to: the working one, or one above the net.
+
+    It is the nearest in which some of its data are; the working folder where there are none.
+
+    Raises:
+        ReadError: The net cannot be read.
+    """
+    fields = ("data_param", "image_data_param", "hdf5_data_param", "window_data_param")
+    layers = parse_net(path)["layer"]
+    names = [layer[field]["source"] for layer in layers for field in fields if field in layer]
+    folders = (Path(), *path.absolute().parents)
+    return next((folder for folder in folders if any((folder / name).exists() for name in names)), Path())
+
+
+def read_phase(path: Path, phase: str, reading: Reading) -> Phase:
+    """Read one net for a phase, ``TRAIN`` or ``TEST``, with its data.
+
+    Raises:
+        SourceError: It cannot be read, or a size of its data is not known.
+    """
+    return reading.phase(NetFile(parse_net(path), path, phase))
+
+
+def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ...]:
+    """Return the sources with the batch sizes of the graph, where their layers say no other."""
+    return tuple(
+        replace(source, batch_size=graph.declared[source.outputs[0]][0] or 1)
+        if source.kind == GIVEN and graph.declared.get(source.outputs[0])
+        else source
+        for source in data
+    )
+
+
+def losses(graph: Graph) -> dict[str, float]:
+    """Return the values that make the objective of a net of Caffe's, with their weights.
+
+    A loss counts once with its first top where the file says nothing; any top may be given a weight.
+    """
+    found: dict[str, float] = {}
+    for layer in graph.layers.values():
+        said = layer.settings.get("loss_weight", ())
+        weights = said or ([1.0] if "Loss" in layer.type else [])
+        found |= {name: weight for name, weight in zip(layer.outputs, weights, strict=False) if weight}
+    return found

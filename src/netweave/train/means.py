@@ -1,0 +1,25 @@
+"""What is told of a net's outputs: their elements, and means over batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    import torch
+
+
+def averaged(batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, tuple[float, ...]]:
+    """Return the elements of each output, as means over all batches (``Solver::Test``)."""
+    sums: dict[str, torch.Tensor] = {}
+    count = 0
+    for count, outputs in enumerate(batches, 1):  # noqa: B007 - needed behind the loop
+        for key, value in outputs.items():
+            sums[key] = sums[key] + value if key in sums else value
+    return {key: elements(value / count) for key, value in sums.items()}
+
+
+def elements(tensor: torch.Tensor) -> tuple[float, ...]:
+    """Return the elements of an output."""
+    return tuple(tensor.reshape(-1).tolist())
