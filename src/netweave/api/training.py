@@ -77,7 +77,7 @@ def train(
         trace: A file for the timeline, in Chrome's trace format.
         watch: Told what happens: an event of ``netweave.train.events`` at a time.
         step: Told iteration, loss and learning rate after each update.
-        told: Told of checkpoints that are damaged and passed over.
+        told: Told which checkpoint ``resume`` finds, and of damaged ones that are passed over.
         busy: Told at the end how busy computation, input and output were.
 
     Raises:
@@ -135,11 +135,13 @@ def need_torch() -> None:
 def _latest(job: Job, told: Callable[[str], None] | None) -> Path:
     from netweave.train import latest
 
-    found = latest(job.checkpoints.prefix, told or (lambda text: None))
+    told = told or (lambda text: None)
+    found = latest(job.checkpoints.prefix, told)
     if found is None:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to go on from"
         )
+    told(f"going on from {found[0]}")
     return found[0]
 
 

@@ -72,12 +72,23 @@ def write_whole(path: Path, content: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         unfinished.replace(path)
+        _flush_names(path.parent)
     except OSError as error:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise RunError(
             f"{path}: cannot be written: {error.strerror or error}; files written before are as they were"
         ) from error
+
+
+def _flush_names(folder: Path) -> None:
+    """Have the names in a folder on the disk, so that a power cut takes none back."""
+    with contextlib.suppress(OSError):  # not every system opens folders
+        number = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(number)
+        finally:
+            os.close(number)
 
 
 def read_checkpoint(path: Path) -> Checkpoint:

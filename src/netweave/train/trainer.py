@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import secrets
 from collections import deque
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -95,6 +96,8 @@ class Trainer:
         self._watch = watch
         self._told_step = step
         self._stop = False
+        # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
+        engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane="compute").result()
         self.nets = make_nets(
             job.phases,
             weights=job.checkpoints.weights,
