@@ -6,6 +6,7 @@ from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
+from netweave.api.parts import load_parts
 from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -34,6 +35,7 @@ __all__ = [
     "load_for_timing",
     "load_job",
     "load_phases",
+    "load_parts",
     "open_comparison",
     "pack",
     "predicting",

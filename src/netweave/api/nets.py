@@ -36,6 +36,7 @@ def load(
     stages: Sequence[str] = (),
     level: int = 0,
     trust: bool = False,
+    code: bool = True,
     examples: Sequence[Any] | None = None,
 ) -> Graph:
     """Read a net from its files, or from a module in memory.
@@ -48,6 +49,7 @@ def load(
         stages: Stages, for formats that know them.
         level: Level, for formats that know it.
         trust: Let code in the files run without a guard around it.
+        code: Read files that are code; False refuses them, guarded or not.
         examples: Inputs to trace a module in memory with, instead of sizes.
 
     Raises:
@@ -78,6 +80,7 @@ def load(
             level=level,
             entry=entry,
             trust=trust,
+            code=code,
         )
     )
 

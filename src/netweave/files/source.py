@@ -30,6 +30,7 @@ class Source:
         level: Level, for formats that know it (Caffe's NetState).
         entry: Name of the class or function in the net file that makes the net, for formats of Python code.
         trust: Whether code in the files may run without a guard around it.
+        code: Whether files that are code may be read at all.
     """
 
     net: Path
@@ -40,6 +41,7 @@ class Source:
     level: int = 0
     entry: str | None = None
     trust: bool = False
+    code: bool = True
 
     def head(self, num_bytes: int = 4096) -> bytes:
         """Return the first bytes of the net file.

@@ -6,7 +6,7 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError
+from netweave.errors import CodeError, ReadError
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
@@ -25,12 +25,14 @@ class Format:
         title: Name for people.
         files: What its files are called, for people.
         archives: Whether its files may begin like ``FOREIGN`` ones; then it looks into them.
+        code: Whether its files are code; then they are read only if the source allows that.
     """
 
     name: str
     title: str
     files: str
     archives: bool = False
+    code: bool = False
 
     def load(self) -> ModuleType:
         """Import the format's package: ``match`` and ``read``."""
@@ -42,7 +44,7 @@ FORMATS = (
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("onnx", "ONNX", "NET.onnx"),
-    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True),
+    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True, code=True),
 )
 
 
@@ -80,8 +82,15 @@ def read(source: Source) -> Graph:
     Raises:
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
     """
+    row = find_format(source)
+    if row.code and not source.code:
+        raise CodeError(
+            f"is code ({row.title}), and whoever runs Netweave here has not allowed code; "
+            "export the net to ONNX and give that",
+            place=str(source.net),
+        )
     with collector_at_rest():
-        graph: Graph = find_format(source).load().read(source)
+        graph: Graph = row.load().read(source)
     return graph
 
 

@@ -1,0 +1,76 @@
+"""Nets from files that came without a word on which of them is which, as people drop them on a page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.api.nets import load
+from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from netweave.graph import Graph
+
+
+def load_parts(
+    files: Sequence[Path],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    code: bool = True,
+) -> Graph:
+    """Read the net that some files make up together, whichever of them holds the layers.
+
+    Each file is tried as the net with each other as its weights, then alone; small ones first, since layers
+    take less room than weights. The first that can be read, and uses weights if any file holds some, is it.
+
+    Args:
+        files: The files of one net, all in one folder.
+        input_shapes: Input sizes by name, where the files do not say or other ones are wanted.
+        code: Whether files that are code may be read; see ``load``.
+
+    Raises:
+        SourceError: No choice of files can be read; the error of the most promising one.
+        UsageError: There are no files, or sizes name no input.
+    """
+    if not files:
+        raise UsageError("there are no files to read a net from; give at least one")
+    failures: list[NetweaveError] = []
+    bare: Graph | None = None
+    for net, weights in _choices(files):
+        try:
+            graph = load(net, weights, input_shapes=input_shapes, code=code)
+        except NetweaveError as error:
+            failures.append(error)
+            continue
+        if graph.loaded or len(files) == 1:
+            return graph
+        bare = bare or graph
+    if bare is not None:
+        return bare
+    raise _telling(failures)
+
+
+def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
+    """Yield a file for the net and one for the weights; no weights are named where the reader may find them."""
+    ordered = sorted(files, key=lambda file: (file.stat().st_size, file.name))
+    for net in ordered:
+        if len(ordered) > 1:
+            yield from ((net, weights) for weights in ordered if weights != net)
+        yield net, None
+
+
+def _telling(failures: Sequence[NetweaveError]) -> NetweaveError:
+    """Return the error that says most: of a file that was known for what it is, about what is in it."""
+
+    def rank(error: NetweaveError) -> int:
+        if isinstance(error, CodeError):
+            return -1
+        if "not a net that Netweave knows" in str(error):
+            return 3
+        if "holds weights" in str(error):
+            return 2
+        return 0 if isinstance(error, SourceError) and ":" in (error.place or "") else 1
+
+    return min(failures, key=rank)

@@ -1,0 +1,97 @@
+"""Comparisons over HTTP."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID  # noqa: TC003 (read at run time)
+
+from django.http import HttpRequest, HttpResponse  # noqa: TC002 (read at run time)
+from django.shortcuts import get_object_or_404
+from ninja import Router, Status
+
+from netweave.web import comparisons
+from netweave.web.http.documents import document_response
+from netweave.web.http.nets import own_net
+from netweave.web.http.schemas import ComparisonOut, NewComparison, Problem, Rename
+from netweave.web.models import Comparison
+from netweave.web.work import leases
+
+router = Router()
+
+
+def own_comparison(request: HttpRequest, key: UUID) -> Comparison:
+    """Return a comparison of the caller's; another's is not there."""
+    return get_object_or_404(Comparison, pk=key, workspace=request.auth)  # type: ignore[attr-defined]
+
+
+@router.get("", response=list[ComparisonOut], summary="List comparisons, newest first")
+def list_comparisons(request: HttpRequest, offset: int = 0) -> Any:
+    """At most 100 at a time."""
+    mine = Comparison.objects.filter(workspace=request.auth)  # type: ignore[attr-defined]
+    return list(mine[max(0, offset) : max(0, offset) + 100])
+
+
+@router.post("", response={202: ComparisonOut, 422: Problem, 429: Problem}, summary="Compare two nets")
+def start_comparison(request: HttpRequest, body: NewComparison) -> Any:
+    """Accepted means queued: it is carried out once, also if the workbench is restarted in between."""
+    a, b = own_net(request, body.a), own_net(request, body.b)
+    chosen = {"first": body.first, "last": body.last, "tolerance": body.tolerance}
+    return Status(202, comparisons.start(a, b, name=body.name, chosen=chosen))
+
+
+@router.get("/{uuid:key}", response=ComparisonOut, summary="Say how far a comparison is")
+def show_comparison(request: HttpRequest, key: UUID) -> Any:
+    """While it is queued or running, ask again."""
+    return own_comparison(request, key)
+
+
+@router.patch("/{uuid:key}", response=ComparisonOut, summary="Rename a comparison")
+def rename_comparison(request: HttpRequest, key: UUID, body: Rename) -> Any:
+    """An empty name leaves the old one."""
+    found = own_comparison(request, key)
+    comparisons.rename(found, body.name)
+    return found
+
+
+@router.delete("/{uuid:key}", response={204: None}, summary="Delete a comparison with its result")
+def delete_comparison(request: HttpRequest, key: UUID) -> Any:
+    """Its shared link ends too; the nets stay."""
+    comparisons.delete(own_comparison(request, key))
+    return Status(204, None)
+
+
+@router.post("/{uuid:key}/cancel", response=ComparisonOut, summary="Stop a comparison")
+def cancel_comparison(request: HttpRequest, key: UUID) -> Any:
+    """One that is done stays as it is."""
+    found = own_comparison(request, key)
+    leases.cancel(found)
+    found.refresh_from_db()
+    return found
+
+
+@router.post("/{uuid:key}/share", response=ComparisonOut, summary="Make a link that anybody may open")
+def share_comparison(request: HttpRequest, key: UUID) -> Any:
+    """Whoever has the link sees the comparison, and can change nothing."""
+    found = own_comparison(request, key)
+    found.make_share()
+    return found
+
+
+@router.delete("/{uuid:key}/share", response=ComparisonOut, summary="End the shared link")
+def unshare_comparison(request: HttpRequest, key: UUID) -> Any:
+    """A link that is made later is another one."""
+    found = own_comparison(request, key)
+    comparisons.unshare(found)
+    return found
+
+
+@router.get("/{uuid:key}/result", summary="The result, as 'netweave compare --json' writes it")
+def comparison_result(request: HttpRequest, key: UUID) -> HttpResponse:
+    """There once the comparison is done."""
+    return document_response(request, own_comparison(request, key).result)
+
+
+@router.get("/{uuid:key}/document", summary="The comparison as the viewer shows it, as JSON")
+def comparison_document(request: HttpRequest, key: UUID) -> HttpResponse:
+    """There once the comparison is done."""
+    return document_response(request, own_comparison(request, key).document)

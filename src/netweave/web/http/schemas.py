@@ -1,0 +1,132 @@
+"""What goes in and out of the HTTP API."""
+
+from __future__ import annotations
+
+from datetime import datetime  # noqa: TC003 (read at run time)
+from typing import Annotated, Any
+from uuid import UUID  # noqa: TC003 (read at run time)
+
+from django.urls import reverse
+from ninja import Field, Schema
+from pydantic import PositiveInt
+
+from netweave.web.models import Comparison, Net, State
+
+Name = Annotated[str, Field(max_length=200)]
+InputShapes = Annotated[
+    dict[Name, Annotated[list[PositiveInt], Field(max_length=8)]],
+    Field(max_length=64, examples=[{"data": [1, 3, 224, 224]}]),
+]
+
+
+class NewNet(Schema):
+    """A net to come."""
+
+    name: Name = ""
+    input_shapes: InputShapes = {}
+
+
+class NetChange(Schema):
+    """What to change of a net; what is left out stays."""
+
+    name: Name | None = None
+    input_shapes: InputShapes | None = None
+
+
+class FileOut(Schema):
+    """A file of a net."""
+
+    name: str
+    num_bytes: int
+
+
+class NetOut(Schema):
+    """A net: ``state`` goes empty, queued, running, then done, or failed with ``error``."""
+
+    id: UUID
+    name: str
+    state: State
+    error: str
+    files: list[FileOut]
+    input_shapes: dict[str, list[int]]
+    facts: dict[str, Any] = Field(description="What was read: format, layers, parameters, inputs, outputs")
+    created: datetime
+    page: str
+
+    @staticmethod
+    def resolve_files(net: Net) -> list[Any]:
+        """Return the files."""
+        return list(net.files.all())
+
+    @staticmethod
+    def resolve_page(net: Net) -> str:
+        """Return the address of the page."""
+        return reverse("net", args=[net.pk])
+
+
+class NewComparison(Schema):
+    """Two nets to compare, by their ids."""
+
+    a: UUID
+    b: UUID
+    name: Name = ""
+    first: Name | None = Field(None, description="Compare from this layer of A on")
+    last: Name | None = Field(None, description="Compare up to this layer of A")
+    tolerance: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="Largest error of an output, relative to its rms, that counts as none"
+    )
+
+
+class Rename(Schema):
+    """Another name."""
+
+    name: Name
+
+
+class ComparisonOut(Schema):
+    """A comparison: ``state`` goes queued, running, then done, failed or cancelled; ``stage`` says what is done."""
+
+    id: UUID
+    name: str
+    name_a: str
+    name_b: str
+    state: State
+    stage: str
+    error: str
+    verdict: str
+    sentence: str
+    seconds: float | None
+    created: datetime
+    page: str
+    shared: str | None = Field(description="Address that anybody may open; null if it is not shared")
+
+    @staticmethod
+    def resolve_page(comparison: Comparison) -> str:
+        """Return the address of the page."""
+        return reverse("comparison", args=[comparison.pk])
+
+    @staticmethod
+    def resolve_shared(comparison: Comparison) -> str | None:
+        """Return the shared address."""
+        return reverse("shared", args=[comparison.share]) if comparison.share else None
+
+
+class SampleOut(Schema):
+    """A pair of the project's own examples."""
+
+    key: str
+    title: str
+    text: str
+
+
+class Pair(Schema):
+    """Two nets."""
+
+    a: NetOut
+    b: NetOut
+
+
+class Problem(Schema):
+    """Why something cannot be done."""
+
+    detail: str

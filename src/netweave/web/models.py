@@ -1,0 +1,172 @@
+"""What the workbench keeps: whose it is, nets with their files, and comparisons.
+
+Nets and comparisons are both jobs: a worker reads or compares them in its own time. A job belongs to the
+worker that holds its lease; ``work.leases`` has the only steps from one state to the next.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import uuid
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+
+
+class State(models.TextChoices):
+    """How far a job is."""
+
+    EMPTY = "empty", "waiting for files"
+    QUEUED = "queued", "waiting for a worker"
+    RUNNING = "running", "running"
+    DONE = "done", "done"
+    FAILED = "failed", "failed"
+    CANCELLED = "cancelled", "cancelled"
+
+
+UNFINISHED = (State.QUEUED, State.RUNNING)
+
+
+class Workspace(models.Model):
+    """Whose nets and comparisons these are: an account's, or a browser's where there are no accounts."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE)
+    token_hash = models.CharField(max_length=64, blank=True, db_index=True)
+    created = models.DateTimeField(default=timezone.now)
+
+    def make_token(self) -> str:
+        """Return a new token for programs; only its hash is kept, and an older one ends."""
+        token = f"nw_{secrets.token_urlsafe(32)}"
+        self.token_hash = token_hash(token)
+        self.save(update_fields=["token_hash"])
+        return token
+
+
+def token_hash(token: str) -> str:
+    """Return what is kept of a token; it has 256 random bits, so that no salt is needed."""
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Job(models.Model):
+    """What a worker does once.
+
+    Attributes:
+        stage: What is being done, in words.
+        error: Why it failed, in words for the user.
+        lease: Known to the worker that holds the job, and to nobody else.
+        touched: The last sign of life of that worker, or when the job was queued.
+        attempts: How many workers have begun it since it was queued.
+        task: The entry in the queue.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    name = models.CharField(max_length=200, blank=True)
+    state = models.CharField(max_length=10, choices=State, default=State.EMPTY)
+    stage = models.CharField(max_length=200, blank=True)
+    error = models.TextField(blank=True)
+    lease = models.CharField(max_length=32, blank=True)
+    touched = models.DateTimeField(default=timezone.now)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    task = models.CharField(max_length=36, blank=True)
+    created = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        abstract = True
+        ordering: ClassVar = ["-created"]
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a worker has it, or will."""
+        return self.state in UNFINISHED
+
+
+class Net(Job):
+    """A net: its files, and what was read from them.
+
+    Attributes:
+        input_shapes: Input sizes by name that the user gave.
+        facts: What was read (``work.facts``).
+        document: Name in the storage of the net as the viewer shows it, compressed.
+    """
+
+    input_shapes = models.JSONField(default=dict, blank=True)
+    facts = models.JSONField(default=dict, blank=True)
+    document = models.CharField(max_length=200, blank=True)
+
+    class Meta(Job.Meta):
+        indexes: ClassVar = [models.Index(fields=["state", "touched"], name="net_by_state")]
+
+
+class File(models.Model):
+    """A file of a net, under the name that it came with, made safe."""
+
+    net = models.ForeignKey(Net, on_delete=models.CASCADE, related_name="files")
+    name = models.CharField(max_length=120)
+    stored = models.CharField(max_length=200)
+    num_bytes = models.BigIntegerField()
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [models.UniqueConstraint(fields=["net", "name"], name="one_file_of_a_name")]
+
+
+class Comparison(Job):
+    """Two nets and what was found about them; it outlives the nets.
+
+    Attributes:
+        settings: What the user chose besides: ``first``, ``last``, ``tolerance``.
+        net_a: The first net.
+        net_b: The second net.
+        name_a: Its name at the time.
+        name_b: Its name at the time.
+        verdict: Name of the verdict.
+        sentence: The result in one sentence.
+        seconds: How long it took.
+        result: Name in the storage of the result, as ``netweave compare --json`` has it, compressed.
+        document: Name in the storage of the comparison as the viewer shows it, compressed.
+        share: The secret in the link that anybody may open; empty if it is not shared.
+    """
+
+    settings = models.JSONField(default=dict, blank=True)
+    net_a = models.ForeignKey(Net, null=True, on_delete=models.SET_NULL, related_name="+")
+    net_b = models.ForeignKey(Net, null=True, on_delete=models.SET_NULL, related_name="+")
+    name_a = models.CharField(max_length=200)
+    name_b = models.CharField(max_length=200)
+    verdict = models.CharField(max_length=20, blank=True)
+    sentence = models.TextField(blank=True)
+    seconds = models.FloatField(null=True)
+    result = models.CharField(max_length=200, blank=True)
+    document = models.CharField(max_length=200, blank=True)
+    share = models.CharField(max_length=43, blank=True, db_index=True)
+
+    class Meta(Job.Meta):
+        indexes: ClassVar = [
+            models.Index(fields=["state", "touched"], name="comparison_by_state"),
+            models.Index(fields=["workspace", "-created"], name="comparison_by_owner"),
+        ]
+
+    def make_share(self) -> str:
+        """Return the secret of the shared link, made if there is none."""
+        if not self.share:
+            self.share = secrets.token_urlsafe(32)
+            self.save(update_fields=["share"])
+        return self.share
+
+
+class Count(models.Model):
+    """How often somebody has done something in a window of time (``safety.limits``)."""
+
+    key = models.CharField(max_length=100)
+    window = models.BigIntegerField()
+    count = models.PositiveIntegerField(default=0)
+
+    class Meta:
+        constraints: ClassVar = [models.UniqueConstraint(fields=["key", "window"], name="one_count_a_window")]
+
+
+Facts = dict[str, Any]

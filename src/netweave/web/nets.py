@@ -1,0 +1,177 @@
+"""What can be done with nets and their files; the pages and the HTTP API both come here."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.base import File as Content
+from django.core.files.storage import default_storage
+from django.db import transaction
+from django.db.models import Sum
+
+from netweave.web.models import File, Net, State
+from netweave.web.safety import count
+from netweave.web.safety.names import safe_name
+from netweave.web.work import leases, storage
+from netweave.web.work.tasks import read_net
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import IO
+
+    from netweave.web.models import Workspace
+    from netweave.web.options import Options
+
+InputShapes = dict[str, list[int]]
+
+CHUNK_BYTES = 1 << 16
+
+
+class RefusedError(Exception):
+    """Something cannot be done as asked; the message is for the user."""
+
+
+def make_net(workspace: Workspace, *, name: str = "", input_shapes: InputShapes | None = None) -> Net:
+    """Make a net that waits for its files."""
+    return Net.objects.create(workspace=workspace, name=name[:200], input_shapes=input_shapes or {})
+
+
+def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -> None:
+    """Store a file of a net, in place of one of the same name, and have the net read again.
+
+    Args:
+        net: The net.
+        name: What the file is called where it comes from.
+        stream: Its content.
+        num_bytes: Its size as announced; None if it was not.
+
+    Raises:
+        RefusedError: It is too large, empty, or one too many.
+        TooManyError: Too many files came in a minute.
+    """
+    options: Options = settings.OPTIONS
+    count("uploads", str(net.workspace_id), limit=options.uploads_per_minute)
+    safe = safe_name(name)
+    others = net.files.exclude(name=safe)
+    if others.count() >= options.max_files:
+        raise RefusedError(f"a net has at most {options.max_files} files here")
+    limit = _room(net.workspace, options)
+    if num_bytes is not None and num_bytes > limit:
+        raise RefusedError(_too_large(safe, limit, options))
+    place = f"nets/{net.pk}/{uuid.uuid4().hex}"
+    stored = default_storage.save(place, _Bounded(stream, limit, _too_large(safe, limit, options)))
+    size = default_storage.size(stored)
+    if size == 0 or (num_bytes is not None and size != num_bytes):
+        storage.drop([stored])
+        raise RefusedError(f"{safe}: the file is empty" if size == 0 else f"{safe}: arrived incomplete")
+    with transaction.atomic():
+        replaced = list(net.files.filter(name=safe))
+        File.objects.filter(pk__in=[file.pk for file in replaced]).delete()
+        File.objects.create(net=net, name=safe, stored=stored, num_bytes=size)
+        if not net.name:
+            net.name = safe
+            net.save(update_fields=["name"])
+        leases.queue(net, read_net)
+    storage.drop(file.stored for file in replaced)
+
+
+def add_files(net: Net, files: Mapping[str, bytes]) -> None:
+    """Store the files of a sample and have the net read once."""
+    for name, content in files.items():
+        stored = default_storage.save(f"nets/{net.pk}/{uuid.uuid4().hex}", ContentFile(content))
+        File.objects.create(net=net, name=name, stored=stored, num_bytes=len(content))
+    leases.queue(net, read_net)
+
+
+def remove_file(net: Net, name: str) -> bool:
+    """Remove a file of a net, and have the rest read again; False if there is none of that name."""
+    with transaction.atomic():
+        file = net.files.filter(name=name).first()
+        if file is None:
+            return False
+        file.delete()
+        if net.files.exists():
+            leases.queue(net, read_net)
+        else:
+            Net.objects.filter(pk=net.pk).update(state=State.EMPTY, facts={}, error="", lease="")
+    storage.drop([file.stored])
+    return True
+
+
+def change_net(net: Net, *, name: str | None = None, input_shapes: InputShapes | None = None) -> None:
+    """Rename a net, or say other sizes of its inputs, with which it is read again."""
+    if name is not None:
+        net.name = name.strip()[:200] or net.name
+        net.save(update_fields=["name"])
+    if input_shapes is not None and input_shapes != net.input_shapes:
+        net.input_shapes = input_shapes
+        net.save(update_fields=["input_shapes"])
+        if net.files.exists():
+            leases.queue(net, read_net)
+
+
+def delete_net(net: Net) -> None:
+    """Delete a net with its files; comparisons with it keep their results."""
+    names = [net.document, *net.files.values_list("stored", flat=True)]
+    net.delete()
+    storage.drop(names)
+
+
+def parse_input_shapes(text: str) -> InputShapes:
+    """Parse sizes of inputs as a person types them: ``data=1x3x224x224, mask=1x10``.
+
+    Raises:
+        RefusedError: The text is something else.
+    """
+    found: InputShapes = {}
+    for part in text.replace(";", " ").replace(", ", " ").split():
+        name, equals, sizes = part.rpartition("=")
+        numbers = sizes.replace("×", "x").replace(",", "x").split("x")
+        if not equals or not name or not all(number.isdecimal() and int(number) > 0 for number in numbers):
+            raise RefusedError(f"{part!r} is not NAME=SIZES, such as data=1x3x224x224")
+        found[name] = [int(number) for number in numbers]
+    return found
+
+
+class _Bounded(Content[Any]):
+    """A stream as Django's storages take it, that refuses to go on past a number of bytes."""
+
+    def __init__(self, stream: IO[bytes], limit: int, message: str) -> None:
+        super().__init__(stream)
+        self._stream, self._left, self._message = stream, limit, message
+
+    def chunks(self, chunk_size: int | None = None) -> Any:
+        """Yield the content in pieces."""
+        while piece := self.read(chunk_size or CHUNK_BYTES):
+            yield piece
+
+    def read(self, num_bytes: int = -1) -> bytes:
+        """Return the next piece.
+
+        Raises:
+            RefusedError: There is more than may come.
+        """
+        piece = self._stream.read(num_bytes if num_bytes > 0 else CHUNK_BYTES)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise RefusedError(self._message)
+        return piece
+
+    def multiple_chunks(self, chunk_size: int | None = None) -> bool:
+        """Return True: how large it is is not known."""
+        return True
+
+
+def _room(workspace: Workspace, options: Options) -> int:
+    used = File.objects.filter(net__workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
+    return min(options.max_file_mb << 20, max(0, (options.max_total_mb << 20) - used))
+
+
+def _too_large(name: str, limit: int, options: Options) -> str:
+    if limit < options.max_file_mb << 20:
+        return f"{name}: only {limit / 1e6:,.0f} MB are left of your {options.max_total_mb:,} MiB; delete nets"
+    return f"{name}: is larger than {options.max_file_mb:,} MiB, the most that this workbench takes"
+

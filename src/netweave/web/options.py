@@ -1,0 +1,116 @@
+"""What the operator of a workbench may choose; every choice has a value that needs no set-up.
+
+They stand in ``settings.toml`` in the data folder. The database's address is a secret and comes from the
+environment (``DATABASE_URL``), as hosts of programs give it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netweave.errors import ReadError
+
+DATA = "NETWEAVE_DATA"
+"""The variable that tells the server and its workers where the data folder is."""
+
+FILE = "settings.toml"
+
+LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
+"""Names under which a workbench is reached on its own machine."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The choices.
+
+    Attributes:
+        data: The data folder: database, uploads, results, the secret key.
+        hosts: Names under which the workbench is reached, besides those of its own machine.
+        https: Whether browsers reach it by HTTPS, at a proxy before it.
+        proxy: Whether a proxy before it sets ``X-Forwarded-For`` and ``X-Forwarded-Proto``.
+        accounts: ``off``: a browser is its own user; ``closed``: accounts made by the operator; ``open``:
+            anybody signs up.
+        code: Whether files that are code may be read, in the guarded process.
+        storage: Where uploads and results lie: empty for the data folder, or ``s3://bucket/prefix``.
+        runs: The folder of training runs to show; empty for none.
+        workers: Number of comparisons that run at the same time, >= 1.
+        max_seconds: Longest time of a comparison.
+        max_memory_mb: Memory of a comparison, in MiB.
+        max_file_mb: Size of an uploaded file, in MiB.
+        max_total_mb: Size of all uploads of one user, in MiB.
+        max_files: Files of one net.
+        uploads_per_minute: Files that one user may upload in a minute.
+        comparisons_per_minute: Comparisons that one user may start in a minute.
+        sign_ins_per_minute: Tries to sign in, from one address, in a minute.
+        newcomers_per_minute: Browsers without an account that one address may bring in a minute.
+    """
+
+    data: Path
+    hosts: tuple[str, ...] = ()
+    https: bool = False
+    proxy: bool = False
+    accounts: str = "off"
+    code: bool = False
+    storage: str = ""
+    runs: str = ""
+    workers: int = max(1, min(4, os.cpu_count() or 1))
+    max_seconds: float = 600.0
+    max_memory_mb: int = 8192
+    max_file_mb: int = 2048
+    max_total_mb: int = 16384
+    max_files: int = 32
+    uploads_per_minute: int = 120
+    comparisons_per_minute: int = 30
+    sign_ins_per_minute: int = 10
+    newcomers_per_minute: int = 120
+
+    @property
+    def has_accounts(self) -> bool:
+        """Whether users sign in."""
+        return self.accounts != "off"
+
+
+def default_data() -> Path:
+    """Return the data folder of a user who names none."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "netweave"
+
+
+def read_options(data: Path) -> Options:
+    """Read the choices that stand in a data folder.
+
+    Raises:
+        ReadError: The file is no TOML, or has an unknown name or a value of another kind.
+    """
+    file = data / FILE
+    try:
+        found = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    except (OSError, ValueError) as error:
+        raise ReadError(f"is no TOML: {error}", place=str(file)) from error
+    fields = {field.name: field for field in dataclasses.fields(Options) if field.name != "data"}
+    unknown = sorted(set(found) - set(fields))
+    if unknown:
+        raise ReadError(
+            f"has unknown names: {', '.join(unknown)}; known are {', '.join(fields)}", place=str(file)
+        )
+    checked = {name: _checked(name, value, fields[name].default, file) for name, value in found.items()}
+    return Options(data=data, **checked)
+
+
+def _checked(name: str, value: Any, default: Any, file: Path) -> Any:
+    if isinstance(default, tuple):
+        value = tuple(value) if isinstance(value, list) else value
+    elif isinstance(default, float) and type(value) is int:
+        value = float(value)
+    if type(value) is not type(default):
+        raise ReadError(f"{name} is {value!r}, expected such as {default!r}", place=str(file))
+    if name == "accounts" and value not in {"off", "closed", "open"}:
+        raise ReadError(f"accounts is {value!r}, expected 'off', 'closed' or 'open'", place=str(file))
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= 0:
+        raise ReadError(f"{name} is {value!r}, expected more than 0", place=str(file))
+    return value

@@ -1,0 +1,6 @@
+"""What keeps users from each other and the workbench from its uploads: headers, limits, names of files."""
+
+from netweave.web.safety.headers import headers
+from netweave.web.safety.limits import TooManyError, client, count
+
+__all__ = ["TooManyError", "client", "count", "headers"]

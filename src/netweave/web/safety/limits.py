@@ -1,0 +1,54 @@
+"""Limits on how often something is done: counts in the database, so that they hold over all processes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+
+from netweave.web.models import Count
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest
+
+WINDOW_SECONDS = 60
+KEPT_WINDOWS = 10
+
+
+class TooManyError(Exception):
+    """Something was done more often than is allowed; the message is for the user."""
+
+
+def count(what: str, who: str, *, limit: int) -> None:
+    """Count one more of something.
+
+    Args:
+        what: What is done, in words for the user (``uploads``).
+        who: Whoever does it: an address, a workspace.
+        limit: So often in a minute.
+
+    Raises:
+        TooManyError: It was done more often.
+    """
+    window = int(time.time()) // WINDOW_SECONDS
+    with transaction.atomic():
+        Count.objects.filter(window__lt=window - KEPT_WINDOWS).delete()
+        entry, made = Count.objects.get_or_create(
+            key=f"{what}:{who}"[:100], window=window, defaults={"count": 1}
+        )
+        if not made:
+            Count.objects.filter(pk=entry.pk).update(count=F("count") + 1)
+            entry.refresh_from_db(fields=["count"])
+    if entry.count > limit:
+        raise TooManyError(f"more than {limit} {what} in a minute; wait a minute and try again")
+
+
+def client(request: HttpRequest) -> str:
+    """Return the address of a browser; that of the last proxy's client where a proxy is known to say it."""
+    forwarded = request.headers.get("X-Forwarded-For", "")
+    if settings.OPTIONS.proxy and forwarded:
+        return forwarded.rsplit(",", 1)[-1].strip()
+    return str(request.META.get("REMOTE_ADDR", ""))

@@ -1,0 +1,68 @@
+"""The project's own examples, to try the workbench with."""
+
+from __future__ import annotations
+
+import runpy
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+HERE = Path(__file__).parent
+PADDING = next(
+    folder
+    for folder in (HERE / "samples" / "padding", HERE.parents[2] / "examples" / "padding")
+    if folder.is_dir() or folder.parent.parent != HERE
+)
+"""In a wheel the examples lie in this package, in a source checkout beside ``src``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A pair of nets.
+
+    Attributes:
+        key: Its name in addresses.
+        title: What it is, for people.
+        text: What it shows, in a sentence.
+        a: Files of the first net: name and content.
+        b: Files of the second net.
+    """
+
+    key: str
+    title: str
+    text: str
+    a: dict[str, bytes]
+    b: dict[str, bytes]
+
+
+@cache
+def samples() -> dict[str, Sample]:
+    """Return the samples by key; their weights are drawn by the example's own program."""
+    with tempfile.TemporaryDirectory() as folder:
+        runpy.run_path(str(PADDING / "make_weights.py"))["write"](Path(folder))
+        drawn = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    demo = runpy.run_path(str(PADDING / "demo.py"))
+    port = (PADDING / "leaves-symbol.json").read_text(encoding="utf-8")
+    net = {
+        "leaves.prototxt": (PADDING / "leaves.prototxt").read_bytes(),
+        "leaves.caffemodel": drawn["leaves.caffemodel"],
+    }
+    weights = {"leaves-0000.params": drawn["leaves-0000.params"]}
+    rows = (
+        Sample(
+            "padding",
+            "A port with a mistake",
+            "A net for Caffe and its port to MXNet, whose pooling has a border that the original lacks.",
+            net,
+            {"leaves-symbol.json": port.encode(), **weights},
+        ),
+        Sample(
+            "mended",
+            "The port, mended",
+            "The same pair after the fix that the comparison proposes: proven equal.",
+            net,
+            {"leaves-symbol.json": port.replace(demo["WRONG"], demo["RIGHT"]).encode(), **weights},
+        ),
+    )
+    return {sample.key: sample for sample in rows}

@@ -1,0 +1,165 @@
+"""The process that touches the files: it reads nets and compares them, under limits.
+
+It knows no database, no settings and no user; it is given folders and says what it does over a pipe. Its
+worker ends it when time is out, when the job is cancelled, and by its own end.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import resource
+import threading
+from dataclasses import dataclass
+from multiprocessing import parent_process
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave import api, viewer
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from multiprocessing.connection import Connection
+
+    from netweave.api import Graph
+
+NICENESS = 10
+"""Comparisons use what the pages leave."""
+
+MAX_OPEN_FILE_BYTES = 8 << 30
+
+NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
+"""Files that it leaves in its folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a child is to do.
+
+    Attributes:
+        folder: Where it writes; the files of a net lie in a folder of their own in it.
+        nets: One net to read, or two to compare: names of their folders.
+        input_shapes: For each net, the sizes that the user gave.
+        settings: Of the comparison: ``first``, ``last``, ``tolerance``.
+        code: Whether files that are code may be read.
+        memory_bytes: Memory that it may take.
+    """
+
+    folder: Path
+    nets: tuple[str, ...]
+    input_shapes: tuple[Mapping[str, Sequence[int]], ...]
+    settings: Mapping[str, Any]
+    code: bool
+    memory_bytes: int
+
+
+def work(request: Request, told: Connection) -> None:
+    """Carry out a request; the last thing said is ``("done", "")`` or ``("failed", why)``."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _limit(request.memory_bytes)
+    try:
+        _carry_out(request, told)
+        told.send(("done", ""))
+    except NetweaveError as error:
+        told.send(("failed", _without_folders(str(error), request.folder)))
+    except MemoryError:
+        told.send(("failed", _too_large(request)))
+    except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
+        text = _too_large(request) if "bad_alloc" in str(error) else f"{type(error).__name__}: {error}"
+        told.send(("failed", _without_folders(text[:2000], request.folder)))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _limit(memory_bytes: int) -> None:
+    # the soft limits only: the guard around code sets its own, which may not be above the hard ones
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, hard))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_OPEN_FILE_BYTES, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(NICENESS)
+
+
+def _carry_out(request: Request, told: Connection) -> None:
+    graphs = []
+    for number, net in enumerate(request.nets):
+        told.send(("stage", "reading" if len(request.nets) == 1 else f"reading net {'AB'[number]}"))
+        graphs.append(_read(request, number))
+    if len(graphs) == 1:
+        _write(request, FACTS, facts(graphs[0]))
+        told.send(("stage", "drawing"))
+        _write(request, NET, viewer.net_document(graphs[0]))
+        return
+    settings = {name: value for name, value in request.settings.items() if value is not None}
+    found = api.compare(
+        *graphs, **settings, progress=lambda stage: told.send(("stage", f"comparing: {stage}"))
+    )
+    _write(request, RESULT, found.to_json())
+    told.send(("stage", "drawing"))
+    _write(request, DOCUMENT, viewer.comparison_document(found))
+
+
+def _read(request: Request, number: int) -> Graph:
+    folder = request.folder / request.nets[number]
+    shapes = request.input_shapes[number]
+    return api.load_parts(sorted(folder.iterdir()), input_shapes=shapes, code=request.code)
+
+
+def facts(graph: Graph) -> dict[str, Any]:
+    """Return what the pages say of a net besides its picture."""
+    unloaded = [parameter.key for parameter in graph.parameters.values() if not parameter.loaded]
+    return {
+        "format": graph.format,
+        "name": graph.name,
+        "files": [Path(file).name for file in graph.files],
+        "layers": len(graph.layers),
+        "nodes": len(graph.nodes),
+        "parameters": graph.num_parameters,
+        "loaded": graph.loaded,
+        "without_values": len(unloaded),
+        "inputs": [f"{value.name} {_sizes(value.shape)}" for value in graph.inputs],
+        "outputs": [f"{value.name} {_sizes(value.shape)}" for value in graph.outputs],
+        "notes": list(graph.notes),
+    }
+
+
+def _sizes(shape: Any) -> str:
+    return "×".join(str(size) for size in shape) if shape is not None else "of unknown size"
+
+
+def _write(request: Request, name: str, value: Any) -> None:
+    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    (request.folder / name).write_text(_without_folders(text, request.folder), encoding="utf-8")
+
+
+def _finite(value: Any) -> Any:
+    """Return JSON values with numbers that JSON does not have as words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _without_folders(text: str, folder: Path) -> str:
+    """Return a text in which files have the names that the user knows, and no folder of this machine."""
+    for inner in [*(path for path in folder.iterdir() if path.is_dir()), folder]:
+        text = text.replace(f"{inner}/", "")
+    return text
+
+
+def _too_large(request: Request) -> str:
+    return (
+        f"needs more than the {request.memory_bytes >> 20:,} MiB of memory that this workbench allows; "
+        "compare it with the command line, on a machine that has more"
+    )

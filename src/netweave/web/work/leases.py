@@ -1,0 +1,104 @@
+"""The steps of a job: queued, claimed, alive, ended; each is one conditional update of its row.
+
+The queue may deliver a job any number of times, and a worker may be killed at any moment; the lease makes
+the outcome one. A worker that lost its lease, because the job was cancelled, deleted, or taken over after
+a silence, learns it with its next sign of life and can no longer write anything.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from django.db import transaction
+from django.db.models import F, Q
+from django.utils import timezone
+from django_tasks_db.models import DBTaskResult
+
+from netweave.web.models import UNFINISHED, Comparison, Net, State
+
+if TYPE_CHECKING:
+    from django_tasks.base import Task
+
+    from netweave.web.models import Job
+
+SILENCE = timedelta(seconds=10)
+"""A worker that gave no sign of life for this long is taken for dead."""
+
+MAX_ATTEMPTS = 3
+"""A job that ended this many workers is not tried again."""
+
+JOBS: tuple[type[Net | Comparison], ...] = (Net, Comparison)
+
+
+def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
+    """Put a job into the queue, whatever it was before; a worker that has it loses it."""
+    with transaction.atomic():
+        entry = task.enqueue(str(job.pk))
+        job.state, job.task = State.QUEUED, str(entry.id)
+        job.stage = job.error = job.lease = ""
+        job.touched, job.attempts = timezone.now(), 0
+        job.save(update_fields=["state", "task", "stage", "error", "lease", "touched", "attempts"])
+
+
+def claim(model: type[Net | Comparison], pk: str) -> str | None:
+    """Take a job that is queued, or whose worker is silent; return the lease, None if it is not to be had."""
+    lease = uuid.uuid4().hex
+    silent = Q(state=State.RUNNING, touched__lt=timezone.now() - SILENCE)
+    free = model.objects.filter(pk=pk).filter(Q(state=State.QUEUED) | silent)
+    exhausted = free.filter(attempts__gte=MAX_ATTEMPTS)
+    if exhausted.update(state=State.FAILED, lease="", error=_exhausted()):
+        return None
+    taken = free.update(
+        state=State.RUNNING, lease=lease, touched=timezone.now(), attempts=F("attempts") + 1, stage="starting"
+    )
+    return lease if taken else None
+
+
+def alive(job: Job, lease: str, stage: str) -> bool:
+    """Give a sign of life with what is being done; False if the job is not the caller's any more."""
+    held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
+    return bool(held.update(touched=timezone.now(), stage=stage[:200]))
+
+
+def end(job: Job, lease: str, state: State, **found: Any) -> bool:
+    """End a job with what was found; False, and nothing written, if it is not the caller's any more."""
+    held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
+    return bool(held.update(state=state, lease="", stage="", **found))
+
+
+def cancel(job: Job) -> bool:
+    """End a job that is not done, on its owner's wish; False if it is done already."""
+    unfinished = type(job)._default_manager.filter(pk=job.pk, state__in=UNFINISHED)
+    return bool(unfinished.update(state=State.CANCELLED, lease="", stage=""))
+
+
+def requeue_lost(tasks: dict[type[Net | Comparison], Task[Any, Any]]) -> int:
+    """Queue again what a worker left behind that is gone; return how many jobs.
+
+    That is a job that runs without a sign of life, and a job that waits while the queue has delivered it.
+    """
+    count = 0
+    for model, task in tasks.items():
+        for job in model.objects.filter(state__in=UNFINISHED, touched__lt=timezone.now() - SILENCE):
+            if job.state == State.QUEUED and _is_waiting(job.task):
+                continue
+            with transaction.atomic():
+                same = model.objects.filter(pk=job.pk, state=job.state, touched=job.touched)
+                if same.update(state=State.QUEUED, lease="", touched=timezone.now()):
+                    entry = task.enqueue(str(job.pk))
+                    model.objects.filter(pk=job.pk).update(task=str(entry.id))
+                    count += 1
+    return count
+
+
+def _is_waiting(task: str) -> bool:
+    return bool(task) and DBTaskResult.objects.ready().filter(pk=task).exists()
+
+
+def _exhausted() -> str:
+    return (
+        f"{MAX_ATTEMPTS} processes that worked on it ended without a word, most likely for want of memory; "
+        "a smaller net, or more memory for the workbench, may help"
+    )

@@ -1,0 +1,72 @@
+"""Files of nets and results in the storage that the operator chose, and on this machine for a reader."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from netweave.web.models import Net
+
+SCRATCH_PREFIX = "netweave-job-"
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Give an empty folder for one job; it goes when the job ends."""
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
+        yield Path(folder).resolve()
+
+
+def lay_out(net: Net, folder: Path) -> list[Path]:
+    """Put the files of a net into a folder, under the names that they came with."""
+    folder.mkdir()
+    paths = []
+    for file in net.files.all():
+        path = folder / file.name
+        _copy(file.stored, path)
+        paths.append(path)
+    return paths
+
+
+def _copy(stored: str, path: Path) -> None:
+    with suppress(NotImplementedError, OSError):
+        os.link(default_storage.path(stored), path)  # no copy where both are on one disk
+        return
+    with default_storage.open(stored, "rb") as source, path.open("wb") as target:
+        shutil.copyfileobj(source, target, 1 << 20)
+
+
+def keep(name: str, content: bytes) -> str:
+    """Store a document, compressed; return the name that it has in the storage."""
+    return default_storage.save(name, ContentFile(gzip.compress(content, 5)))
+
+
+def kept_bytes(name: str) -> bytes:
+    """Return a stored document, still compressed."""
+    with default_storage.open(name, "rb") as file:
+        return bytes(file.read())
+
+
+def kept_json(name: str) -> Any:
+    """Return a stored document."""
+    return json.loads(gzip.decompress(kept_bytes(name)))
+
+
+def drop(names: Iterable[str]) -> None:
+    """Remove stored files; one that is gone already is passed over."""
+    for name in names:
+        if name:
+            with suppress(FileNotFoundError):
+                default_storage.delete(name)

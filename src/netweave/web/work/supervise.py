@@ -1,0 +1,86 @@
+"""A child process and what its worker does meanwhile: signs of life, limits, the end."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from typing import TYPE_CHECKING
+
+from netweave.web.work import child
+from netweave.web.work.child import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from multiprocessing.process import BaseProcess
+
+SIGN_SECONDS = 1.0
+"""So often a sign of life is given."""
+
+_fork_server = multiprocessing.get_context("forkserver")
+_fork_server.set_forkserver_preload([child.__name__])  # readers and runtimes are imported once, not a job
+
+
+class LostError(Exception):
+    """The job is not this worker's any more."""
+
+
+class FailedError(Exception):
+    """The child failed; the message is for the user."""
+
+
+def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -> None:
+    """Carry out a request in a child process.
+
+    Args:
+        request: What to do.
+        max_seconds: Longest time.
+        alive: Gives a sign of life with what is being done; False if the job is lost.
+
+    Raises:
+        FailedError: The child failed, was ended for its time, or ended without a word.
+        LostError: The job is not this worker's any more; the child is ended.
+    """
+    ours, theirs = _fork_server.Pipe(duplex=False)
+    process = _fork_server.Process(target=child.work, args=(request, theirs), daemon=False)
+    process.start()
+    theirs.close()
+    stage, given = "starting", 0.0
+    deadline = time.monotonic() + max_seconds
+    try:
+        while True:
+            if ours.poll(SIGN_SECONDS):
+                kind, text = _received(ours)
+                if kind == "done":
+                    return
+                if kind == "failed":
+                    raise FailedError(text)
+                stage = text
+            if time.monotonic() > deadline:
+                raise FailedError(
+                    f"took longer than the {max_seconds:g} seconds that this workbench allows ({stage}); "
+                    "compare it with the command line"
+                )
+            if time.monotonic() - given >= SIGN_SECONDS / 2:
+                if not alive(stage):
+                    raise LostError
+                given = time.monotonic()
+    finally:
+        ours.close()
+        _end(process)
+
+
+def _received(pipe: object) -> tuple[str, str]:
+    try:
+        kind, text = pipe.recv()  # type: ignore[attr-defined]
+    except EOFError:
+        raise FailedError(
+            "the process that read it ended without a word, most likely for want of memory"
+        ) from None
+    return kind, text
+
+
+def _end(process: BaseProcess) -> None:
+    process.join(0.5)
+    if process.is_alive():
+        process.kill()
+        process.join()

@@ -1,0 +1,102 @@
+"""What a worker does: reads a net that has arrived, compares two nets."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from django.conf import settings
+from django_tasks import task
+
+from netweave.web.models import Comparison, Net, State
+from netweave.web.work import child, leases, storage, supervise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from netweave.web.options import Options
+
+
+@task()
+def read_net(pk: str) -> None:
+    """Read a net and keep what is shown of it."""
+    _once(Net, pk, _read)
+
+
+@task()
+def compare_nets(pk: str) -> None:
+    """Compare two nets and keep the result."""
+    _once(Comparison, pk, _compare)
+
+
+TASKS: dict[type[Net | Comparison], Any] = {Net: read_net, Comparison: compare_nets}
+
+
+def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:
+    """Carry out a job that can be had, and end it with what was found; leave nothing behind otherwise."""
+    lease = leases.claim(model, pk)
+    if lease is None:
+        return
+    job = model.objects.get(pk=pk)
+    try:
+        with storage.scratch() as folder:
+            found = carry_out(job, lease, folder)
+    except supervise.LostError:
+        return
+    except supervise.FailedError as error:
+        leases.end(job, lease, State.FAILED, error=str(error))
+        return
+    old = [job.document, getattr(job, "result", "")]
+    ended = leases.end(job, lease, State.DONE, **found)
+    storage.drop(old if ended else [found.get("document", ""), found.get("result", "")])
+
+
+def _read(net: Net, lease: str, folder: Path) -> dict[str, Any]:
+    storage.lay_out(net, folder / "net")
+    _run(net, lease, folder, nets=[net])
+    return {
+        "facts": json.loads((folder / child.FACTS).read_bytes()),
+        "document": storage.keep(f"documents/{net.pk}/{lease}.json.gz", (folder / child.NET).read_bytes()),
+    }
+
+
+def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]:
+    nets = [comparison.net_a, comparison.net_b]
+    if nets[0] is None or nets[1] is None:
+        raise supervise.FailedError("a net was deleted before it could be compared")
+    for letter, net in zip("ab", nets, strict=True):
+        storage.lay_out(net, folder / letter)
+    _run(comparison, lease, folder, nets=nets, chosen=comparison.settings)
+    content = (folder / child.RESULT).read_bytes()
+    result = json.loads(content)
+    place = f"results/{comparison.pk}/{lease}"
+    return {
+        "verdict": result["verdict"],
+        "sentence": result["sentence"],
+        "seconds": sum(result["seconds"].values()),
+        "result": storage.keep(f"{place}-result.json.gz", content),
+        "document": storage.keep(f"{place}-document.json.gz", (folder / child.DOCUMENT).read_bytes()),
+    }
+
+
+def _run(
+    job: Net | Comparison,
+    lease: str,
+    folder: Path,
+    *,
+    nets: Sequence[Net],
+    chosen: dict[str, Any] | None = None,
+) -> None:
+    options: Options = settings.OPTIONS
+    request = child.Request(
+        folder=folder,
+        nets=("net",) if len(nets) == 1 else ("a", "b"),
+        input_shapes=tuple(net.input_shapes for net in nets),
+        settings=chosen or {},
+        code=options.code,
+        memory_bytes=options.max_memory_mb << 20,
+    )
+    supervise.run(
+        request, max_seconds=options.max_seconds, alive=lambda stage: leases.alive(job, lease, stage)
+    )

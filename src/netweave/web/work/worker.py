@@ -1,0 +1,72 @@
+"""The worker's program: takes jobs from the queue, and puts back what dead workers left.
+
+It ends when its standard input does, and so with whoever started it, however that ends. It may be killed
+at any moment: what it was doing is done again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import uuid
+
+import django
+
+log = logging.getLogger(__name__)
+
+POLL_SECONDS = 0.2
+SWEEP_SECONDS = 3.0
+
+
+def main() -> None:
+    """Work until the standard input ends."""
+    end_with_parent()
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "netweave.web.settings")
+    django.setup()
+    from django_tasks_db.management.commands.db_worker import Worker
+
+    threading.Thread(target=_sweep, daemon=True).start()
+    Worker(
+        queue_names=["default"],
+        interval=POLL_SECONDS,
+        batch=False,
+        backend_name="default",
+        startup_delay=False,
+        max_tasks=None,
+        worker_id=uuid.uuid4().hex,
+        excluded_queue_names=[],
+    ).run()
+
+
+def end_with_parent() -> None:
+    """End this process when its standard input ends: whoever started it holds the other end."""
+
+    def wait() -> None:
+        while os.read(sys.stdin.fileno(), 1024):
+            pass
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+def _sweep() -> None:
+    from django.db import Error, close_old_connections
+
+    from netweave.web.work.leases import requeue_lost
+    from netweave.web.work.tasks import TASKS
+
+    pause = threading.Event()
+    while not pause.wait(SWEEP_SECONDS):
+        close_old_connections()
+        try:
+            if count := requeue_lost(TASKS):
+                log.warning("%d jobs of workers that are gone were queued again", count)
+        except Error:  # the database may be away for a while; the next round tries again
+            log.exception("cannot look for lost jobs")
+
+
+if __name__ == "__main__":
+    main()
