@@ -7,6 +7,7 @@ from netweave.api.packing import pack
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.parts import load_parts
+from netweave.api.parts import formats, load_parts
 from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -30,6 +31,7 @@ __all__ = [
     "draw_inputs",
     "evaluate",
     "extract",
+    "formats",
     "load",
     "load_arrays",
     "load_for_timing",

@@ -7,11 +7,19 @@ from typing import TYPE_CHECKING
 from netweave.api.nets import load
 from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
 
+from netweave.formats import FORMATS
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from netweave.formats import Format
     from netweave.graph import Graph
+
+
+def formats() -> tuple[Format, ...]:
+    """Return the formats that can be read."""
+    return FORMATS
 
 
 def load_parts(

@@ -20,6 +20,7 @@ from netweave.cli.extract import extract
 from netweave.cli.inspect import inspect
 from netweave.cli.pack import pack
 from netweave.cli.run import run
+from netweave.cli.serve import serve
 from netweave.cli.show import show
 from netweave.cli.test import test
 from netweave.cli.time import time
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train, serve)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

@@ -18,6 +18,9 @@ from netweave.errors import ReadError
 DATA = "NETWEAVE_DATA"
 """The variable that tells the server and its workers where the data folder is."""
 
+RUNS = "NETWEAVE_RUNS"
+"""The variable that tells them of a folder of training runs named on the command line."""
+
 FILE = "settings.toml"
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")

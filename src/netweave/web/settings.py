@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import secrets
 from pathlib import Path
@@ -10,9 +11,11 @@ from urllib.parse import urlsplit
 
 import dj_database_url
 
-from netweave.web.options import DATA, LOOPBACK, Options, default_data, read_options
+from netweave.web.options import DATA, LOOPBACK, RUNS, Options, default_data, read_options
 
 OPTIONS: Options = read_options(Path(os.environ.get(DATA) or default_data()))
+if RUNS in os.environ:
+    OPTIONS = dataclasses.replace(OPTIONS, runs=os.environ[RUNS])
 DATA_FOLDER = OPTIONS.data
 PACKAGE = Path(__file__).parent
 
@@ -70,6 +73,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
+    "django.contrib.humanize",
     "django_tasks",
     "django_tasks_db",
     "ninja",

@@ -115,16 +115,17 @@ def _read(request: Request, number: int) -> Graph:
 
 def facts(graph: Graph) -> dict[str, Any]:
     """Return what the pages say of a net besides its picture."""
-    unloaded = [parameter.key for parameter in graph.parameters.values() if not parameter.loaded]
+    known = {row.name: row for row in api.formats()}
     return {
         "format": graph.format,
+        "title": known[graph.format].title if graph.format in known else graph.format,
+        "kinds": known[graph.format].files if graph.format in known else "",
         "name": graph.name,
         "files": [Path(file).name for file in graph.files],
         "layers": len(graph.layers),
         "nodes": len(graph.nodes),
         "parameters": graph.num_parameters,
         "loaded": graph.loaded,
-        "without_values": len(unloaded),
         "inputs": [f"{value.name} {_sizes(value.shape)}" for value in graph.inputs],
         "outputs": [f"{value.name} {_sizes(value.shape)}" for value in graph.outputs],
         "notes": list(graph.notes),

@@ -1,0 +1,18 @@
+/** The pages of the workbench around the viewer: uploading, following a job, small helps. */
+
+import "bootstrap/dist/css/bootstrap.min.css";
+import "./web.css";
+
+import { follow } from "./follow.ts";
+import { startMenus } from "./menus.ts";
+import { startPair } from "./pair.ts";
+import { startCopying } from "./copy.ts";
+
+const form = document.querySelector<HTMLFormElement>("#pair");
+if (form) startPair(form);
+
+const waiting = document.querySelector<HTMLElement>("[data-follow]");
+if (waiting) follow(waiting);
+
+startMenus(document);
+startCopying(document);

@@ -1,0 +1,82 @@
+/** Page 1: two places for files, the samples, and the button that compares. */
+
+import { call, type Job, type Net, Refused } from "./http.ts";
+import { Side } from "./side.ts";
+
+export function startPair(form: HTMLFormElement): void {
+  const button = form.querySelector<HTMLButtonElement>("#compare") as HTMLButtonElement;
+  const why = form.querySelector<HTMLElement>("#why") as HTMLElement;
+  let refusal = "";
+
+  const update = (): void => {
+    const waits = sides.map((side) => side.waitsFor).filter(Boolean);
+    button.disabled = !sides.every((side) => side.ready);
+    why.textContent =
+      refusal ||
+      (waits.length === 2 && !anyFiles() ? "Waiting for the files of both nets." : (waits[0] ?? ""));
+    why.classList.toggle("text-danger", refusal !== "");
+    remember(sides);
+  };
+  const anyFiles = (): boolean => sides.some((side) => side.net);
+  const sides: Side[] = [];
+  for (const root of form.querySelectorAll<HTMLElement>("[data-side]"))
+    sides.push(
+      new Side(root, () => {
+        refusal = "";
+        update();
+      }),
+    );
+
+  const fail = (error: unknown): void => {
+    refusal = error instanceof Refused ? error.message : String(error);
+    update();
+  };
+
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const [a, b] = sides.map((side) => side.net?.id);
+    button.disabled = true;
+    call<Job>("POST", "/api/comparisons", { a, b }).then((job) => location.assign(job.page), fail);
+  });
+
+  for (const sample of document.querySelectorAll<HTMLButtonElement>("[data-sample]"))
+    sample.addEventListener("click", () => {
+      call<{ a: Net; b: Net }>("POST", `/api/samples/${sample.dataset.sample}`).then((pair) => {
+        sides[0]?.show(pair.a);
+        sides[1]?.show(pair.b);
+        button.scrollIntoView({ block: "nearest" });
+      }, fail);
+    });
+
+  // a file that misses the two places must not replace the page
+  for (const name of ["dragover", "drop"] as const)
+    document.addEventListener(name, (event) => event.preventDefault());
+
+  void restore(sides).then(update);
+}
+
+/** Keeps the two nets in the page's address, so that reloading loses nothing. */
+function remember(sides: Side[]): void {
+  const address = new URL(location.href);
+  for (const side of sides) {
+    const key = side.letter.toLowerCase();
+    if (side.net) address.searchParams.set(key, side.net.id);
+    else if (started) address.searchParams.delete(key);
+  }
+  if (started && address.href !== location.href) history.replaceState(null, "", address);
+}
+
+let started = false;
+
+async function restore(sides: Side[]): Promise<void> {
+  const wanted = new URL(location.href).searchParams;
+  for (const side of sides) {
+    const id = wanted.get(side.letter.toLowerCase());
+    if (id && /^[0-9a-f-]{36}$/.test(id))
+      await call<Net>("GET", `/api/nets/${id}`).then(
+        (net) => side.show(net),
+        () => undefined, // deleted meanwhile: the place stays empty
+      );
+  }
+  started = true;
+}

@@ -1,0 +1,244 @@
+/** One of the two places for files: what is dropped is uploaded and read, and the place says what it is. */
+
+import { element, sizeText } from "./element.ts";
+import { call, type Facts, type Net, Refused, unfinished, upload } from "./http.ts";
+
+const POLL_MS = [150, 250, 400, 700, 1000];
+
+export class Side {
+  net: Net | undefined;
+  /** Files that are on their way. */
+  private uploading = 0;
+  private making: Promise<Net> | undefined;
+  private round = 0;
+  private readonly files: HTMLElement;
+  private readonly read: HTMLElement;
+  private readonly clear: HTMLButtonElement;
+  private readonly sizes: HTMLInputElement;
+
+  constructor(
+    private readonly root: HTMLElement,
+    private readonly changed: () => void,
+  ) {
+    const find = <T extends HTMLElement>(selector: string): T => root.querySelector<T>(selector) as T;
+    this.files = find(".files");
+    this.read = find(".read");
+    this.clear = find(".clear");
+    this.sizes = find(".sizes input");
+    const input = find<HTMLInputElement>("input[type=file]");
+    input.addEventListener("change", () => {
+      void this.add([...(input.files ?? [])]);
+      input.value = ""; // so that the same file may be chosen again
+    });
+    this.clear.addEventListener("click", () => this.forget());
+    this.sizes.addEventListener("change", () => void this.setSizes());
+    this.takeDrops(find(".drop"));
+  }
+
+  get letter(): string {
+    return this.root.dataset.side ?? "";
+  }
+
+  /** Whether there is a net that can be compared, or will be once it is read. */
+  get ready(): boolean {
+    return this.uploading === 0 && this.net !== undefined && this.net.state === "done";
+  }
+
+  /** What the place waits for, in words. */
+  get waitsFor(): string {
+    if (this.uploading) return `Net ${this.letter} is being uploaded.`;
+    if (!this.net || this.net.state === "empty") return `Waiting for the files of net ${this.letter}.`;
+    if (this.net.state === "failed") return `Net ${this.letter} cannot be read as it is.`;
+    return unfinished(this.net.state) ? `Net ${this.letter} is being read.` : "";
+  }
+
+  /** Shows a net that is there already, and follows it until it is read. */
+  show(net: Net): void {
+    this.round += 1;
+    this.net = net;
+    this.making = Promise.resolve(net);
+    this.files.replaceChildren();
+    this.list();
+    this.render();
+    void this.follow(this.round);
+  }
+
+  async add(files: File[]): Promise<void> {
+    if (!files.length) return;
+    this.uploading += files.length;
+    this.render();
+    for (const file of files) await this.addOne(file);
+    this.render();
+    this.round += 1;
+    void this.follow(this.round);
+  }
+
+  private async addOne(file: File): Promise<void> {
+    const bar = element("progress", { max: "1", value: "0", "aria-label": `Uploading ${file.name}` });
+    const row = this.row(file.name, file.size, bar);
+    this.files.append(row);
+    try {
+      this.making ??= call<Net>("POST", "/api/nets", {});
+      const net = await this.making;
+      this.net ??= net;
+      this.net = await upload(net.id, file, (part) => (bar.value = part));
+      row.remove();
+      this.list();
+    } catch (error) {
+      if (!this.net) this.making = undefined;
+      row.classList.add("refused");
+      bar.replaceWith(element("span", { class: "reason", role: "alert", text: message(error) }));
+    } finally {
+      this.uploading -= 1;
+    }
+  }
+
+  private row(name: string, bytes: number, bar?: HTMLElement): HTMLElement {
+    const remove = element("button", { type: "button", class: "btn-close", "aria-label": `Remove ${name}` });
+    const row = element(
+      "li",
+      {},
+      element("span", { class: "name", text: name, title: name }),
+      element("span", { class: "size", text: sizeText(bytes) }),
+      ...(bar ? [bar] : []),
+      remove,
+    );
+    remove.addEventListener("click", () => void this.remove(row, name));
+    return row;
+  }
+
+  /** Shows the files that have arrived, under the names that the workbench gave them. */
+  private list(): void {
+    for (const row of this.files.querySelectorAll("[data-stored]")) row.remove();
+    const rows = (this.net?.files ?? []).map((file) => this.row(file.name, file.num_bytes));
+    for (const row of rows) row.dataset.stored = "";
+    this.files.prepend(...rows);
+  }
+
+  private async remove(row: HTMLElement, name: string): Promise<void> {
+    row.remove();
+    this.root.querySelector<HTMLInputElement>("input[type=file]")?.focus();
+    if (!this.net || row.dataset.stored === undefined) return this.render();
+    const id = this.net.id;
+    await this.attempt(() => call<Net>("DELETE", `/api/nets/${id}/files/${encodeURIComponent(name)}`));
+  }
+
+  private async setSizes(): Promise<void> {
+    if (!this.net) return;
+    const shapes = parseSizes(this.sizes.value);
+    this.sizes.classList.toggle("is-invalid", shapes === undefined);
+    if (shapes === undefined) return;
+    await this.attempt(() => call<Net>("PATCH", `/api/nets/${this.net?.id}`, { input_shapes: shapes }));
+  }
+
+  private async attempt(action: () => Promise<Net>): Promise<void> {
+    try {
+      this.net = await action();
+      this.round += 1;
+      this.render();
+      void this.follow(this.round);
+    } catch (error) {
+      this.say("bad", message(error));
+    }
+  }
+
+  private forget(): void {
+    this.round += 1;
+    this.net = undefined;
+    this.making = undefined;
+    this.files.replaceChildren();
+    this.sizes.value = "";
+    this.render();
+    this.root.querySelector<HTMLInputElement>("input[type=file]")?.focus();
+  }
+
+  /** Asks for the net until it is read; a later change ends this round. */
+  private async follow(round: number): Promise<void> {
+    for (let step = 0; this.net && unfinished(this.net.state); step += 1) {
+      await new Promise((resolve) => setTimeout(resolve, POLL_MS[Math.min(step, POLL_MS.length - 1)]));
+      if (round !== this.round) return;
+      try {
+        const net = await call<Net>("GET", `/api/nets/${this.net.id}`);
+        if (round !== this.round) return;
+        this.net = net;
+      } catch (error) {
+        this.say("bad", message(error));
+        return;
+      }
+      this.render();
+    }
+    this.render();
+  }
+
+  private render(): void {
+    const state = this.uploading ? "uploading" : (this.net?.state ?? "empty");
+    this.root.dataset.state = state;
+    this.clear.hidden = state === "empty" && !this.files.children.length;
+    if (state === "done") this.sayWhatItIs(this.net?.facts ?? {});
+    else if (state === "failed") this.sayWhy(this.net?.error ?? "");
+    else if (state === "queued" || state === "running") this.say("busy", "Reading the net …");
+    else if (state === "uploading") this.say("busy", "Uploading …");
+    else this.read.replaceChildren();
+    this.changed();
+  }
+
+  private sayWhatItIs(facts: Partial<Facts>): void {
+    const count = (number: number | undefined, noun: string): string =>
+      `${(number ?? 0).toLocaleString("en")} ${noun}${number === 1 ? "" : "s"}`;
+    const lines: (Node | string)[] = [
+      element("p", { class: "is" }, element("strong", { text: facts.title ?? "" }), ` net, recognised`),
+      element("p", {
+        class: "counts",
+        text: `${count(facts.layers, "layer")} · ${count(facts.parameters, "parameter")} · ${(facts.inputs ?? []).join(", ")}`,
+      }),
+    ];
+    if (facts.parameters && !facts.loaded)
+      lines.push(
+        element("p", {
+          class: "missing",
+          text: `The weights are missing (${facts.title}: ${facts.kinds}). Drop their file here as well; without it only the structure is compared.`,
+        }),
+      );
+    this.read.className = "read good";
+    this.read.replaceChildren(...lines);
+  }
+
+  private sayWhy(error: string): void {
+    this.say("bad", error);
+    if (/size|shape/i.test(error)) this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;
+  }
+
+  private say(kind: "busy" | "bad", text: string): void {
+    this.read.className = `read ${kind}`;
+    this.read.replaceChildren(element("p", { text }));
+  }
+
+  private takeDrops(target: HTMLElement): void {
+    const over = (on: boolean) => (event: DragEvent) => {
+      event.preventDefault();
+      this.root.classList.toggle("over", on);
+    };
+    this.root.addEventListener("dragover", over(true));
+    this.root.addEventListener("dragleave", over(false));
+    this.root.addEventListener("drop", (event) => {
+      over(false)(event);
+      void this.add([...(event.dataTransfer?.files ?? [])]);
+    });
+    target.addEventListener("dragenter", over(true));
+  }
+}
+
+/** Parses `data=1x3x224x224, mask=1x10`; undefined if it is something else. */
+export function parseSizes(text: string): Record<string, number[]> | undefined {
+  const found: Record<string, number[]> = {};
+  for (const part of text.split(/[\s;]+|,(?=\s*[^\d\s])/).filter(Boolean)) {
+    const match = /^(.+)=(\d+(?:[x×,]\d+)*),?$/.exec(part);
+    if (!match) return undefined;
+    found[match[1] as string] = (match[2] as string).split(/[x×,]/).map(Number);
+  }
+  return found;
+}
+
+function message(error: unknown): string {
+  return error instanceof Refused ? error.message : String(error);
+}

@@ -1,0 +1,40 @@
+"""``netweave serve``: the workbench in a browser."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from netweave.cli.options import Command
+from netweave.errors import UsageError
+
+NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
+
+
+@click.command(
+    cls=Command,
+    examples=["netweave serve", "netweave serve --port 9000 --data ~/nets"],
+)
+@click.option(
+    "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The data folder (~/.local/share/netweave)."
+)
+@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", type=click.IntRange(1, 65535), metavar="N", default=8642, show_default=True, help="Port to listen at.")
+@click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="Comparisons at the same time.")
+@click.option(
+    "--runs", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR", help="Show the training runs in DIR."
+)
+def serve(data: Path | None, host: str, port: int, workers: int | None, runs: Path | None) -> None:
+    """Serve the workbench: upload two nets, see them side by side in the browser.
+
+    Everything it keeps is in the data folder; its file settings.toml holds what an operator may choose.
+    """
+    missing = [package for package in NEEDED if find_spec(package) is None]
+    if missing:
+        raise UsageError(f"the workbench needs {', '.join(missing)}: pip install 'netweave[web]'")
+    from netweave.web.options import default_data
+    from netweave.web.serve import serve as serve_workbench
+
+    serve_workbench(data or default_data(), host=host, port=port, workers=workers, runs=runs, told=click.echo)

@@ -1,0 +1,128 @@
+"""Page 2, a comparison, and the list of them; renaming, deleting and sharing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from django.contrib import messages
+from django.core.paginator import Paginator
+from django.db.models import Q
+from django.http import Http404
+from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_POST, require_safe
+
+from netweave.web import comparisons
+from netweave.web.http.documents import document_response
+from netweave.web.models import Comparison, State
+from netweave.web.pages.shared import owned
+from netweave.web.work import leases
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from django.http import HttpRequest, HttpResponse
+
+    from netweave.web.models import Workspace
+
+PAGE_SIZE = 25
+SHARE_CHARACTERS = 43
+
+
+def _own(owner: Workspace | None, key: UUID) -> Comparison:
+    """Return a comparison of the visitor's; another's is not there."""
+    if owner is None:
+        raise Http404
+    return get_object_or_404(Comparison, pk=key, workspace=owner)
+
+
+@require_safe
+@owned
+def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
+    """Show the visitor's comparisons, those that hold the words that are searched for."""
+    words = request.GET.get("q", "").strip()[:100]
+    found = Comparison.objects.filter(workspace=owner) if owner else Comparison.objects.none()
+    for word in words.split():
+        found = found.filter(Q(name__icontains=word) | Q(sentence__icontains=word))
+    page = Paginator(found, PAGE_SIZE).get_page(request.GET.get("page"))
+    kept = urlencode({"q": words}) if words else ""
+    return render(request, "web/comparisons.html", {"page": page, "words": words, "kept": kept})
+
+
+@require_safe
+@owned
+def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Show a comparison: the viewer when it is done, how far it is before."""
+    found = _own(owner, key)
+    address = request.build_absolute_uri(reverse("shared", args=[found.share])) if found.share else ""
+    source = reverse("api:comparison_document", args=[found.pk])
+    context = {"comparison": found, "mine": True, "address": address, "source": source}
+    return render(request, "web/comparison.html", context)
+
+
+@require_POST
+@owned
+def rename(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Give a comparison another name."""
+    found = _own(owner, key)
+    comparisons.rename(found, request.POST.get("name", ""))
+    messages.success(request, f"Renamed to “{found.name}”.")
+    return redirect(_back(request, found))
+
+
+@require_POST
+@owned
+def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Delete a comparison."""
+    found = _own(owner, key)
+    comparisons.delete(found)
+    messages.success(request, f"Deleted “{found.name}”.")
+    return redirect("comparisons")
+
+
+@require_POST
+@owned
+def cancel(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Stop a comparison that is not done."""
+    found = _own(owner, key)
+    leases.cancel(found)
+    return redirect("comparison", found.pk)
+
+
+@require_POST
+@owned
+def share(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Make the shared link, or end it."""
+    found = _own(owner, key)
+    if request.POST.get("end"):
+        comparisons.unshare(found)
+        messages.success(request, "The shared link has ended.")
+    else:
+        found.make_share()
+    return redirect(_back(request, found))
+
+
+@require_safe
+def shared(request: HttpRequest, secret: str) -> HttpResponse:
+    """Show a comparison to whoever has its shared link."""
+    found = _shared(secret)
+    source = reverse("shared-document", args=[secret])
+    return render(request, "web/comparison.html", {"comparison": found, "mine": False, "source": source})
+
+
+@require_safe
+def shared_document(request: HttpRequest, secret: str) -> HttpResponse:
+    """Return what the viewer shows of a shared comparison."""
+    return document_response(request, _shared(secret).document)
+
+
+def _shared(secret: str) -> Comparison:
+    if len(secret) != SHARE_CHARACTERS:
+        raise Http404
+    return get_object_or_404(Comparison, share=secret, state=State.DONE)
+
+
+def _back(request: HttpRequest, found: Comparison) -> str:
+    """Return where a form was sent from: the list, or the page of the comparison."""
+    return reverse("comparisons") if request.POST.get("back") == "list" else reverse("comparison", args=[found.pk])

@@ -1,0 +1,29 @@
+"""Page 1: two nets to compare."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.shortcuts import render
+from django.views.decorators.csrf import ensure_csrf_cookie
+from django.views.decorators.http import require_safe
+
+from netweave.web.models import Comparison
+from netweave.web.pages.shared import owned
+from netweave.web.samples import samples
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from netweave.web.models import Workspace
+
+LATEST = 3
+
+
+@require_safe
+@ensure_csrf_cookie
+@owned
+def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
+    """Show the two places for files, the samples, and the latest comparisons."""
+    latest = Comparison.objects.filter(workspace=owner)[:LATEST] if owner else []
+    return render(request, "web/new.html", {"samples": samples().values(), "latest": latest})

@@ -1,0 +1,28 @@
+"""The page for those who write programs: the address of the API, and the token."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from django.shortcuts import render
+from django.views.decorators.http import require_http_methods
+
+from netweave.web.pages.shared import owned, owner_made
+
+if TYPE_CHECKING:
+    from django.http import HttpRequest, HttpResponse
+
+    from netweave.web.models import Workspace
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@owned
+def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
+    """Show how the API is called; a POST makes a new token, which is shown this once."""
+    token = owner_made(request, owner).make_token() if request.method == "POST" else ""
+    context = {
+        "token": token,
+        "has_token": bool(owner and owner.token_hash),
+        "base": request.build_absolute_uri("/api"),
+    }
+    return render(request, "web/programs.html", context)

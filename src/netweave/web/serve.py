@@ -1,0 +1,172 @@
+"""``netweave serve``: the server and its workers, kept running until this process ends.
+
+The parts hold the other end of a pipe: when this process ends, however it does, they end as well. A part
+that ends before is started again. Nothing needs to be ended in order: what a worker had in hand is done
+again after the start (``work.leases``).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.web.options import DATA, LOOPBACK, RUNS, read_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+    from types import FrameType
+
+    from netweave.web.options import Options
+
+CHECK_SECONDS = 0.5
+RESTART_SECONDS = 2.0
+READY_SECONDS = 60.0
+STATIC = "viewer/static/web.js"
+
+
+def serve(
+    data: Path, *, host: str, port: int, workers: int | None, runs: Path | None, told: Callable[[str], None]
+) -> None:
+    """Serve the workbench until Ctrl-C.
+
+    Args:
+        data: The data folder; it is made if it is not there.
+        host: Address to listen at.
+        port: Port to listen at.
+        workers: Number of comparisons at the same time; None for the operator's choice.
+        runs: Folder of training runs to show; None for the operator's choice.
+        told: Told what a user should know.
+
+    Raises:
+        UsageError: The port is taken, the front end is not built, or the address is open to a network and
+            nobody said under which names.
+        ReadError: The operator's choices cannot be read.
+    """
+    data = data.expanduser().resolve()
+    options = read_options(data)
+    _check(options, host, port)
+    environment = {**os.environ, DATA: str(data), "DJANGO_SETTINGS_MODULE": "netweave.web.settings"}
+    if runs is not None:
+        environment[RUNS] = str(runs.expanduser().resolve())
+    os.environ.update(environment)
+    _migrate()
+    command = [sys.executable, "-m"]
+    bind = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    parts = [_Part([*command, "gunicorn", "--config", "python:netweave.web.gunicorn", "--bind", bind])]
+    parts += [_Part([*command, "netweave.web.work.worker"]) for _ in range(workers or options.workers)]
+    with _until_signal() as stopped:
+        _run(parts, stopped, lambda: _say_ready(host, port, data, told))
+
+
+def _check(options: Options, host: str, port: int) -> None:
+    from importlib import resources
+
+    if not resources.files("netweave").joinpath(STATIC).is_file():
+        raise UsageError("the front end is not built: 'make frontend' builds it (it needs Node 20)")
+    if host not in LOOPBACK and host != "::1" and not options.hosts:
+        raise UsageError(
+            f"{host} can be reached from other machines: say under which names in {options.data / 'settings.toml'}, "
+            'such as hosts = ["netweave.example.org"], and see docs/how-to/serve-a-team.md'
+        )
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise UsageError(
+                f"cannot listen at {host}:{port}: {error.strerror}; name another with --port"
+            ) from error
+
+
+def _migrate() -> None:
+    import django
+    from django.core.management import call_command
+
+    django.setup()
+    call_command("migrate", verbosity=0, interactive=False)
+    from django.db import connections
+
+    connections.close_all()
+
+
+@dataclass(slots=True)
+class _Part:
+    """A process that is kept running."""
+
+    command: Sequence[str]
+    process: subprocess.Popen[bytes] | None = None
+    started: float = field(default=float("-inf"))
+
+    def keep(self) -> None:
+        """Start the process if it does not run, though not again at once."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        if time.monotonic() - self.started < RESTART_SECONDS:
+            return
+        self.started = time.monotonic()
+        # in a session of its own, so that Ctrl-C reaches this process only
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, start_new_session=True)
+
+    def end(self) -> None:
+        """End the process."""
+        if self.process is not None:
+            with suppress(ProcessLookupError):
+                self.process.terminate()
+            if self.process.stdin:
+                self.process.stdin.close()
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(5)
+            self.process.kill()
+
+
+class _until_signal:  # noqa: N801 (a context manager, used as a word)
+    """A context in which Ctrl-C and SIGTERM are a word that is asked for."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def __enter__(self) -> _until_signal:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._stop)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self.stopped = True
+
+
+def _run(parts: Sequence[_Part], until: _until_signal, ready: Callable[[], bool]) -> None:
+    said = False
+    try:
+        while not until.stopped:
+            for part in parts:
+                part.keep()
+            said = said or ready()
+            time.sleep(CHECK_SECONDS if said else 0.1)
+    finally:
+        for part in parts:
+            part.end()
+
+
+def _say_ready(host: str, port: int, data: Path, told: Callable[[str], None]) -> bool:
+    """Say where the workbench is once it answers."""
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.settimeout(0.2)
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        if probe.connect_ex((reached, port)) != 0:
+            return False
+    told(f"The workbench is at http://{reached}:{port}/ (Ctrl-C ends it); its data is in {data}")
+    return True

@@ -1,0 +1,33 @@
+"""The addresses of the workbench."""
+
+from __future__ import annotations
+
+from django.urls import path
+
+from netweave.web.http import api
+from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs
+
+urlpatterns = [
+    path("", new.show, name="new"),
+    path("comparisons/", comparisons.index, name="comparisons"),
+    path("comparisons/<uuid:key>/", comparisons.show, name="comparison"),
+    path("comparisons/<uuid:key>/rename/", comparisons.rename, name="rename-comparison"),
+    path("comparisons/<uuid:key>/delete/", comparisons.delete, name="delete-comparison"),
+    path("comparisons/<uuid:key>/cancel/", comparisons.cancel, name="cancel-comparison"),
+    path("comparisons/<uuid:key>/share/", comparisons.share, name="share-comparison"),
+    path("shared/<str:secret>/", comparisons.shared, name="shared"),
+    path("shared/<str:secret>/document", comparisons.shared_document, name="shared-document"),
+    path("nets/<uuid:key>/", nets.show, name="net"),
+    path("nets/<uuid:key>/delete/", nets.delete, name="delete-net"),
+    path("help/", help_page.show, name="help"),
+    path("programs/", programs.show, name="programs"),
+    path("sign-in/", accounts.SignIn.as_view(), name="sign-in"),
+    path("sign-up/", accounts.sign_up, name="sign-up"),
+    path("sign-out/", accounts.SignOut.as_view(), name="sign-out"),
+    path("api/", api.urls),
+]
+
+handler400 = "netweave.web.pages.errors.bad_request"
+handler403 = "netweave.web.pages.errors.forbidden"
+handler404 = "netweave.web.pages.errors.not_found"
+handler500 = "netweave.web.pages.errors.broken"
