@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 MODULES = {
+    "django": ["tests/web/*"],
     "openvino": ["src/netweave/backends/openvino.py"],
     "torch": [
         "src/netweave/backends/torch/*",
@@ -15,3 +16,4 @@ MODULES = {
 }
 
 collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]
+collect_ignore_glob.append("src/netweave/web/*")  # Django's modules cannot be imported before it is set up

@@ -205,7 +205,14 @@ export class Side {
 
   private sayWhy(error: string): void {
     this.say("bad", error);
-    if (/size|shape/i.test(error)) this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;
+    if (!/the sizes of the input/.test(error)) return;
+    this.read.append(
+      element("p", {
+        class: "hint",
+        text: "Drop the file of the weights, which may tell them, or type them below.",
+      }),
+    );
+    this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;
   }
 
   private say(kind: "busy" | "bad", text: string): void {

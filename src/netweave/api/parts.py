@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from netweave.api.nets import load
 from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
-
 from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def load_parts(
 
 
 def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
-    """Yield a file for the net and one for the weights; no weights are named where the reader may find them."""
+    """Yield a file for the net and one for the weights; None where the reader may find them."""
     ordered = sorted(files, key=lambda file: (file.stat().st_size, file.name))
     for net in ordered:
         if len(ordered) > 1:

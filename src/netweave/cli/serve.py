@@ -18,13 +18,28 @@ NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
     examples=["netweave serve", "netweave serve --port 9000 --data ~/nets"],
 )
 @click.option(
-    "--data", type=click.Path(file_okay=False, path_type=Path), metavar="DIR", help="The data folder (~/.local/share/netweave)."
+    "--data",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="The data folder (~/.local/share/netweave).",
 )
-@click.option("--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen at.")
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", default=8642, show_default=True, help="Port to listen at.")
+@click.option(
+    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen at."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(1, 65535),
+    metavar="N",
+    default=8642,
+    show_default=True,
+    help="Port to listen at.",
+)
 @click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="Comparisons at the same time.")
 @click.option(
-    "--runs", type=click.Path(exists=True, file_okay=False, path_type=Path), metavar="DIR", help="Show the training runs in DIR."
+    "--runs",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Show the training runs in DIR.",
 )
 def serve(data: Path | None, host: str, port: int, workers: int | None, runs: Path | None) -> None:
     """Serve the workbench: upload two nets, see them side by side in the browser.

@@ -16,7 +16,7 @@ threads = 16
 timeout = 120
 graceful_timeout = 5
 keepalive = 15
-worker_tmp_dir = "/dev/shm"  # noqa: S108 (a sign of life on a disk may stand still)
+worker_tmp_dir = "/dev/shm"
 control_socket_disable = True
 loglevel = "warning"
 

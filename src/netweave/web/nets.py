@@ -172,6 +172,7 @@ def _room(workspace: Workspace, options: Options) -> int:
 
 def _too_large(name: str, limit: int, options: Options) -> str:
     if limit < options.max_file_mb << 20:
-        return f"{name}: only {limit / 1e6:,.0f} MB are left of your {options.max_total_mb:,} MiB; delete nets"
+        return (
+            f"{name}: only {limit / 1e6:,.0f} MB are left of your {options.max_total_mb:,} MiB; delete nets"
+        )
     return f"{name}: is larger than {options.max_file_mb:,} MiB, the most that this workbench takes"
-

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import secrets
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UsageError
 
 DATA = "NETWEAVE_DATA"
 """The variable that tells the server and its workers where the data folder is."""
@@ -22,6 +23,9 @@ RUNS = "NETWEAVE_RUNS"
 """The variable that tells them of a folder of training runs named on the command line."""
 
 FILE = "settings.toml"
+
+SECRET_KEY_FILE = "secret-key"
+"""In the data folder: what cookies are signed with."""
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Names under which a workbench is reached on its own machine."""
@@ -103,6 +107,24 @@ def read_options(data: Path) -> Options:
         )
     checked = {name: _checked(name, value, fields[name].default, file) for name, value in found.items()}
     return Options(data=data, **checked)
+
+
+def make_data_folder(data: Path) -> None:
+    """Make the data folder, for its owner only, and the secret key in it, if they are not there.
+
+    Raises:
+        UsageError: The folder cannot be made or written to.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(os.open(data / SECRET_KEY_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:  # noqa: PTH123
+            made.write(secrets.token_urlsafe(48))
+    except FileExistsError:
+        if data.is_dir():
+            return
+        raise UsageError(f"{data} is a file, expected a folder for the data of the workbench") from None
+    except OSError as error:
+        raise UsageError(f"{data}: the data folder cannot be written to: {error.strerror}") from error
 
 
 def _checked(name: str, value: Any, default: Any, file: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -10,10 +11,10 @@ from netweave.web.models import Workspace, token_hash
 from netweave.web.safety import client, count
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest
+    from django.http import HttpRequest, HttpResponse
 
-KEY = "workspace"
-"""Under this name a session without an account holds its workspace."""
+COOKIE = "netweave-workspace"
+"""A browser without an account carries the name of its workspace, signed, in this cookie."""
 
 
 def workspace_of(request: HttpRequest) -> Workspace | None:
@@ -21,28 +22,51 @@ def workspace_of(request: HttpRequest) -> Workspace | None:
     if settings.OPTIONS.has_accounts:
         user = request.user
         return Workspace.objects.get_or_create(user=user)[0] if user.is_authenticated else None
-    key = request.session.get(KEY)
+    key = _key(request)
     return Workspace.objects.filter(pk=key, user=None).first() if key else None
 
 
 def make_workspace(request: HttpRequest) -> Workspace | None:
-    """Return the workspace of a browser, made for one that comes for the first time; None: it must sign in.
+    """Return the workspace of a browser, made when it first brings something; None: it has to sign in.
 
     Raises:
         TooManyError: Too many browsers came from one address.
     """
     found = workspace_of(request)
-    if found is not None or settings.OPTIONS.has_accounts:
+    key = _key(request)
+    if found is not None or key is None or settings.OPTIONS.has_accounts:
         return found
     count("new browsers", client(request), limit=settings.OPTIONS.newcomers_per_minute)
-    made = Workspace.objects.create()
-    request.session[KEY] = str(made.pk)
-    return made
+    # a browser sends the files of both nets at once: whichever comes first makes it
+    return Workspace.objects.get_or_create(pk=key, defaults={"user": None})[0]
+
+
+def welcome(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """Give a browser that comes for the first time the name of the workspace that it may make."""
+    if not settings.OPTIONS.has_accounts and _key(request) is None:
+        response.set_signed_cookie(
+            COOKIE,
+            str(uuid.uuid4()),
+            max_age=settings.SESSION_COOKIE_AGE,
+            httponly=True,
+            samesite="Lax",
+            secure=settings.SESSION_COOKIE_SECURE,
+        )
+    return response
+
+
+def _key(request: HttpRequest) -> str | None:
+    found: str | None = request.get_signed_cookie(COOKIE, default=None)
+    return found
 
 
 def workspace_of_token(token: str) -> Workspace | None:
     """Return the workspace that a program's token opens; None if there is none."""
-    found = Workspace.objects.filter(token_hash=token_hash(token)).select_related("user").first() if token else None
+    found = (
+        Workspace.objects.filter(token_hash=token_hash(token)).select_related("user").first()
+        if token
+        else None
+    )
     if found is None or (found.user is not None and not found.user.is_active):
         return None
     if settings.OPTIONS.has_accounts and found.user is None:

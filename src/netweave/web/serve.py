@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.web.options import DATA, LOOPBACK, RUNS, read_options
+from netweave.web.options import DATA, FILE, LOOPBACK, RUNS, make_data_folder, read_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -54,6 +54,7 @@ def serve(
     data = data.expanduser().resolve()
     options = read_options(data)
     _check(options, host, port)
+    make_data_folder(data)
     environment = {**os.environ, DATA: str(data), "DJANGO_SETTINGS_MODULE": "netweave.web.settings"}
     if runs is not None:
         environment[RUNS] = str(runs.expanduser().resolve())
@@ -74,7 +75,8 @@ def _check(options: Options, host: str, port: int) -> None:
         raise UsageError("the front end is not built: 'make frontend' builds it (it needs Node 20)")
     if host not in LOOPBACK and host != "::1" and not options.hosts:
         raise UsageError(
-            f"{host} can be reached from other machines: say under which names in {options.data / 'settings.toml'}, "
+            f"{host} can be reached from other machines: say under which names in "
+            f"{options.data / FILE}, "
             'such as hosts = ["netweave.example.org"], and see docs/how-to/serve-a-team.md'
         )
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -165,7 +167,7 @@ def _say_ready(host: str, port: int, data: Path, told: Callable[[str], None]) ->
     """Say where the workbench is once it answers."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.settimeout(0.2)
-        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         if probe.connect_ex((reached, port)) != 0:
             return False
     told(f"The workbench is at http://{reached}:{port}/ (Ctrl-C ends it); its data is in {data}")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import dj_database_url
 
-from netweave.web.options import DATA, LOOPBACK, RUNS, Options, default_data, read_options
+from netweave.web.options import DATA, LOOPBACK, RUNS, SECRET_KEY_FILE, Options, default_data, read_options
 
 OPTIONS: Options = read_options(Path(os.environ.get(DATA) or default_data()))
 if RUNS in os.environ:
@@ -21,15 +20,9 @@ PACKAGE = Path(__file__).parent
 
 
 def _secret_key() -> str:
-    """Return the key of this data folder; the first to ask makes it."""
-    file = DATA_FOLDER / "secret-key"
-    DATA_FOLDER.mkdir(parents=True, exist_ok=True, mode=0o700)
-    try:
-        with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as made:  # noqa: PTH123
-            made.write(secrets.token_urlsafe(48))
-    except FileExistsError:
-        pass
-    return file.read_text(encoding="utf-8")
+    """Return the key of this data folder; none, with which Django signs nothing, before ``serve``."""
+    file = DATA_FOLDER / SECRET_KEY_FILE
+    return file.read_text(encoding="utf-8") if file.exists() else ""
 
 
 def _database() -> dict[str, Any]:
@@ -115,7 +108,7 @@ TASKS = {"default": {"BACKEND": "django_tasks_db.DatabaseBackend", "ENQUEUE_ON_C
 STATIC_URL = "/static/"
 STATICFILES_DIRS = [folder for folder in (PACKAGE.parent / "viewer" / "static",) if folder.is_dir()]
 WHITENOISE_USE_FINDERS = True
-WHITENOISE_MAX_AGE = 3600
+WHITENOISE_MAX_AGE = 0  # the names stay over releases; browsers ask, and are told that nothing has changed
 
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}

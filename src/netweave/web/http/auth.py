@@ -27,7 +27,7 @@ class Token(HttpBearer):
 
 
 class Browser(APIKeyCookie):
-    """The session of a browser; requests that change something carry the CSRF token."""
+    """The cookies of a browser; requests that change something carry the CSRF token."""
 
     param_name = "sessionid"
 

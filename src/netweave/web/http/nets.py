@@ -76,7 +76,9 @@ def add_file(request: HttpRequest, key: UUID, name: str) -> Any:
     return Status(201, net)
 
 
-@router.delete("/{uuid:key}/files/{name}", response={200: NetOut, 404: Problem}, summary="Remove a file of a net")
+@router.delete(
+    "/{uuid:key}/files/{name}", response={200: NetOut, 404: Problem}, summary="Remove a file of a net"
+)
 def remove_file(request: HttpRequest, key: UUID, name: str) -> Any:
     """The net is read again without it."""
     net = own_net(request, key)

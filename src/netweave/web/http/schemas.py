@@ -10,7 +10,7 @@ from django.urls import reverse
 from ninja import Field, Schema
 from pydantic import PositiveInt
 
-from netweave.web.models import Comparison, Net, State
+from netweave.web.models import Comparison, Net, State  # noqa: TC001 (read at run time)
 
 Name = Annotated[str, Field(max_length=200)]
 InputShapes = Annotated[
@@ -23,7 +23,7 @@ class NewNet(Schema):
     """A net to come."""
 
     name: Name = ""
-    input_shapes: InputShapes = {}
+    input_shapes: InputShapes = Field(default_factory=dict)
 
 
 class NetChange(Schema):
@@ -84,7 +84,7 @@ class Rename(Schema):
 
 
 class ComparisonOut(Schema):
-    """A comparison: ``state`` goes queued, running, then done, failed or cancelled; ``stage`` says what is done."""
+    """A comparison: ``state`` goes queued, running, then done, failed or cancelled."""
 
     id: UUID
     name: str

@@ -8,7 +8,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -17,104 +16,183 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Count',
+            name="Count",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('key', models.CharField(max_length=100)),
-                ('window', models.BigIntegerField()),
-                ('count', models.PositiveIntegerField(default=0)),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("key", models.CharField(max_length=100)),
+                ("window", models.BigIntegerField()),
+                ("count", models.PositiveIntegerField(default=0)),
             ],
             options={
-                'constraints': [models.UniqueConstraint(fields=('key', 'window'), name='one_count_a_window')],
+                "constraints": [models.UniqueConstraint(fields=("key", "window"), name="one_count_a_window")],
             },
         ),
         migrations.CreateModel(
-            name='Workspace',
+            name="Workspace",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('token_hash', models.CharField(blank=True, db_index=True, max_length=64)),
-                ('created', models.DateTimeField(default=django.utils.timezone.now)),
-                ('user', models.OneToOneField(null=True, on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL)),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("token_hash", models.CharField(blank=True, db_index=True, max_length=64)),
+                ("created", models.DateTimeField(default=django.utils.timezone.now)),
+                (
+                    "user",
+                    models.OneToOneField(
+                        null=True, on_delete=django.db.models.deletion.CASCADE, to=settings.AUTH_USER_MODEL
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Net',
+            name="Net",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(blank=True, max_length=200)),
-                ('state', models.CharField(choices=[('empty', 'waiting for files'), ('queued', 'waiting for a worker'), ('running', 'running'), ('done', 'done'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='empty', max_length=10)),
-                ('stage', models.CharField(blank=True, max_length=200)),
-                ('error', models.TextField(blank=True)),
-                ('lease', models.CharField(blank=True, max_length=32)),
-                ('touched', models.DateTimeField(default=django.utils.timezone.now)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('task', models.CharField(blank=True, max_length=36)),
-                ('created', models.DateTimeField(default=django.utils.timezone.now)),
-                ('input_shapes', models.JSONField(blank=True, default=dict)),
-                ('facts', models.JSONField(blank=True, default=dict)),
-                ('document', models.CharField(blank=True, max_length=200)),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='web.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(blank=True, max_length=200)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("empty", "waiting for files"),
+                            ("queued", "waiting for a worker"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="empty",
+                        max_length=10,
+                    ),
+                ),
+                ("stage", models.CharField(blank=True, max_length=200)),
+                ("error", models.TextField(blank=True)),
+                ("lease", models.CharField(blank=True, max_length=32)),
+                ("touched", models.DateTimeField(default=django.utils.timezone.now)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("task", models.CharField(blank=True, max_length=36)),
+                ("created", models.DateTimeField(default=django.utils.timezone.now)),
+                ("input_shapes", models.JSONField(blank=True, default=dict)),
+                ("facts", models.JSONField(blank=True, default=dict)),
+                ("document", models.CharField(blank=True, max_length=200)),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="web.workspace"),
+                ),
             ],
             options={
-                'ordering': ['-created'],
-                'abstract': False,
+                "ordering": ["-created"],
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='Comparison',
+            name="Comparison",
             fields=[
-                ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(blank=True, max_length=200)),
-                ('state', models.CharField(choices=[('empty', 'waiting for files'), ('queued', 'waiting for a worker'), ('running', 'running'), ('done', 'done'), ('failed', 'failed'), ('cancelled', 'cancelled')], default='empty', max_length=10)),
-                ('stage', models.CharField(blank=True, max_length=200)),
-                ('error', models.TextField(blank=True)),
-                ('lease', models.CharField(blank=True, max_length=32)),
-                ('touched', models.DateTimeField(default=django.utils.timezone.now)),
-                ('attempts', models.PositiveSmallIntegerField(default=0)),
-                ('task', models.CharField(blank=True, max_length=36)),
-                ('created', models.DateTimeField(default=django.utils.timezone.now)),
-                ('settings', models.JSONField(blank=True, default=dict)),
-                ('name_a', models.CharField(max_length=200)),
-                ('name_b', models.CharField(max_length=200)),
-                ('verdict', models.CharField(blank=True, max_length=20)),
-                ('sentence', models.TextField(blank=True)),
-                ('seconds', models.FloatField(null=True)),
-                ('result', models.CharField(blank=True, max_length=200)),
-                ('document', models.CharField(blank=True, max_length=200)),
-                ('share', models.CharField(blank=True, db_index=True, max_length=43)),
-                ('net_a', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='web.net')),
-                ('net_b', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to='web.net')),
-                ('workspace', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to='web.workspace')),
+                (
+                    "id",
+                    models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False),
+                ),
+                ("name", models.CharField(blank=True, max_length=200)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("empty", "waiting for files"),
+                            ("queued", "waiting for a worker"),
+                            ("running", "running"),
+                            ("done", "done"),
+                            ("failed", "failed"),
+                            ("cancelled", "cancelled"),
+                        ],
+                        default="empty",
+                        max_length=10,
+                    ),
+                ),
+                ("stage", models.CharField(blank=True, max_length=200)),
+                ("error", models.TextField(blank=True)),
+                ("lease", models.CharField(blank=True, max_length=32)),
+                ("touched", models.DateTimeField(default=django.utils.timezone.now)),
+                ("attempts", models.PositiveSmallIntegerField(default=0)),
+                ("task", models.CharField(blank=True, max_length=36)),
+                ("created", models.DateTimeField(default=django.utils.timezone.now)),
+                ("settings", models.JSONField(blank=True, default=dict)),
+                ("name_a", models.CharField(max_length=200)),
+                ("name_b", models.CharField(max_length=200)),
+                ("verdict", models.CharField(blank=True, max_length=20)),
+                ("sentence", models.TextField(blank=True)),
+                ("seconds", models.FloatField(null=True)),
+                ("result", models.CharField(blank=True, max_length=200)),
+                ("document", models.CharField(blank=True, max_length=200)),
+                ("share", models.CharField(blank=True, db_index=True, max_length=43)),
+                (
+                    "net_a",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="web.net",
+                    ),
+                ),
+                (
+                    "net_b",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.SET_NULL,
+                        related_name="+",
+                        to="web.net",
+                    ),
+                ),
+                (
+                    "workspace",
+                    models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, to="web.workspace"),
+                ),
             ],
             options={
-                'ordering': ['-created'],
-                'abstract': False,
+                "ordering": ["-created"],
+                "abstract": False,
             },
         ),
         migrations.CreateModel(
-            name='File',
+            name="File",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('stored', models.CharField(max_length=200)),
-                ('num_bytes', models.BigIntegerField()),
-                ('net', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='files', to='web.net')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.CharField(max_length=120)),
+                ("stored", models.CharField(max_length=200)),
+                ("num_bytes", models.BigIntegerField()),
+                (
+                    "net",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="files", to="web.net"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.UniqueConstraint(fields=('net', 'name'), name='one_file_of_a_name')],
+                "ordering": ["name"],
+                "constraints": [models.UniqueConstraint(fields=("net", "name"), name="one_file_of_a_name")],
             },
         ),
         migrations.AddIndex(
-            model_name='net',
-            index=models.Index(fields=['state', 'touched'], name='net_by_state'),
+            model_name="net",
+            index=models.Index(fields=["state", "touched"], name="net_by_state"),
         ),
         migrations.AddIndex(
-            model_name='comparison',
-            index=models.Index(fields=['state', 'touched'], name='comparison_by_state'),
+            model_name="comparison",
+            index=models.Index(fields=["state", "touched"], name="comparison_by_state"),
         ),
         migrations.AddIndex(
-            model_name='comparison',
-            index=models.Index(fields=['workspace', '-created'], name='comparison_by_owner'),
+            model_name="comparison",
+            index=models.Index(fields=["workspace", "-created"], name="comparison_by_owner"),
         ),
     ]

@@ -50,7 +50,7 @@ def sign_up(request: HttpRequest) -> HttpResponse:
     """Make an account, where anybody may."""
     if settings.OPTIONS.accounts != "open":
         raise Http404
-    form = UserCreationForm(request.POST or None)
+    form: UserCreationForm[Any] = UserCreationForm(request.POST or None)
     if request.method == "POST":
         if refusal := _counted(request):
             return refusal
@@ -68,5 +68,5 @@ def _counted(request: HttpRequest) -> HttpResponse | None:
         count("tries to sign in", f"name {request.POST.get('username', '')}", limit=limit)
     except TooManyError as error:
         context = {"title": "Too many tries", "text": str(error)}
-        return render(request, "web/error.html", context, status=429, headers={"Retry-After": "60"})
+        return render(request, "web/error.html", context, status=429)
     return None

@@ -58,6 +58,7 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
     address = request.build_absolute_uri(reverse("shared", args=[found.share])) if found.share else ""
     source = reverse("api:comparison_document", args=[found.pk])
     context = {"comparison": found, "mine": True, "address": address, "source": source}
+    context["sharing"] = "sharing" in request.GET
     return render(request, "web/comparison.html", context)
 
 
@@ -98,9 +99,9 @@ def share(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespo
     if request.POST.get("end"):
         comparisons.unshare(found)
         messages.success(request, "The shared link has ended.")
-    else:
-        found.make_share()
-    return redirect(_back(request, found))
+        return redirect("comparison", found.pk)
+    found.make_share()
+    return redirect(f"{reverse('comparison', args=[found.pk])}?sharing")
 
 
 @require_safe
@@ -125,4 +126,8 @@ def _shared(secret: str) -> Comparison:
 
 def _back(request: HttpRequest, found: Comparison) -> str:
     """Return where a form was sent from: the list, or the page of the comparison."""
-    return reverse("comparisons") if request.POST.get("back") == "list" else reverse("comparison", args=[found.pk])
+    return (
+        reverse("comparisons")
+        if request.POST.get("back") == "list"
+        else reverse("comparison", args=[found.pk])
+    )

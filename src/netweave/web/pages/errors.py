@@ -22,19 +22,19 @@ def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """Answer a form that was not sent from a page of the workbench."""
-    text = "The form was not sent from a page of this workbench, or cookies are switched off. Go back, reload, try again."
+    text = "It was not sent from a page of this workbench, or cookies are off. Go back, reload, try again."
     return _show(request, 403, "This form was refused", text)
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a request for what is not there, or not the visitor's."""
-    text = "It may have been deleted, the shared link may have ended, or it belongs to another browser or account."
+    text = "It was deleted, its shared link has ended, or it belongs to another browser or account."
     return _show(request, 404, "There is nothing here", text)
 
 
 def broken(request: HttpRequest) -> HttpResponse:
     """Answer a request that hit a bug of ours."""
-    text = "Something went wrong in the workbench itself; its log says what. Your files and comparisons are safe."
+    text = "Something went wrong in the workbench itself; its log says what. Your files are safe."
     return _show(request, 500, "This is our mistake", text)
 
 

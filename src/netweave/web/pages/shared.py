@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse
+from django.core.exceptions import PermissionDenied
 
-from netweave.web.owners import make_workspace, workspace_of
+from netweave.web.owners import make_workspace, welcome, workspace_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.web.models import Workspace
+    from django.http import HttpRequest, HttpResponse
 
-View = Callable[..., HttpResponse] if TYPE_CHECKING else Any
+    from netweave.web.models import Workspace
 
 
 def workbench(request: HttpRequest) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def workbench(request: HttpRequest) -> dict[str, Any]:
     return {"options": settings.OPTIONS}
 
 
-def owned(view: View) -> View:
+def owned(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
     """Give a page the visitor's workspace, None for one who comes for the first time."""
 
     @wraps(view)
@@ -32,13 +32,18 @@ def owned(view: View) -> View:
         owner = workspace_of(request)
         if owner is None and settings.OPTIONS.has_accounts:
             return redirect_to_login(request.get_full_path())
-        return view(request, owner, *args, **kwargs)
+        return welcome(request, view(request, owner, *args, **kwargs))
 
     return inner
 
 
 def owner_made(request: HttpRequest, owner: Workspace | None) -> Workspace:
-    """Return the visitor's workspace, made if there is none; the visitor is signed in where that is needed."""
+    """Return the visitor's workspace, made if there is none.
+
+    Raises:
+        PermissionDenied: The browser does not keep cookies.
+    """
     found = owner or make_workspace(request)
-    assert found is not None, "``owned`` sends visitors without an account to sign in"
+    if found is None:
+        raise PermissionDenied
     return found

@@ -10,11 +10,7 @@ _UNSAFE = re.compile(r"[^\w.+@ -]", re.ASCII)
 
 
 def safe_name(name: str) -> str:
-    """Return the last part of a name, with ``_`` for all that is neither letter, digit nor one of ``.+@ -``.
-
-    >>> safe_name("../../etc/det1-0001.params"), safe_name("C:\\\\nets\\\\a,b:c.py"), safe_name("..")
-    ('det1-0001.params', 'a_b_c.py', '_')
-    """
+    """Return the last part of a name, with ``_`` for all that is neither letter, digit nor one of ``.+@ -``."""
     last = re.split(r"[/\\]", name)[-1].strip()
     safe = _UNSAFE.sub("_", last)
     safe = re.sub(r"^\.+", "_", safe) or "_"

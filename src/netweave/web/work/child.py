@@ -63,7 +63,8 @@ def work(request: Request, told: Connection) -> None:
         _carry_out(request, told)
         told.send(("done", ""))
     except NetweaveError as error:
-        told.send(("failed", _without_folders(str(error), request.folder)))
+        text = str(error).replace("--input-shape ", "")  # a page has a field for them, not an option
+        told.send(("failed", _without_folders(text, request.folder)))
     except MemoryError:
         told.send(("failed", _too_large(request)))
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
@@ -90,7 +91,7 @@ def _limit(memory_bytes: int) -> None:
 
 def _carry_out(request: Request, told: Connection) -> None:
     graphs = []
-    for number, net in enumerate(request.nets):
+    for number in range(len(request.nets)):
         told.send(("stage", "reading" if len(request.nets) == 1 else f"reading net {'AB'[number]}"))
         graphs.append(_read(request, number))
     if len(graphs) == 1:

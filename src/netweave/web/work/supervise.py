@@ -7,11 +7,12 @@ import time
 from typing import TYPE_CHECKING
 
 from netweave.web.work import child
-from netweave.web.work.child import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from multiprocessing.process import BaseProcess
+
+    from netweave.web.work.child import Request
 
 SIGN_SECONDS = 1.0
 """So often a sign of life is given."""

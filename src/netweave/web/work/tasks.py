@@ -62,8 +62,8 @@ def _read(net: Net, lease: str, folder: Path) -> dict[str, Any]:
 
 
 def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]:
-    nets = [comparison.net_a, comparison.net_b]
-    if nets[0] is None or nets[1] is None:
+    nets = [net for net in (comparison.net_a, comparison.net_b) if net is not None]
+    if len(nets) < 2:
         raise supervise.FailedError("a net was deleted before it could be compared")
     for letter, net in zip("ab", nets, strict=True):
         storage.lay_out(net, folder / letter)

@@ -1,0 +1,59 @@
+"""A workbench in this process, on a folder of its own; what a test changes in its database is taken back."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from netweave.web.options import DATA, make_data_folder
+
+os.environ[DATA] = tempfile.mkdtemp(prefix="netweave-tests-")
+os.environ["DJANGO_SETTINGS_MODULE"] = "netweave.web.settings"
+os.environ.pop("DATABASE_URL", None)
+make_data_folder(Path(os.environ[DATA]))
+
+import django  # noqa: E402
+
+django.setup()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _tables():
+    from django.core.management import call_command
+    from django.test.utils import setup_test_environment
+
+    setup_test_environment()
+    call_command("migrate", verbosity=0, interactive=False)
+
+
+@pytest.fixture(autouse=True)
+def _as_before(_tables):
+    from django.db import transaction
+
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def choose(monkeypatch):
+    """Set some of the operator's choices for a test."""
+    import dataclasses
+
+    from django.conf import settings
+
+    def choose(**chosen):
+        monkeypatch.setattr(settings._wrapped, "OPTIONS", dataclasses.replace(settings.OPTIONS, **chosen))
+
+    return choose
+
+
+@pytest.fixture
+def visitor():
+    """Make browsers, each a visitor of its own, that the server takes for human: with CSRF checked."""
+    from tests.web.visitor import Visitor
+
+    return Visitor
