@@ -1,8 +1,9 @@
 # Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
 
-.PHONY: help env demo frontend test test-slow check docs clean
+.PHONY: help env demo serve frontend test test-slow check docs clean
 
 help:
+	@echo "make serve      the workbench: compare nets in the browser (needs Node 20 once, to build its pages)"
 	@echo "make frontend   build the pages of the viewer (needs Node 20)"
 	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
 	@echo "make test       run the tests (seconds)"
@@ -18,6 +19,9 @@ env:
 demo: env
 	@.venv/bin/python -m examples.padding.demo
 	@.venv/bin/python -m examples.lenet.demo
+
+serve: frontend env
+	@.venv/bin/netweave serve
 
 frontend:
 	@tools/frontend

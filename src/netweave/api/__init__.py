@@ -4,10 +4,9 @@ from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
+from netweave.api.parts import formats, load_parts
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
-from netweave.api.parts import load_parts
-from netweave.api.parts import formats, load_parts
 from netweave.api.training import load_job, train
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -36,8 +35,8 @@ __all__ = [
     "load_arrays",
     "load_for_timing",
     "load_job",
-    "load_phases",
     "load_parts",
+    "load_phases",
     "open_comparison",
     "pack",
     "predicting",

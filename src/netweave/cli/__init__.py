@@ -30,8 +30,7 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack)
-COMMANDS = (inspect, compare, show, bisect, run, convert, train, serve)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack, serve)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

@@ -10,7 +10,7 @@ _UNSAFE = re.compile(r"[^\w.+@ -]", re.ASCII)
 
 
 def safe_name(name: str) -> str:
-    """Return the last part of a name, with ``_`` for all that is neither letter, digit nor one of ``.+@ -``."""
+    """Return the last part of a name, all but ASCII letters, digits and ``.+@ -_`` made ``_``."""
     last = re.split(r"[/\\]", name)[-1].strip()
     safe = _UNSAFE.sub("_", last)
     safe = re.sub(r"^\.+", "_", safe) or "_"
