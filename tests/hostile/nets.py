@@ -16,6 +16,9 @@ from tests.oracles import mxnet_params
 from tests.oracles.caffemodel import caffemodel
 from tests.oracles.darknet_net import Walk, sections
 
+TENSORFLOW = Path(__file__).parents[1] / "golden" / "tensorflow"
+"""Files that TensorFlow wrote (``tests/oracles/tensorflow_nets.py``)."""
+
 PROTOTXT = """
 name: "small"
 input: "data"
@@ -117,7 +120,14 @@ def nets() -> dict[str, Net]:
     symbol, arrays = _mxnet_symbol().encode(), _mxnet_arrays()
     caffe = {"small.prototxt": prototxt, "small.caffemodel": weights}
     mxnet = {"small-symbol.json": symbol, "small-0001.params": arrays}
+    graph = TENSORFLOW / "squeeze.pb"
+    checkpoint = {path.name: path.read_bytes() for path in TENSORFLOW.glob("gru.*") if "pb" not in path.name}
+    checkpoint = {name: checkpoint[name] for name in sorted(checkpoint, key=lambda name: "meta" not in name)}
     return {
+        "graph": Net({"squeeze.pb": graph.read_bytes()}, "squeeze.pb", text=False),
+        "graph as text": Net({"gru.pbtxt": (TENSORFLOW / "gru.pbtxt").read_bytes()}, "gru.pbtxt", text=True),
+        "MetaGraph": Net(checkpoint, "gru.meta", text=False),
+        "index": Net(checkpoint, "gru.index", text=False),
         "prototxt": Net({"small.prototxt": prototxt}, "small.prototxt", text=True),
         "caffemodel": Net(caffe, "small.caffemodel", text=False),
         "symbol": Net(mxnet, "small-symbol.json", text=True),

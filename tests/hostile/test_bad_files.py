@@ -35,6 +35,8 @@ RENAMED = (
     ("symbol", "net.prototxt"),
     ("onnx", "net.json"),
     ("onnx", "net.prototxt"),
+    ("graph", "net.onnx"),
+    ("graph as text", "net.onnx"),
 )
 
 

@@ -117,7 +117,21 @@ def _darknet() -> dict[str, str]:
     return {name: _first_line(read) for name, read in all_layers().items()}
 
 
-TYPES: dict[str, Callable[[], dict[str, str]]] = {"caffe": _caffe, "mxnet": _mxnet, "darknet": _darknet}
+def _tensorflow() -> dict[str, str]:
+    from netweave.formats.tensorflow import operators
+    from netweave.formats.tensorflow.registry import all_readers
+
+    assert operators  # imported for what it registers
+    rules = {name: _first_line(entry.read) for name, entry in all_readers().items()}
+    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+
+
+TYPES: dict[str, Callable[[], dict[str, str]]] = {
+    "caffe": _caffe,
+    "mxnet": _mxnet,
+    "darknet": _darknet,
+    "tensorflow": _tensorflow,
+}
 """What the types of a format are read as; ONNX's own list is in its specification."""
 
 HOLDS: dict[str, Callable[[], str]] = {
@@ -126,5 +140,6 @@ HOLDS: dict[str, Callable[[], str]] = {
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
     "pytorch": lambda: "model files with state dicts, TorchScript, exported programs, modules in memory",
+    "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
 }
 """What is read of each format, in words."""

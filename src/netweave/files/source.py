@@ -80,6 +80,11 @@ def is_file(path: Path) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 (Path.is_file raises for a name that is too long)
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a path is a folder; one that nothing can have is not."""
+    return os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for a name that is too long)
+
+
 def file_beside(folder: Path, name: str) -> Path | None:
     """Return the file of a name that a net mentions, if it lies in the net's folder.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError, ReadError
+from netweave.files.source import is_folder
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Format:
         files: What its files are called, for people.
         archives: Whether its files may begin like ``FOREIGN`` ones; then it looks into them.
         code: Whether its files are code; then they are read only if the source allows that.
+        folders: Whether a net may be a folder.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Format:
     files: str
     archives: bool = False
     code: bool = False
+    folders: bool = False
 
     def load(self) -> ModuleType:
         """Import the format's package: ``match`` and ``read``."""
@@ -45,6 +48,12 @@ FORMATS = (
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("onnx", "ONNX", "NET.onnx"),
     Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True, code=True),
+    Format(
+        "tensorflow",
+        "TensorFlow",
+        "SAVED_MODEL/, FROZEN.pb, FROZEN.pbtxt, or NET.meta with NET.index",
+        folders=True,
+    ),
 )
 
 
@@ -66,6 +75,8 @@ def find_format(source: Source) -> Format:
     Raises:
         ReadError: The file is missing, or no format knows it.
     """
+    if is_folder(source.net):
+        return _find_folder(source)
     is_foreign = _foreign(source.head(8)) is not None
     for row in FORMATS:
         if (row.archives or not is_foreign) and row.load().match(source):
@@ -73,6 +84,16 @@ def find_format(source: Source) -> Format:
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
     raise ReadError(
         f"not a net that Netweave knows ({_describe(source)}). It reads {known}", place=str(source.net)
+    )
+
+
+def _find_folder(source: Source) -> Format:
+    for row in FORMATS:
+        if row.folders and row.load().match(source):
+            return row
+    known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS if row.folders)
+    raise ReadError(
+        f"is a folder, expected a file, or a folder that holds a net ({known})", place=str(source.net)
     )
 
 

@@ -1,0 +1,169 @@
+"""Attributes of nodes as Python values, and stored tensors as arrays."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.files.protobuf import Message
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "DT_FLOAT": np.dtype(np.float32),
+    "DT_DOUBLE": np.dtype(np.float64),
+    "DT_HALF": np.dtype(np.float16),
+    "DT_BFLOAT16": np.dtype(ml_dtypes.bfloat16),
+    "DT_INT8": np.dtype(np.int8),
+    "DT_INT16": np.dtype(np.int16),
+    "DT_INT32": np.dtype(np.int32),
+    "DT_INT64": np.dtype(np.int64),
+    "DT_UINT8": np.dtype(np.uint8),
+    "DT_UINT16": np.dtype(np.uint16),
+    "DT_UINT32": np.dtype(np.uint32),
+    "DT_UINT64": np.dtype(np.uint64),
+    "DT_BOOL": np.dtype(np.bool_),
+}
+"""Element types that a net computes with."""
+
+MAX_ELEMENTS = 2**31 - 1
+"""A larger tensor is refused before it is made."""
+
+_VALUES = {
+    "DT_FLOAT": "float_val",
+    "DT_DOUBLE": "double_val",
+    "DT_INT32": "int_val",
+    "DT_INT16": "int_val",
+    "DT_INT8": "int_val",
+    "DT_UINT8": "int_val",
+    "DT_UINT16": "int_val",
+    "DT_INT64": "int64_val",
+    "DT_BOOL": "bool_val",
+    "DT_HALF": "half_val",
+    "DT_BFLOAT16": "half_val",
+    "DT_UINT32": "uint32_val",
+    "DT_UINT64": "uint64_val",
+}
+
+_PLAIN = ("s", "i", "f", "b", "type", "placeholder")
+
+
+class Function:
+    """A function that an attribute names."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __repr__(self) -> str:
+        return f"function {self.name!r}"
+
+
+def attribute(message: Message, *, place: str) -> Any:
+    """Return the value of an attribute: a number, bytes, the name of a type, sizes, an array, a list.
+
+    Raises:
+        ReadError: A stored tensor is damaged.
+    """
+    for name in _PLAIN:
+        if name in message:
+            return message[name]
+    if "shape" in message:
+        return sizes(message["shape"])
+    if "tensor" in message:
+        return array(message["tensor"], place=place)
+    if "func" in message:
+        return Function(message["func"]["name"])
+    return _list(message["list"], place=place) if "list" in message else None
+
+
+def _list(message: Message, *, place: str) -> list[Any]:
+    for name in message:
+        if name == "shape":
+            return [sizes(item) for item in message[name]]
+        if name == "tensor":
+            return [array(item, place=place) for item in message[name]]
+        if name == "func":
+            return [Function(item["name"]) for item in message[name]]
+        return list(message[name])
+    return []
+
+
+def sizes(message: Message) -> tuple[int | None, ...] | None:
+    """Return the sizes of a shape, None for an open one; None as a whole if the rank is open."""
+    if message["unknown_rank"]:
+        return None
+    return tuple(dim["size"] if dim["size"] >= 0 else None for dim in message["dim"])
+
+
+def array(message: Message, *, place: str) -> np.ndarray:
+    """Return a stored tensor; a list of values that is too short goes on with its last one.
+
+    Raises:
+        ReadError: Its sizes and its values do not fit together, or its type is not a number.
+    """
+    kind = str(message["dtype"])
+    shape = sizes(message["tensor_shape"])
+    if shape is None or any(size is None for size in shape):
+        raise ReadError("holds a stored tensor with open sizes", place=place)
+    whole = tuple(int(size or 0) for size in shape)
+    count = prod(whole)
+    if count > MAX_ELEMENTS:
+        raise ReadError(f"holds a stored tensor of {count:,} elements", place=place)
+    if kind == "DT_STRING":
+        return strings(message["string_val"], whole, place=place)
+    if kind not in DTYPES:
+        raise ReadError(f"holds a stored tensor of type {kind}, which no net computes with", place=place)
+    dtype = DTYPES[kind]
+    content = message["tensor_content"]
+    if content:
+        return from_bytes(content, dtype, whole, place=place)
+    return _filled(_values(message, kind, dtype), whole, count, place=place)
+
+
+def from_bytes(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], *, place: str) -> np.ndarray:
+    """Return the array that some bytes are, in little endian.
+
+    Raises:
+        ReadError: They are too few or too many.
+    """
+    wanted = prod(shape) * dtype.itemsize
+    if len(content) != wanted:
+        raise ReadError(
+            f"holds {len(content):,} bytes for a tensor of shape {list(shape)}, which takes {wanted:,}",
+            place=place,
+        )
+    return np.frombuffer(content, dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype).reshape(shape)
+
+
+def strings(items: Sequence[bytes], shape: tuple[int, ...], *, place: str) -> np.ndarray:
+    """Return an array of bytes objects."""
+    if len(items) != prod(shape):
+        raise ReadError(f"holds {len(items)} strings for the shape {list(shape)}", place=place)
+    made = np.empty(len(items), dtype=object)
+    made[:] = list(items)
+    return made.reshape(shape)
+
+
+def _values(message: Message, kind: str, dtype: np.dtype[Any]) -> np.ndarray:
+    values = message[_VALUES[kind]]
+    if kind in {"DT_HALF", "DT_BFLOAT16"}:
+        return (np.asarray(values, dtype=np.int64) & 0xFFFF).astype(np.uint16).view(dtype)
+    return np.asarray(values).astype(dtype)
+
+
+def _filled(values: np.ndarray, shape: tuple[int, ...], count: int, *, place: str) -> np.ndarray:
+    if values.size > count:
+        raise ReadError(f"holds {values.size:,} values for a tensor of shape {list(shape)}", place=place)
+    if not values.size:
+        values = np.zeros(1, values.dtype)
+    if values.size == 1:
+        return np.broadcast_to(values, (count,)).reshape(shape) if count else np.empty(shape, values.dtype)
+    return np.concatenate([values, np.repeat(values[-1:], count - values.size)]).reshape(shape)

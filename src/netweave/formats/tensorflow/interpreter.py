@@ -1,0 +1,220 @@
+"""Reading the nodes that some outputs need, in order, functions included."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.errors import ReadError, SourceError, UnsupportedError
+from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.formats.tensorflow import operators
+from netweave.formats.tensorflow.call import Call
+from netweave.formats.tensorflow.folding import fold
+from netweave.formats.tensorflow.operands import Dead, Item
+from netweave.formats.tensorflow.patterns import simplify
+from netweave.formats.tensorflow.reach import MAX_NODES
+from netweave.formats.tensorflow.registry import find_reader
+from netweave.graph import Layer, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.formats.tensorflow.inputs import Inputs
+    from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
+    from netweave.formats.tensorflow.registry import OperatorReader
+    from netweave.formats.tensorflow.variables import Variables
+
+MAX_DEPTH = 64
+"""Functions that call functions beyond this depth are refused."""
+
+
+class Interpreter:
+    """Reads a program's nodes.
+
+    Args:
+        program: The main graph and its functions.
+        writer: Where nodes are added.
+        variables: Gives the arrays of variables.
+        inputs: Gives the net's inputs.
+
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        writer: Writer,
+        *,
+        variables: Variables,
+        inputs: Inputs,
+    ) -> None:
+        self.program = program
+        self.writer = writer
+        self.variables = variables
+        self.inputs = inputs
+        self._calls: Counter[str] = Counter()
+        self._depth = 0
+        self._num_calls = 0
+        self._simplified: dict[str, Body] = {}
+
+    def run(self, wanted: Sequence[Ref]) -> list[Item]:
+        """Read what outputs of the main graph need, and return them."""
+        return self._run(self.program.main, {}, wanted)
+
+    def call(self, name: str, inputs: Sequence[Item], place: str) -> list[Item]:
+        """Read a function with these arguments, and return what it gives.
+
+        Raises:
+            ReadError: There is no such function, or it takes other arguments.
+            UnsupportedError: Functions call one another without end.
+        """
+        body = self.program.functions.get(name)
+        if body is None:
+            raise ReadError(f"calls the function {name!r}, which the file does not hold", place=place)
+        if len(inputs) != len(body.arguments):
+            raise ReadError(
+                f"gives {len(inputs)} arguments to {name!r}, which takes {len(body.arguments)}", place=place
+            )
+        if self._depth >= MAX_DEPTH:
+            raise UnsupportedError(
+                f"functions call functions more than {MAX_DEPTH} deep; does {name!r} call itself?",
+                place=place,
+            )
+        self._depth += 1
+        made = self._run(body, dict(zip(body.arguments, inputs, strict=True)), body.results)
+        self._depth -= 1
+        return made
+
+    def _run(self, body: Body, arguments: Mapping[str, Item], wanted: Sequence[Ref]) -> list[Item]:
+        if body.name not in self._simplified:
+            self._simplified[body.name] = simplify(body)
+        body = self._simplified[body.name]
+        made: dict[str, Sequence[Item]] = {name: [item] for name, item in arguments.items()}
+        for node in _order(body, [name for name, _ in wanted], self.program):
+            if node.name not in made:
+                inputs = [self._output(made, ref, body) for ref in node.inputs]
+                made[node.name] = self._read(node, inputs)
+        return [self._output(made, ref, body) for ref in wanted]
+
+    def _output(self, made: Mapping[str, Sequence[Item]], ref: Ref, body: Body) -> Item:
+        name, number = ref
+        outputs = made.get(name, ())
+        if number >= len(outputs):
+            node = body.nodes.get(name)
+            place = self.program.place(node) if node else self.program.file
+            raise UnsupportedError(
+                f"output {number} of it is read, of which Netweave makes {len(outputs)}", place=place
+            )
+        return outputs[number]
+
+    def _read(self, node: Node, inputs: Sequence[Item]) -> Sequence[Item]:
+        place = self.program.place(node)
+        self._num_calls += 1
+        if self._num_calls > MAX_NODES:
+            raise UnsupportedError(
+                f"the net takes more than {MAX_NODES:,} operators when loops and functions are written out",
+                place=place,
+            )
+        if not self._depth and self.inputs.feeds(node):
+            return [self.inputs.value(node, place)]
+        if any(isinstance(item, Dead) for item in inputs) and node.op != "Merge":
+            return [Dead()] * 16
+        folded = fold(node, inputs) if inputs else None
+        if folded is not None:
+            return folded
+        reader = find_reader(node.op)
+        if reader is None:
+            raise UnsupportedError(
+                f"an operator that Netweave does not read{operators.reason(node.op)}; "
+                f"see docs/how-to/add-a-tensorflow-operator.md",
+                place=place,
+            )
+        call = Call(node, inputs, self, place)
+        try:
+            return self._made(node, reader, call)
+        except SourceError as error:
+            if error.place:
+                raise
+            raise type(error)(error.message, place=place) from error
+
+    def _made(self, node: Node, reader: OperatorReader, call: Call) -> Sequence[Item]:
+        if reader.plain:
+            return _items(reader.read(call))
+        layer = Layer(
+            key=self.writer.builder.layers.free_key(node.name),
+            name=node.name,
+            type=node.op,
+            settings=settings_of(node),
+            outputs=(node.name, *(f"{node.name}:{number}" for number in range(1, 16))),
+            origin=Origin(self.program.file, node.line),
+            call=self._calls[node.name],
+        )
+        self._calls[node.name] += 1
+        read = [item for item in call.inputs if isinstance(item, (Tensor, Stored))]
+        with self.writer.layer(layer, read) as outputs:
+            items = _items(reader.read(call))
+            outputs += [item for item in items if isinstance(item, Tensor)]
+        return items
+
+
+def _items(made: Item | Sequence[Item]) -> list[Item]:
+    return [made] if isinstance(made, Item) else list(made)
+
+
+def settings_of(node: Node) -> dict[str, Any]:
+    """Return a node's attributes as written, as JSON values; stored tensors are left out."""
+    found = {}
+    for name, value in node.attributes.items():
+        if not name.startswith("_") and not isinstance(value, np.ndarray):
+            found[name] = _json(value)
+    return found
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "backslashreplace")
+    if isinstance(value, (list, tuple)):
+        return [_json(item) for item in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+def _order(body: Body, wanted: Sequence[str], program: Program) -> list[Node]:
+    """Return the nodes that some need, each after those that it reads.
+
+    Raises:
+        ReadError: A node reads one that does not exist.
+        UnsupportedError: Nodes read one another in a circle.
+    """
+    order: list[Node] = []
+    state: dict[str, int] = dict.fromkeys(body.arguments, 2)
+    stack = [(name, False) for name in reversed(wanted)]
+    while stack:
+        name, done = stack.pop()
+        if done:
+            state[name] = 2
+            order.append(body.nodes[name])
+            continue
+        if state.get(name) == 2:
+            continue
+        node = body.nodes.get(name)
+        if node is None:
+            raise ReadError(f"a node named {name!r} is read, and the file holds none", place=program.file)
+        state[name] = 1
+        stack.append((name, True))
+        for source, _ in reversed(node.inputs):
+            if state.get(source) == 1:
+                raise _circle(node, program)
+            if state.get(source) != 2:
+                stack.append((source, False))
+    return order
+
+
+def _circle(node: Node, program: Program) -> SourceError:
+    if node.op in {"Merge", "NextIteration", "Enter", "Exit", "LoopCond", "Switch"}:
+        return UnsupportedError(
+            "is part of a loop of TensorFlow 1 (tf.while_loop, dynamic_rnn), which is not read; write the "
+            "net with static_rnn, or save it with control flow v2 (tf.compat.v1.enable_control_flow_v2)",
+            place=program.place(node),
+        )
+    return ReadError("reads what follows from itself", place=program.place(node))

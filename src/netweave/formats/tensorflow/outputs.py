@@ -1,0 +1,90 @@
+"""What a graph computes, where nobody says it: the ends that its inputs and its weights lead to.
+
+Training, saving and summaries are cut off first, and so is all that follows from a loss or from a label: a
+net is read as it predicts.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+from netweave.formats.tensorflow.inputs import PLACEHOLDERS
+
+if TYPE_CHECKING:
+    from netweave.formats.tensorflow.nodes import Node, Program, Ref
+
+LOSSES = frozenset(
+    {
+        "SoftmaxCrossEntropyWithLogits",
+        "SparseSoftmaxCrossEntropyWithLogits",
+        "L2Loss",
+        "InTopK",
+        "InTopKV2",
+        "CTCLoss",
+    }
+)
+"""Operators that judge a prediction; neither they nor what follows from them is an output."""
+
+IDLE = frozenset({"NoOp", "Const", "Assert", "RestoreV2", "SaveV2", "ShardedFilename", "MergeV2Checkpoints"})
+"""Operators that are no output."""
+
+SIZES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
+"""Operators whose results say nothing of the values that they read."""
+
+_WRITES = re.compile(r"(Resource|Sparse)?Apply|Assign|Scatter|Summary|^Save|^Restore|IsVariableInitialized")
+_TRAINING = re.compile(r"(^|/)(gradients(_\d+)?|save(_\d+)?|Initializer|report_uninitialized_variables)/")
+
+WEIGHTS = frozenset({"VariableV2", "Variable", "VarHandleOp", "AutoReloadVariable"})
+
+
+def find_outputs(program: Program) -> list[Ref]:
+    """Return the outputs of a main graph that no signature describes.
+
+    Raises:
+        ReadError: There is none.
+    """
+    nodes = [node for node in program.main.nodes.values() if not _is_training(node)]
+    names = {node.name for node in nodes}
+    fed = _reached(nodes, lambda node: node.op in PLACEHOLDERS or node.op == "PlaceholderWithDefault")
+    judged = _reached(nodes, lambda node: node.op in LOSSES)
+    weighted = _reached(nodes, _has_weights)
+    live = [node for node in nodes if node.name in fed and node.name not in judged and node.op not in IDLE]
+    read = {ref[0] for node in live for ref in node.inputs}
+    ends = [node for node in live if node.name not in read and node.op not in PLACEHOLDERS]
+    ends = [node for node in ends if node.op != "PlaceholderWithDefault" and node.name in names]
+    best = [node for node in ends if node.name in weighted] or ends
+    if not best:
+        raise ReadError(
+            "no output was found: nothing that follows from a placeholder is left when training, losses and "
+            "saving are cut off; save the net with a signature, or frozen up to its output",
+            place=program.file,
+        )
+    return [(node.name, 0) for node in best]
+
+
+def _is_training(node: Node) -> bool:
+    return bool(_WRITES.search(node.op)) or bool(_TRAINING.search(node.name))
+
+
+def _has_weights(node: Node) -> bool:
+    value = node.attributes.get("value")
+    return node.op in WEIGHTS or (node.op == "Const" and getattr(value, "size", 0) > 1)
+
+
+def _reached(nodes: list[Node], start: object) -> set[str]:
+    """Return the names of the nodes that hold, and of all that follows from them."""
+    assert callable(start)
+    readers: dict[str, list[str]] = {}
+    for node in nodes:
+        for name, _ in node.inputs if node.op not in SIZES else ():
+            readers.setdefault(name, []).append(node.name)
+    stack = [node.name for node in nodes if start(node)]
+    found = set(stack)
+    while stack:
+        for name in readers.get(stack.pop(), ()):
+            if name not in found:
+                found.add(name)
+                stack.append(name)
+    return found

@@ -1,0 +1,114 @@
+"""From the files of a net of TensorFlow to its Graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.formats.tensorflow import operators
+from netweave.formats.tensorflow.inputs import Inputs
+from netweave.formats.tensorflow.interpreter import Interpreter
+from netweave.formats.tensorflow.opening import is_ours, open_net
+from netweave.formats.tensorflow.outputs import find_outputs
+from netweave.formats.tensorflow.reach import check_written_out, needed
+from netweave.formats.tensorflow.registry import find_reader
+from netweave.formats.tensorflow.variables import Variables
+from netweave.graph import Graph, GraphBuilder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files import Source
+    from netweave.formats.tensorflow.nodes import Program, Ref
+    from netweave.formats.tensorflow.opening import Opened
+    from netweave.formats.tensorflow.operands import Item
+
+
+def match(source: Source) -> bool:
+    """Whether the file or folder is a net of TensorFlow."""
+    return is_ours(source)
+
+
+def read(source: Source) -> Graph:
+    """Read a net of TensorFlow: a frozen graph, a MetaGraph with its checkpoint, or a SavedModel.
+
+    Raises:
+        ReadError: A file cannot be read or is damaged.
+        UnsupportedError: The net has operators or settings that Netweave does not read.
+        ShapeError: Sizes do not fit, or are not known and needed.
+        WeightError: The stored arrays are not those of the net.
+        UsageError: The caller gave sizes for an input that the net does not have.
+    """
+    opened = open_net(source)
+    check_written_out(opened.program)
+    wanted = _wanted(opened)
+    _check_operators(opened.program, [ref for _, ref in wanted])
+    builder = GraphBuilder(_name(source), format="tensorflow", files=opened.files)
+    writer = Writer(builder, reserved=[name for name, _ in wanted])
+    names = {tensor.partition(":")[0]: key for tensor, key in opened.inputs.items()}
+    inputs = Inputs(builder, names=names, shapes=source.input_shapes)
+    variables = Variables(opened.program, opened.bundle)
+    interpreter = Interpreter(opened.program, writer, variables=variables, inputs=inputs)
+    made = interpreter.run([ref for _, ref in wanted])
+    inputs.check()
+    graph = builder.finish(_heads(writer, [name for name, _ in wanted], made, opened.program))
+    return replace(graph, notes=tuple(inputs.notes))
+
+
+def _name(source: Source) -> str:
+    path = source.net
+    return path.parent.name if path.name.startswith("saved_model.") else path.stem
+
+
+def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
+    """Return the net's outputs by name: those of its signature, or the ends of its graph."""
+    if not opened.outputs:
+        return [(name, (name, number)) for name, number in find_outputs(opened.program)]
+    found = []
+    for key, tensor in opened.outputs.items():
+        name, _, number = tensor.partition(":")
+        if name not in opened.program.main.nodes or (number and not number.isdecimal()):
+            raise ReadError(
+                f"its signature names the output {tensor!r}, which the graph does not hold",
+                place=opened.program.file,
+            )
+        found.append((key, (name, int(number or 0))))
+    return found
+
+
+def _heads(writer: Writer, names: Sequence[str], items: Sequence[Item], program: Program) -> list[ir.Value]:
+    heads = []
+    for name, item in zip(names, items, strict=True):
+        if not isinstance(item, (Tensor, Stored)):
+            raise UnsupportedError(f"the output {name!r} is no tensor", place=program.file)
+        value = writer.output(item, name)
+        heads.append(value if value not in heads else writer.builder.add("Identity", [value], outputs=name))
+    return heads
+
+
+def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
+    """Refuse a net with unknown operators, naming each once with its nodes."""
+    unknown: dict[str, list[str]] = {}
+    for node in needed(program, wanted):
+        if find_reader(node.op) is None:
+            line = f" in line {node.line}" if node.line else ""
+            unknown.setdefault(node.op, []).append(f"{node.name!r}{line}")
+    if not unknown:
+        return
+    raise UnsupportedError(
+        f"{len(unknown)} operator{'s' if len(unknown) > 1 else ''} that Netweave does not read: "
+        f"{_listed(unknown)}; see docs/how-to/add-a-tensorflow-operator.md",
+        place=program.file,
+    )
+
+
+def _listed(unknown: Mapping[str, Sequence[str]]) -> str:
+    return "; ".join(
+        f"{op} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
+        f"{operators.reason(op)})"
+        for op, nodes in list(unknown.items())[:8]
+    )
