@@ -57,6 +57,9 @@ def train(
     seed: int | None = None,
     threads: int | None = None,
     trace: str | Path | None = None,
+    events: str | Path | None = None,
+    plot: str | Path | None = None,
+    keep: int | None = None,
     watch: Watch | None = None,
     step: Step | None = None,
     told: Callable[[str], None] | None = None,
@@ -75,6 +78,9 @@ def train(
         seed: Instead of the Job's.
         threads: Of decoding; None to find the number by itself.
         trace: A file for the timeline, in Chrome's trace format.
+        events: A folder for event files of TensorBoard's.
+        plot: A file for a picture of the curves of loss, tests and learning rate.
+        keep: How many of Netweave's own checkpoints are kept, >= 1; the last three if nothing is said.
         watch: Told what happens: an event of ``netweave.train.events`` at a time.
         step: Told iteration, loss and learning rate after each update.
         told: Told which checkpoint ``resume`` finds, and of damaged ones that are passed over.
@@ -86,13 +92,15 @@ def train(
         RunError: The loss is no number any more, or a checkpoint cannot be written.
     """
     need_torch()
-    from netweave.train.trainer import Trainer
+    from netweave.train.trainer import KEPT, Trainer
+    from netweave.train.watchers import Audience
 
     found = job if isinstance(job, Job) else load_job(job)
     if weights:
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     from_file = _latest(found, told) if isinstance(resume, bool) and resume else resume
+    audience = Audience(watch, step)
     with ThreadedEngine(trace=Trace(Path(trace)) if trace else None) as engine:
         trainer = Trainer(
             found,
@@ -101,15 +109,18 @@ def train(
             device=device,
             seed=seed,
             threads=threads,
+            keep=keep or KEPT,
             resume=Path(from_file) if from_file else None,
-            watch=watch or (lambda event: None),
-            step=step,
+            watch=audience.show,
+            step=audience.step,
         )
         try:
+            audience.add(events=Path(events) if events else None, plot=Path(plot) if plot else None)
             with _stopping(trainer):
                 trainer.run()
         finally:
             trainer.close()
+            audience.close()
         if busy:
             busy(engine.statistics())
     net: TorchNet = trainer.nets["train"]

@@ -23,7 +23,7 @@ STOPPED = 130
         "netweave train examples/lenet/solver.prototxt",
         "netweave train --solver solver.prototxt --weights net.caffemodel --gpu 0",
         "netweave train solver.prototxt --snapshot net_iter_5000.solverstate",
-        "netweave train solver.prototxt --resume --trace trace.json",
+        "netweave train solver.prototxt --resume --events runs --plot curves.png",
     ],
 )
 @click.argument("solver", metavar="SOLVER", required=False)
@@ -34,6 +34,11 @@ STOPPED = 130
 @gpu_option
 @click.option("--seed", type=int, metavar="N", help="Draw from this seed, instead of the solver's.")
 @threads_option
+@click.option("--events", metavar="DIR", help="Write event files for TensorBoard into DIR.")
+@click.option("--plot", metavar="FILE", help="Draw the curves of loss, tests and rate (.png, .svg, .pdf).")
+@click.option(
+    "--keep", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="Checkpoints to keep."
+)
 @click.option("--trace", metavar="FILE", help="Write a timeline to FILE, for chrome://tracing or Perfetto.")
 @in_state
 def train(
@@ -45,6 +50,9 @@ def train(
     gpu: str | None,
     seed: int | None,
     threads: int | None,
+    events: str | None,
+    plot: str | None,
+    keep: int,
     trace: str | None,
     stages: tuple[str, ...],
     level: int,
@@ -73,6 +81,9 @@ def train(
             seed=seed,
             threads=threads,
             trace=trace,
+            events=events,
+            plot=plot,
+            keep=keep,
             watch=view.show,
             step=view.step,
             told=view.note,

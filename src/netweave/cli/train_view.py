@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
@@ -44,7 +45,9 @@ class TrainView:
             disable=not sys.stderr.isatty(),
         )
         self._task = self._bar.add_task("training", total=job.schedule.max_iterations, numbers="")
-        self._speed = ""
+        first = next(iter(job.phases["train"].data), None)
+        self._records = (first.batch_size if first else 1) * job.solver.accumulate
+        self._began: tuple[int, float] | None = None
         for note in job.notes:
             self._line(note)
 
@@ -59,8 +62,18 @@ class TrainView:
 
     def step(self, iteration: int, loss: float, rate: float) -> None:
         """Move the bar."""
-        numbers = f"loss {loss:.4g}, lr {rate:.3g}{self._speed}"
+        if self._bar.disable:
+            return
+        numbers = f"loss {loss:.4g}, lr {rate:.3g}{self._speed(iteration)}"
         self._bar.update(self._task, completed=iteration, numbers=numbers)
+
+    def _speed(self, iteration: int) -> str:
+        """Return the records per second of this run so far, in words."""
+        now = perf_counter()
+        if self._began is None:
+            self._began = (iteration, now)
+        done, seconds = (iteration - self._began[0]) * self._records, now - self._began[1]
+        return f", {done / seconds:,.0f} images/s" if done else ""
 
     def note(self, text: str) -> None:
         """Show a line as it is."""
@@ -92,7 +105,6 @@ class TrainView:
             words.append(f"lr = {event.rate:.6g}")
         if event.images_per_s is not None:
             words.append(f"{event.images_per_s:,.0f} images/s")
-            self._speed = f", {event.images_per_s:,.0f} images/s"
         self._line(", ".join(words))
         self._outputs(event.outputs, event.weights)
 

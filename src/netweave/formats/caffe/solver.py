@@ -243,13 +243,20 @@ def _checkpoints(solver: Message, root: Path, path: Path) -> Checkpoints:
     prefix = solver["snapshot_prefix"]
     weights = [part for text in solver["weights"] for part in text.split(",")]
     return Checkpoints(
-        prefix=str(root / prefix if prefix else path.with_suffix("")),
+        prefix=_prefix(root / prefix, path, folder=prefix.endswith("/"))
+        if prefix
+        else str(path.with_suffix("")),
         interval=solver["snapshot"],
         at_end=solver["snapshot_after_train"],
         formats=("caffemodel.h5" if solver["snapshot_format"] == "HDF5" else "caffemodel",),
         gradients=solver["snapshot_diff"],
         weights=tuple(str(root / part) for part in weights),
     )
+
+
+def _prefix(prefix: Path, path: Path, *, folder: bool) -> str:
+    """Return what names of snapshots start with; in a folder they are called after the solver."""
+    return str(prefix / path.stem if folder or prefix.is_dir() else prefix)
 
 
 def _at(path: Path, solver: Message, field: str) -> str:
