@@ -1,36 +1,45 @@
 /** The viewer: `netweave.viewer.mount(element, document, options)` shows a net or a comparison in an element. */
 
-import { type Document, VERSION } from "./document.ts";
+import { App } from "./app.ts";
+import { type Document, VERSION } from "./model/document.ts";
 import "./viewer.css";
 
 export interface Options {
-  /** The viewer is the whole page: it sets the title and takes the keys. */
+  /** The viewer is the whole page, and fills the window. */
   wholePage?: boolean;
 }
 
-export function mount(element: HTMLElement, document: Document, _options: Options = {}): void {
-  element.replaceChildren();
-  element.classList.add("nw-viewer");
-  const heading = globalThis.document.createElement("h1");
-  heading.textContent =
-    document.version === VERSION
-      ? document.kind === "comparison"
-        ? document.sentence
-        : document.title
-      : `This page shows documents of version ${VERSION}, this one is of version ${document.version}.`;
-  element.append(heading);
-}
-
-/** Fetches the documents of elements with `data-src` and shows them. */
-async function mountAll(): Promise<void> {
-  for (const element of globalThis.document.querySelectorAll<HTMLElement>(
-    "[data-netweave-viewer][data-src]",
-  )) {
-    const response = await fetch(element.dataset.src ?? "", { headers: { Accept: "application/json" } });
-    if (response.ok) mount(element, (await response.json()) as Document);
-    else
-      element.textContent = `The comparison could not be fetched: ${response.status} ${response.statusText}`;
+/** Show a document in an element; resolves when it is on the page. */
+export async function mount(element: HTMLElement, shown: Document, options: Options = {}): Promise<void> {
+  if (shown.version !== VERSION) {
+    throw new Error(
+      `this viewer shows documents of version ${VERSION}, this one is of version ${shown.version}`,
+    );
+  }
+  element.classList.toggle("nw-whole", options.wholePage ?? false);
+  try {
+    await new App(element, shown).start();
+  } catch (error) {
+    fail(element, `The nets could not be drawn: ${error instanceof Error ? error.message : String(error)}`);
+    throw error;
   }
 }
 
-void mountAll();
+/** Fetch the document of an element with `data-src` and show it. */
+export async function mountFrom(element: HTMLElement, options: Options = {}): Promise<void> {
+  const response = await fetch(element.dataset["src"] ?? "", { headers: { Accept: "application/json" } });
+  if (!response.ok) {
+    fail(element, `The nets could not be fetched: ${response.status} ${response.statusText}`);
+    return;
+  }
+  await mount(element, (await response.json()) as Document, options);
+}
+
+function fail(element: HTMLElement, message: string): void {
+  element.dataset["state"] = "failed";
+  element.replaceChildren(message);
+}
+
+for (const element of document.querySelectorAll<HTMLElement>("[data-netweave-viewer][data-src]")) {
+  void mountFrom(element);
+}

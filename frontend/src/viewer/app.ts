@@ -1,0 +1,375 @@
+/** The page: what is selected, folded and shown, and the parts that show it. */
+
+import { h } from "./dom.ts";
+import type { Box, Frame } from "./draw/scene.ts";
+import { Scene } from "./draw/scene.ts";
+import { Stage } from "./draw/stage.ts";
+import { savePng, saveSvg } from "./export.ts";
+import { listenToKeys } from "./keys.ts";
+import { LayoutClient } from "./layout/client.ts";
+import { linkTo, readLink } from "./link.ts";
+import type { Document } from "./model/document.ts";
+import { LOOKS } from "./model/looks.ts";
+import { type Measure, MEASURES, combined, heat, measured } from "./model/measures.ts";
+import { type Model, type View, buildModel } from "./model/model.ts";
+import { neighbour } from "./model/neighbours.ts";
+import { helpDialog } from "./panels/help.ts";
+import { Inspector } from "./panels/inspector.ts";
+import { Sidebar } from "./panels/sidebar.ts";
+import { Toolbar } from "./panels/toolbar.ts";
+
+export type Direction = "up" | "down" | "left" | "right";
+
+export class App {
+  readonly stage: Stage;
+  readonly sidebar: Sidebar;
+  private readonly toolbar: Toolbar;
+  private readonly inspector: Inspector;
+  private readonly help = helpDialog();
+  private readonly live = h("div", { class: "nw-hidden", "aria-live": "polite" });
+  private readonly busy = h("div", { class: "nw-busy", hidden: true }, "Laying out …");
+  private readonly models = new Map<View, Model>();
+  private readonly clients = new Map<View, LayoutClient>();
+  private readonly scenes = new Map<View, { scene: Scene; open: Set<number> }>();
+  private scene!: Scene;
+  private open = new Set<number>();
+  private view: View = "layers";
+  private selected: number | null = null;
+  private side = 0;
+
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly document: Document,
+  ) {
+    this.stage = new Stage(document.nets, {
+      clicked: (hit, side) => this.clicked(hit, side),
+      opened: (hit) => void this.opened(hit),
+    });
+    this.sidebar = new Sidebar((id) => void this.select(id));
+    this.inspector = new Inspector({
+      copyLink: () => void this.copyLink(),
+      toggleFold: (id) => void this.toggleFold(id),
+      select: (id) => void this.select(id),
+    });
+    this.toolbar = new Toolbar(document, {
+      setView: (view) => void this.setView(view),
+      setMeasure: (measure) => this.setMeasure(measure),
+      foldAll: (isOpen) => void this.foldAll(isOpen),
+      zoomBy: (factor) => this.stage.zoomBy(factor),
+      fit: () => this.stage.fit(),
+      step: (by) => void this.step(by),
+      save: (kind) => void this.save(kind),
+      help: () => this.help.showModal(),
+    });
+    this.build();
+  }
+
+  /** Lay out and show; resolves when the first picture is on the page. */
+  async start(): Promise<void> {
+    const link = readLink(location.hash);
+    await this.setView(link?.view ?? "layers");
+    listenToKeys(this, this.element);
+    addEventListener("hashchange", () => void this.follow());
+    if (!(await this.follow())) {
+      const [first] = this.sidebar.differences;
+      if (first !== undefined) await this.select(first, { keepsLink: true });
+    }
+    performance.mark("netweave-shown");
+    this.element.dataset["state"] = "shown";
+  }
+
+  /** Select an item or a fold, and bring it into sight; null selects nothing. */
+  async select(
+    id: number | null,
+    options: { side?: number; keepsLink?: boolean; stays?: boolean } = {},
+  ): Promise<void> {
+    if (id !== null && !this.scene.isFold(id) && !this.scene.byId.has(id)) await this.unfoldTo(id);
+    this.selected = id;
+    const box = id === null ? undefined : this.scene.shown(id);
+    if (box) {
+      this.side = options.side ?? (box.present[this.side as 0 | 1] ? this.side : box.present[0] ? 0 : 1);
+      if (!options.stays) this.stage.reveal(box);
+    }
+    this.stage.highlight({ selected: id });
+    this.sidebar.select(id);
+    this.inspector.show(this.scene, id);
+    this.showPosition();
+    this.announce();
+    if (!options.keepsLink && (id === null || !this.scene.isFold(id))) {
+      history.replaceState(null, "", id === null ? location.pathname + location.search : this.link());
+    }
+  }
+
+  async step(by: number): Promise<void> {
+    const { differences } = this.sidebar;
+    if (!differences.length) return this.say("There are no differences.");
+    const order = new Map(this.scene.model.order.map((id, place) => [id, place]));
+    const at = this.selected === null ? -1 : (order.get(this.firstOf(this.selected)) ?? -1);
+    const places = differences.map((id) => order.get(id)!);
+    const next =
+      by > 0 ? places.findIndex((place) => place > at) : places.findLastIndex((place) => place < at);
+    const wrapped = next >= 0 ? next : by > 0 ? 0 : differences.length - 1;
+    await this.select(differences[wrapped]!);
+  }
+
+  async move(direction: Direction): Promise<void> {
+    const from = this.selected === null ? undefined : this.scene.shown(this.selected);
+    const next = neighbour(this.scene, from, direction, this.side);
+    if (next) await this.select(next.id);
+  }
+
+  moveToSide(side: number): void {
+    const box = this.selected === null ? undefined : this.scene.shown(this.selected);
+    if (!box || box.present[side as 0 | 1]) this.side = side;
+  }
+
+  async setView(view: View): Promise<void> {
+    if (view === this.view && this.scenes.has(view)) return;
+    const names = this.selectedNames();
+    this.view = view;
+    if (!this.scenes.has(view)) {
+      await this.working(async () => {
+        const model = buildModel(this.document, view);
+        const client = new LayoutClient();
+        this.models.set(view, model);
+        this.clients.set(view, client);
+        const laidOut = await client.start(model);
+        this.scenes.set(view, { scene: new Scene(model, laidOut.tree, laidOut.layout), open: laidOut.open });
+      });
+    }
+    const kept = this.scenes.get(view)!;
+    this.scene = kept.scene;
+    this.open = kept.open;
+    this.toolbar.showView(view);
+    this.sidebar.show(this.scene.model);
+    this.stage.show(this.scene);
+    this.setMeasure(this.measure);
+    await this.select(this.named(names), { keepsLink: true });
+  }
+
+  async toggleFold(id: number | null = this.selected): Promise<void> {
+    if (id === null) return;
+    const fold = this.scene.isFold(id) ? id : this.scene.parents[id]!;
+    if (fold < 0) return this.say("This is in no block.");
+    const isOpen = this.open.has(fold) && !this.scene.byId.has(fold);
+    const open = new Set(this.open);
+    if (isOpen) open.delete(fold);
+    else open.add(fold);
+    const [leaf] = this.scene.leaves(fold);
+    await this.relay(open, leaf!);
+    await this.select(isOpen ? fold : leaf!, { stays: true });
+  }
+
+  async foldAll(isOpen: boolean): Promise<void> {
+    const count = this.scene.model.union.length;
+    const open = new Set(isOpen ? this.scene.tree.folds.map((_, index) => count + index) : []);
+    await this.relay(open, this.selected === null ? 0 : this.firstOf(this.selected));
+    const shown = this.selected === null ? undefined : this.scene.shown(this.firstOf(this.selected));
+    await this.select(shown?.id ?? null, { keepsLink: true });
+  }
+
+  private measure: Measure | null = null;
+
+  setMeasure(measure: Measure | null): void {
+    this.measure = measure;
+    if (!measure) return this.stage.highlight({ heatOf: null });
+    const { scene } = this;
+    const value = (box: Box, side: number): number | null => {
+      const leaves = scene.leaves(box.id).map((leaf) => scene.model.union[leaf]!);
+      return combined(
+        leaves.map((item) => measured(scene.model, item, side, measure)),
+        measure,
+      );
+    };
+    const sides = this.document.nets.map(
+      (_, side) => new Map(scene.boxes.map((box) => [box.id, value(box, side)])),
+    );
+    const most = Math.max(...sides.flatMap((values) => [...values.values()].map((v) => v ?? 0)), 0);
+    this.stage.highlight({
+      heatOf: (box, side) => {
+        const found = sides[side]?.get(box.id) ?? null;
+        return {
+          heat: heat(found, most, measure),
+          text: found === null ? "" : MEASURES[measure].text(found),
+        };
+      },
+    });
+  }
+
+  nextMeasure(): void {
+    this.toolbar.nextMeasure();
+  }
+
+  showHelp(): void {
+    this.help.showModal();
+  }
+
+  focusDetails(): void {
+    this.inspector.element.focus();
+  }
+
+  async copyLink(): Promise<void> {
+    if (this.selected === null) return this.say("Nothing is selected.");
+    const link = new URL(this.link(), location.href).href;
+    try {
+      await navigator.clipboard.writeText(link);
+      this.say("The link is copied.");
+    } catch {
+      this.say("The browser does not let a page copy; the link is in the address bar.");
+    }
+  }
+
+  async save(kind: "svg" | "png"): Promise<void> {
+    const name = this.document.title.replace(/[^\w.-]+/g, "-").slice(0, 80) || "net";
+    try {
+      if (kind === "svg") saveSvg(this.scene, this.stage, name);
+      else await savePng(this.scene, this.stage, name);
+    } catch (error) {
+      this.say(error instanceof Error ? error.message : String(error));
+    }
+  }
+
+  private build(): void {
+    const hint = h(
+      "p",
+      { id: "nw-keys-hint", class: "nw-hidden" },
+      "Arrow keys move along the net, n and p go to differences, f folds, Enter reads the details, ? lists all keys.",
+    );
+    const body = h(
+      "div",
+      { class: "nw-body" },
+      this.sidebar.element,
+      this.stage.element,
+      this.inspector.element,
+    );
+    this.element.classList.add("nw-viewer");
+    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live, this.busy, hint);
+  }
+
+  private async unfoldTo(id: number): Promise<void> {
+    const open = new Set(this.open);
+    for (let at = this.scene.parents[id]!; at >= 0; at = this.scene.parents[at]!) open.add(at);
+    await this.relay(open, id);
+  }
+
+  /** Lay out anew with other folds open, and keep an item where it is on the screen. */
+  private async relay(open: Set<number>, anchor: number): Promise<void> {
+    const before = this.scene.shown(anchor);
+    const screenY = before ? this.stage.onScreen(before.y) : 0;
+    await this.working(async () => {
+      const laidOut = await this.clients.get(this.view)!.layout(open);
+      this.scene = new Scene(this.scene.model, laidOut.tree, laidOut.layout);
+      this.open = open;
+      this.scenes.set(this.view, { scene: this.scene, open });
+    });
+    this.stage.show(this.scene);
+    this.setMeasure(this.measure);
+    const after = this.scene.shown(anchor);
+    if (before && after) this.stage.hold(after.y, screenY);
+  }
+
+  private async working(task: () => Promise<void>): Promise<void> {
+    const timer = setTimeout(() => (this.busy.hidden = false), 150);
+    try {
+      await task();
+    } finally {
+      clearTimeout(timer);
+      this.busy.hidden = true;
+    }
+  }
+
+  private clicked(hit: Box | Frame | undefined, side: number): void {
+    this.side = side;
+    const isFrame = hit !== undefined && !("standing" in hit);
+    if (isFrame) void this.toggleFold(hit.id);
+    else void this.select(hit?.id ?? null, { side, stays: true });
+  }
+
+  private async opened(hit: Box | Frame): Promise<void> {
+    if ("standing" in hit && hit.isFold) await this.toggleFold(hit.id);
+  }
+
+  private firstOf(id: number): number {
+    return this.scene.leaves(id)[0]!;
+  }
+
+  private link(): string {
+    return linkTo(this.scene.model, this.selected!, this.side);
+  }
+
+  /** Go where the address says; say whether it names something here. */
+  private async follow(): Promise<boolean> {
+    const link = readLink(location.hash);
+    if (!link) return false;
+    await this.setView(link.view);
+    const id = this.idOf(link.side, link.name);
+    if (id === null) {
+      this.say(`There is no ${link.name} here.`);
+      return false;
+    }
+    await this.select(id, { side: link.side, keepsLink: true });
+    return true;
+  }
+
+  private idOf(side: number, name: string): number | null {
+    const { items, owner } = this.scene.model;
+    const list = items[side] ?? [];
+    const index = list.findIndex((item) => ("key" in item ? item.key : item.name) === name);
+    return owner[side]?.[index] ?? null;
+  }
+
+  /** Names of what is selected, so that it is found again in the other view. */
+  private selectedNames(): string[][] {
+    if (this.selected === null || this.scene.isFold(this.selected)) return [];
+    return this.document.nets.map((net, side) => {
+      const { model } = this.scene;
+      return model.union[this.selected!]!.members[side as 0 | 1].flatMap((index) => {
+        const item = model.items[side]![index]!;
+        if ("layers" in item) return (item.layers as number[]).map((number) => net.layers[number]!.key);
+        return net.nodes.filter((node) => node.layers.includes(index)).map((node) => node.name);
+      });
+    });
+  }
+
+  private named(names: string[][]): number | null {
+    for (const [side, list] of names.entries()) {
+      for (const name of list) {
+        const id = this.idOf(side, name);
+        if (id !== null) return id;
+      }
+    }
+    return null;
+  }
+
+  private showPosition(): void {
+    const { differences } = this.sidebar;
+    const at = this.selected === null ? -1 : differences.indexOf(this.selected);
+    const total = differences.length;
+    this.toolbar.showPosition(total ? `${at < 0 ? "–" : at + 1} / ${total}` : "none");
+  }
+
+  private announce(): void {
+    if (this.selected === null) return;
+    const { model } = this.scene;
+    if (this.scene.isFold(this.selected)) {
+      this.say(
+        `${this.scene.foldTitle(this.selected, this.side)}, ${this.scene.leaves(this.selected).length} items`,
+      );
+      return;
+    }
+    const item = model.union[this.selected]!;
+    const names = item.members.map((members, side) =>
+      members
+        .map((index) => `${model.items[side]![index]!.name}, ${model.items[side]![index]!.type}`)
+        .join(" and "),
+    );
+    const sides = names.map((name, side) =>
+      name && model.nets.length > 1 ? `${"AB"[side]}: ${name}` : name,
+    );
+    this.say([...sides.filter(Boolean), LOOKS[item.standing].words].join("; "));
+  }
+
+  private say(text: string): void {
+    this.live.textContent = text;
+  }
+}

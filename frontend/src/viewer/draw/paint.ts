@@ -1,0 +1,189 @@
+/** Painting a scene, one net at a time: less of it from afar. */
+
+import { LOOKS, type Standing } from "../model/looks.ts";
+import { type Box, type Frame, MAX_ROWS, ROW, type Scene, type SceneEdge } from "./scene.ts";
+import type { Surface } from "./surface.ts";
+import type { Theme } from "./theme.ts";
+
+/** Pixels on the screen for one of the layout from which on texts are written, and boxes have borders. */
+const LEGIBLE = 0.42;
+const BORDERED = 0.16;
+
+export interface Painting {
+  scene: Scene;
+  side: number;
+  theme: Theme;
+  scale: number;
+  /** What is in sight, in the layout's pixels. */
+  left: number;
+  top: number;
+  right: number;
+  bottom: number;
+  selected: number | null;
+  /** Heat of a box, 0 to 1, and the words for it; null while there is no overlay. */
+  heatOf: ((box: Box, side: number) => { heat: number; text: string }) | null;
+}
+
+export function paint(surface: Surface, painting: Painting): void {
+  const { scene, top, bottom } = painting;
+  for (const frame of scene.frames) {
+    if (frame.y + frame.height >= top && frame.y - 12 <= bottom) paintFrame(surface, painting, frame);
+  }
+  for (const edge of scene.edges) {
+    if (edge.sides & (1 << painting.side) && edge.bottom >= top && edge.top <= bottom) {
+      paintEdge(surface, painting, edge);
+    }
+  }
+  for (const box of scene.between(top, bottom)) {
+    if (box.x + box.width < painting.left || box.x > painting.right) continue;
+    if (box.present[painting.side as 0 | 1]) paintBox(surface, painting, box);
+    else paintGap(surface, painting, box);
+  }
+}
+
+function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
+  const { scene, side, theme, scale } = painting;
+  if (!scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side as 0 | 1].length)) return;
+  const isSelected = painting.selected === frame.id;
+  const { x, y, width, height } = frame;
+  const stroke = theme.colour(isSelected ? "accent" : "line");
+  surface.box(x, y, width, height, {
+    fill: theme.colour("frame"),
+    stroke,
+    radius: 9,
+    width: isSelected ? 2 : 1,
+  });
+  if (scale < LEGIBLE) return;
+  const ground = theme.colour("ground");
+  const title = scene.foldTitle(frame.id, side);
+  const room = Math.min(width - 30, 150);
+  surface.box(x + 9, y - 7, Math.min(title.length * 5.6 + 24, room + 20), 14, { fill: ground, radius: 4 });
+  surface.box(x + 12, y - 5, 10, 10, { stroke: theme.colour("dim"), radius: 2 });
+  surface.box(x + 14.5, y - 0.5, 5, 1, { fill: theme.colour("dim") });
+  surface.text(title, x + 27, y + 3.5, { fill: theme.colour("dim"), size: 10, weight: 500, room });
+}
+
+function paintEdge(surface: Surface, painting: Painting, edge: SceneEdge): void {
+  const { theme, selected, scale } = painting;
+  const { isOnlyHere } = edge;
+  const isNear = selected !== null && (edge.source === selected || edge.target === selected);
+  const colour = isNear ? "accent" : isOnlyHere ? (painting.side ? "only-b" : "only-a") : "edge";
+  const width = (isNear ? 1.8 : 1.2) / Math.max(Math.min(scale, 1), 0.5);
+  const dash = isOnlyHere || edge.back ? [5, 4] : undefined;
+  surface.line(edge.points, { stroke: theme.colour(colour), width, dash, arrow: scale >= BORDERED });
+}
+
+function paintGap(surface: Surface, painting: Painting, box: Box): void {
+  const { theme, scale, side } = painting;
+  const isMissing = box.standing === "ONLY_A" || box.standing === "ONLY_B";
+  if (!isMissing || scale < BORDERED) return;
+  const stroke = theme.colour("line");
+  surface.box(box.x, box.y, box.width, box.height, { stroke, dash: [3, 4], radius: 7 });
+  if (scale < LEGIBLE) return;
+  const middle = box.x + box.width / 2;
+  const words = side ? "not in B" : "not in A";
+  surface.text(words, middle, box.y + box.height / 2 + 4, {
+    fill: theme.colour("dim"),
+    size: 11,
+    align: "center",
+  });
+}
+
+function paintBox(surface: Surface, painting: Painting, box: Box): void {
+  const { theme, scale, side } = painting;
+  const { x, y, width, height } = box;
+  const look = LOOKS[box.standing];
+  const colour = theme.colour(look.colour);
+  const hot = painting.heatOf?.(box, side) ?? null;
+  if (scale < BORDERED) {
+    surface.box(x, y, width, height, { fill: hot ? hotColour(hot.heat) : colour });
+    if (painting.selected === box.id) ring(surface, painting, box);
+    return;
+  }
+  if (box.isFold) {
+    for (const offset of [6, 3]) {
+      const inset = { fill: theme.colour("box"), stroke: theme.colour("line"), radius: 7 };
+      surface.box(x + offset, y + offset, width - 2 * offset, height, inset);
+    }
+  }
+  const fill = look.weight >= 4 ? theme.colour(`${look.colour}-soft`) : theme.colour("box");
+  const stroke = look.weight >= 5 ? colour : theme.colour("line");
+  surface.box(x, y, width, height, {
+    fill,
+    stroke,
+    dash: look.dash,
+    radius: 7,
+    width: look.isDifference ? 1.5 : 1,
+  });
+  if (hot && hot.heat > 0)
+    surface.box(x + 1, y + 1, width - 2, height - 2, { fill: hotColour(hot.heat), radius: 6 });
+  surface.box(x, y, 4, height, { fill: colour, radius: 2 });
+  if (box.isFold) paintShares(surface, painting, box);
+  if (scale >= LEGIBLE) paintRows(surface, painting, box, hot?.text ?? null);
+  if (painting.selected === box.id) ring(surface, painting, box);
+}
+
+function ring(surface: Surface, painting: Painting, box: Box): void {
+  const stroke = painting.theme.colour("accent");
+  const width = Math.max(2.5, 2 / painting.scale);
+  surface.box(box.x - 3, box.y - 3, box.width + 6, box.height + 6, { stroke, width, radius: 9 });
+}
+
+function paintRows(surface: Surface, painting: Painting, box: Box, heatText: string | null): void {
+  const { theme, scene, side } = painting;
+  const look = LOOKS[box.standing];
+  const rows = scene.rows(box, side);
+  const text = theme.colour("text");
+  const dim = theme.colour("dim");
+  const right = box.x + box.width - 9;
+  const left = box.x + (look.mark ? 25 : 13);
+  if (look.mark) {
+    const mark = { fill: theme.colour(look.colour), size: 14, weight: 700, align: "center" as const };
+    surface.text(look.mark, box.x + 14.5, box.y + 20, mark);
+  }
+  rows.slice(0, MAX_ROWS).forEach((row, index) => {
+    const y = box.y + 5 + index * ROW;
+    const shape = heatText !== null && index === 0 ? heatText : row.shape;
+    surface.text(row.title, left, y + 14, { fill: text, size: 12.5, weight: 600, room: right - left });
+    const room = right - left - (shape ? shape.length * 6.1 + 8 : 0);
+    surface.text(row.detail, left, y + 29, { fill: dim, size: 10.5, room });
+    if (shape) surface.text(shape, right, y + 29, { fill: dim, size: 10, mono: true, align: "right" });
+  });
+  if (rows.length > MAX_ROWS) {
+    const more = `and ${rows.length - MAX_ROWS} more`;
+    surface.text(more, left, box.y + box.height - 7, { fill: dim, size: 10.5 });
+  }
+  box.stubs[side as 0 | 1].slice(0, 2).forEach((name, index) => {
+    const x = box.x + 10 + index * 94;
+    surface.box(x, box.y - 15, 88, 13, {
+      fill: theme.colour("panel"),
+      stroke: theme.colour("line"),
+      radius: 6,
+    });
+    surface.text(`◂ ${name}`, x + 6, box.y - 5, { fill: dim, size: 9.5, room: 78 });
+  });
+}
+
+/** A thin bar with a piece for each standing in a fold. */
+function paintShares(surface: Surface, painting: Painting, box: Box): void {
+  const total = box.shares.reduce((sum, [, count]) => sum + count, 0);
+  let x = box.x + 10;
+  const room = box.width - 20;
+  box.shares.forEach(([standing, count]) => {
+    const width = (room * count) / total;
+    surface.box(x, box.y + box.height - 4, Math.max(width - 1, 1.5), 2, {
+      fill: colourOf(painting, standing),
+    });
+    x += width;
+  });
+}
+
+function colourOf(painting: Painting, standing: Standing): string {
+  return painting.theme.colour(LOOKS[standing].colour);
+}
+
+/** From nothing to a strong orange, so that text on it stays legible in light and dark. */
+export function hotColour(heat: number): string {
+  const alpha = 0.06 + 0.54 * Math.min(heat, 1);
+  return `hsla(${38 - 26 * heat}, 95%, 52%, ${alpha.toFixed(3)})`;
+}

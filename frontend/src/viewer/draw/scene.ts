@@ -1,0 +1,304 @@
+/** What is to be drawn: boxes of items and closed folds, frames of open folds, edges; and finding them by place. */
+
+import type { FoldKind, FoldTree } from "../layout/folds.ts";
+import { BOX_WIDTH, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
+import type { Item } from "../model/document.ts";
+import { LOOKS, type Standing } from "../model/looks.ts";
+import type { Model, UnionItem } from "../model/model.ts";
+import { counted, shortSettings, sizesText, typesText } from "../model/wording.ts";
+
+export const ROW = 36;
+export const MAX_ROWS = 4;
+const PADDING = 5;
+
+/** One layer or node in a box. */
+export interface Row {
+  title: string;
+  detail: string;
+  shape: string;
+}
+
+export interface Box {
+  /** The union item, or the fold from `model.union.length` on. */
+  id: number;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+  standing: Standing;
+  isFold: boolean;
+  /** Whether the nets have something in it. */
+  present: [boolean, boolean];
+  /** Of a fold, how many of its items stand how; the gravest first. */
+  shares: [Standing, number][];
+  /** Names of values that many read and this box as well, by side. */
+  stubs: [string[], string[]];
+}
+
+export interface Frame {
+  id: number;
+  kind: FoldKind;
+  depth: number;
+  x: number;
+  y: number;
+  width: number;
+  height: number;
+}
+
+export interface SceneEdge extends LaidEdge {
+  points: number[];
+  top: number;
+  bottom: number;
+  /** One net joins what the other has as well and does not join. */
+  isOnlyHere: boolean;
+}
+
+/** Height of a box with so many layers or nodes on its larger side. */
+export function boxHeight(members: number): number {
+  return 2 * PADDING + ROW * Math.max(1, Math.min(members, MAX_ROWS)) + (members > MAX_ROWS ? 16 : 0);
+}
+
+export class Scene {
+  readonly boxes: Box[];
+  readonly byId = new Map<number, Box>();
+  readonly frames: Frame[];
+  readonly edges: SceneEdge[];
+  readonly parents: Int32Array;
+  private readonly rowCache = new Map<string, Row[]>();
+  private readonly leafCache = new Map<number, number[]>();
+  private readonly tallest: number;
+
+  constructor(
+    readonly model: Model,
+    readonly tree: FoldTree,
+    readonly layout: Layout,
+  ) {
+    this.parents = parentsOf(tree, model.union.length);
+    this.boxes = [...layout.ids].map((id, index) => this.box(id, index)).sort((a, b) => a.y - b.y);
+    for (const box of this.boxes) this.byId.set(box.id, box);
+    this.tallest = this.boxes.reduce((most, box) => Math.max(most, box.height), 0);
+    this.edges = this.placed(layout.edges);
+    this.frames = this.findFrames();
+    this.takeStubs();
+  }
+
+  isFold(id: number): boolean {
+    return id >= this.model.union.length;
+  }
+
+  /** The union items in a fold, or the item itself. */
+  leaves(id: number): number[] {
+    if (!this.isFold(id)) return [id];
+    let found = this.leafCache.get(id);
+    if (!found) {
+      found = this.tree.folds[id - this.model.union.length]!.children.flatMap((child) => this.leaves(child));
+      this.leafCache.set(id, found);
+    }
+    return found;
+  }
+
+  /** The box that shows an item: its own, or that of the closed fold that it is in. */
+  shown(id: number): Box | undefined {
+    for (let at = id; at >= 0; at = this.parents[at]!) {
+      const box = this.byId.get(at);
+      if (box) return box;
+    }
+    return undefined;
+  }
+
+  /** The boxes between two heights. */
+  *between(top: number, bottom: number): Generator<Box> {
+    let low = 0;
+    let high = this.boxes.length;
+    const first = top - this.tallest;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (this.boxes[middle]!.y < first) low = middle + 1;
+      else high = middle;
+    }
+    for (let index = low; index < this.boxes.length; index++) {
+      const box = this.boxes[index]!;
+      if (box.y > bottom) return;
+      if (box.y + box.height >= top) yield box;
+    }
+  }
+
+  /** The box or the label of a frame at a point. */
+  at(x: number, y: number): Box | Frame | undefined {
+    for (const box of this.between(y, y)) {
+      if (x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + box.height) return box;
+    }
+    return this.frames.find((f) => Math.abs(y - f.y) <= 9 && x >= f.x - 4 && x <= f.x + 120);
+  }
+
+  /** The lines of a box on one side; only what is drawn is ever written. */
+  rows(box: Box, side: number): Row[] {
+    const key = `${box.id} ${side}`;
+    let found = this.rowCache.get(key);
+    if (!found) {
+      found = box.isFold ? [this.foldRow(box.id, side)] : this.itemRows(box.id, side);
+      this.rowCache.set(key, found);
+    }
+    return found;
+  }
+
+  /** What a fold is called: what the names in it begin with, or what it is. */
+  foldTitle(id: number, side: number): string {
+    const fold = this.tree.folds[id - this.model.union.length]!;
+    const names = this.members(id, side).map((item) => item.name);
+    const prefix = commonPrefix(names);
+    if (fold.kind === "run") {
+      const inner =
+        prefix || (this.isFold(fold.children[0]!) ? "block" : this.types(fold.children[0]!, side));
+      return `${fold.children.length} × ${inner}`;
+    }
+    if (prefix) return prefix;
+    return names.length > 1 ? `${names[0]} … ${names.at(-1)}` : fold.kind;
+  }
+
+  members(id: number, side: number): Item[] {
+    const items = this.model.items[side] ?? [];
+    return this.leaves(id).flatMap((leaf) =>
+      this.model.union[leaf]!.members[side as 0 | 1].map((index) => items[index]!),
+    );
+  }
+
+  private types(id: number, side: number): string {
+    return typesText(this.members(id, side).map((item) => item.type));
+  }
+
+  private foldRow(id: number, side: number): Row {
+    const members = this.members(id, side);
+    const noun = this.model.view === "layers" ? "layer" : "operator";
+    return {
+      title: this.foldTitle(id, side),
+      detail: `${counted(members.length, noun)}: ${typesText(members.map((item) => item.type))}`,
+      shape: "",
+    };
+  }
+
+  private itemRows(id: number, side: number): Row[] {
+    const net = this.model.nets[side]!;
+    return this.model.union[id]!.members[side as 0 | 1].map((index) => {
+      const item = this.model.items[side]![index]!;
+      const output = item.outputs[0] ?? item.inputs[0];
+      return {
+        title: item.name || item.type,
+        detail: [item.type, shortSettings(item.settings)].filter(Boolean).join("  "),
+        shape: output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, ""),
+      };
+    });
+  }
+
+  private box(id: number, index: number): Box {
+    const { layout, model } = this;
+    const height = layout.heights[index]!;
+    const items = this.leaves(id).map((leaf) => model.union[leaf]!);
+    return {
+      id,
+      x: layout.x[index]! - BOX_WIDTH / 2,
+      y: layout.y[index]! - height / 2,
+      width: BOX_WIDTH,
+      height,
+      standing: gravest(items),
+      isFold: this.isFold(id),
+      present: [0, 1].map((side) => items.some((item) => item.members[side as 0 | 1].length)) as [
+        boolean,
+        boolean,
+      ],
+      shares: this.isFold(id) ? shares(items) : [],
+      stubs: [[], []],
+    };
+  }
+
+  private placed(edges: LaidEdge[]): SceneEdge[] {
+    const leaving = new Map<number, LaidEdge[]>();
+    for (const edge of edges) leaving.set(edge.source, [...(leaving.get(edge.source) ?? []), edge]);
+    return edges.map((edge) => {
+      const source = this.byId.get(edge.source)!;
+      const target = this.byId.get(edge.target)!;
+      const from = [source.x + source.width / 2, source.y + source.height];
+      const to = [target.x + target.width / 2, target.y];
+      return {
+        ...edge,
+        points: [...from, ...edge.bends, ...to],
+        top: Math.min(from[1]!, to[1]!),
+        bottom: Math.max(from[1]!, to[1]!),
+        isOnlyHere: this.isOnlyHere(edge, source, target, leaving),
+      };
+    });
+  }
+
+  private isOnlyHere(edge: LaidEdge, source: Box, target: Box, leaving: Map<number, LaidEdge[]>): boolean {
+    if (this.model.nets.length < 2 || edge.sides === 3) return false;
+    if (![source, target].every((box) => box.present[0] && box.present[1])) return false;
+    const here = edge.sides === 1 ? 0 : 1;
+    const passes = (step: LaidEdge): boolean =>
+      ((step.sides >> (1 - here)) & 1) === 1 && !this.byId.get(step.target)!.present[here];
+    return !leaving.get(edge.source)!.some(passes);
+  }
+
+  private findFrames(): Frame[] {
+    const count = this.model.union.length;
+    const found = new Map<number, Frame>();
+    for (const box of this.boxes) {
+      for (let id = this.parents[box.id]!; id >= 0; id = this.parents[id]!) {
+        const { kind } = this.tree.folds[id - count]!;
+        const frame = found.get(id);
+        if (!frame) {
+          const right = box.x + box.width;
+          found.set(id, { id, kind, depth: 0, x: box.x, y: box.y, width: right, height: box.y + box.height });
+          continue;
+        }
+        frame.x = Math.min(frame.x, box.x);
+        frame.width = Math.max(frame.width, box.x + box.width);
+        frame.height = Math.max(frame.height, box.y + box.height);
+      }
+    }
+    const frames = [...found.values()].filter((frame) => frame.kind !== "branch");
+    for (const frame of frames) {
+      for (let id = this.parents[frame.id]!; id >= 0; id = this.parents[id]!) frame.depth += 1;
+      const margin = 10 - 3 * Math.min(frame.depth, 2);
+      frame.width += margin - (frame.x -= margin);
+      frame.height += margin - (frame.y -= margin);
+    }
+    return frames.sort((a, b) => a.depth - b.depth);
+  }
+
+  private takeStubs(): void {
+    for (const stub of this.model.stubs) {
+      const box = this.shown(stub.target);
+      const names = box?.stubs[stub.side as 0 | 1];
+      if (names && !names.includes(stub.value) && this.shown(stub.source) !== box) names.push(stub.value);
+    }
+  }
+}
+
+function gravest(items: UnionItem[]): Standing {
+  let worst: Standing = "PLAIN";
+  for (const { standing } of items) if (LOOKS[standing].weight > LOOKS[worst].weight) worst = standing;
+  return worst;
+}
+
+function shares(items: UnionItem[]): [Standing, number][] {
+  const counts = new Map<Standing, number>();
+  for (const { standing } of items) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+  return [...counts].sort((a, b) => LOOKS[b[0]].weight - LOOKS[a[0]].weight);
+}
+
+/** What all names begin with, up to a separator: res2a of res2a_branch1 and res2a_branch2. */
+export function commonPrefix(names: string[]): string {
+  if (names.length < 2) return "";
+  let prefix = names[0]!;
+  for (const name of names) {
+    while (prefix && !name.startsWith(prefix)) prefix = prefix.slice(0, -1);
+    if (!prefix) return "";
+  }
+  if (names.some((name) => /[A-Za-z0-9]/.test(name[prefix.length] ?? ""))) {
+    prefix = /[/_.:\-]$/.test(prefix)
+      ? prefix
+      : prefix.replace(/(?<=[/_.:\-]|\d)[A-Za-z]+$|[/_.:\-]\d+$/, "");
+  }
+  prefix = prefix.replace(/[/_.:\-]+$/, "");
+  return prefix.length >= 2 ? prefix : "";
+}

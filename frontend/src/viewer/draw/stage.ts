@@ -1,0 +1,244 @@
+/** The panes, which move as one, and the minimap beside them. */
+
+import {
+  type D3ZoomEvent,
+  type ZoomBehavior,
+  type ZoomTransform,
+  select,
+  zoom,
+  zoomIdentity,
+  zoomTransform,
+} from "d3";
+
+import { h } from "../dom.ts";
+import type { Net } from "../model/document.ts";
+import type { Painting } from "./paint.ts";
+import { Pane } from "./pane.ts";
+import type { Box, Frame, Scene } from "./scene.ts";
+import { Strip } from "./strip.ts";
+import { Fitter } from "./surface.ts";
+import { type Theme, readTheme } from "./theme.ts";
+
+export interface StageActions {
+  clicked: (hit: Box | Frame | undefined, side: number) => void;
+  opened: (hit: Box | Frame) => void;
+}
+
+type Highlights = Pick<Painting, "selected" | "heatOf">;
+
+const PADDED = 400;
+const MIN_SCALE = 0.02;
+const MAX_SCALE = 3;
+const LEGIBLE_AT_FIRST = 0.72;
+
+export class Stage {
+  readonly element: HTMLElement;
+  readonly panes: Pane[];
+  readonly fitter = new Fitter();
+  theme!: Theme;
+  private readonly strip: Strip;
+  private readonly zoom: ZoomBehavior<HTMLCanvasElement, unknown>;
+  private scene: Scene | undefined;
+  private transform: ZoomTransform = zoomIdentity;
+  private highlights: Highlights = { selected: null, heatOf: null };
+  private frame = 0;
+  private hasView = false;
+
+  constructor(
+    nets: Net[],
+    private readonly actions: StageActions,
+  ) {
+    this.panes = nets.map((net, side) => new Pane(side, paneLabel(net, nets.length > 1 ? "AB"[side]! : "")));
+    this.strip = new Strip((x, y) => this.centre(x, y, this.transform.k));
+    this.element = h(
+      "main",
+      { class: "nw-stage", "aria-label": nets.length > 1 ? "Both nets" : "The net" },
+      ...this.panes.map((pane, side) => paneElement(pane, nets, side)),
+      h("div", { class: "nw-stripbox" }, this.strip.canvas),
+    );
+    this.zoom = zoom<HTMLCanvasElement, unknown>()
+      .scaleExtent([MIN_SCALE, MAX_SCALE])
+      .filter((event: MouseEvent) =>
+        event.type === "wheel" ? event.ctrlKey || event.metaKey : !event.button,
+      )
+      .on("zoom", (event: D3ZoomEvent<HTMLCanvasElement, unknown>) => this.moved(event.transform));
+    for (const pane of this.panes) this.listen(pane);
+    new ResizeObserver(() => this.resized()).observe(this.element);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
+  }
+
+  show(scene: Scene): void {
+    this.scene = scene;
+    this.theme ??= readTheme(this.element);
+    const { width, height } = scene.layout;
+    this.zoom.translateExtent([
+      [-PADDED, -PADDED],
+      [width + PADDED, height + PADDED],
+    ]);
+    for (const pane of this.panes) pane.resize();
+    if (!this.hasView) this.fit(LEGIBLE_AT_FIRST);
+    this.hasView = true;
+    this.strip.show(scene, this.theme);
+    this.redraw();
+  }
+
+  highlight(highlights: Partial<Highlights>): void {
+    this.highlights = { ...this.highlights, ...highlights };
+    this.redraw();
+  }
+
+  get selected(): number | null {
+    return this.highlights.selected;
+  }
+
+  get heatOf(): Highlights["heatOf"] {
+    return this.highlights.heatOf;
+  }
+
+  /** Show the whole width, or as much of it as is legible at a scale. */
+  fit(least = 0.25): void {
+    const pane = this.panes[0];
+    if (pane && this.scene) this.setTransform(pane.fitted(this.scene, least));
+  }
+
+  zoomBy(factor: number): void {
+    const pane = this.panes[0];
+    if (pane) this.zoom.scaleBy(select(pane.canvas), factor);
+  }
+
+  /** Where on the screen a height of the layout is, and the way back; to keep things in place. */
+  onScreen(y: number): number {
+    return this.transform.applyY(y);
+  }
+
+  /** Move so that a height of the layout is at a height of the screen. */
+  hold(y: number, screenY: number): void {
+    const { k, x } = this.transform;
+    this.setTransform(zoomIdentity.translate(x, screenY - y * k).scale(k));
+  }
+
+  /** Bring a box into sight, if it is not well in sight already. */
+  reveal(box: Box): void {
+    const pane = this.panes[0]!;
+    const x = box.x + box.width / 2;
+    const y = box.y + box.height / 2;
+    const [screenX, screenY] = this.transform.apply([x, y]);
+    const isLegible = this.transform.k >= 0.5;
+    const isInSight =
+      screenX > 90 && screenX < pane.width - 90 && screenY > 60 && screenY < pane.height - 60 && isLegible;
+    if (!isInSight) this.centre(x, y, isLegible ? this.transform.k : 0.9);
+  }
+
+  centre(x: number, y: number, scale: number): void {
+    const pane = this.panes[0];
+    if (!pane) return;
+    const { width } = this.scene!.layout;
+    const fits = width * scale <= pane.width - 24;
+    const left = fits ? (pane.width - width * scale) / 2 : pane.width / 2 - x * scale;
+    this.setTransform(zoomIdentity.translate(left, pane.height / 2 - y * scale).scale(scale));
+  }
+
+  redraw(): void {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      if (!this.scene) return;
+      for (const pane of this.panes)
+        pane.draw(this.scene, this.transform, this.theme, this.fitter, this.highlights);
+      this.drawView();
+    });
+  }
+
+  private recolour(): void {
+    this.theme = readTheme(this.element);
+    if (this.scene) this.strip.show(this.scene, this.theme);
+    this.redraw();
+  }
+
+  private drawView(): void {
+    const pane = this.panes[0]!;
+    const [left, top] = this.transform.invert([0, 0]);
+    const [right, bottom] = this.transform.invert([pane.width, pane.height]);
+    this.strip.drawView(left, top, right, bottom, this.theme);
+  }
+
+  private resized(): void {
+    const changed = this.panes.map((pane) => pane.resize());
+    if (!this.scene || !changed.some(Boolean)) return;
+    this.strip.show(this.scene, this.theme);
+    this.redraw();
+  }
+
+  private moved(transform: ZoomTransform): void {
+    this.transform = transform;
+    // what d3 remembers of the other panes, so that a gesture there goes on from here
+    for (const pane of this.panes) (pane.canvas as { __zoom?: ZoomTransform }).__zoom = transform;
+    this.redraw();
+  }
+
+  private setTransform(transform: ZoomTransform): void {
+    const pane = this.panes[0];
+    if (pane) this.zoom.transform(select(pane.canvas), transform);
+  }
+
+  private listen(pane: Pane): void {
+    const { canvas } = pane;
+    select(canvas).call(this.zoom).on("dblclick.zoom", null);
+    const hitAt = (event: MouseEvent): Box | Frame | undefined => {
+      const [x, y] = zoomTransform(canvas).invert([event.offsetX, event.offsetY]);
+      return this.scene?.at(x, y);
+    };
+    canvas.addEventListener("click", (event) => this.actions.clicked(hitAt(event), pane.side));
+    canvas.addEventListener("dblclick", (event) => {
+      const hit = hitAt(event);
+      if (hit) this.actions.opened(hit);
+    });
+    canvas.addEventListener("mousemove", (event) =>
+      this.hover(canvas, event.buttons ? undefined : hitAt(event), pane.side),
+    );
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        if (event.ctrlKey || event.metaKey) return;
+        event.preventDefault();
+        const unit = event.deltaMode === 1 ? 18 : 1;
+        const [dx, dy] = event.shiftKey ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
+        const { k } = this.transform;
+        this.zoom.translateBy(select(canvas), (-dx * unit) / k, (-dy * unit) / k);
+      },
+      { passive: false },
+    );
+  }
+
+  private hover(canvas: HTMLCanvasElement, hit: Box | Frame | undefined, side: number): void {
+    canvas.style.cursor = hit ? "pointer" : "grab";
+    const isBox = hit && "standing" in hit;
+    const rows = isBox && hit.present[side as 0 | 1] ? this.scene!.rows(hit, side) : [];
+    const text = rows
+      .map((row) => [row.title, row.detail, row.shape].filter(Boolean).join("\n"))
+      .join("\n\n");
+    if (canvas.title !== text) canvas.title = text;
+  }
+}
+
+function paneLabel(net: Net, letter: string): string {
+  const name = `${letter ? `Net ${letter}: ` : ""}${net.name}, ${net.format}, ${net.layers.length} layers`;
+  return `${name}. Arrow keys move along the net.`;
+}
+
+function paneElement(pane: Pane, nets: Net[], side: number): HTMLElement {
+  const net = nets[side]!;
+  const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
+  return h(
+    "section",
+    { class: "nw-pane", "aria-label": nets.length > 1 ? `Net ${"AB"[side]}` : "Net" },
+    h(
+      "header",
+      { class: "nw-panehead" },
+      letter,
+      h("b", {}, net.name),
+      h("span", {}, net.format),
+      h("span", { class: "nw-place", title: net.files.join(", ") }, net.files.join(", ")),
+    ),
+    h("div", { class: "nw-canvasbox" }, pane.canvas),
+  );
+}

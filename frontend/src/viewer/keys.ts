@@ -1,0 +1,52 @@
+/** The keys of the page; none acts while something is typed. */
+
+import type { App, Direction } from "./app.ts";
+
+const ARROWS: Record<string, Direction> = {
+  ArrowUp: "up",
+  ArrowDown: "down",
+  ArrowLeft: "left",
+  ArrowRight: "right",
+};
+
+export function listenToKeys(app: App, element: HTMLElement): void {
+  const keys: Record<string, () => void> = {
+    "/": () => app.sidebar.focusSearch(),
+    n: () => void app.step(1),
+    p: () => void app.step(-1),
+    f: () => void app.toggleFold(),
+    l: () => void app.setView("layers"),
+    o: () => void app.setView("operators"),
+    h: () => app.nextMeasure(),
+    c: () => void app.copyLink(),
+    "+": () => app.stage.zoomBy(1.3),
+    "=": () => app.stage.zoomBy(1.3),
+    "-": () => app.stage.zoomBy(1 / 1.3),
+    "0": () => app.stage.fit(),
+    "?": () => app.showHelp(),
+    Escape: () => void app.select(null),
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target))
+      return;
+    if (!element.isConnected || document.querySelector("dialog[open]")) return;
+    const act = keys[event.key];
+    if (!act) return;
+    event.preventDefault();
+    act();
+  });
+  app.stage.panes.forEach((pane, side) => {
+    pane.canvas.addEventListener("focus", () => app.moveToSide(side));
+    pane.canvas.addEventListener("keydown", (event) => {
+      const direction = ARROWS[event.key];
+      if (event.key === "Enter") app.focusDetails();
+      else if (direction) void app.move(direction);
+      else return;
+      event.preventDefault();
+    });
+  });
+}
+
+function isTyping(target: EventTarget | null): boolean {
+  return target instanceof HTMLElement && target.matches("input, select, textarea, [contenteditable]");
+}

@@ -1,0 +1,103 @@
+/** The page's side of the worker that lays out. */
+
+import { LOOKS } from "../model/looks.ts";
+import type { Model } from "../model/model.ts";
+import { boxHeight } from "../draw/scene.ts";
+import type { Layout, LayoutGraph } from "./layout.ts";
+import type { FoldTree } from "./folds.ts";
+import type { Reply, Request } from "./worker.ts";
+import workerText from "./worker.ts?worker";
+
+export interface LaidOut {
+  layout: Layout;
+  tree: FoldTree;
+  open: Set<number>;
+}
+
+export class LayoutClient {
+  private readonly worker: Worker;
+  private readonly waiting = new Map<
+    number,
+    { resolve: (reply: Reply) => void; reject: (error: Error) => void }
+  >();
+  private tickets = 0;
+  private tree: FoldTree | undefined;
+
+  constructor() {
+    const url = URL.createObjectURL(new Blob([workerText], { type: "text/javascript" }));
+    this.worker = new Worker(url);
+    URL.revokeObjectURL(url);
+    this.worker.onmessage = (message: MessageEvent<Reply>) => {
+      const reply = message.data;
+      const asked = this.waiting.get(reply.ticket);
+      this.waiting.delete(reply.ticket);
+      if (reply.kind === "failed") asked?.reject(new Error(reply.message));
+      else asked?.resolve(reply);
+    };
+    this.worker.onerror = (event) => {
+      for (const asked of this.waiting.values())
+        asked.reject(new Error(event.message || "the worker failed"));
+      this.waiting.clear();
+    };
+  }
+
+  /** Lay out a model as it is shown at first. */
+  async start(model: Model): Promise<LaidOut> {
+    const reply = await this.ask({ kind: "graph", ticket: 0, graph: graphOf(model) });
+    this.tree = reply.tree!;
+    return { layout: reply.layout, tree: this.tree, open: new Set(reply.open) };
+  }
+
+  /** Lay out the same model with other folds open. */
+  async layout(open: Set<number>): Promise<LaidOut> {
+    const reply = await this.ask({ kind: "open", ticket: 0, open: [...open] });
+    return { layout: reply.layout, tree: this.tree!, open };
+  }
+
+  close(): void {
+    this.worker.terminate();
+  }
+
+  private ask(request: Request): Promise<Extract<Reply, { kind: "laid out" }>> {
+    const ticket = ++this.tickets;
+    return new Promise((resolve, reject) => {
+      this.waiting.set(ticket, { resolve: resolve as (reply: Reply) => void, reject });
+      this.worker.postMessage({ ...request, ticket });
+    });
+  }
+}
+
+function graphOf(model: Model): LayoutGraph {
+  const kinds = new Map<string, number>();
+  const kindOf = (text: string): number => {
+    if (!kinds.has(text)) kinds.set(text, kinds.size);
+    return kinds.get(text)!;
+  };
+  const types = (side: number, members: number[]): string =>
+    members.map((index) => model.items[side]![index]!.type).join("+");
+  const forward = model.edges.filter((edge) => !edge.back);
+  const back = model.edges.filter((edge) => edge.back);
+  const { union } = model;
+  return {
+    count: union.length,
+    order: Int32Array.from(model.order),
+    sources: Int32Array.from(forward, (edge) => edge.source),
+    targets: Int32Array.from(forward, (edge) => edge.target),
+    sides: Uint8Array.from(forward, (edge) => edge.sides),
+    backSources: Int32Array.from(back, (edge) => edge.source),
+    backTargets: Int32Array.from(back, (edge) => edge.target),
+    backSides: Uint8Array.from(back, (edge) => edge.sides),
+    kinds: Int32Array.from(union, ({ members: [a, b] }) => kindOf(`${types(0, a)}|${types(1, b)}`)),
+    stores: Uint8Array.from(union, ({ members }) =>
+      members.some((list, side) => list.some((index) => model.items[side]![index]!.parameters.length))
+        ? 1
+        : 0,
+    ),
+    heights: Float32Array.from(union, ({ members }) =>
+      boxHeight(Math.max(members[0].length, members[1].length)),
+    ),
+    matters: Uint8Array.from(union, (item) =>
+      LOOKS[item.standing].isDifference || item.findings.length ? 1 : 0,
+    ),
+  };
+}

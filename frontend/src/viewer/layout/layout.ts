@@ -1,0 +1,197 @@
+/** Where everything stands: both nets as one layered graph, so that what belongs together has one height. */
+
+import {
+  decrossTwoLayer,
+  graph,
+  layeringLongestPath,
+  layeringSimplex,
+  sugiyama,
+  twolayerAgg,
+  twolayerGreedy,
+} from "d3-dag";
+
+import { straight } from "./coordinates.ts";
+import { type Fold, type FoldTree, type Shape, foldTree } from "./folds.ts";
+
+/** What the worker is given once. */
+export interface LayoutGraph extends Shape {
+  /** Bits of the nets that an edge is in. */
+  sides: Uint8Array;
+  /** Edges against the order; drawn, not laid out. */
+  backSources: Int32Array;
+  backTargets: Int32Array;
+  backSides: Uint8Array;
+  heights: Float32Array;
+  /** 1 where an item must not be hidden at first. */
+  matters: Uint8Array;
+}
+
+/** Where the visible items and folds stand: centres and sizes. */
+export interface Layout {
+  width: number;
+  height: number;
+  /** Items, and folds from `count` on. */
+  ids: Int32Array;
+  x: Float32Array;
+  y: Float32Array;
+  heights: Float32Array;
+  edges: LaidEdge[];
+}
+
+export interface LaidEdge {
+  source: number;
+  target: number;
+  sides: number;
+  back: boolean;
+  /** Corners between the two, x and y in turn. */
+  bends: number[];
+}
+
+export const BOX_WIDTH = 196;
+export const FOLD_HEIGHT = 46;
+const GAP_ACROSS = 26;
+const GAP_DOWN = 24;
+
+/** Items that are shown at once without being asked for. */
+const SHOWN_AT_FIRST = 160;
+/** Visible items up to which unfolding goes on to show differences. */
+const SHOWN_FOR_DIFFERENCES = 260;
+/** Visible items up to which rows are chosen so that edges are as short as can be. */
+const MAX_EXACT_ROWS = 1200;
+
+export class Layouter {
+  readonly tree: FoldTree;
+
+  constructor(private readonly net: LayoutGraph) {
+    this.tree = foldTree(net);
+  }
+
+  /** The folds that are open at first: those with differences in them, then as many as there is room for. */
+  openAtFirst(): Set<number> {
+    const { count } = this.net;
+    const open = new Set<number>();
+    let shown = this.tree.roots.length;
+    const unfold = (id: number): void => {
+      open.add(id);
+      shown += this.fold(id).children.length - 1;
+    };
+    const holding = this.holding();
+    const queue = [...this.tree.roots];
+    for (let index = 0; index < queue.length; index++) {
+      const id = queue[index]!;
+      if (id < count || !holding.has(id) || shown > SHOWN_FOR_DIFFERENCES) continue;
+      unfold(id);
+      queue.push(...this.fold(id).children);
+    }
+    const levels = [this.tree.roots];
+    for (let index = 0; index < levels.length; index++) {
+      const folds = levels[index]!.filter((id) => id >= count);
+      const growth = folds.reduce(
+        (sum, id) => sum + (open.has(id) ? 0 : this.fold(id).children.length - 1),
+        0,
+      );
+      const fits = shown + growth <= SHOWN_AT_FIRST;
+      for (const id of folds) {
+        if (fits && !open.has(id)) unfold(id);
+        if (open.has(id)) levels.push(this.fold(id).children);
+      }
+    }
+    return open;
+  }
+
+  /** Folds with something in them that matters. */
+  private holding(): Set<number> {
+    const { count, matters } = this.net;
+    const found = new Set<number>();
+    const parents = parentsOf(this.tree, count);
+    for (let item = 0; item < count; item++) {
+      if (!matters[item]) continue;
+      for (let id = parents[item]!; id >= 0 && !found.has(id); id = this.fold(id).parent) found.add(id);
+    }
+    return found;
+  }
+
+  private fold(id: number): Fold {
+    return this.tree.folds[id - this.net.count]!;
+  }
+
+  layout(open: ReadonlySet<number>): Layout {
+    const { count, order, heights } = this.net;
+    const shownAs = this.shownAs(open);
+    const ids = [...new Set(Array.from(order, (item) => shownAs[item]!))];
+    const edges = this.edges(shownAs);
+    const place = new Map(ids.map((id, index) => [id, index]));
+    const heightOf = (id: number): number => (id < count ? heights[id]! : FOLD_HEIGHT);
+    const dag = graph<number, LaidEdge>();
+    const nodes = ids.map((id) => dag.node(id));
+    for (const edge of edges) {
+      if (!edge.back) dag.link(nodes[place.get(edge.source)!]!, nodes[place.get(edge.target)!]!, edge);
+    }
+    const lay = sugiyama()
+      .layering(ids.length <= MAX_EXACT_ROWS ? layeringSimplex() : layeringLongestPath())
+      .decross(
+        decrossTwoLayer()
+          .passes(ids.length > MAX_EXACT_ROWS ? 2 : 12)
+          .order(twolayerGreedy().base(twolayerAgg())),
+      )
+      .coord(straight)
+      .nodeSize((node: { data: number }) => [BOX_WIDTH, heightOf(node.data)] as const)
+      .gap([GAP_ACROSS, GAP_DOWN]);
+    const { width, height } = ids.length ? lay(dag as never) : { width: 0, height: 0 };
+    for (const link of dag.links()) {
+      link.data.bends = link.points.slice(1, -1).flat();
+    }
+    return {
+      width,
+      height,
+      ids: Int32Array.from(ids),
+      x: Float32Array.from(nodes, (node) => node.x),
+      y: Float32Array.from(nodes, (node) => node.y),
+      heights: Float32Array.from(ids, heightOf),
+      edges,
+    };
+  }
+
+  /** For each item, itself or the outermost closed fold that it is in. */
+  private shownAs(open: ReadonlySet<number>): Int32Array {
+    const { count } = this.net;
+    const found = new Int32Array(count);
+    const visit = (id: number, as: number): void => {
+      if (id < count) {
+        found[id] = as < 0 ? id : as;
+        return;
+      }
+      const inside = as >= 0 ? as : open.has(id) ? -1 : id;
+      for (const child of this.fold(id).children) visit(child, inside);
+    };
+    for (const root of this.tree.roots) visit(root, -1);
+    return found;
+  }
+
+  private edges(shownAs: Int32Array): LaidEdge[] {
+    const { sources, targets, sides, backSources, backTargets, backSides } = this.net;
+    const found = new Map<string, LaidEdge>();
+    const take = (source: number, target: number, bits: number, back: boolean): void => {
+      if (source === target) return;
+      const edge = found.get(`${source} ${target}`);
+      if (edge) edge.sides |= bits;
+      else found.set(`${source} ${target}`, { source, target, sides: bits, back, bends: [] });
+    };
+    sources.forEach((source, edge) => {
+      take(shownAs[source]!, shownAs[targets[edge]!]!, sides[edge]!, false);
+    });
+    backSources.forEach((source, edge) => {
+      take(shownAs[source]!, shownAs[backTargets[edge]!]!, backSides[edge]!, true);
+    });
+    return [...found.values()];
+  }
+}
+
+/** The fold that each item and fold is in, -1 at the top. */
+export function parentsOf(tree: FoldTree, count: number): Int32Array {
+  const parents = new Int32Array(count + tree.folds.length).fill(-1);
+  tree.folds.forEach((fold, index) => {
+    for (const child of fold.children) parents[child] = count + index;
+  });
+  return parents;
+}

@@ -1,0 +1,56 @@
+/** How things stand to each other, and how each standing looks: never by colour alone. */
+
+import type { Status } from "./document.ts";
+
+/** The standing of an item of the page; beyond that of a group: */
+export type Standing =
+  | Status
+  /** Paired on little evidence: whatever was found is no fact. */
+  | "GUESS"
+  /** Computes nothing when the net predicts, and so is in no group. */
+  | "IDLE"
+  /** Nothing was compared: a net alone. */
+  | "PLAIN";
+
+export interface Look {
+  /** One character in front of a name. */
+  mark: string;
+  words: string;
+  /** Name of the custom property of its colour. */
+  colour: string;
+  /** Border: drawn through, dashed or dotted. */
+  dash: number[];
+  /** The higher, the more it must be seen. */
+  weight: number;
+  /** A difference that "next" and "previous" step through. */
+  isDifference: boolean;
+}
+
+function look(mark: string, words: string, colour: string, weight: number, dash: number[] = []): Look {
+  return { mark, words, colour, dash, weight, isDifference: weight >= 6 };
+}
+
+export const LOOKS: Record<Standing, Look> = {
+  PLAIN: look("", "", "plain", 0),
+  IDLE: look("·", "computes nothing when predicting", "idle", 1, [2, 3]),
+  EQUAL: look("=", "equal", "equal", 2),
+  MAPPED: look("≅", "equal under the mapping", "mapped", 3),
+  CARRIED: look("~", "carries an earlier difference", "carried", 4),
+  GUESS: look("?", "paired by a guess", "guess", 5, [5, 4]),
+  UNKNOWN: look("?", "not compared", "guess", 6, [2, 3]),
+  LATENT: look("≈", "different, without effect here", "latent", 7),
+  ONLY_A: look("−", "only in A", "only-a", 8, [7, 3]),
+  ONLY_B: look("+", "only in B", "only-b", 9, [7, 3]),
+  DIFFERENT: look("≠", "different", "different", 10),
+};
+
+/** Standings, the gravest first. */
+export const STANDINGS = (Object.keys(LOOKS) as Standing[]).sort((a, b) => LOOKS[b].weight - LOOKS[a].weight);
+
+export const EVIDENCE: Record<string, string> = {
+  VALUES: "paired since their values agree",
+  WEIGHTS: "paired since their weights agree",
+  STRUCTURE: "paired by their place in the nets",
+  NAME: "paired by name",
+  GUESS: "paired by a guess",
+};

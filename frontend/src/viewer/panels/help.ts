@@ -1,0 +1,43 @@
+/** The dialog that says which keys there are and what the marks mean. */
+
+import { h } from "../dom.ts";
+import { LOOKS, STANDINGS } from "../model/looks.ts";
+
+const KEYS: [keys: string[], words: string][] = [
+  [["/"], "search by name, type, shape, file or line"],
+  [["n", "p"], "next and previous difference"],
+  [["f"], "fold or unfold the block of what is selected"],
+  [["↑", "↓", "←", "→"], "move along the net, from a pane"],
+  [["l", "o"], "layers, operators"],
+  [["h"], "heat: parameters, multiply-adds, activations, error"],
+  [["+", "-", "0"], "zoom in, zoom out, fit"],
+  [["c"], "copy a link to what is selected"],
+  [["Enter"], "read the details"],
+  [["Esc"], "select nothing"],
+];
+
+export function helpDialog(): HTMLDialogElement {
+  const rows = KEYS.map(([keys, words]) =>
+    h("tr", {}, h("th", { scope: "row" }, ...keys.map((key) => h("kbd", {}, key))), h("td", {}, words)),
+  );
+  const marks = STANDINGS.filter((standing) => LOOKS[standing].words).map((standing) =>
+    h(
+      "li",
+      { "data-standing": standing },
+      h("span", { class: "nw-mark" }, LOOKS[standing].mark),
+      LOOKS[standing].words,
+    ),
+  );
+  const close = h("button", { type: "button", class: "nw-button", onclick: () => dialog.close() }, "Close");
+  const dialog: HTMLDialogElement = h(
+    "dialog",
+    { class: "nw-dialog", "aria-label": "Keys and marks" },
+    h("h2", {}, "Keys"),
+    h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...rows)),
+    h("h2", {}, "Marks"),
+    h("ul", { class: "nw-plainlist nw-marks" }, ...marks),
+    h("p", { class: "nw-quiet" }, "The wheel moves; with Ctrl it zooms. A double click unfolds."),
+    close,
+  );
+  return dialog;
+}

@@ -1,0 +1,303 @@
+/** The right side: what is known of the selected item, both sides beside each other; of nothing, the whole. */
+
+import { h } from "../dom.ts";
+import type { Scene } from "../draw/scene.ts";
+import type { ComparisonDocument, Finding, Group, Item, Layer } from "../model/document.ts";
+import { EVIDENCE, LOOKS, type Standing } from "../model/looks.ts";
+import { type Model, type UnionItem, counterparts, placeOf } from "../model/model.ts";
+import { amountText, bytesText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
+import { windowsOf } from "../model/windows.ts";
+import { overviewParts } from "./overview.ts";
+import { paddingPicture, paddingWords } from "./padding.ts";
+import { parameterParts } from "./parameters.ts";
+import { computedTable, pairNodes, row, writtenTable } from "./settings.ts";
+
+export interface InspectorActions {
+  copyLink: () => void;
+  toggleFold: (id: number) => void;
+  select: (id: number) => void;
+}
+
+export class Inspector {
+  readonly element = h("aside", { class: "nw-inspector", "aria-label": "Details", tabindex: -1 });
+  private scene!: Scene;
+
+  constructor(private readonly actions: InspectorActions) {}
+
+  show(scene: Scene, id: number | null): void {
+    this.scene = scene;
+    this.element.scrollTop = 0;
+    if (id === null) this.element.replaceChildren(...overviewParts(scene.model));
+    else if (scene.isFold(id)) this.element.replaceChildren(...this.foldParts(id));
+    else this.element.replaceChildren(...this.itemParts(scene.model.union[id]!, id));
+  }
+
+  private foldParts(id: number): (HTMLElement | string)[] {
+    const { scene, actions } = this;
+    const sides = scene.model.nets.map((_, side) => scene.members(id, side));
+    const isClosed = scene.byId.has(id);
+    const button = h(
+      "button",
+      { type: "button", class: "nw-button", onclick: () => actions.toggleFold(id) },
+      isClosed ? "Unfold" : "Fold",
+      h("kbd", {}, "f"),
+    );
+    const leaves = scene.leaves(id).filter((leaf) => LOOKS[scene.model.union[leaf]!.standing].weight >= 6);
+    const links = leaves.slice(0, 30).map((leaf) => {
+      const item = scene.model.union[leaf]!;
+      const text =
+        scene.rows({ id: leaf, isFold: false } as never, item.members[0].length ? 0 : 1)[0]?.title ?? "";
+      return h(
+        "li",
+        {},
+        h("button", { type: "button", class: "nw-link", onclick: () => actions.select(leaf) }, text),
+      );
+    });
+    const words = {
+      run: "Equal blocks, one after the other",
+      block: "A block",
+      branch: "A branch",
+      section: "A section",
+    };
+    const { kind } = scene.tree.folds[id - scene.model.union.length]!;
+    return [
+      h("header", { class: "nw-title" }, h("h2", {}, scene.foldTitle(id, sides[0]?.length ? 0 : 1)), button),
+      h("p", { class: "nw-quiet" }, `${words[kind]}, found by its structure.`),
+      sideTable(
+        ["layers", "types"],
+        sides.map((items) => [
+          counted(items.length, "layer"),
+          typesText(
+            items.map((item) => item.type),
+            6,
+          ),
+        ]),
+      ),
+      ...(links.length
+        ? [h("h3", {}, "Differences in it"), h("ul", { class: "nw-plainlist" }, ...links)]
+        : []),
+    ];
+  }
+
+  private itemParts(item: UnionItem, id: number): HTMLElement[] {
+    const { model } = this.scene;
+    const sides = item.members
+      .slice(0, model.nets.length)
+      .map((members, side) => membersOf(model, side, members));
+    return [
+      this.head(item, sides),
+      ...item.findings.map((number) =>
+        findingPart((model.document as ComparisonDocument).findings[number]!, item.standing),
+      ),
+      ...valuesPart(item),
+      ...padding(model, item),
+      ...computed(model, item),
+      ...shapes(model, sides),
+      ...written(sides),
+      ...stored(model, sides),
+      ...costs(sides),
+      this.foot(id),
+    ];
+  }
+
+  private head(item: UnionItem, sides: Item[][]): HTMLElement {
+    const columns = sides.map((items, side) =>
+      h(
+        "div",
+        { class: "nw-side" },
+        sides.length > 1 ? h("span", { class: "nw-letter", "aria-hidden": "true" }, "AB"[side]!) : null,
+        items.length ? null : h("p", { class: "nw-quiet" }, `not in ${"AB"[side]}`),
+        ...items.map((entry) =>
+          h(
+            "div",
+            { class: "nw-name" },
+            h("h2", {}, entry.name || entry.type),
+            h("p", {}, entry.type, placeOf(entry) ? h("span", { class: "nw-place" }, placeOf(entry)) : null),
+          ),
+        ),
+      ),
+    );
+    return h("header", { class: "nw-title" }, chips(item), h("div", { class: "nw-sides" }, ...columns));
+  }
+
+  private foot(id: number): HTMLElement {
+    const parent = this.scene.parents[id]!;
+    const fold =
+      parent >= 0
+        ? h(
+            "button",
+            { type: "button", class: "nw-button", onclick: () => this.actions.toggleFold(parent) },
+            "Fold its block",
+            h("kbd", {}, "f"),
+          )
+        : null;
+    const link = { type: "button", class: "nw-button", onclick: () => this.actions.copyLink() };
+    return h("footer", { class: "nw-foot" }, h("button", link, "Copy link to this"), fold);
+  }
+}
+
+function membersOf(model: Model, side: number, members: number[]): Item[] {
+  return members.map((index) => model.items[side]![index]!);
+}
+
+function chips(item: UnionItem): HTMLElement | null {
+  const { words, mark } = LOOKS[item.standing];
+  if (!words) return null;
+  const evidences = [...new Set(item.groups.filter((g) => g.sides[0] && g.sides[1]).map((g) => g.evidence))];
+  return h(
+    "p",
+    { class: "nw-chips" },
+    h(
+      "span",
+      { class: "nw-chip", "data-standing": item.standing },
+      h("span", { class: "nw-mark" }, mark),
+      words,
+    ),
+    ...evidences.map((evidence) => h("span", { class: "nw-evidence" }, EVIDENCE[evidence] ?? "")),
+  );
+}
+
+export function findingPart(finding: Finding, standing: Standing): HTMLElement {
+  const fixed = finding.error_fixed !== null && finding.error !== null;
+  return h(
+    "section",
+    { class: "nw-finding", "data-standing": standing, "aria-label": "What was found" },
+    h("p", { class: "nw-cause" }, finding.cause),
+    finding.fix
+      ? h(
+          "div",
+          { class: "nw-fix" },
+          h("span", { class: "nw-label" }, "Fix"),
+          h("code", {}, finding.fix),
+          finding.places[1] ? h("span", { class: "nw-place" }, `in ${finding.places[1]}`) : null,
+        )
+      : h("p", { class: "nw-quiet" }, "No known rule explains it, so there is no fix to propose."),
+    fixed
+      ? h(
+          "p",
+          { class: "nw-proof" },
+          ...[
+            "Tried: the outputs of the layer differ by ",
+            h("b", {}, ratioText(finding.error)),
+            " of their rms, ",
+          ],
+          ...["with the fix by ", h("b", {}, ratioText(finding.error_fixed)), "."],
+        )
+      : null,
+  );
+}
+
+function valuesPart(item: UnionItem): HTMLElement[] {
+  const groups = item.groups.filter((group) => group.error !== null || group.mapping);
+  return groups.flatMap((group) => [section("Values", valuesTable(group))]);
+}
+
+function valuesTable(group: Group): HTMLElement {
+  const rows: [string, string][] = [["difference / rms", ratioText(group.error)]];
+  if (group.graft_error !== null) rows.push(["on A's own inputs", ratioText(group.graft_error)]);
+  if (group.mapping) rows.push(["A becomes B by", group.mapping]);
+  return h(
+    "table",
+    { class: "nw-table nw-two" },
+    h("tbody", {}, ...rows.map(([name, value]) => row(name, [value], false))),
+  );
+}
+
+function nodesOf(model: Model, item: UnionItem, side: 0 | 1): Item[] {
+  if (!model.nets[side]) return [];
+  if (model.view === "operators") return membersOf(model, side, item.members[side]);
+  const grouped = [...new Set(item.groups.flatMap((group) => group.nodes[side]))];
+  if (grouped.length) return grouped.sort((a, b) => a - b).map((index) => model.nets[side]!.nodes[index]!);
+  return item.members[side].flatMap((index) => counterparts(model, side, index));
+}
+
+function padding(model: Model, item: UnionItem): HTMLElement[] {
+  const pictures = model.nets.map((net, side) => {
+    const found = nodesOf(model, item, side as 0 | 1).map((node) => windowsOf(net, node));
+    return found.find((windows) => windows !== null && windows.axes.some((axis) => axis.kernel > 1));
+  });
+  if (!pictures.some(Boolean)) return [];
+  const cells = pictures.map((windows) =>
+    windows
+      ? h(
+          "figure",
+          { class: "nw-figure" },
+          paddingPicture(windows),
+          h("figcaption", {}, paddingWords(windows)),
+        )
+      : h("figure", { class: "nw-figure" }),
+  );
+  return [section("Windows on the border", h("div", { class: "nw-sides" }, ...cells))];
+}
+
+function computed(model: Model, item: UnionItem): HTMLElement[] {
+  const pairs = pairNodes(nodesOf(model, item, 0), nodesOf(model, item, 1));
+  const tables = pairs.slice(0, 12).map((pair) => computedTable(pair, model.nets.length));
+  return pairs.length ? [section("As computed", ...tables)] : [];
+}
+
+function shapes(model: Model, sides: Item[][]): HTMLElement[] {
+  const ends = (key: "inputs" | "outputs"): string[] =>
+    sides.map((items, side) => {
+      const made = new Set(items.flatMap((item) => item.outputs));
+      const read = new Set(items.flatMap((item) => item.inputs));
+      const values =
+        key === "inputs" ? [...read].filter((v) => !made.has(v)) : [...made].filter((v) => !read.has(v));
+      const known = values.length || key === "inputs" ? values : [...made];
+      return known.map((value) => sizesText(model.nets[side]!.values[value]?.[1])).join("\n");
+    });
+  return [section("Shapes", table([row("in", ends("inputs"), false), row("out", ends("outputs"), false)]))];
+}
+
+function written(sides: Item[][]): HTMLElement[] {
+  const count = Math.max(...sides.map((items) => items.length));
+  const tables = Array.from({ length: Math.min(count, 8) }, (_, index) =>
+    writtenTable(sides[0]?.[index], sides[1]?.[index], sides.length),
+  ).filter((part) => part !== null);
+  const isLayer = sides.some((items) => items.some((item) => "key" in (item as Layer)));
+  return isLayer && tables.length ? [section("As written", ...tables)] : [];
+}
+
+function stored(model: Model, sides: Item[][]): HTMLElement[] {
+  const numbers = sides.map((items) => [...new Set(items.flatMap((item) => item.parameters))]);
+  const parts = parameterParts(model.nets, numbers);
+  return parts.length ? [section("Stored arrays", ...parts)] : [];
+}
+
+function costs(sides: Item[][]): HTMLElement[] {
+  const totals = sides.map((items) => {
+    const known = items.flatMap((item) => (item.cost ? [item.cost] : []));
+    const sum = (key: "parameters" | "multiply_adds" | "activation_bytes"): number =>
+      known.reduce((total, cost) => total + cost[key], 0);
+    if (!known.length) return ["", "", ""];
+    return [
+      amountText(sum("parameters")),
+      amountText(sum("multiply_adds")),
+      bytesText(sum("activation_bytes")),
+    ];
+  });
+  if (!totals.some(([first]) => first)) return [];
+  return [
+    section("Costs at batch size 1", sideTable(["parameters", "multiply-adds", "activations"], totals)),
+  ];
+}
+
+function sideTable(names: string[], sides: string[][]): HTMLElement {
+  return table(
+    names.map((name, index) =>
+      row(
+        name,
+        sides.map((values) => values[index] ?? ""),
+        false,
+      ),
+    ),
+  );
+}
+
+function table(rows: HTMLElement[]): HTMLElement {
+  return h("table", { class: "nw-table" }, h("tbody", {}, ...rows));
+}
+
+function section(title: string, ...parts: (HTMLElement | null)[]): HTMLElement {
+  return h("section", { class: "nw-section" }, h("h3", {}, title), ...parts);
+}

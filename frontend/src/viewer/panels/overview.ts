@@ -1,0 +1,73 @@
+/** What the details show while nothing is selected: the verdict, how the nets were run, the nets themselves. */
+
+import { h } from "../dom.ts";
+import type { ComparisonDocument, Net } from "../model/document.ts";
+import type { Model } from "../model/model.ts";
+import { amountText, bytesText } from "../model/wording.ts";
+
+export function overviewParts(model: Model): HTMLElement[] {
+  const { document } = model;
+  const parts = document.kind === "comparison" ? verdictParts(document) : [];
+  return [
+    ...parts,
+    ...document.nets.map((net, side) => netPart(net, document.nets.length > 1 ? "AB"[side]! : "")),
+  ];
+}
+
+function verdictParts(document: ComparisonDocument): HTMLElement[] {
+  const mappings = [
+    ...document.inputs.map((mapping) => ["input", mapping] as const),
+    ...document.outputs.map((mapping) => ["output", mapping] as const),
+  ];
+  return [
+    h(
+      "header",
+      { class: "nw-title" },
+      h("h2", {}, document.verdict),
+      h("p", { class: "nw-cause" }, document.sentence),
+    ),
+    ...document.notes.map((note) => h("p", { class: "nw-note" }, note)),
+    facts("How they were compared", [
+      ...mappings.map(([name, m]): [string, string] => [
+        name,
+        `${m.a} → ${m.b}${m.text ? `\n${m.text}` : ""}`,
+      ]),
+      ...document.probes.map((probe): [string, string] => ["run on", probe]),
+    ]),
+  ];
+}
+
+function netPart(net: Net, letter: string): HTMLElement {
+  const ends = (values: number[]): string => values.map((value) => net.values[value]?.[0] ?? "").join(", ");
+  const { totals } = net;
+  const rows: [string, string][] = [
+    ["format", net.format],
+    ["files", net.files.join("\n")],
+    ["inputs", ends(net.inputs)],
+    ["outputs", ends(net.outputs)],
+    ["layers", net.layers.length.toLocaleString("en")],
+    ["operators", net.nodes.length.toLocaleString("en")],
+  ];
+  if (totals) {
+    const unsure = totals.exact ? "" : " or more";
+    rows.push(
+      ["parameters", `${amountText(totals.parameters)}${net.loaded ? "" : ", not all with values"}`],
+      ["multiply-adds", `${amountText(totals.multiply_adds)}${unsure}`],
+      ["activations", `${bytesText(totals.activation_bytes)}${unsure}`],
+    );
+  }
+  return facts(letter ? `${letter}: ${net.name}` : net.name, [
+    ...rows.filter(([, value]) => value),
+    ...net.notes.map((note): [string, string] => ["note", note]),
+  ]);
+}
+
+function facts(title: string, rows: [string, string][]): HTMLElement {
+  const body = rows.map(([name, value]) => h("tr", {}, h("th", { scope: "row" }, name), h("td", {}, value)));
+  return h(
+    "section",
+    { class: "nw-section" },
+    h("h3", {}, title),
+    h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...body)),
+  );
+}

@@ -1,0 +1,173 @@
+/** The left side: search, the list of differences or of everything, and the legend, which filters the list. */
+
+import { h } from "../dom.ts";
+import { LOOKS, STANDINGS, type Standing } from "../model/looks.ts";
+import type { Model } from "../model/model.ts";
+import { SearchIndex } from "../model/search.ts";
+import { counted } from "../model/wording.ts";
+import { type ListRow, VirtualList } from "./list.ts";
+
+export class Sidebar {
+  readonly element: HTMLElement;
+  /** Items that "next" and "previous" step through, in the order of the nets. */
+  differences: number[] = [];
+  private readonly list: VirtualList;
+  private readonly search: HTMLInputElement;
+  private readonly tabs: HTMLElement;
+  private readonly legend: HTMLElement;
+  private readonly count: HTMLElement;
+  private model!: Model;
+  private index!: SearchIndex;
+  private filter: Standing | "differences" | "all" = "all";
+  private selected: number | null = null;
+
+  constructor(private readonly chosen: (id: number) => void) {
+    this.list = new VirtualList("Layers", chosen);
+    this.search = h("input", {
+      class: "nw-search",
+      type: "search",
+      placeholder: "Search name, type, shape",
+      "aria-label": "Search layers by name, type or shape",
+      "aria-keyshortcuts": "/",
+      autocomplete: "off",
+      spellcheck: "false",
+      oninput: () => this.refresh(),
+      onkeydown: (event: KeyboardEvent) => this.searchKey(event),
+    });
+    this.tabs = h("div", { class: "nw-tabs", role: "group", "aria-label": "What the list shows" });
+    this.count = h("p", { class: "nw-count", role: "status" });
+    this.legend = h("div", { class: "nw-legend", role: "group", "aria-label": "Show only" });
+    const searchBox = h(
+      "div",
+      { class: "nw-searchbox" },
+      this.search,
+      h("kbd", { "aria-hidden": "true" }, "/"),
+    );
+    this.element = h(
+      "nav",
+      { class: "nw-sidebar", "aria-label": "Layers and differences" },
+      ...[searchBox, this.tabs, this.count, this.list.element, this.legend],
+    );
+  }
+
+  show(model: Model): void {
+    this.model = model;
+    this.index = new SearchIndex(model);
+    this.differences = model.order.filter((id) => {
+      const item = model.union[id]!;
+      return LOOKS[item.standing].isDifference || item.findings.length > 0;
+    });
+    this.filter = this.differences.length ? "differences" : "all";
+    this.refresh();
+  }
+
+  select(id: number | null): void {
+    this.selected = id;
+    this.list.select(id);
+  }
+
+  focusSearch(): void {
+    this.search.focus();
+    this.search.select();
+  }
+
+  private searchKey(event: KeyboardEvent): void {
+    if (event.key === "Escape") {
+      this.search.value = "";
+      this.refresh();
+      this.search.blur();
+    } else if (event.key === "Enter" || event.key === "ArrowDown") {
+      const [first] = this.found();
+      if (first !== undefined) {
+        this.chosen(first);
+        this.list.element.focus();
+      }
+    } else return;
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  private found(): number[] {
+    const query = this.search.value.trim();
+    if (query) return this.index.find(query);
+    if (this.filter === "all") return this.model.order;
+    if (this.filter === "differences") return this.differences;
+    return this.model.order.filter((id) => this.model.union[id]!.standing === this.filter);
+  }
+
+  private refresh(): void {
+    const found = this.found();
+    this.list.show(
+      found.map((id) => this.row(id)),
+      this.selected,
+    );
+    const query = this.search.value.trim();
+    this.count.textContent = query ? `${counted(found.length, "match", "matches")} of “${query}”` : "";
+    this.refreshTabs(query !== "");
+    this.refreshLegend();
+  }
+
+  private refreshTabs(isSearching: boolean): void {
+    const noun = this.model.view === "layers" ? "layers" : "operators";
+    const tabs = [
+      ["differences", "Differences", this.differences.length],
+      ["all", noun[0]!.toUpperCase() + noun.slice(1), this.model.union.length],
+    ] as const;
+    const shown = this.model.document.kind === "comparison" ? tabs : tabs.slice(1);
+    this.tabs.replaceChildren(
+      ...shown.map(([filter, words, count]) =>
+        this.filterButton(
+          filter,
+          !isSearching && this.filter === filter,
+          words,
+          ` ${count.toLocaleString("en")}`,
+        ),
+      ),
+    );
+  }
+
+  private refreshLegend(): void {
+    const counts = new Map<Standing, number>();
+    for (const { standing } of this.model.union) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+    const shown = STANDINGS.filter((standing) => counts.has(standing) && LOOKS[standing].words);
+    this.legend.replaceChildren(
+      ...shown.map((standing) => {
+        const { mark, words } = LOOKS[standing];
+        const button = this.filterButton(
+          standing,
+          this.filter === standing,
+          words,
+          ` ${counts.get(standing)}`,
+        );
+        button.dataset["standing"] = standing;
+        button.prepend(h("span", { class: "nw-mark", "aria-hidden": "true" }, mark));
+        return button;
+      }),
+    );
+  }
+
+  private filterButton(filter: typeof this.filter, isOn: boolean, words: string, count: string): HTMLElement {
+    const act = (): void => {
+      this.search.value = "";
+      this.filter = this.filter === filter ? "all" : filter;
+      this.refresh();
+    };
+    const number = h("span", { class: "nw-number" }, count);
+    return h("button", { type: "button", "aria-pressed": String(isOn), onclick: act }, words, number);
+  }
+
+  private row(id: number): ListRow {
+    const { union, items, document } = this.model;
+    const item = union[id]!;
+    const names = item.members.map((members, side) => members.map((index) => items[side]![index]!));
+    const titles = names.map((list) => list.map((entry) => entry.name).join(", ")).filter(Boolean);
+    const types = names.map((list) => list.map((entry) => entry.type).join(", ")).filter(Boolean);
+    const finding = document.kind === "comparison" ? document.findings[item.findings[0] ?? -1] : undefined;
+    return {
+      id,
+      standing: item.standing,
+      title: [...new Set(titles)].join("  ·  "),
+      note: finding?.cause || [...new Set(types)].join("  ·  "),
+    };
+  }
+}
