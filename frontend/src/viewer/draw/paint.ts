@@ -1,12 +1,13 @@
 /** Painting a scene, one net at a time: less of it from afar. */
 
 import { LOOKS, type Standing } from "../model/looks.ts";
-import { type Box, type Frame, MAX_ROWS, ROW, type Scene, type SceneEdge } from "./scene.ts";
+import { type Box, type Frame, MAX_ROWS, ROW, type Row, type Scene, type SceneEdge } from "./scene.ts";
 import type { Surface } from "./surface.ts";
 import type { Theme } from "./theme.ts";
 
-/** Pixels on the screen for one of the layout from which on texts are written, and boxes have borders. */
-const LEGIBLE = 0.42;
+/** Pixels on the screen for one of the layout from which on everything is written, names are, boxes have borders. */
+const LEGIBLE = 0.55;
+const NAMED = 0.3;
 const BORDERED = 0.16;
 
 export interface Painting {
@@ -120,6 +121,7 @@ function paintBox(surface: Surface, painting: Painting, box: Box): void {
   surface.box(x, y, 4, height, { fill: colour, radius: 2 });
   if (box.isFold) paintShares(surface, painting, box);
   if (scale >= LEGIBLE) paintRows(surface, painting, box, hot?.text ?? null);
+  else if (scale >= NAMED) paintNames(surface, painting, box);
   if (painting.selected === box.id) ring(surface, painting, box);
 }
 
@@ -129,39 +131,77 @@ function ring(surface: Surface, painting: Painting, box: Box): void {
   surface.box(box.x - 3, box.y - 3, box.width + 6, box.height + 6, { stroke, width, radius: 9 });
 }
 
+/** From afar only names, larger. */
+function paintNames(surface: Surface, painting: Painting, box: Box): void {
+  const { theme, scene, side, scale } = painting;
+  const { mark, colour } = LOOKS[box.standing];
+  const size = Math.min(9 / scale, 22);
+  const middle = (box.height - (box.isFold ? 4 : 0)) / 2;
+  const rows = scene.rows(box, side).slice(0, MAX_ROWS);
+  const left = box.x + (mark ? 12 + size * 0.95 : 12);
+  const room = box.x + box.width - 6 - left;
+  rows.forEach((row, index) => {
+    const y = box.y + (rows.length > 1 ? 5 + (index + 0.5) * ROW : middle) + size * 0.35;
+    surface.text(row.title, left, y, { fill: theme.colour("text"), size, weight: 600, room });
+    if (index || !mark) return;
+    const style = { fill: theme.colour(colour), size, weight: 700, align: "center" as const };
+    surface.text(mark, box.x + 8 + size * 0.45, y, style);
+  });
+}
+
 function paintRows(surface: Surface, painting: Painting, box: Box, heatText: string | null): void {
   const { theme, scene, side } = painting;
   const look = LOOKS[box.standing];
   const rows = scene.rows(box, side);
-  const text = theme.colour("text");
   const dim = theme.colour("dim");
-  const right = box.x + box.width - 9;
   const left = box.x + (look.mark ? 25 : 13);
+  const room = box.x + box.width - 9 - left;
   if (look.mark) {
     const mark = { fill: theme.colour(look.colour), size: 14, weight: 700, align: "center" as const };
     surface.text(look.mark, box.x + 14.5, box.y + 20, mark);
   }
   rows.slice(0, MAX_ROWS).forEach((row, index) => {
     const y = box.y + 5 + index * ROW;
-    const shape = heatText !== null && index === 0 ? heatText : row.shape;
-    surface.text(row.title, left, y + 14, { fill: text, size: 12.5, weight: 600, room: right - left });
-    const room = right - left - (shape ? shape.length * 6.1 + 8 : 0);
-    surface.text(row.detail, left, y + 29, { fill: dim, size: 10.5, room });
-    if (shape) surface.text(shape, right, y + 29, { fill: dim, size: 10, mono: true, align: "right" });
+    const amount = heatText !== null && index === 0 ? heatText : null;
+    surface.text(row.title, left, y + 14, { fill: theme.colour("text"), size: 12.5, weight: 600, room });
+    paintDetail(surface, painting, row, left, y + 29, room, amount);
   });
   if (rows.length > MAX_ROWS) {
     const more = `and ${rows.length - MAX_ROWS} more`;
     surface.text(more, left, box.y + box.height - 7, { fill: dim, size: 10.5 });
   }
   box.stubs[side as 0 | 1].slice(0, 2).forEach((name, index) => {
-    const x = box.x + 10 + index * 94;
-    surface.box(x, box.y - 15, 88, 13, {
+    const x = box.x + 8 + index * 86;
+    surface.box(x, box.y - 15, 82, 13, {
       fill: theme.colour("panel"),
       stroke: theme.colour("line"),
       radius: 6,
     });
-    surface.text(`◂ ${name}`, x + 6, box.y - 5, { fill: dim, size: 9.5, room: 78 });
+    surface.text(`◂ ${name}`, x + 5, box.y - 5, { fill: dim, size: 9.5, room: 74 });
   });
+}
+
+/** The second line: sizes or heat on the right, then the settings; the type has the room that is left. */
+function paintDetail(
+  surface: Surface,
+  painting: Painting,
+  row: Row,
+  left: number,
+  y: number,
+  room: number,
+  amount: string | null,
+): void {
+  const dim = painting.theme.colour("dim");
+  const fill = amount === null ? dim : painting.theme.colour("text");
+  const weight = amount === null ? 400 : 600;
+  let rest = room;
+  const end = { fill, weight, size: 10, mono: true, align: "right" as const };
+  const sizes = amount ?? row.shape;
+  if (sizes) rest -= surface.text(sizes, left + room, y, end) + 7;
+  const style = { fill: dim, size: 10.5 };
+  const needed = row.settings.length * 6.2;
+  const type = surface.text(row.type, left, y, { ...style, room: Math.max(rest - needed - 6, 34) });
+  if (row.settings) surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });
 }
 
 /** A thin bar with a piece for each standing in a fold. */

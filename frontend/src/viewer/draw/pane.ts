@@ -34,6 +34,8 @@ export class Pane {
     const ratio = window.devicePixelRatio || 1;
     if (place.width === this.width && place.height === this.height && ratio === this.ratio) return false;
     [this.width, this.height, this.ratio] = [place.width, place.height, ratio];
+    // on whole pixels, or texts would be blurred
+    this.canvas.style.left = `${Math.ceil(place.left) - place.left}px`;
     this.canvas.width = Math.round(place.width * ratio);
     this.canvas.height = Math.round(place.height * ratio);
     return true;

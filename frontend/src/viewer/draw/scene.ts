@@ -14,7 +14,9 @@ const PADDING = 5;
 /** One layer or node in a box. */
 export interface Row {
   title: string;
-  detail: string;
+  /** What gives way where there is little room: the type. */
+  type: string;
+  settings: string;
   shape: string;
 }
 
@@ -172,7 +174,8 @@ export class Scene {
     const noun = this.model.view === "layers" ? "layer" : "operator";
     return {
       title: this.foldTitle(id, side),
-      detail: `${counted(members.length, noun)}: ${typesText(members.map((item) => item.type))}`,
+      type: `${counted(members.length, noun)}: ${typesText(members.map((item) => item.type))}`,
+      settings: "",
       shape: "",
     };
   }
@@ -184,7 +187,8 @@ export class Scene {
       const output = item.outputs[0] ?? item.inputs[0];
       return {
         title: item.name || item.type,
-        detail: [item.type, shortSettings(item.settings)].filter(Boolean).join("  "),
+        type: item.type,
+        settings: shortSettings(item.settings),
         shape: output === undefined ? "" : sizesText(net.values[output]?.[1]).replace(/^N×(?=.)/, ""),
       };
     });

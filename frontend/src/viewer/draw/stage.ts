@@ -214,7 +214,7 @@ export class Stage {
     const isBox = hit && "standing" in hit;
     const rows = isBox && hit.present[side as 0 | 1] ? this.scene!.rows(hit, side) : [];
     const text = rows
-      .map((row) => [row.title, row.detail, row.shape].filter(Boolean).join("\n"))
+      .map((row) => [row.title, `${row.type} ${row.settings}`.trim(), row.shape].filter(Boolean).join("\n"))
       .join("\n\n");
     if (canvas.title !== text) canvas.title = text;
   }

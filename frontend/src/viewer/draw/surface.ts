@@ -30,7 +30,8 @@ export interface LineStyle {
 
 export interface Surface {
   box(x: number, y: number, width: number, height: number, style: BoxStyle): void;
-  text(text: string, x: number, y: number, style: TextStyle): void;
+  /** Write a text; returns how wide it is, as far as there was room. */
+  text(text: string, x: number, y: number, style: TextStyle): number;
   /** A line through points (x and y in turn) that leaves and reaches each of them vertically. */
   line(points: number[], style: LineStyle): void;
 }
@@ -39,6 +40,7 @@ export interface Surface {
 export class Fitter {
   private readonly context = document.createElement("canvas").getContext("2d")!;
   private readonly fitted = new Map<string, string>();
+  private readonly widths = new Map<string, number>();
   private font = "";
 
   fit(text: string, font: string, room: number): string {
@@ -52,8 +54,14 @@ export class Fitter {
   }
 
   width(text: string, font: string): number {
-    if (this.font !== font) this.context.font = this.font = font;
-    return this.context.measureText(text).width;
+    const key = `${font} ${text}`;
+    let found = this.widths.get(key);
+    if (found === undefined) {
+      if (this.font !== font) this.context.font = this.font = font;
+      found = this.context.measureText(text).width;
+      this.widths.set(key, found);
+    }
+    return found;
   }
 
   private shortened(text: string, font: string, room: number): string {
@@ -108,14 +116,16 @@ export class CanvasSurface implements Surface {
     if (style.dash?.length) context.setLineDash([]);
   }
 
-  text(text: string, x: number, y: number, style: TextStyle): void {
+  text(text: string, x: number, y: number, style: TextStyle): number {
     const { context } = this;
     const font = fontOf(style, this.theme);
     context.font = font;
     context.fillStyle = style.fill;
     context.textAlign = style.align ?? "left";
     context.textBaseline = "alphabetic";
-    context.fillText(style.room === undefined ? text : this.fitter.fit(text, font, style.room), x, y);
+    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room);
+    context.fillText(shown, x, y);
+    return this.fitter.width(shown, font);
   }
 
   line(points: number[], style: LineStyle): void {

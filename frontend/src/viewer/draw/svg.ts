@@ -22,10 +22,10 @@ export class SvgSurface implements Surface {
     );
   }
 
-  text(text: string, x: number, y: number, style: TextStyle): void {
-    const shown =
-      style.room === undefined ? text : this.fitter.fit(text, fontOf(style, this.theme), style.room);
-    if (!shown) return;
+  text(text: string, x: number, y: number, style: TextStyle): number {
+    const font = fontOf(style, this.theme);
+    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room);
+    if (!shown) return 0;
     const anchor = style.align === "right" ? "end" : style.align === "center" ? "middle" : undefined;
     this.parts.push(
       element(
@@ -38,6 +38,7 @@ export class SvgSurface implements Surface {
         shown,
       ),
     );
+    return this.fitter.width(shown, font);
   }
 
   line(points: number[], style: LineStyle): void {

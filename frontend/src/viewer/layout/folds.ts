@@ -278,7 +278,7 @@ function bestRun(elements: Element[], same: Int32Array[], sizes: Int32Array, ind
   let covered = MIN_RUN - 1;
   for (let period = 1; period <= same.length; period++) {
     const length = same[period - 1]![index]!;
-    if (length < period) continue;
+    if (length < period || repeatsRegion(elements, index, period)) continue;
     const run = aligned(elements, index, period, length + period);
     const size = sizes[run.start + run.times * run.period]! - sizes[run.start]!;
     const isEnough = run.times >= 2 && (run.period > 1 || run.times >= 4 || size > run.times);
@@ -288,6 +288,17 @@ function bestRun(elements: Element[], same: Int32Array[], sizes: Int32Array, ind
     }
   }
   return best;
+}
+
+/** Whether a stretch holds two equal regions: then it is several blocks, not one. */
+function repeatsRegion(elements: Element[], start: number, period: number): boolean {
+  const seen = new Set<number>();
+  for (let index = start; index < start + period; index++) {
+    const { isRegion, signature } = elements[index]!;
+    if (isRegion && seen.has(signature)) return true;
+    if (isRegion) seen.add(signature);
+  }
+  return false;
 }
 
 /** Turn a run so that its blocks begin with a region, or else with something that has stored arrays. */

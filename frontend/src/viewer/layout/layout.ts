@@ -47,9 +47,9 @@ export interface LaidEdge {
   bends: number[];
 }
 
-export const BOX_WIDTH = 196;
+export const BOX_WIDTH = 184;
 export const FOLD_HEIGHT = 46;
-const GAP_ACROSS = 26;
+const GAP_ACROSS = 20;
 const GAP_DOWN = 24;
 
 /** Items that are shown at once without being asked for. */

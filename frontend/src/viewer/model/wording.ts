@@ -80,9 +80,11 @@ const SHORT: Record<string, string> = {
   dilation: "d",
 };
 
-/** The few settings that a box has room for: k3 s2 p1. */
+const SHORT_ORDER = ["k", "kh", "kw", "s", "p", "g", "d", "→"];
+
+/** The few settings that a box has room for: k3 s2 p1 →64. */
 export function shortSettings(settings: [string, string][]): string {
-  const parts: string[] = [];
+  const found = new Map<string, string>();
   for (const [name, value] of settings) {
     const short = SHORT[name];
     if (short === undefined) continue;
@@ -90,11 +92,12 @@ export function shortSettings(settings: [string, string][]): string {
       .replace(/[()[\]\s]/g, "")
       .split(",")
       .filter((text) => text !== "");
-    const plain =
-      numbers.length > 0 && numbers.every((text) => text === numbers[0]) ? numbers[0] : numbers.join(",");
-    const isUsual =
-      ((short === "p" && plain === "0") || ("sgd".includes(short) && plain === "1")) && short !== "";
-    if (!isUsual && plain) parts.push(`${short}${plain}`);
+    const isOne = numbers.length > 0 && numbers.every((text) => text === numbers[0]);
+    const plain = isOne ? numbers[0]! : numbers.join(",");
+    const isUsual = short === "p" ? plain === "0" : ["s", "g", "d"].includes(short) && plain === "1";
+    if (!isUsual && plain) found.set(short, plain);
   }
-  return parts.join(" ");
+  return SHORT_ORDER.filter((short) => found.has(short))
+    .map((short) => `${short}${found.get(short)}`)
+    .join(" ");
 }
