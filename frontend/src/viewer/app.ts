@@ -142,8 +142,7 @@ export class App {
     this.open = kept.open;
     this.toolbar.showView(view);
     this.sidebar.show(this.scene.model);
-    this.stage.show(this.scene);
-    this.setMeasure(this.measure);
+    this.showScene();
     await this.select(this.named(names), { keepsLink: true });
   }
 
@@ -243,7 +242,8 @@ export class App {
       this.inspector.element,
     );
     this.element.classList.add("nw-viewer");
-    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live, this.busy, hint);
+    this.stage.element.append(hint, this.busy);
+    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live);
   }
 
   private async unfoldTo(id: number): Promise<void> {
@@ -262,10 +262,15 @@ export class App {
       this.open = open;
       this.scenes.set(this.view, { scene: this.scene, open });
     });
-    this.stage.show(this.scene);
-    this.setMeasure(this.measure);
+    this.showScene();
     const after = this.scene.shown(anchor);
     if (before && after) this.stage.hold(after.y, screenY);
+  }
+
+  private showScene(): void {
+    this.stage.show(this.scene);
+    this.setMeasure(this.measure);
+    this.element.dataset["boxes"] = String(this.scene.boxes.length);
   }
 
   private async working(task: () => Promise<void>): Promise<void> {

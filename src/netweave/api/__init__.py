@@ -4,6 +4,7 @@ from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
+from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
@@ -44,6 +45,7 @@ __all__ = [
     "save",
     "save_arrays",
     "save_comparison",
+    "save_page",
     "symbol",
     "time_layers",
     "train",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import Command, everything_option, json_option, reads_nets
+from netweave.cli.options import Command, everything_option, html_option, json_option, reads_nets
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     examples=[
         "netweave compare det1.prototxt det1-symbol.json",
         "netweave compare net.prototxt,net.caffemodel port.onnx --input-shape data=1x3x224x224",
+        "netweave compare a.prototxt b-symbol.json --html found.html",
         "netweave compare a.prototxt b-symbol.json c.onnx",
     ],
 )
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     help="Largest error of an output, relative to its rms, that counts as none (0.001).",
 )
 @json_option
+@html_option
 @reads_nets
 def compare(
     nets: tuple[str, ...],
@@ -48,6 +50,7 @@ def compare(
     probe_file: str | None,
     tolerance: float | None,
     json_file: str | None,
+    html_file: str | None,
     load: Callable[[str], Graph],
 ) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
@@ -64,6 +67,8 @@ def compare(
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
+    if html_file and len(nets) > 2:
+        raise UsageError("--html shows two nets; of more, compare two at a time")
     graphs = [(name, load(name)) for name in nets]
     with working("comparing") as status:
 
@@ -80,6 +85,8 @@ def compare(
 
         found = api.compare_all(graphs, compare_two)
     only = found.pairs[0, 1]
+    if html_file:
+        api.save_page(only, html_file)
     if json_file:
         write_json(only.to_json() if len(nets) == 2 else found.to_json(), json_file)
     if json_file != "-" and len(nets) == 2:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import NET, Command, json_option, reads_nets
+from netweave.cli.options import NET, Command, html_option, json_option, reads_nets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,9 +27,16 @@ if TYPE_CHECKING:
     help="Batch size for the multiply-adds.",
 )
 @json_option
+@html_option
 @reads_nets
 def inspect(
-    net: str, nodes: bool, inference: bool, batch: int, json_file: str | None, load: Callable[[str], Graph]
+    net: str,
+    nodes: bool,
+    inference: bool,
+    batch: int,
+    json_file: str | None,
+    html_file: str | None,
+    load: Callable[[str], Graph],
 ) -> None:
     """Show the layers of NET: settings, shapes, parameters, multiply-adds.
 
@@ -40,6 +47,10 @@ def inspect(
         from netweave import api
 
         graph = api.predicting(graph)
+    if html_file:
+        from netweave import api
+
+        api.save_page(graph, html_file)
     if json_file:
         from netweave.cli.console import write_json
         from netweave.graph import graph_to_json

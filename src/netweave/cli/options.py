@@ -62,6 +62,15 @@ def _sizes(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in parts) if good else ()
 
 
+def _with_front_end(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+    """Find out that no page can be made before anything is compared."""
+    if value is not None:
+        from netweave.viewer import check_front_end
+
+        check_front_end()
+    return value
+
+
 NET = functools.partial(click.argument, metavar="NET")
 """An argument that names a net, FILE or FILE,WEIGHTS; the API takes it apart."""
 
@@ -70,6 +79,14 @@ json_option = click.option(
     "json_file",
     metavar="FILE",
     help="Write the result as JSON to FILE as well; '-' writes it to standard output, and nothing else.",
+)
+
+html_option = click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    callback=_with_front_end,
+    help="Write a page to FILE as well, which a browser opens without network.",
 )
 
 

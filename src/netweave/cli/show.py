@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import click
 
-from netweave.cli.options import Command, everything_option
+from netweave.cli.options import Command, everything_option, html_option
 
 
 @click.command(cls=Command, examples=["netweave show ab.json --all"])
 @click.argument("file", metavar="FILE")
 @everything_option
-def show(file: str, everything: bool) -> int:
+@html_option
+def show(file: str, everything: bool, html_file: str | None) -> int:
     """Show a comparison again that 'netweave compare A B --json FILE' saved, with its exit status."""
     from netweave import api
     from netweave.cli.compare_view import show_comparison
     from netweave.cli.console import output_console
 
     found = api.open_comparison(file)
+    if html_file:
+        api.save_page(found, html_file)
     show_comparison(output_console(), found, everything=everything)
     return found.exit_status

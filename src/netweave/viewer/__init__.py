@@ -2,6 +2,13 @@
 
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.net import net_document
-from netweave.viewer.page import comparison_page, document_page, net_page
+from netweave.viewer.page import check_front_end, comparison_page, document_page, net_page
 
-__all__ = ["comparison_document", "comparison_page", "document_page", "net_document", "net_page"]
+__all__ = [
+    "check_front_end",
+    "comparison_document",
+    "comparison_page",
+    "document_page",
+    "net_document",
+    "net_page",
+]

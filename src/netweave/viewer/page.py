@@ -106,6 +106,15 @@ def json_in_html(value: Any) -> str:
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
+def check_front_end() -> None:
+    """Find out whether pages can be made.
+
+    Raises:
+        UsageError: The front end is not built.
+    """
+    built("viewer.js")
+
+
 def built(name: str) -> str:
     """Return a file of the built front end.
 

@@ -19,7 +19,7 @@ export interface InspectorActions {
 }
 
 export class Inspector {
-  readonly element = h("aside", { class: "nw-inspector", "aria-label": "Details", tabindex: -1 });
+  readonly element = h("aside", { class: "nw-inspector", "aria-label": "Details", tabindex: 0 });
   private scene!: Scene;
 
   constructor(private readonly actions: InspectorActions) {}

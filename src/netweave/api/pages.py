@@ -1,0 +1,31 @@
+"""Nets and comparisons as pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.graph import Graph
+from netweave.viewer import comparison_page, net_page
+
+if TYPE_CHECKING:
+    from netweave.compare import Comparison
+
+
+def save_page(shown: Graph | Comparison, file: str | Path) -> None:
+    """Write a net or a comparison as one HTML file, which a browser opens without network.
+
+    Args:
+        shown: What is shown.
+        file: The file.
+
+    Raises:
+        UsageError: The file cannot be written; or this is a checkout of the sources whose front end is not
+            built.
+    """
+    page = net_page(shown) if isinstance(shown, Graph) else comparison_page(shown)
+    try:
+        Path(file).write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{file}: cannot be written: {error.strerror or error}") from error
