@@ -2,6 +2,7 @@
 
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
+from netweave.api.models import History, Module, Sequential
 from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
@@ -24,7 +25,10 @@ __all__ = [
     "OUTPUT_TOLERANCE",
     "Comparison",
     "Graph",
+    "History",
     "Job",
+    "Module",
+    "Sequential",
     "bisect",
     "compare",
     "compare_all",

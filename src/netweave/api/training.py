@@ -116,7 +116,7 @@ def train(
         )
         try:
             audience.add(events=Path(events) if events else None, plot=Path(plot) if plot else None)
-            with _stopping(trainer):
+            with stopping(trainer):
                 trainer.run()
         finally:
             trainer.close()
@@ -157,7 +157,7 @@ def _latest(job: Job, told: Callable[[str], None] | None) -> Path:
 
 
 @contextmanager
-def _stopping(trainer: Trainer) -> Iterator[None]:
+def stopping(trainer: Trainer) -> Iterator[None]:
     """Let Ctrl-C stop the run cleanly, the first time."""
     if threading.current_thread() is not threading.main_thread():
         yield

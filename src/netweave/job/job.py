@@ -48,6 +48,8 @@ class Job:
         checkpoints: What is kept, and what the run starts from.
         algorithm: ``bp`` (back-propagation), ``bptt`` (through time), ``cd`` (contrastive divergence).
         seed: Seed of everything that is drawn; None for a fresh one in each run.
+        initializer: The rule for first values of weights that have none of their own, where the source of
+            the nets leaves it to the run (MXNet): ``{"type": ..., its settings}``.
         cluster: The shape of the machinery.
         files: The files that the Job was read from.
         notes: What the source asks for and Netweave does otherwise, one sentence each.
@@ -60,6 +62,7 @@ class Job:
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     algorithm: str = "bp"
     seed: int | None = None
+    initializer: Mapping[str, Any] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
     files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -100,6 +103,7 @@ class Job:
             checkpoints=Checkpoints(**_tuples(content["checkpoints"], "formats", "weights")),
             algorithm=content["algorithm"],
             seed=content["seed"],
+            initializer=content["initializer"],
             cluster=Cluster(**content["cluster"]),
             files=tuple(content["files"]),
             notes=tuple(content["notes"]),

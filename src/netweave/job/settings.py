@@ -51,6 +51,8 @@ class Schedule:
         average_loss: Iterations over which the shown loss is averaged, >= 1.
         test_interval: Iterations between two tests; 0 for none.
         test_at_start: Whether there is a test before the first iteration.
+        display_at_end: Whether the end of training shows the training net once more on a further batch, as
+            Caffe does.
     """
 
     max_iterations: int
@@ -58,6 +60,7 @@ class Schedule:
     average_loss: int = 1
     test_interval: int = 0
     test_at_start: bool = True
+    display_at_end: bool = True
 
 
 @dataclass(frozen=True, slots=True)

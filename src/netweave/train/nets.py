@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ def make_nets(
     *,
     weights: Sequence[str | Path] = (),
     taps: Sequence[str] = (),
+    initializer: Mapping[str, Any] | None = None,
     seed: int,
     device: torch.device,
     dtype: torch.dtype,
@@ -37,6 +38,7 @@ def make_nets(
         phases: The phases by name.
         weights: Files whose arrays replace the first values, in order.
         taps: Names of values to give besides outputs and losses.
+        initializer: The Job's, for weights of MXNet's nets.
         seed: Of what is drawn.
         device: Where to compute.
         dtype: Type of the numbers.
@@ -54,7 +56,8 @@ def make_nets(
         known = set().union(*(phases[other].graph.parameters for other in nets))
         for key, parameter in graph.parameters.items():
             if key not in known and not parameter.loaded:
-                net.params[key] = torch.from_numpy(first_values(parameter, source=graph.format, seed=seed))
+                values = first_values(parameter, source=graph.format, seed=seed, default=initializer)
+                net.params[key] = torch.from_numpy(values)
         nets[name] = net
     for file in weights:
         load_weights(phases, nets, Path(file))

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from netweave.backends.torch import TorchNet
     from netweave.engine import Engine
     from netweave.job import Job
     from netweave.train.checkpoint import Checkpoint
@@ -55,6 +56,7 @@ class Trainer:
         keep: So many of Netweave's own checkpoints are kept.
         resume: Go on where this checkpoint was written, or Caffe's ``.solverstate``.
         seed: Instead of the Job's; a run that goes on keeps its own.
+        nets: Nets that are there already, by phase, instead of fresh ones.
         watch: Told what happens.
         step: Told of each update.
 
@@ -82,6 +84,7 @@ class Trainer:
         keep: int = KEPT,
         resume: Path | None = None,
         seed: int | None = None,
+        nets: Mapping[str, TorchNet] | None = None,
         watch: Watch = lambda event: None,
         step: Step | None = None,
     ) -> None:
@@ -98,9 +101,10 @@ class Trainer:
         self._stop = False
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane="compute").result()
-        self.nets = make_nets(
+        self.nets = dict(nets or {}) or make_nets(
             job.phases,
             weights=job.checkpoints.weights,
+            initializer=job.initializer,
             seed=self.seed,
             device=self._device,
             dtype=dtype,
@@ -145,7 +149,7 @@ class Trainer:
             self._keeper.wait()
             self._watch(Stopped(self.iteration))
             return False
-        if _due(self.iteration, schedule.display_interval):
+        if schedule.display_at_end and _due(self.iteration, schedule.display_interval):
             loss, outputs = self._forward("train", 0)
             self._losses.append(loss)
             self._show(outputs, rate=None)

@@ -1,0 +1,7 @@
+"""Models: a net with its arrays, to be trained, judged and asked; in the manner of MXNet or of Keras."""
+
+from netweave.api.models.events import BatchEnd, EpochEnd, History
+from netweave.api.models.module import Module
+from netweave.api.models.sequential import Sequential
+
+__all__ = ["BatchEnd", "EpochEnd", "History", "Module", "Sequential"]

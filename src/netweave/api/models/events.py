@@ -1,0 +1,58 @@
+"""What a fit tells its callbacks, and what it returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BatchEnd:
+    """An update is done.
+
+    Attributes:
+        epoch: From 0.
+        batch: Number in the epoch, from 0.
+        metrics: Of this batch, by name; ``loss`` where the net has one.
+    """
+
+    epoch: int
+    batch: int
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class EpochEnd:
+    """All records were gone through once more.
+
+    Attributes:
+        epoch: From 0.
+        metrics: Means over the epoch's batches by name, and after it those of the records to judge by,
+            as ``val_...``.
+        seconds: That the epoch took.
+    """
+
+    epoch: int
+    metrics: Mapping[str, float]
+    seconds: float
+
+
+Callback = Callable[[BatchEnd | EpochEnd], object]
+"""Told each event; it may read and change the model's arrays, and call its ``stop``."""
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was measured.
+
+    >>> History(({"accuracy": 0.5}, {"accuracy": 0.75}))["accuracy"]
+    [0.5, 0.75]
+
+    Attributes:
+        epochs: The metrics of each epoch, as in ``EpochEnd``.
+    """
+
+    epochs: tuple[Mapping[str, float], ...]
+
+    def __getitem__(self, metric: str) -> list[float]:
+        return [epoch[metric] for epoch in self.epochs]

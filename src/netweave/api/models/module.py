@@ -1,0 +1,231 @@
+"""Fitting a symbol, in the manner of MXNet's Module."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.api.models.model import Model
+from netweave.api.models.records import as_source, record_shapes
+from netweave.errors import UsageError
+from netweave.symbol.metrics import find_metric
+from netweave.symbol.training import Course, Trainable, mxnet_solver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from netweave.api.models.events import Callback, History
+    from netweave.symbol import Initializer, Symbol
+
+    Metric = str | Callable[[Symbol, Symbol], Symbol]
+
+
+class Module(Model):
+    """A symbol with its arrays.
+
+    The rules are those of MXNet 1.9's ``Module.fit``: gradients are divided by the batch size, weight decay
+    is for weights and gammas, arrays are first drawn by their names, the last batch of an epoch is filled
+    up with its first records.
+
+    >>> module = Module(net)                                                        # doctest: +SKIP
+    >>> module.fit(images, labels, num_epoch=5, batch_size=64)["accuracy"]          # doctest: +SKIP
+    >>> module.score(images, labels)                                                # doctest: +SKIP
+
+    Args:
+        symbol: The net; its outputs have gradients of their own (``SoftmaxOutput``, ``MakeLoss``, ...) or are
+            to be made small.
+        data_names: Inputs that are data, in the order of the parts of a record.
+        label_names: Inputs that are labels; None for those whose names end in ``label``.
+        device: Where to compute, as torch names it.
+
+    Raises:
+        UsageError: The symbol has no such argument.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        *,
+        data_names: Sequence[str] = ("data",),
+        label_names: Sequence[str] | None = None,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(device=device)
+        arguments = symbol.list_arguments()
+        found = [name for name in arguments if name.endswith("label")]
+        self.symbol = symbol
+        self._trainables: dict[tuple[Metric, ...], Trainable] = {}
+        self.data_names = tuple(data_names)
+        self.label_names = tuple(found if label_names is None else label_names)
+        missing = [name for name in (*data_names, *(label_names or ())) if name not in arguments]
+        if missing:
+            raise UsageError(f"the symbol has no argument {missing[0]!r}; it has: {', '.join(arguments)}")
+
+    def bind(
+        self,
+        *,
+        initializer: Initializer | None = None,
+        eval_metric: Metric | Sequence[Metric] = (),
+        seed: int | None = None,
+        **shapes: Sequence[int],
+    ) -> Module:
+        """Make the net for some sizes, with first values; ``fit`` does it by itself.
+
+        Args:
+            initializer: For weights that have no rule of their own; None for MXNet's own, Uniform(0.01).
+            eval_metric: What is to be measured.
+            seed: Of what is drawn; None for a fresh one.
+            shapes: Sizes of data and labels by name, batch size first.
+
+        Raises:
+            SourceError: Sizes do not fit.
+            UsageError: A metric is unknown, or torch is not installed.
+        """
+        drawn = secrets.randbits(31) if seed is None else seed
+        self._make(self._trainable(eval_metric), shapes, initializer=initializer, seed=drawn)
+        return self
+
+    def fit(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        num_epoch: int,
+        batch_size: int = 128,
+        optimizer: str = "sgd",
+        optimizer_params: Mapping[str, Any] | None = None,
+        initializer: Initializer | None = None,
+        arg_params: Mapping[str, np.ndarray] | None = None,
+        aux_params: Mapping[str, np.ndarray] | None = None,
+        eval_data: Any = None,
+        eval_metric: Metric | Sequence[Metric] = "accuracy",
+        callbacks: Sequence[Callback] = (),
+        shuffle: bool = False,
+        steps_per_epoch: int | None = None,
+        seed: int | None = None,
+        threads: int | None = None,
+    ) -> History:
+        """Train, and return what was measured; called again it goes on from where it was.
+
+        Args:
+            data: An array of all records, several by input, a ``data.Source``, or an object with ``len`` and
+                ``[]``, or an iterable, of records (data, label).
+            labels: An array of all labels, if ``data`` is an array.
+            num_epoch: Times that all records are gone through.
+            batch_size: Records in a batch.
+            optimizer: MXNet's name: ``sgd``, ``nag``, ``adam``, ...
+            optimizer_params: Its settings by MXNet's names; see ``mxnet_solver``.
+            initializer: For weights that have no rule of their own; None for MXNet's own, Uniform(0.01).
+            arg_params: Arrays to start from, by name.
+            aux_params: The same of auxiliary states.
+            eval_data: Records to judge by after each epoch, as ``data``, or a pair of arrays.
+            eval_metric: Names of metrics, or functions of prediction and label to a symbol of one number.
+            callbacks: Told of each batch and epoch.
+            shuffle: Whether each epoch has an order of its own.
+            steps_per_epoch: Batches in an epoch, of records without a known end.
+            seed: Of everything that is drawn; None for a fresh one.
+            threads: Of decoding; None to find the number by itself.
+
+        Raises:
+            SourceError: A record cannot be read, or sizes do not fit.
+            UsageError: An optimizer, a metric or an array is unknown or wrong; torch is not installed.
+            RunError: The loss is no number any more.
+        """
+        inputs = (*self.data_names, *self.label_names)
+        source = as_source(data, labels, inputs)
+        shapes = {name: (batch_size, *shape) for name, shape in record_shapes(source, inputs).items()}
+        self.bind(initializer=initializer, eval_metric=eval_metric, seed=seed, **shapes)
+        self.set_params(arg_params or {}, aux_params or {})
+        settings = dict(optimizer_params or {})
+        course = Course(
+            batch_size=batch_size,
+            max_iterations=0,
+            solver=mxnet_solver(optimizer, settings, rescale_grad=1.0 / batch_size),
+            shuffle=shuffle,
+            last="wrap" if source.endless else "pad",
+            seed=seed,
+        )
+        return self._run(
+            source,
+            course,
+            epochs=num_epoch,
+            steps_per_epoch=steps_per_epoch,
+            judge=None if eval_data is None else as_source(eval_data, None, inputs),
+            loss=False,
+            callbacks=callbacks,
+            threads=threads,
+        )
+
+    def score(
+        self,
+        data: Any,
+        labels: Any = None,
+        *,
+        eval_metric: Metric | Sequence[Metric] = "accuracy",
+        batch_size: int = 128,
+    ) -> dict[str, float]:
+        """Return the metrics over all records, in test mode.
+
+        Raises:
+            UsageError: A metric is unknown, or the net has no arrays yet.
+            SourceError: A record cannot be read.
+        """
+        inputs = (*self.data_names, *self.label_names)
+        source = as_source(data, labels, inputs)
+        shapes = {name: (batch_size, *shape) for name, shape in record_shapes(source, inputs).items()}
+        _ = self.net
+        self._make(self._trainable(eval_metric), shapes)
+        return self._judge(source, batch_size, loss=False)
+
+    def predict(self, data: Any, *, batch_size: int = 128) -> Any:
+        """Return the outputs for all records: an array, or a list of one for each output.
+
+        Raises:
+            UsageError: The net has no arrays yet.
+            SourceError: A record cannot be read.
+        """
+        return self._predict(self.symbol, data, self.data_names, batch_size)
+
+    def get_params(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return copies of all arrays: those that are learnt, and the auxiliary states."""
+        states = set(self.symbol.list_auxiliary_states())
+        arrays = {key: np.array(tensor.detach().cpu().numpy()) for key, tensor in self.net.params.items()}
+        learnt = {key: array for key, array in arrays.items() if key not in states}
+        return learnt, {key: array for key, array in arrays.items() if key in states}
+
+    def set_params(
+        self, arg_params: Mapping[str, np.ndarray], aux_params: Mapping[str, np.ndarray] | None = None
+    ) -> None:
+        """Replace some arrays.
+
+        Raises:
+            UsageError: The net has no such array, or one of other sizes.
+        """
+        params = self.net.params
+        for key, array in {**arg_params, **(aux_params or {})}.items():
+            if key not in params:
+                raise UsageError(f"the net has no array {key!r}; it has: {', '.join(params)}")
+            wanted, given = tuple(params[key].shape), np.shape(array)
+            if wanted != given:
+                raise UsageError(f"array {key!r} has the sizes {given}, expected {wanted}")
+            params[key] = params[key].new_tensor(np.asarray(array))
+
+    def _trainable(self, metrics: Metric | Sequence[Metric]) -> Trainable:
+        wanted = (metrics,) if isinstance(metrics, str) or callable(metrics) else tuple(metrics)
+        if wanted in self._trainables:
+            return self._trainables[wanted]
+        pairs = list(zip(self.symbol, self._labels(), strict=False))
+        found: dict[str, Symbol] = {}
+        for metric in wanted:
+            function = find_metric(metric) if isinstance(metric, str) else metric
+            name = metric if isinstance(metric, str) else metric.__name__
+            for number, (prediction, label) in enumerate(pairs):
+                found[name if len(pairs) == 1 else f"{name}_{number}"] = function(prediction, label)
+        made = Trainable(self.symbol, (*self.data_names, *self.label_names), found)
+        return self._trainables.setdefault(wanted, made)
+
+    def _labels(self) -> list[Symbol]:
+        internals = self.symbol.get_internals()
+        return [internals[name] for name in self.label_names]
