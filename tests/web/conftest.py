@@ -38,17 +38,27 @@ def _as_before(_tables):
         transaction.set_rollback(True)
 
 
+@pytest.fixture(autouse=True)
+def _one_minute(monkeypatch):
+    """Keep the clock of the limits in one minute."""
+    monkeypatch.setattr("netweave.web.safety.limits.now", lambda: 1e9)
+
+
 @pytest.fixture
-def choose(monkeypatch):
+def choose():
     """Set some of the operator's choices for a test."""
+    import contextlib
     import dataclasses
 
     from django.conf import settings
+    from django.test import override_settings
 
-    def choose(**chosen):
-        monkeypatch.setattr(settings._wrapped, "OPTIONS", dataclasses.replace(settings.OPTIONS, **chosen))
+    with contextlib.ExitStack() as stack:
 
-    return choose
+        def choose(**chosen):
+            stack.enter_context(override_settings(OPTIONS=dataclasses.replace(settings.OPTIONS, **chosen)))
+
+        yield choose
 
 
 @pytest.fixture

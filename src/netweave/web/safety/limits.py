@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from time import time as now
 from typing import TYPE_CHECKING
 
 from django.conf import settings
@@ -33,7 +33,7 @@ def count(what: str, who: str, *, limit: int) -> None:
     Raises:
         TooManyError: It was done more often.
     """
-    window = int(time.time()) // WINDOW_SECONDS
+    window = int(now()) // WINDOW_SECONDS
     with transaction.atomic():
         Count.objects.filter(window__lt=window - KEPT_WINDOWS).delete()
         entry, made = Count.objects.get_or_create(

@@ -59,6 +59,11 @@ def work(request: Request, told: Connection) -> None:
     """Carry out a request; the last thing said is ``("done", "")`` or ``("failed", why)``."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit(request.memory_bytes)
+    answer(request, told)
+
+
+def answer(request: Request, told: Connection) -> None:
+    """Carry out a request in this process, and say how it ended."""
     try:
         _carry_out(request, told)
         told.send(("done", ""))

@@ -49,7 +49,7 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
     deadline = time.monotonic() + max_seconds
     try:
         while True:
-            if ours.poll(SIGN_SECONDS):
+            if ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
                 kind, text = _received(ours)
                 if kind == "done":
                     return
