@@ -20,7 +20,7 @@ import django  # noqa: E402
 django.setup()
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def _tables():
     from django.core.management import call_command
     from django.test.utils import setup_test_environment
@@ -30,9 +30,13 @@ def _tables():
 
 
 @pytest.fixture(autouse=True)
-def _as_before(_tables):
+def _as_before(request):
     from django.db import transaction
 
+    if request.node.get_closest_marker("multi"):  # the workbench is another process
+        yield
+        return
+    request.getfixturevalue("_tables")
     with transaction.atomic():
         yield
         transaction.set_rollback(True)

@@ -6,6 +6,7 @@ import "./web.css";
 import { follow } from "./follow.ts";
 import { startMenus } from "./menus.ts";
 import { startPair } from "./pair.ts";
+import { followRun } from "./run.ts";
 import { startCopying } from "./copy.ts";
 
 const form = document.querySelector<HTMLFormElement>("#pair");
@@ -13,6 +14,9 @@ if (form) startPair(form);
 
 const waiting = document.querySelector<HTMLElement>("[data-follow]");
 if (waiting) follow(waiting);
+
+const run = document.querySelector<HTMLElement>("[data-run]");
+if (run) followRun(run);
 
 startMenus(document);
 startCopying(document);

@@ -7,6 +7,7 @@ from netweave.api.nets import compare, load, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts
+from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
@@ -35,6 +36,8 @@ __all__ = [
     "draw_inputs",
     "evaluate",
     "extract",
+    "find_checkpoints",
+    "find_runs",
     "formats",
     "load",
     "load_arrays",
@@ -45,6 +48,7 @@ __all__ = [
     "open_comparison",
     "pack",
     "predicting",
+    "read_curves",
     "run",
     "save",
     "save_arrays",

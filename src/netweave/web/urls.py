@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from netweave.web.http import api
-from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs
+from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs, runs
 
 urlpatterns = [
     path("", new.show, name="new"),
@@ -19,6 +19,9 @@ urlpatterns = [
     path("shared/<str:secret>/document", comparisons.shared_document, name="shared-document"),
     path("nets/<uuid:key>/", nets.show, name="net"),
     path("nets/<uuid:key>/delete/", nets.delete, name="delete-net"),
+    path("runs/", runs.index, name="runs"),
+    path("runs/curves", runs.curves, name="curves"),
+    path("runs/show", runs.show, name="run"),
     path("help/", help_page.show, name="help"),
     path("programs/", programs.show, name="programs"),
     path("sign-in/", accounts.SignIn.as_view(), name="sign-in"),

@@ -1,0 +1,111 @@
+"""Runs of training, as their folders tell of them: curves from event files, and checkpoints."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from netweave.errors import UsageError
+
+EVENTS = "*tfevents*"
+
+CHECKPOINTS = (".checkpoint", ".caffemodel", ".caffemodel.h5", ".solverstate", ".solverstate.h5", ".params")
+"""How the names of files end that a run can go on from, or a net can be read from."""
+
+MAX_DEPTH = 4
+
+_ITERATION = re.compile(r"(?:iter_|-|_)(\d+)\.[a-z0-9.]+$")
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A file that a run left.
+
+    Attributes:
+        name: Its path in the folder of the run.
+        iteration: The number in its name; None if there is none.
+        num_bytes: Its size.
+        modified: When it was written, in seconds since 1970.
+    """
+
+    name: str
+    iteration: int | None
+    num_bytes: int
+    modified: float
+
+
+def find_runs(folder: str | Path) -> dict[str, float]:
+    """Return the runs in a folder: paths in it that hold event files, with the time of the last change.
+
+    Args:
+        folder: The folder; it may be a run itself, which is called ``.``.
+    """
+    root = Path(folder)
+    found: dict[str, float] = {}
+    for depth in range(MAX_DEPTH + 1):
+        for file in root.glob("/".join(["*"] * depth + [EVENTS])):
+            if file.is_file():
+                name = file.parent.relative_to(root).as_posix()
+                found[name] = max(found.get(name, 0.0), file.stat().st_mtime)
+    return found
+
+
+def read_curves(run: str | Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the curves of a run by name: iteration and value of each point, in the order of iterations.
+
+    Where a run went on from a checkpoint, the later event file wins from its first iteration on. What is
+    being written, and so ends in the middle of an event, is read as far as it goes.
+
+    Raises:
+        UsageError: TensorBoard's reader is not installed.
+    """
+    try:
+        from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    except ImportError as error:
+        raise UsageError(
+            "event files need the package tensorboard: pip install 'netweave[curves]'"
+        ) from error
+    curves: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for file in sorted(Path(run).glob(EVENTS)):
+        begun: set[str] = set()
+        for event in EventFileLoader(str(file)).Load():
+            for value in event.summary.value:
+                number = _scalar(value)
+                if number is None:
+                    continue
+                curve = curves[value.tag]
+                if value.tag not in begun:
+                    begun.add(value.tag)
+                    curves[value.tag] = curve = [point for point in curve if point[0] < event.step]
+                curve.append((event.step, number))
+    return dict(curves)
+
+
+def find_checkpoints(run: str | Path) -> list[Checkpoint]:
+    """Return the checkpoints in a run's folder, the newest first."""
+    folder = Path(run)
+    files = [file for file in folder.rglob("*") if file.name.endswith(CHECKPOINTS) and file.is_file()]
+    made = [
+        Checkpoint(
+            name=file.relative_to(folder).as_posix(),
+            iteration=int(found[1]) if (found := _ITERATION.search(file.name)) else None,
+            num_bytes=file.stat().st_size,
+            modified=file.stat().st_mtime,
+        )
+        for file in files
+    ]
+    return sorted(made, key=lambda checkpoint: checkpoint.modified, reverse=True)
+
+
+def _scalar(value: Any) -> float | None:
+    """Return the number of a summary: TensorBoard's loader turns old scalars into tensors of one element."""
+    if value.HasField("simple_value"):
+        return float(value.simple_value)
+    if not value.HasField("tensor") or value.tensor.tensor_shape.dim:
+        return None
+    from tensorboard.util import tensor_util
+
+    return float(tensor_util.make_ndarray(value.tensor))

@@ -1,0 +1,217 @@
+"""The workbench in a real browser, in a window of 1280 by 720."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.web.running import Workbench
+
+playwright = pytest.importorskip("playwright.sync_api")
+CHROMIUM = shutil.which("chromium")
+AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.multi,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs the browser chromium"),
+]
+
+VIEWER = "[data-netweave-viewer]"
+READ_MS = 30_000
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory):
+    with Workbench(tmp_path_factory.mktemp("bench"), workers=2) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as engine:
+        switches = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+        yield engine.chromium.launch(executable_path=CHROMIUM, args=switches)
+
+
+@pytest.fixture
+def page(browser, bench):
+    context = browser.new_context(viewport={"width": 1280, "height": 720}, base_url=bench.url, locale="en-GB")
+    page = context.new_page()
+    page.complaints = []
+    page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
+    page.on("pageerror", lambda error: page.complaints.append(str(error)))
+    page.set_default_timeout(READ_MS)
+    yield page
+    assert page.complaints == []
+    context.close()
+
+
+def side(page, letter):
+    return page.get_by_role("region", name=f"Net {letter}")
+
+
+def drop(page, letter, *files):
+    page.get_by_label(f"Files of net {letter}", exact=True).set_input_files([str(file) for file in files])
+
+
+def compare_a_sample(page, title="A port with a mistake"):
+    page.goto("/")
+    page.get_by_role("button", name=title).click()
+    page.get_by_role("button", name="Compare", exact=True).click()
+    page.wait_for_selector(VIEWER)
+    return page.url
+
+
+def test_two_clicks_lead_from_the_first_page_to_a_verdict(page):
+    compare_a_sample(page)
+    playwright.expect(page.locator(".verdict")).to_have_text("different")
+
+
+@pytest.mark.corpus
+def test_files_of_caffe_and_mxnet_are_recognised_as_they_arrive_and_compared(page, corpus):
+    nets = corpus / "mtcnn"
+    page.goto("/")
+    compare = page.get_by_role("button", name="Compare", exact=True)
+    playwright.expect(compare).to_be_disabled()
+    drop(page, "A", nets / "det1.prototxt")
+    playwright.expect(side(page, "A")).to_contain_text("Caffe net, recognised")
+    playwright.expect(side(page, "A")).to_contain_text("The weights are missing")
+    drop(page, "A", nets / "det1.caffemodel")
+    playwright.expect(side(page, "A")).not_to_contain_text("The weights are missing")
+    drop(page, "B", nets / "det1-symbol.json", nets / "det1-0001.params")
+    playwright.expect(side(page, "B")).to_contain_text("MXNet net, recognised")
+    playwright.expect(side(page, "B")).to_contain_text("6,632 parameters")
+    playwright.expect(compare).to_be_enabled()
+    compare.click()
+    page.wait_for_selector(VIEWER)
+    playwright.expect(page.locator(".verdict")).to_have_text("equal, as stated")
+    playwright.expect(page.locator(VIEWER)).to_contain_text("height and width swapped")
+
+
+def test_reloading_the_first_page_loses_nothing(page):
+    page.goto("/")
+    page.get_by_role("button", name="The port, mended").click()
+    playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+    page.reload()
+    playwright.expect(side(page, "B")).to_contain_text("leaves-symbol.json")
+    playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+
+
+def test_what_is_no_net_says_so_and_can_be_removed(page, tmp_path):
+    (tmp_path / "<img src=x onerror=alert(1)>.txt").write_text("hello")
+    page.goto("/")
+    drop(page, "A", *tmp_path.iterdir())
+    playwright.expect(side(page, "A")).to_contain_text("not a net that Netweave knows")
+    playwright.expect(side(page, "A").locator("img")).to_have_count(0)
+    side(page, "A").get_by_role("button", name="Remove").click()
+    playwright.expect(side(page, "A").locator(".files li")).to_have_count(0)
+    playwright.expect(page.get_by_text("Waiting for the files of net A.")).to_be_visible()
+
+
+def test_sizes_that_are_missing_are_asked_for_and_typed(page, bench, tmp_path):
+    from netweave.web.samples import samples
+
+    (tmp_path / "leaves-symbol.json").write_bytes(samples()["padding"].b["leaves-symbol.json"])
+    page.goto("/")
+    drop(page, "B", tmp_path / "leaves-symbol.json")
+    playwright.expect(side(page, "B")).to_contain_text("the sizes of the input 'image' are nowhere given")
+    field = side(page, "B").get_by_role("textbox")
+    field.fill("image=1x3x32x32")
+    field.press("Tab")
+    playwright.expect(side(page, "B")).to_contain_text("MXNet net, recognised")
+
+
+def test_a_comparison_is_renamed_found_and_deleted_in_the_list(page):
+    compare_a_sample(page)
+    page.goto("/comparisons/")
+    page.locator(".card-row").first.get_by_text("Rename").first.click()
+    page.get_by_label("Name").fill("leaves, second try")
+    page.get_by_label("Name").press("Enter")
+    playwright.expect(page.get_by_role("status")).to_contain_text("leaves, second try")
+    page.get_by_role("searchbox").fill("second")
+    page.get_by_role("searchbox").press("Enter")
+    playwright.expect(page.locator(".card-row")).to_have_count(1)
+    page.get_by_role("searchbox").fill("nowhere")
+    page.get_by_role("searchbox").press("Enter")
+    playwright.expect(page.get_by_text("Nothing found")).to_be_visible()
+    page.goto("/comparisons/")
+    page.locator(".card-row").first.get_by_text("Delete").first.click()
+    page.get_by_role("button", name="Delete it").click()
+    playwright.expect(page.get_by_text("No comparisons yet")).to_be_visible()
+
+
+def test_a_shared_link_opens_in_another_browser_until_it_ends(page, browser):
+    compare_a_sample(page)
+    page.get_by_text("Share", exact=True).click()
+    page.get_by_role("button", name="Make a link").click()
+    address = page.get_by_label("Whoever has this link sees the comparison").input_value()
+    with browser.new_context() as other:
+        guest = other.new_page()
+        guest.goto(address)
+        guest.wait_for_selector(VIEWER)
+        playwright.expect(guest.locator(".verdict")).to_have_text("different")
+        playwright.expect(guest.get_by_text("Delete")).to_have_count(0)
+        page.get_by_role("button", name="End the link").click()
+        playwright.expect(page.get_by_role("status").first).to_contain_text("The shared link has ended")
+        assert guest.goto(address).status == 404
+
+
+def test_everything_goes_by_keyboard_alone(page):
+    page.goto("/")
+    page.keyboard.press("Tab")
+    playwright.expect(page.get_by_text("Skip to the content")).to_be_focused()
+    sample = page.get_by_role("button", name="A port with a mistake")
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        if sample.evaluate("element => element === document.activeElement"):
+            break
+    page.keyboard.press("Enter")
+    compare = page.get_by_role("button", name="Compare", exact=True)
+    playwright.expect(compare).to_be_enabled()
+    page.keyboard.press("Shift+Tab")
+    playwright.expect(compare).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_selector(VIEWER)
+    menu = page.locator("summary", has_text="Rename")
+    menu.focus()
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_label("Name")).to_be_focused()
+    page.keyboard.press("Escape")
+    playwright.expect(menu).to_be_focused()
+    playwright.expect(page.get_by_label("Name")).to_be_hidden()
+    page.keyboard.press("Enter")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("by keyboard")
+    page.keyboard.press("Enter")
+    playwright.expect(page.get_by_role("heading", name="by keyboard")).to_be_visible()
+
+
+def test_nothing_is_cut_off_in_a_small_window(page):
+    compare_a_sample(page)
+    for path in ("/", "/comparisons/", "/help/", "/programs/", page.url):
+        page.goto(path)
+        wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        assert wide <= 0, path
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tools/frontend")
+def test_a_screen_reader_finds_labels_roles_and_contrast(page):
+    compare_a_sample(page)
+    done = page.url
+    page.goto("/")
+    page.get_by_role("button", name="The port, mended").click()
+    playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
+    for path in (page.url, "/comparisons/", "/help/", "/programs/", done):
+        page.goto(path)
+        page.wait_for_load_state("networkidle")
+        page.evaluate(AXE.read_text())  # by the debugger, which the page's policy does not bind
+        found = page.evaluate("axe.run({exclude: ['[data-netweave-viewer]']})")
+        problems = [
+            (rule["id"], node["html"][:160], node["failureSummary"][:200])
+            for rule in found["violations"]
+            for node in rule["nodes"]
+        ]
+        assert problems == [], path
