@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.passes import to_inference
+from netweave.passes import compose, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 
 if TYPE_CHECKING:
@@ -42,10 +42,11 @@ FAMILIES = {
 
 
 def comparable(graph: Graph) -> Graph:
-    """Return a copy of a graph as it predicts, without what an exporter built around its operators."""
+    """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
     found = to_inference(graph)
     if has_scaffolding(found):
         see_through.edit(found)
+    compose.edit(found)
     return found
 
 

@@ -4,6 +4,7 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 """
 
 from netweave.passes.absorb import absorb
+from netweave.passes.compose import compose
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
@@ -17,6 +18,7 @@ __all__ = [
     "Pass",
     "absorb",
     "chain",
+    "compose",
     "explicit",
     "extract",
     "fold",

@@ -82,8 +82,10 @@ class Rewriter:
         op_type: str,
         inputs: Sequence[ir.Value | None],
         attributes: Mapping[str, Any],
+        *,
+        domain: str = "",
     ) -> ir.Node:
-        """Put one standard node in the place of others and return it.
+        """Put one node in the place of others and return it.
 
         It makes the first output of the last of them, under its name, and belongs to the layers of all.
 
@@ -92,9 +94,10 @@ class Rewriter:
             op_type: ONNX's name.
             inputs: Inputs of the new node.
             attributes: Its attributes as Python values.
+            domain: Its domain; a standard one by default.
         """
         last = nodes[-1]
-        new = self.insert(last, op_type, inputs, attributes)
+        new = self.insert(last, op_type, inputs, attributes, domain=domain)
         set_layer_keys(new, [key for node in nodes for key in layer_keys(node)])
         self.take_over(last.outputs[0], new.outputs[0])
         for node in reversed(nodes):
@@ -109,10 +112,11 @@ class Rewriter:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str | None = None,
+        domain: str = "",
     ) -> ir.Node:
-        """Put a new standard node before another, in the same layers, and return it."""
+        """Put a new node, a standard one by default, before another, in the same layers, and return it."""
         new = ir.Node(
-            "",
+            domain,
             op_type,
             list(inputs),
             attributes=make_attributes(attributes or {}),

@@ -14,7 +14,7 @@ from netweave.formats.pytorch.calls import mark_calls
 from netweave.formats.pytorch.scaffolding import settle_reshapes
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
-from netweave.passes import see_through
+from netweave.passes import chain, compose, see_through
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -88,7 +88,7 @@ def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Gr
     graph = Graph(found.model, found.layers, parameters, found.declared, "pytorch", names, tables.notes)
     graph.notes += tuple(note.replace(str(path), names[0] if names else "net") for note in found.notes)
     graph.model.graph.name = re.sub(r".*[/\\]", "", names[0]) if names else "module"
-    see_through.edit(graph)
+    chain(see_through, compose).edit(graph)
     _say_edges(graph)
     return graph
 
