@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 COUNT = 2
 """Faults of one kind in one net."""
 
-LARGE = frozenset({"googlenet"})
-"""Nets that take long: one fault of a kind, and no other forms."""
+LARGE = frozenset({"googlenet", "resnet_50"})
+"""Nets that take long: one fault of a kind."""
 
 
 def subjects(corpus: Path) -> Subjects:
     """Yield every net with its other forms and its faults."""
     for name, net in all_nets(corpus):
-        forms = {} if name in LARGE else {form: make(net) for form, make in FORMS.items()}
+        forms = {} if name == "googlenet" else {form: make(net) for form, make in FORMS.items()}
         yield Subject(
             f"caffe-{name}",
             net.net(),
@@ -78,6 +78,11 @@ def _other_pool(layer: Layer) -> str:
     return "AVE" if layer.settings.get("pool", ["MAX"])[-1] == "MAX" else "MAX"
 
 
+def _other_region(layer: Layer) -> str:
+    within = layer.settings.get("norm_region", [""])[-1] == "WITHIN_CHANNEL"
+    return "ACROSS_CHANNELS" if within else "WITHIN_CHANNEL"
+
+
 def _grown(name: str, default: int) -> Value:
     return lambda layer: str((layer.number(name, default) or default) + 1)
 
@@ -98,6 +103,7 @@ EDITS: tuple[tuple[str, str, dict[str, Value], set[str]], ...] = (
     ("lrn: size", "lrn", {"local_size": _to("7")}, {"lrn-size"}),
     ("lrn: beta", "lrn", {"beta": _to("0.5")}, {"lrn-beta"}),
     ("lrn: k", "lrn", {"k": _to("2")}, {"lrn-k"}),
+    ("lrn: region", "lrn", {"norm_region": _other_region}, {"operator"}),
     ("relu: leaky", "relu", {"negative_slope": _to("0.1")}, {"operator", "leaky-slope"}),
     ("relu: sigmoid", "relu", {"type": _to('"Sigmoid"')}, {"operator"}),
     ("sigmoid: tanh", "sigmoid", {"type": _to('"TanH"')}, {"operator"}),

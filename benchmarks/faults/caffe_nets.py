@@ -27,8 +27,15 @@ NETS = {
     "siamese": ("head-1.0/examples__siamese__mnist_siamese.prototxt", (1, 28, 28)),
     "mnist_autoencoder": ("head-1.0/examples__mnist__mnist_autoencoder.prototxt", (1, 28, 28)),
     "googlenet": ("head-1.0/models__bvlc_googlenet__deploy.prototxt", (3, 224, 224)),
+    "cifar10_sigmoid": ("head-1.0/examples__cifar10__cifar10_full_sigmoid_train_test.prototxt", (3, 32, 32)),
+    "nonlinear": ("head-1.0/examples__hdf5_classification__nonlinear_train_val.prototxt", (4,)),
+    "resnet_50": ("branch-intel/models__default_resnet_50__train_val.prototxt", (3, 224, 224)),
+    "vgg_16": ("branch-intel/models__default_vgg_16__train_val.prototxt", (3, 64, 64)),
 }
 """File in the corpus and size of the input."""
+
+NARROW = {"resnet_50": 8, "vgg_16": 8}
+"""Nets whose layers get this part of their outputs, so that many faults can be tried."""
 
 ROLES = {
     "filter": "filter", "matrix": "matrix", "bias": "bias", "mean": "mean", "variance": "variance",
@@ -99,6 +106,7 @@ def read(corpus: Path, name: str) -> CaffeNet:
     """Read a net and draw its arrays by the oracles' recipe."""
     path, shape = NETS[name]
     body = caffe_net.read((corpus / "caffe" / path).read_text(), phase="TEST")
+    _narrow(body, NARROW.get(name, 1))
     net = CaffeNet(body, shape, {})
     _, blobs = caffe_net.stored(body, net.inputs)
     for layer, entries in blobs.items():
@@ -108,6 +116,18 @@ def read(corpus: Path, name: str) -> CaffeNet:
                 array = array * FACTOR if entry.role != "scale" else np.array([FACTOR])
             net.arrays[entry.key] = array.astype(np.float32)
     return net
+
+
+def _narrow(body: Body, by: int) -> None:
+    """Divide the outputs of every layer."""
+    for layer in body.inner:
+        outputs = layer.number("num_output")
+        if outputs is not None and by > 1:
+            layer.settings["num_output"] = [str(max(1, outputs // by))]
+            for key, value in layer.message:
+                if key in {"convolution_param", "inner_product_param"} and isinstance(value, list):
+                    pairs = [(k, v) for k, v in value if k != "num_output"]
+                    value[:] = [*pairs, ("num_output", layer.settings["num_output"][0])]
 
 
 def renamed(net: CaffeNet) -> tuple[CaffeNet, dict[str, str]]:

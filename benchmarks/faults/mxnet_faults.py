@@ -24,7 +24,7 @@ COUNT = 2
 LARGE = frozenset({"squeezenet"})
 """Nets that take long: one fault of a kind, and one other form."""
 
-FOLDABLE = frozenset({"mobilenet", "resnet_v1"})
+FOLDABLE = frozenset({"mobilenet", "mobilenet_v2", "resnet_v1", "vgg11_bn"})
 """Nets in which every normalisation stands right behind a convolution."""
 
 IMAGES = {"conv4_weight": (64, 3, 3)}
@@ -89,19 +89,25 @@ def subjects(corpus: Path, zoo: Path) -> Subjects:
         corpus: The corpus.
         zoo: What ``benchmarks.faults.zoo`` wrote.
     """
-    for name, shape in json.loads((zoo / "sizes.json").read_text()).items():
-        with np.load(zoo / f"{name}.npz") as stored:
-            arrays = {key.replace("|", ":"): stored[key] for key in stored}
-        net = MxnetNet(json.loads((zoo / f"{name}.json").read_text()), arrays, tuple(shape))
+    for name in json.loads((zoo / "sizes.json").read_text()):
+        net = read(zoo, name)
         forms = ["renamed"] if name in LARGE else ["renamed", "shuffled"]
         forms += ["folded"] if name in FOLDABLE else []
         partners = {form: net.formed(form).net() for form in forms}
         names = {"renamed": _new_names(net, net.formed("renamed"))}
         if name.startswith("det"):
-            partners["caffe"] = _caffe(corpus / "mtcnn", name, net.shape)
+            partners["caffe"] = caffe_faces(corpus / "mtcnn", name, net.shape)
             names["caffe"] = {node["name"]: node["name"].replace("_", "-") for node in net.symbol["nodes"]}
         found = list(faults(net, count=1 if name in LARGE else COUNT))
         yield Subject(f"mxnet-{name}", net.net(), partners, found, names)
+
+
+def read(zoo: Path, name: str) -> MxnetNet:
+    """Return a net that ``benchmarks.faults.zoo`` wrote."""
+    shape = json.loads((zoo / "sizes.json").read_text())[name]
+    with np.load(zoo / f"{name}.npz") as stored:
+        arrays = {key.replace("|", ":"): stored[key] for key in stored}
+    return MxnetNet(json.loads((zoo / f"{name}.json").read_text()), arrays, tuple(shape))
 
 
 def _new_names(net: MxnetNet, renamed: MxnetNet) -> dict[str, str]:
@@ -109,7 +115,8 @@ def _new_names(net: MxnetNet, renamed: MxnetNet) -> dict[str, str]:
     return {old["name"]: new["name"] for old, new in pairs}
 
 
-def _caffe(folder: Path, name: str, shape: tuple[int, ...]) -> Net:
+def caffe_faces(folder: Path, name: str, shape: tuple[int, ...]) -> Net:
+    """Return one of the face nets as Caffe has it."""
     files = {f"net{end}": (folder / f"{name}{end}").read_bytes() for end in (".prototxt", ".caffemodel")}
     return Net("caffe", files, {"data": shape})
 

@@ -10,8 +10,10 @@ import onnx
 from onnx import helper, numpy_helper
 
 from benchmarks.faults.arrays import Stored, array_faults, spread
+from benchmarks.faults.halves import UNSEEN
 from benchmarks.faults.model import Fault, Net, Subject, Subjects
-from benchmarks.faults.onnx_nets import NETS, forms
+from benchmarks.faults.onnx_light import light_net
+from benchmarks.faults.onnx_nets import NETS, forms, renamed
 
 COUNT = 2
 """Faults of one kind in one net."""
@@ -31,11 +33,18 @@ def subjects() -> Subjects:
         model = make()
         partners, names = {}, {}
         for form, made, new_names in forms(name, model):
-            partners[form], names[form] = _net(made), new_names
-        yield Subject(f"onnx-{name}", _net(model), partners, list(faults(model, count=COUNT)), names)
+            partners[form], names[form] = net_of(made), new_names
+        yield Subject(f"onnx-{name}", net_of(model), partners, list(faults(model, count=COUNT)), names)
+    for name in UNSEEN["onnx"]:
+        model = light_net(name)
+        other, new_names = renamed(model)
+        found = list(faults(model, count=1))
+        partners = {"renamed": net_of(other)}
+        yield Subject(f"onnx-{name}", net_of(model), partners, found, {"renamed": new_names})
 
 
-def _net(model: onnx.ModelProto) -> Net:
+def net_of(model: onnx.ModelProto) -> Net:
+    """Return a model as files."""
     entry = model.graph.input[0]
     shape = tuple(dim.dim_value for dim in entry.type.tensor_type.shape.dim[1:])
     return Net("onnx", {"net.onnx": model.SerializeToString()}, {entry.name: shape})
@@ -50,7 +59,7 @@ def faults(model: onnx.ModelProto, *, count: int) -> Iterator[Fault]:
             node = made.graph.node[place]
             for name, value in change(values(node)).items():
                 _set(node, name, value)
-            yield Fault(kind, node.name, frozenset(traps), _net(made))
+            yield Fault(kind, node.name, frozenset(traps), net_of(made))
     yield from _structure(model, count)
     arrays = {array.name: array for array in model.graph.initializer}
     numbers = {name: numpy_helper.to_array(array) for name, array in arrays.items()}
@@ -58,7 +67,7 @@ def faults(model: onnx.ModelProto, *, count: int) -> Iterator[Fault]:
         made = _copied(model)
         stored = next(array for array in made.graph.initializer if array.name == found.stored.key)
         stored.CopyFrom(numpy_helper.from_array(found.values, found.stored.key))
-        yield Fault(found.kind, found.stored.layer, found.traps, _net(made), found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.traps, net_of(made), found.in_table)
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -208,7 +217,7 @@ def _structure(model: onnx.ModelProto, count: int) -> Iterator[Fault]:
         for node in made.graph.node:
             node.input[:] = [gone.input[0] if name == gone.output[0] else name for name in node.input]
         del made.graph.node[place]
-        yield Fault("layer left out", nodes[place].name, missing, _net(made), in_table=False)
+        yield Fault("layer left out", nodes[place].name, missing, net_of(made), in_table=False)
     for place in spread([i for i, n in enumerate(nodes) if n.op_type in TWICE], count):
         made = _copied(model)
         again = copy.deepcopy(made.graph.node[place])
@@ -216,12 +225,14 @@ def _structure(model: onnx.ModelProto, count: int) -> Iterator[Fault]:
         for node in made.graph.node:
             node.input[:] = ["again" if name == again.input[0] else name for name in node.input]
         made.graph.node.insert(place + 1, again)
-        yield Fault("layer twice", "again", missing, _net(made), in_table=False)
+        yield Fault("layer twice", "again", missing, net_of(made), in_table=False)
     for place in spread([i for i, n in enumerate(nodes) if n.op_type == "Concat"], count):
         made = _copied(model)
         made.graph.node[place].input[:2] = made.graph.node[place].input[1::-1]
-        yield Fault("branches swapped", nodes[place].name, order, _net(made), in_table=False)
+        yield Fault("branches swapped", nodes[place].name, order, net_of(made), in_table=False)
     for place in spread([i for i, n in enumerate(nodes) if n.op_type == "Add"], count):
         made = _copied(model)
         made.graph.node[place].op_type = "Sub"
-        yield Fault("sum: difference", nodes[place].name, frozenset({"operator"}), _net(made), in_table=False)
+        yield Fault(
+            "sum: difference", nodes[place].name, frozenset({"operator"}), net_of(made), in_table=False
+        )

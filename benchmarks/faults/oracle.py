@@ -1,12 +1,13 @@
-"""What the nets compute, by other people's programs: OpenCV, MXNet and ONNX Runtime.
+"""What the nets compute, by other people's programs: OpenCV, MXNet, ONNX Runtime and PyTorch.
 
-Run by an interpreter that has them: ``python -m benchmarks.faults.oracle FOLDER``. Every folder below FOLDER
-with a ``job.json`` gets an ``outputs.npz``, or an ``error.txt`` if the program refuses the net. Each net
-runs in a process of its own, since some programs end it on odd nets.
+Run by an interpreter that has them: ``python -m benchmarks.faults.oracle FOLDER FORMAT...``. Every folder
+below FOLDER with a ``job.json`` of these formats gets an ``outputs.npz``, or an ``error.txt`` if the program
+refuses the net. Each net runs in a process of its own, since some programs end it on odd nets.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import multiprocessing
 import sys
@@ -17,12 +18,16 @@ import numpy as np
 from tests.oracles import recipe
 
 
-def main(folder: Path) -> None:
-    """Run every job that has no answer yet."""
+def main(folder: Path, formats: list[str]) -> None:
+    """Run every job of some formats that has no answer yet."""
     context = multiprocessing.get_context("fork")
+    if "pytorch" in formats:
+        importlib.import_module("torch")  # once, and not in every process
     for job in sorted(folder.rglob("job.json")):
         place = job.parent
         if (place / "outputs.npz").exists() or (place / "error.txt").exists():
+            continue
+        if json.loads(job.read_text())["format"] not in formats:
             continue
         worker = context.Process(target=answer, args=(place,))
         worker.start()
@@ -103,7 +108,19 @@ def run_onnx(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> li
     return session.run(None, inputs)
 
 
-RUNNERS = {"caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx}
+def run_torch(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a PyTorch net by PyTorch."""
+    import torch
+
+    from benchmarks.faults.torch_nets import module
+
+    torch.set_num_threads(1)
+    with torch.no_grad():
+        found = module(place)(**{name: torch.from_numpy(x) for name, x in inputs.items()})
+    return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]
+
+
+RUNNERS = {"caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx, "pytorch": run_torch}
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2:])

@@ -12,7 +12,6 @@ import itertools
 import json
 import os
 import platform
-import random
 import subprocess
 import sys
 import time
@@ -22,12 +21,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import netweave
-from benchmarks.faults import caffe_faults, mxnet_faults, onnx_faults
+from benchmarks.faults import caffe_faults, mxnet_faults, onnx_faults, torch_nets, torch_subjects
+from benchmarks.faults.halves import half_of
 from benchmarks.faults.score import EFFECT, Row, Score, is_missed, score
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from benchmarks.faults.model import Fault, Net, Subject
 
@@ -40,38 +40,33 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--oracle", required=True, help="a Python that has OpenCV and MXNet")
     parser.add_argument("--folder", type=Path, default=Path("build/faults"), help="for nets and answers")
-    parser.add_argument("--half", choices=["tuning", "unseen"], help="this half of the nets alone")
+    parser.add_argument("--half", choices=["seen", "unseen"], help="this half of the nets alone")
     parser.add_argument("--only", default="", help="nets whose name holds this")
     parser.add_argument("--result", type=Path, default=Path(__file__).with_name("result.json"))
     asked = parser.parse_args()
     start = time.perf_counter()
-    subjects = prepare(asked.corpus, asked.folder, asked.oracle)
-    halves = split([subject.name for subject in subjects])
-    chosen = [s for s in subjects if asked.half in {None, halves[s.name]} and asked.only in s.name]
-    answers(asked.folder, asked.oracle)
-    results = Score(halves)
-    for subject in chosen:
-        compare_all(subject, asked.folder / "nets" / subject.name, results)
+    results = Score()
+    for subject in subjects(asked.corpus, asked.folder, asked.oracle):
+        if asked.half in {None, half_of(subject.name)} and asked.only in subject.name:
+            place = asked.folder / "nets" / subject.name
+            for name, net in named(subject):
+                write(net, place / name)
+            answers(place, asked.oracle)
+            compare_all(subject, place, results)
     report(results, time.perf_counter() - start)
     written = results.to_json() | {"machine": f"{os.cpu_count()} cores, {platform.machine()}"}
     asked.result.write_text(json.dumps(written, indent=1) + "\n")
 
 
-def prepare(corpus: Path, folder: Path, oracle: str) -> list[Subject]:
-    """Write all nets as files, one folder each with a job for the oracle."""
+def subjects(corpus: Path, folder: Path, oracle: str) -> Iterator[Subject]:
+    """Yield all nets with their partners and faults, as files in memory."""
     zoo = folder / "zoo"
     if not (zoo / "sizes.json").exists():
         call([oracle, "-m", "benchmarks.faults.zoo", str(corpus.resolve()), str(zoo.resolve())])
-    subjects = [
-        *caffe_faults.subjects(corpus),
-        *mxnet_faults.subjects(corpus, zoo),
-        *onnx_faults.subjects(),
-    ]
-    for subject in subjects:
-        place = folder / "nets" / subject.name
-        for name, net in named(subject):
-            write(net, place / name)
-    return subjects
+    yield from caffe_faults.subjects(corpus)
+    yield from mxnet_faults.subjects(corpus, zoo)
+    yield from onnx_faults.subjects()
+    yield from torch_subjects.subjects(corpus, zoo, folder / "exported")
 
 
 def named(subject: Subject) -> Iterable[tuple[str, Net]]:
@@ -96,29 +91,26 @@ def write(net: Net, folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def answers(folder: Path, oracle: str) -> None:
-    """Let the oracles run all nets."""
-    for pattern, python in (("onnx-*", sys.executable), ("caffe-*", oracle), ("mxnet-*", oracle)):
-        for place in sorted((folder / "nets").glob(pattern)):
-            asked = len(list(place.glob("*/job.json")))
-            if asked > len([*place.glob("*/outputs.npz"), *place.glob("*/error.txt")]):
-                call([python, "-m", "benchmarks.faults.oracle", str(place.resolve())])
+def answers(place: Path, oracle: str) -> None:
+    """Let the oracles run all forms and faults of a net that they have not run yet."""
+    for python, formats in ((sys.executable, ("onnx", "pytorch")), (oracle, ("caffe", "mxnet"))):
+        if _waiting(place, formats):
+            call([python, "-m", "benchmarks.faults.oracle", str(place.resolve()), *formats])
+
+
+def _waiting(place: Path, formats: Sequence[str]) -> bool:
+    """Whether a net of some formats in a folder has no answer yet."""
+    return any(
+        json.loads(job.read_text())["format"] in formats
+        and not any((job.parent / name).exists() for name in ("outputs.npz", "error.txt"))
+        for job in place.glob("*/job.json")
+    )
 
 
 def call(command: list[str]) -> None:
     """Run a program from the repository's root."""
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, stderr=subprocess.DEVNULL)
-
-
-def split(names: list[str]) -> dict[str, str]:
-    """Put half of every format's nets away, chosen by a seed; these are not looked at while tuning."""
-    halves = {}
-    for _, group in itertools.groupby(sorted(names), key=lambda name: name.partition("-")[0]):
-        order = list(group)
-        random.Random(2026).shuffle(order)
-        halves |= {name: "unseen" if place % 2 else "tuning" for place, name in enumerate(order)}
-    return halves
 
 
 def effect(before: Path, after: Path) -> float | None:
@@ -181,7 +173,10 @@ def judged(row: Row, fault: Fault, subject: Subject, a: netweave.Graph, place: P
 
 
 def load(place: Path, net: Net) -> netweave.Graph:
-    """Load a net by its files."""
+    """Load a net by its files; a PyTorch one as a module in memory, since that starts no process."""
+    if net.format == "pytorch":
+        sizes = {name: (2, *shape) for name, shape in net.inputs.items()}
+        return netweave.load(torch_nets.module(place), input_shapes=sizes)
     files = list(net.files)
     shapes = {} if net.format == "onnx" else {name: (1, *shape) for name, shape in net.inputs.items()}
     weights = place / files[1] if len(files) > 1 else None

@@ -8,6 +8,7 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.faults.halves import half_of
 from netweave.compare import Status
 
 if TYPE_CHECKING:
@@ -100,16 +101,17 @@ def _layers(found: Comparison, group: Group) -> set[tuple[str, str]]:
 class Score:
     """Counts over a run, as a whole and by what they are of."""
 
-    halves: dict[str, str]
     counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     rows: list[Row] = field(default_factory=list)
+    nets: set[str] = field(default_factory=set)
 
     def _keys(self, net: str, kind: str = "") -> list[str]:
-        half, form = self.halves[net], net.partition("-")[0]
+        half, form = half_of(net), net.partition("-")[0]
         keys = ["all", f"half {half}", f"format {form}", f"format {form}, half {half}"]
         return [*keys, f"kind {kind}"] if kind else keys
 
     def _add(self, net: str, kind: str, **counts: bool | int) -> None:
+        self.nets.add(net)
         for key in self._keys(net, kind):
             self.counts[key].update({name: int(value) for name, value in counts.items()})
 
@@ -143,7 +145,8 @@ class Score:
         rows = [asdict(row) | {"effect": str(row.effect)} for row in self.rows if is_missed(row)]
         table = {key: {name: self.counts[key][name] for name in COUNTS} for key in sorted(self.counts)}
         whole = table.pop("all", {})
-        return {**whole, "by": table, "traps": self._traps(), "halves": self.halves, "missed": rows}
+        halves = {net: half_of(net) for net in sorted(self.nets)}
+        return {**whole, "by": table, "traps": self._traps(), "halves": halves, "missed": rows}
 
     def _traps(self) -> dict[str, dict[str, Any]]:
         """Return how often each trap was named rightly, and the median effect; None if sizes change."""

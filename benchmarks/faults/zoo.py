@@ -26,6 +26,9 @@ ZOO = {
     "resnet_v1": (lambda: _resnet(vision.ResNetV1, vision.BasicBlockV1), (3, 64, 64)),
     "resnet_v2": (lambda: _resnet(vision.ResNetV2, vision.BasicBlockV2), (3, 64, 64)),
     "densenet": (lambda: vision.DenseNet(8, 4, (2, 2, 2), classes=10), (3, 112, 112)),
+    "mobilenet_v2": (lambda: vision.MobileNetV2(0.25, classes=10), (3, 64, 64)),
+    "resnet_v2_bottleneck": (lambda: _resnet(vision.ResNetV2, vision.BottleneckV2), (3, 64, 64)),
+    "vgg11_bn": (lambda: _vgg(), (3, 64, 64)),
 }
 FACES = {"det1": (3, 36, 36), "det2": (3, 24, 24)}
 
@@ -41,7 +44,7 @@ def main(corpus: Path, folder: Path) -> None:
     sizes = {}
     for name, (make, shape) in ZOO.items():
         block = make()
-        symbol = block(mx.sym.var("data"))
+        symbol = _narrowed(block(mx.sym.var("data")))
         _write(folder / name, symbol, _drawn(symbol, shape))
         sizes[name] = shape
     for name, shape in FACES.items():
@@ -54,6 +57,15 @@ def main(corpus: Path, folder: Path) -> None:
 
 def _resnet(kind: type, block: type) -> mx.gluon.HybridBlock:
     return kind(block, [2, 2, 2, 2], [8, 8, 16, 32, 48], classes=10)
+
+
+def _vgg() -> mx.gluon.HybridBlock:
+    return vision.VGG([1, 1, 2, 2, 2], [8, 16, 24, 32, 32], classes=10, batch_norm=True)
+
+
+def _narrowed(symbol: mx.sym.Symbol) -> mx.sym.Symbol:
+    """Give the hidden dense layers of VGG, whose size its code does not let choose, fewer outputs."""
+    return mx.sym.load_json(symbol.tojson().replace("4096", "64"))
 
 
 def _drawn(symbol: mx.sym.Symbol, shape: tuple[int, ...]) -> dict[str, np.ndarray]:

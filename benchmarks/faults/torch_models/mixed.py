@@ -1,0 +1,63 @@
+"""Branches that are joined, and a constant factor, as ``onnx_nets.inception``."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 8, kernel_size=3, stride=2, padding=1)
+        self.stem_relu = nn.ReLU()
+        self.mix1_1x1 = nn.Conv2d(8, 4, kernel_size=1)
+        self.mix1_relu1 = nn.ReLU()
+        self.mix1_3x3 = nn.Conv2d(8, 4, kernel_size=3, padding=1)
+        self.mix1_elu = nn.ELU(alpha=0.8)
+        self.mix1_pool = nn.MaxPool2d(kernel_size=3, stride=1, padding=1)
+        self.mix1_proj = nn.Conv2d(8, 4, kernel_size=1)
+        self.mix1_out = nn.Conv2d(12, 8, kernel_size=1)
+        self.mix1_bn = nn.BatchNorm2d(8, eps=1e-05)
+        self.mix1_leaky = nn.LeakyReLU(negative_slope=0.2)
+        self.mix2_1x1 = nn.Conv2d(8, 4, kernel_size=1)
+        self.mix2_relu1 = nn.ReLU()
+        self.mix2_3x3 = nn.Conv2d(8, 4, kernel_size=3, padding=1)
+        self.mix2_elu = nn.ELU(alpha=0.8)
+        self.mix2_pool = nn.MaxPool2d(kernel_size=3, stride=1, padding=1)
+        self.mix2_proj = nn.Conv2d(8, 4, kernel_size=1)
+        self.mix2_out = nn.Conv2d(12, 8, kernel_size=1)
+        self.mix2_bn = nn.BatchNorm2d(8, eps=1e-05)
+        self.mix2_leaky = nn.LeakyReLU(negative_slope=0.2)
+        self.pool = nn.AvgPool2d(kernel_size=4, stride=4)
+        self.fc = nn.Linear(128, 10)
+        self.prob = nn.Softmax(dim=1)
+
+    def forward(self, data):
+        x = self.stem(data)
+        x = self.stem_relu(x)
+        first = self.mix1_1x1(x)
+        first = self.mix1_relu1(first)
+        second = self.mix1_3x3(x)
+        second = self.mix1_elu(second)
+        third = self.mix1_pool(x)
+        third = self.mix1_proj(third)
+        x = torch.cat([first, second, third], dim=1)
+        x = self.mix1_out(x)
+        x = self.mix1_bn(x)
+        x = torch.mul(x, 0.7)
+        x = self.mix1_leaky(x)
+        first = self.mix2_1x1(x)
+        first = self.mix2_relu1(first)
+        second = self.mix2_3x3(x)
+        second = self.mix2_elu(second)
+        third = self.mix2_pool(x)
+        third = self.mix2_proj(third)
+        x = torch.cat([first, second, third], dim=1)
+        x = self.mix2_out(x)
+        x = self.mix2_bn(x)
+        x = torch.mul(x, 0.7)
+        x = self.mix2_leaky(x)
+        x = self.pool(x)
+        flat = torch.flatten(x, 1)
+        x = self.fc(flat)
+        x = self.prob(x)
+        return x
