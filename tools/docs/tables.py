@@ -139,7 +139,9 @@ HOLDS: dict[str, Callable[[], str]] = {
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
-    "pytorch": lambda: "model files with state dicts, TorchScript, exported programs, modules in memory",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
+    "pytorch": lambda: (
+        "model files with state dicts, TorchScript, exported programs, modules in memory; written as source"
+    ),
 }
 """What is read of each format, in words."""

@@ -3,7 +3,7 @@
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.models import History, Module, Sequential
-from netweave.api.nets import compare, load, predicting, run, save
+from netweave.api.nets import compare, load, port, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts
@@ -47,6 +47,7 @@ __all__ = [
     "load_phases",
     "open_comparison",
     "pack",
+    "port",
     "predicting",
     "read_curves",
     "run",

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 from netweave.backends import prepare
 from netweave.compare import OUTPUT_TOLERANCE
 from netweave.compare import compare as compare_graphs
+from netweave.compare.trial.probes import OPEN_SIZE
 from netweave.errors import UsageError
-from netweave.files import Source, is_file
-from netweave.formats import read
-from netweave.graph import Graph
+from netweave.files import Source, Written, is_file
+from netweave.formats import find_written, read
+from netweave.graph import Graph, known_shape
 from netweave.passes import absorb, chain, fold, prune, to_inference
+from netweave.passes.fitting import likely_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -152,22 +154,72 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
     return chain(to_inference, fold, absorb, prune)(graph) if folded else to_inference(graph)
 
 
-def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:
-    """Write a net as an ONNX file, with its layers as metadata.
+def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Written:
+    """Write a net in the format that the file's name asks for.
+
+    ``.onnx``: with its layers as metadata. ``.py``: PyTorch source of the net as it predicts, with its
+    weights beside it as ``.safetensors``.
 
     Args:
         graph: The net.
-        path: The file; its name ends in ``.onnx``.
+        path: The file.
         random_weights: Write a net without weights with drawn ones.
 
-    Raises:
-        UsageError: The name does not end in ``.onnx``, the file cannot be written, or weights are missing.
-    """
-    if Path(path).suffix != ".onnx":
-        raise UsageError(f"cannot write {str(path)!r}: nets are written as .onnx")
-    from netweave.formats.onnx import write
+    Returns:
+        The files, and how they are read again.
 
-    write(graph, Path(path), random_weights=random_weights)
+    Raises:
+        UnsupportedError: The net has operators that cannot be written in the format.
+        UsageError: No format is written under such a name, a file cannot be written, or weights miss.
+    """
+    writer = find_written(Path(path)).load()
+    written: Written = writer.write(graph, Path(path), random_weights=random_weights)
+    return written
+
+
+def port(
+    graph: Graph,
+    path: str | Path,
+    *,
+    random_weights: bool = False,
+    progress: Callable[[str], None] | None = None,
+) -> Comparison:
+    """Write a net as ``save`` does, read what was written, and compare it with the net.
+
+    Args:
+        graph: The net.
+        path: The file.
+        random_weights: Write a net without weights with drawn ones.
+        progress: Called with what is done next.
+
+    Returns:
+        The comparison of the net with what was written.
+
+    Raises:
+        SourceError: The net has operators that cannot be written, or what was written cannot be read.
+        UsageError: No format is written under such a name, a file cannot be written, or weights miss.
+    """
+    written = save(graph, path, random_weights=random_weights)
+    source = Source(
+        net=written.net,
+        weights=written.weights,
+        input_shapes={
+            written.inputs.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()
+        },
+        entry=written.entry,
+        trust=True,  # the code is our own; of the source only identifiers and comments stand in it
+    )
+    return compare_graphs(graph, read(source), progress=progress)
+
+
+def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:
+    """Return sizes for the inputs that a net needs to predict: its own, and some that fit for open ones."""
+    open_size = likely_size(graph) or OPEN_SIZE
+    shapes = {value.name or "": known_shape(value) or () for value in to_inference(graph).inputs}
+    return {
+        name: tuple((open_size if axis else 1) if size is None else size for axis, size in enumerate(shape))
+        for name, shape in shapes.items()
+    }
 
 
 def _read_if_named(net: Any) -> Graph:

@@ -1,4 +1,4 @@
-"""``netweave convert``: a net as an ONNX file."""
+"""``netweave convert``: a net in another format."""
 
 from __future__ import annotations
 
@@ -15,9 +15,15 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-@click.command(cls=Command, examples=["netweave convert det1-symbol.json,det1-0001.params det1.onnx"])
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave convert det1-symbol.json,det1-0001.params det1.onnx",
+        "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py",
+    ],
+)
 @NET("net")
-@click.argument("out", metavar="OUT.onnx")
+@click.argument("out", metavar="OUT")
 @click.option(
     "--inference",
     is_flag=True,
@@ -25,18 +31,41 @@ if TYPE_CHECKING:
 )
 @click.option("--random-weights", is_flag=True, help="Write drawn weights where none were found.")
 @reads_nets
-def convert(net: str, out: str, inference: bool, random_weights: bool, load: Callable[[str], Graph]) -> None:
-    """Write NET as an ONNX file, with its layers kept as metadata.
+def convert(net: str, out: str, inference: bool, random_weights: bool, load: Callable[[str], Graph]) -> int:
+    """Write NET in the format that OUT asks for: .onnx, or .py for PyTorch source with weights beside it.
 
-    NET is FILE or FILE,WEIGHTS.
+    NET is FILE or FILE,WEIGHTS. Source is read again and compared with NET before it is called done.
+
+    Exit status: 0 written, and equal where it was compared; 1 what was written differs; 2 NET could not be
+    read or written; 3 not decidable.
     """
+    from rich.text import Text
+
     from netweave import api
+    from netweave.cli.compare_view import VERDICT_STYLES, show_comparison
     from netweave.cli.console import output_console, working
     from netweave.cli.net_view import converted
 
     graph = load(net)
     if inference:
         graph = api.predicting(graph, folded=True)
-    with working(f"writing {out}"):
-        api.save(graph, out, random_weights=random_weights)
-    output_console().print(converted(graph, Path(out)))
+    if Path(out).suffix == ".onnx":
+        with working(f"writing {out}"):
+            api.save(graph, out, random_weights=random_weights)
+        output_console().print(converted(graph, Path(out)))
+        return 0
+    with working(f"writing {out}") as status:
+        found = api.port(
+            graph,
+            out,
+            random_weights=random_weights,
+            progress=lambda stage: status.update(f"comparing {out} with {net}: {stage}"),
+        )
+    console = output_console()
+    console.print(converted(graph, Path(out)))
+    if found.exit_status == 0:
+        console.print(Text(f"read again and compared: {found.sentence}", style=VERDICT_STYLES[found.verdict]))
+    else:
+        console.print(Text(f"{out} is not done: it differs from {net}", style="bold red"))
+        show_comparison(console, found, everything=False)
+    return found.exit_status

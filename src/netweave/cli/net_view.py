@@ -92,7 +92,7 @@ def converted(graph: Graph, out: Path) -> RenderableType:
         f"  {bytes_text(out.stat().st_size)}: {len(graph.layers):,} layers as "
         f"{len(graph.nodes):,} nodes, {graph.num_parameters:,} parameters",
     )
-    if own:
+    if own and out.suffix == ".onnx":
         lines.append(
             f"\nnote: ONNX has no operator for {', '.join(own)}; they are written in the domain netweave, "
             "which other runtimes do not know",

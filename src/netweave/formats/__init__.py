@@ -5,6 +5,6 @@ To add a format: write a package here with ``match(source) -> bool`` (cheap, no 
 and imports no other format.
 """
 
-from netweave.formats.table import FORMATS, Format, find_format, read
+from netweave.formats.table import FORMATS, Format, find_format, find_written, read
 
-__all__ = ["FORMATS", "Format", "find_format", "read"]
+__all__ = ["FORMATS", "Format", "find_format", "find_written", "read"]

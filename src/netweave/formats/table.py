@@ -6,11 +6,12 @@ import importlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import CodeError, ReadError
+from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files.source import is_folder
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
+    from pathlib import Path
     from types import ModuleType
 
     from netweave.files import Source
@@ -28,6 +29,7 @@ class Format:
         archives: Whether its files may begin like ``FOREIGN`` ones; then it looks into them.
         code: Whether its files are code; then they are read only if the source allows that.
         folders: Whether a net may be a folder.
+        written: How the names of the files end that its ``write`` makes; None if it has none.
     """
 
     name: str
@@ -36,9 +38,10 @@ class Format:
     archives: bool = False
     code: bool = False
     folders: bool = False
+    written: str | None = None
 
     def load(self) -> ModuleType:
-        """Import the format's package: ``match`` and ``read``."""
+        """Import the format's package: ``match``, ``read`` and, if it writes nets, ``write``."""
         return importlib.import_module(f"netweave.formats.{self.name}")
 
 
@@ -46,8 +49,15 @@ FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
-    Format("onnx", "ONNX", "NET.onnx"),
-    Format("pytorch", "PyTorch", "MODEL.py with WEIGHTS.pt, or NET.pt2", archives=True, code=True),
+    Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
+    Format(
+        "pytorch",
+        "PyTorch",
+        "MODEL.py with WEIGHTS.pt, or NET.pt2",
+        archives=True,
+        code=True,
+        written=".py",
+    ),
     Format(
         "tensorflow",
         "TensorFlow",
@@ -95,6 +105,19 @@ def _find_folder(source: Source) -> Format:
     raise ReadError(
         f"is a folder, expected a file, or a folder that holds a net ({known})", place=str(source.net)
     )
+
+
+def find_written(path: Path) -> Format:
+    """Return the format that writes files of such a name.
+
+    Raises:
+        UsageError: None does.
+    """
+    for row in FORMATS:
+        if row.written is not None and path.suffix == row.written:
+            return row
+    known = ", ".join(f"{row.written} ({row.title})" for row in FORMATS if row.written)
+    raise UsageError(f"cannot write {str(path)!r}: nets are written as {known}")
 
 
 def read(source: Source) -> Graph:

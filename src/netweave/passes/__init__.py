@@ -3,7 +3,7 @@
 To add one: a function over a Graph under ``@Pass``, in a file of its own, made of what ``rewrite`` offers.
 """
 
-from netweave.passes.absorb import absorb
+from netweave.passes.absorb import absorb, absorb_scales
 from netweave.passes.compose import compose
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
@@ -17,6 +17,7 @@ __all__ = [
     "Extractor",
     "Pass",
     "absorb",
+    "absorb_scales",
     "chain",
     "compose",
     "explicit",

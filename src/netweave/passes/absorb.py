@@ -29,12 +29,28 @@ def absorb(graph: Graph) -> None:
     nothing else reads. The new node belongs to the layers of both and keeps the name of the last value;
     its weights are computed in float64 when they are read.
     """
+    _absorb_into(graph, frozenset(_FACTORS))
+
+
+@Pass
+def absorb_scales(graph: Graph) -> None:
+    """Take Mul, Div, Add and Sub of stored values per channel into the BatchNormalization before them.
+
+    As ``absorb``, but a BatchNormalization stays: Caffe's BatchNorm and Scale become the one layer that
+    other frameworks have for both.
+    """
+    _absorb_into(graph, frozenset({"BatchNormalization"}))
+
+
+def _absorb_into(graph: Graph, takers: frozenset[str]) -> None:
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
         read = _AFFINE.get(node.op_type) if node.domain == "" else None
         affine = read(node) if read else None
         maker = affine.value.producer() if affine else None
-        if affine and maker and has_one_reader(affine.value) and _can_take(maker):
+        if maker is None or affine is None or maker.op_type not in takers:
+            continue
+        if has_one_reader(affine.value) and _can_take(maker):
             _merge(rewriter, maker, node, affine)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files import Written
 from netweave.formats.onnx.wire import is_model
 
 if TYPE_CHECKING:
@@ -27,8 +28,9 @@ def read(source: Source) -> Graph:
     return reader.read(source)
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     """Write a net as an ONNX file; see ``netweave.formats.onnx.writer``."""
     from netweave.formats.onnx import writer
 
     writer.write(graph, path, random_weights=random_weights)
+    return Written(path)

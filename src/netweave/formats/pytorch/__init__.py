@@ -13,11 +13,12 @@ from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
-    from netweave.files import Source
+    from netweave.files import Source, Written
     from netweave.graph import Graph
 
-__all__ = ["match", "read", "read_module", "read_state"]
+__all__ = ["match", "read", "read_module", "read_state", "write"]
 
 
 def match(source: Source) -> bool:
@@ -39,3 +40,10 @@ def read_module(
     from netweave.formats.pytorch import reader
 
     return reader.read_module(module, input_shapes=input_shapes, examples=examples)
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+    """Write a net as PyTorch source with its weights; see ``netweave.formats.pytorch.source``."""
+    from netweave.formats.pytorch import source
+
+    return source.write(graph, path, random_weights=random_weights)

@@ -1,4 +1,4 @@
-"""Reading state dicts (``.pt``, ``.pth``, ``.bin``) without PyTorch, and without unpickling them.
+"""Reading state dicts (``.pt``, ``.pth``, ``.bin``, ``.safetensors``) without PyTorch or unpickling.
 
 Both containers of ``torch.save``: the zip archive (since 1.6) and, before it, pickles one after another
 (torch/serialization.py ``_save``, ``_legacy_save``).
@@ -62,6 +62,16 @@ class _File:
     place: str
 
 
+def _safetensors(path: Path) -> dict[str, np.ndarray]:
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    try:
+        return dict(load(read_bytes(path)))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ReadError(f"is no file of safetensors: {error}", place=str(path)) from error
+
+
 def is_legacy(head: bytes) -> bool:
     """Whether a file begins as ``torch.save`` wrote before archives."""
     return head.startswith(LEGACY_HEAD)
@@ -75,6 +85,8 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
         UnsupportedError: It holds something else than arrays by name.
     """
     place = str(path)
+    if path.suffix == ".safetensors":
+        return _safetensors(path)
     content = read_bytes(path)
     file = _legacy(content, place) if is_legacy(content) else _archive(content, place)
     items = _named(file.root)

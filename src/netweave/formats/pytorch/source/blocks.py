@@ -1,0 +1,192 @@
+"""Parts of a net that repeat: cut where one value alone goes on, compared by their form.
+
+A part between two such places that has branches or several modules is a block. Blocks of one form, whose
+modules differ at most in what their constructors are given, become one class.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.formats.pytorch.source.steps import Field, Step
+
+FAR = 20
+"""A value that is read again after more steps passes by, as skips of a U-Net do: parts between may repeat."""
+
+Form = tuple[Any, ...]
+"""What must be equal in all blocks of a class."""
+
+ACTIVATIONS = ("F.relu(", "F.relu6(", "F.leaky_relu(", "F.elu(", "F.mish(", "torch.sigmoid(", "torch.tanh(")
+"""Begins of expressions that belong to the block before them."""
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """One part of the net that is like others.
+
+    Attributes:
+        steps: Its steps.
+        entry: The value that it reads.
+        exit: The value that it makes.
+        kind: Its class.
+        arguments: What its constructor is given.
+    """
+
+    steps: list[Step]
+    entry: str
+    exit: str
+    kind: BlockClass
+    arguments: tuple[Any, ...] = ()
+
+
+@dataclass(eq=False, slots=True)
+class BlockClass:
+    """A class of blocks.
+
+    Attributes:
+        blocks: The blocks, in the net's order.
+        columns: What differs: for each argument of the constructor, its value in each block.
+        uses: Which argument a field of a step is given: by number of the step and name of the field.
+    """
+
+    blocks: list[Block] = field(default_factory=list)
+    columns: list[tuple[Any, ...]] = field(default_factory=list)
+    uses: dict[tuple[int, str], int] = field(default_factory=dict)
+
+    @property
+    def steps(self) -> list[Step]:
+        """The steps of the first block, which stand for all."""
+        return self.blocks[0].steps
+
+
+def parts_of(steps: Sequence[Step], inputs: Sequence[str], outputs: Sequence[str]) -> list[Step | Block]:
+    """Return the steps with those that repeat put together as blocks.
+
+    Args:
+        steps: The net.
+        inputs: The values that it is given.
+        outputs: The values that it makes.
+    """
+    atoms = _with_activations(_atoms(steps, inputs))
+    used_elsewhere = {*outputs, *_far_values(steps)}
+    after = [entry for _, entry in atoms[1:]] + [None]
+    forms = [
+        _form(atom, entry) if _is_worth(atom, used_elsewhere, {entry, after}) else None
+        for (atom, entry), after in zip(atoms, after, strict=True)
+    ]
+    counts = Counter(form for form in forms if form is not None)
+    classes: dict[Form, BlockClass] = defaultdict(BlockClass)
+    parts: list[Step | Block] = []
+    for (atom, entry), form in zip(atoms, forms, strict=True):
+        if form is None or entry is None or counts[form] < 2:
+            parts += atom
+        else:
+            block = Block(list(atom), entry, atom[-1].outputs[0], classes[form])
+            classes[form].blocks.append(block)
+            parts.append(block)
+    for kind in classes.values():
+        _find_arguments(kind)
+    return parts
+
+
+def _atoms(steps: Sequence[Step], inputs: Sequence[str]) -> list[tuple[list[Step], str | None]]:
+    """Cut the steps where one value alone goes on; each with the value that goes in, if it is one."""
+    last_use = _last_near_uses(steps)
+    alive = {name for name in inputs if name in last_use}
+    atoms: list[tuple[list[Step], str | None]] = []
+    atom: list[Step] = []
+    entry = next(iter(alive)) if len(alive) == 1 else None
+    for number, step in enumerate(steps):
+        atom.append(step)
+        alive |= {name for name in step.outputs if last_use.get(name, -1) > number}
+        alive = {name for name in alive if last_use[name] > number}
+        if len(alive) <= 1:
+            atoms.append((atom, entry))
+            atom, entry = [], next(iter(alive), None)
+    return [*atoms, (atom, entry)] if atom else atoms
+
+
+def _last_near_uses(steps: Sequence[Step]) -> dict[str, int]:
+    """Return the number of the last step that reads a value before ``FAR`` steps go by without it."""
+    found = {name: number for number, step in enumerate(steps) for name in step.outputs}
+    used: dict[str, int] = {}
+    for number, step in enumerate(steps):
+        for name in step.inputs:
+            before = used.get(name, found.get(name, 0))
+            if number - before <= FAR:
+                used[name] = number
+    return used
+
+
+def _far_values(steps: Sequence[Step]) -> set[str]:
+    near = _last_near_uses(steps)
+    return {name for number, step in enumerate(steps) for name in step.inputs if number > near.get(name, -1)}
+
+
+def _with_activations(atoms: list[tuple[list[Step], str | None]]) -> list[tuple[list[Step], str | None]]:
+    """Put an activation to the block that it follows."""
+    joined: list[tuple[list[Step], str | None]] = []
+    for atom, entry in atoms:
+        if (
+            joined
+            and len(atom) == 1
+            and atom[0].template.startswith(ACTIVATIONS)
+            and len(joined[-1][0]) > 1
+            and atom[0].inputs == joined[-1][0][-1].outputs
+        ):
+            joined[-1][0].append(atom[0])
+        else:
+            joined.append((list(atom), entry))
+    return joined
+
+
+def _is_worth(atom: Sequence[Step], outputs: set[str], around: set[str | None]) -> bool:
+    """Whether a part is worth a class: it has two modules or more, and gives out its last value alone.
+
+    Args:
+        atom: The part.
+        outputs: Values that are needed elsewhere: by the net's user, or far behind.
+        around: The values that go into the part and on after it.
+    """
+    inner = {name for step in atom[:-1] for name in step.outputs}
+    modules = sum(step.module is not None for step in atom)
+    return modules >= 2 and len(atom[-1].outputs) == 1 and not inner & {*outputs, *around}
+
+
+def _form(atom: Sequence[Step], entry: str | None) -> Form:
+    places = {name: (number, at) for number, step in enumerate(atom) for at, name in enumerate(step.outputs)}
+    return tuple(
+        (
+            step.template,
+            tuple("entry" if name == entry else places.get(name, name) for name in step.inputs),
+            len(step.outputs),
+            step.module and (step.module.type, tuple(each.name for each in step.module.fields)),
+            step.module and tuple(step.module.state),
+        )
+        for step in atom
+    )
+
+
+def _find_arguments(kind: BlockClass) -> None:
+    """Find what differs between the blocks of a class; fields that differ alike share an argument."""
+    for number, step in enumerate(kind.steps):
+        for index, each in enumerate(step.module.fields if step.module else ()):
+            column = tuple(_field(block, number, index).value for block in kind.blocks)
+            if len(set(map(repr, column))) == 1:
+                continue
+            if column not in kind.columns:
+                kind.columns.append(column)
+            kind.uses[number, each.name] = kind.columns.index(column)
+    for number, block in enumerate(kind.blocks):
+        block.arguments = tuple(column[number] for column in kind.columns)
+
+
+def _field(block: Block, step: int, index: int) -> Field:
+    module = block.steps[step].module
+    assert module is not None
+    return module.fields[index]

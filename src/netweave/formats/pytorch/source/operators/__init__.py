@@ -1,0 +1,15 @@
+"""ONNX's operators as PyTorch, one file for each family; importing this registers them all.
+
+To add one: a function under ``@written("Op")`` that returns a Step.
+"""
+
+from netweave.formats.pytorch.source.operators import (
+    activation,
+    arithmetic,
+    normalisation,
+    pooling,
+    shape,
+    weighted,
+)
+
+__all__ = ["activation", "arithmetic", "normalisation", "pooling", "shape", "weighted"]

@@ -1,0 +1,69 @@
+"""A net as steps of Python: what a module is made of, and the expression that calls it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One argument of a module's constructor.
+
+    Attributes:
+        name: Its name in PyTorch.
+        value: What this module is given.
+        default: What PyTorch takes when it is left out; arguments without one are written by place.
+    """
+
+    name: str
+    value: Any
+    default: Any = None
+
+    @property
+    def is_positional(self) -> bool:
+        """Whether it is written by its place."""
+        return self.default is None
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module of PyTorch.
+
+    Attributes:
+        type: As it is called: ``nn.Conv2d``.
+        fields: The arguments of its constructor.
+        state: Its arrays by name (``weight``), made when they are written.
+    """
+
+    type: str
+    fields: tuple[Field, ...]
+    state: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One or more nodes as one expression of Python.
+
+    Attributes:
+        name: What a person would call its module.
+        layers: The source's layers that it does.
+        template: The expression: ``{0}``, ``{1}`` stand for its inputs, ``{m}`` for its module.
+        inputs: Names of the values that it reads.
+        outputs: Names of the values that it makes.
+        module: Its module, if it has one.
+        binds: How tightly the expression binds: True for a call or name, which needs no brackets.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    template: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    module: Module | None = None
+    binds: bool = True

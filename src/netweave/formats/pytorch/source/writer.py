@@ -1,0 +1,318 @@
+"""A net as a file of Python for PyTorch, with its weights beside it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.formats.pytorch.source.blocks import Block, BlockClass, parts_of
+from netweave.formats.pytorch.source.naming import (
+    TAKEN,
+    Names,
+    block_name,
+    class_name,
+    kind_name,
+    member_names,
+    stem_of,
+)
+from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
+from netweave.formats.pytorch.source.reading import steps_of
+from netweave.formats.pytorch.source.steps import Step
+from netweave.formats.pytorch.source.text import (
+    CONV_NORM,
+    LOAD,
+    commented,
+    constructor,
+    forward_lines,
+    literal,
+    signature,
+)
+from netweave.graph import known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A net as source.
+
+    Attributes:
+        text: The file.
+        entry: Name of the class that is the net.
+        arguments: Name of the argument of ``forward`` for each input of the net.
+        state: The arrays by name.
+    """
+
+    text: str
+    entry: str
+    arguments: dict[str, str]
+    state: dict[str, np.ndarray]
+
+
+def write_source(graph: Graph, *, title: str) -> Text:
+    """Return a net, in the form in which it predicts, as Python.
+
+    Args:
+        graph: The net; BatchNorm's scales are taken into it where they follow (``absorb_scales``).
+        title: Name of the net, for its class and docstring.
+
+    Raises:
+        UnsupportedError: It has operators for which no form in PyTorch is known.
+    """
+    return _Writer(graph, title).written()
+
+
+class _Writer:
+    def __init__(self, graph: Graph, title: str) -> None:
+        self._graph = graph
+        self._entry = class_name(title)
+        self._steps = steps_of(graph)
+        self._outputs = [value.name or "" for value in graph.outputs]
+        names = Names({"self", "torch", "nn", "F"})
+        self._arguments = {
+            value.name or "": names.free(value.name or "", fallback="data") for value in graph.inputs
+        }
+        if len(self._arguments) == 1:
+            self._arguments = dict.fromkeys(self._arguments, "x")
+        self._defaults = _conv_norm_defaults(self._steps)
+        self._class_names = Names({self._entry, CONV_NORM_TYPE, "Path"})
+        self._block_names: Counter[str] = Counter()
+        self._kinds: dict[int, tuple[str, list[str]]] = {}
+        self.state: dict[str, np.ndarray] = {}
+
+    def written(self) -> Text:
+        parts = parts_of(self._steps, list(self._arguments), self._outputs)
+        blocks = [part for part in parts if isinstance(part, Block)]
+        self._block_names = Counter(block_name(block.steps) for block in blocks)
+        classes = list(dict.fromkeys(block.kind for block in blocks))
+        texts = [self._class(kind) for kind in classes]
+        net = self._net(parts)
+        head = self._head()
+        if self._defaults:
+            texts.insert(0, CONV_NORM.format_map({key: literal(v) for key, v in self._defaults.items()}))
+        text = "\n\n".join([head, *texts, net, LOAD.format(name=self._entry)])
+        return Text(text, self._entry, self._arguments, self.state)
+
+    def _block_name(self, block: Block) -> str:
+        """Return the source's name of a block; none where it is that of others as well."""
+        name = block_name(block.steps)
+        return name if self._block_names[name] == 1 else ""
+
+    def _head(self) -> str:
+        shapes = [
+            ", ".join("N" if size is None else str(size) for size in known_shape(value) or ())
+            for value in self._graph.inputs
+        ]
+        sizes = "; ".join(
+            f"{argument} [{shape}]" for argument, shape in zip(self._arguments.values(), shapes, strict=True)
+        )
+        source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
+        source = "".join(c for c in source if c.isprintable() and c not in '"\\')
+        return (
+            f'"""{self._entry} in PyTorch, written by Netweave.\n\n'
+            f'From {source}, whose names of layers are in the comments. Takes {sizes}.\n"""\n\n'
+            "import json\nfrom pathlib import Path\n\n"
+            "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+        )
+
+    def _class(self, kind: BlockClass) -> str:
+        steps = kind.steps
+        members = member_names([block.steps for block in kind.blocks])
+        arguments = self._argument_names(kind, members)
+        names = [each for block in kind.blocks if (each := self._block_name(block))]
+        name = self._class_names.free(_class_stem(names), fallback="Block").replace("_", "")
+        self._kinds[id(kind)] = name, members
+        lines = [f"class {name}(nn.Module):"]
+        count = len(kind.blocks)
+        lines += [f'    """{commented_names(names) or f"{count} parts of the net"}."""', ""]
+        lines += signature("__init__", arguments)
+        lines += ["        super().__init__()"]
+        for number, (step, member) in enumerate(zip(steps, members, strict=True)):
+            if step.module:
+                given = {
+                    field.name: arguments[kind.uses[number, field.name]]
+                    for field in step.module.fields
+                    if (number, field.name) in kind.uses
+                }
+                made = constructor(step.module, given, self._defaults_of(step))
+                lines.append(f"        self.{member} = {made}")
+        modules = {number: f"self.{member}" for number, member in enumerate(members) if member}
+        entry = kind.blocks[0].entry
+        body = forward_lines(steps, {entry: "x"}, [kind.blocks[0].exit], modules, has_comments=False)
+        return "\n".join([*lines, "", *body]) + "\n"
+
+    def _argument_names(self, kind: BlockClass, members: Sequence[str]) -> list[str]:
+        names = Names(TAKEN)
+        found: list[str] = []
+        several = Counter(name for _, name in {(c, n) for (_, n), c in kind.uses.items()})
+        last = max((number for number, step in enumerate(kind.steps) if step.module), default=0)
+        for column in range(len(kind.columns)):
+            places = [place for place, used in kind.uses.items() if used == column]
+            number, field = places[0]
+            wanted = field
+            if (last, "out_channels") in places:
+                wanted = "out_channels"
+            elif (0, "in_channels") in places:
+                wanted = "in_channels"
+            elif several[field] > 1 or field.endswith("channels"):
+                wanted = f"{members[number]}_{'channels' if field.endswith('channels') else field}"
+            found.append(names.free(wanted))
+        return found
+
+    def _net(self, parts: Sequence[Step | Block]) -> str:
+        lines = [f"class {self._entry}(nn.Module):", "    def __init__(self):", "        super().__init__()"]
+        names = Names(TAKEN)
+        steps: list[Step] = []
+        modules: dict[int, str] = {}
+        for group in _groups(parts):
+            if isinstance(group, Step):
+                if group.module:
+                    attribute = names.free(group.name, fallback=kind_name(group))
+                    made = constructor(group.module, {}, self._defaults_of(group))
+                    layers = [] if group.layers == (attribute,) else group.layers
+                    lines.append(commented(f"        self.{attribute} = {made}", layers))
+                    modules[len(steps)] = f"self.{attribute}"
+                    self._keep(group, attribute)
+                steps.append(group)
+            else:
+                wanted = [self._block_name(block) for block in group]
+                attribute = names.free(stem_of(wanted) or "stage", fallback="stage")
+                lines += self._group_lines(group, attribute)
+                modules[len(steps)] = f"self.{attribute}"
+                steps.append(Step(attribute, (), "{m}({0})", (group[0].entry,), (group[-1].exit,)))
+        body = forward_lines(steps, self._arguments, self._outputs, modules, has_comments=True)
+        return "\n".join([*lines, "", *body]) + "\n"
+
+    def _group_lines(self, group: Sequence[Block], attribute: str) -> list[str]:
+        layers = [layer for block in group for step in block.steps for layer in step.layers]
+        span = [f"{layers[0]} to {layers[-1]}"] if layers else []
+        for number, block in enumerate(group):
+            _, members = self._kinds[id(block.kind)]
+            prefix = attribute if len(group) == 1 else f"{attribute}.{number}"
+            for step, member in zip(block.steps, members, strict=True):
+                self._keep(step, f"{prefix}.{member}")
+        if len(group) == 1:
+            return [commented(f"        self.{attribute} = {self._made(group[0])}", span)]
+        lines = [commented(f"        self.{attribute} = nn.Sequential(", span)]
+        for run in _runs(group):
+            is_pair = len(run) == 2 and _varying(run)
+            made = [self._made(block) for block in run] if is_pair else [self._run(run)]
+            lines += [f"            {each}," for each in made]
+        return [*lines, "        )"]
+
+    def _run(self, run: Sequence[Block]) -> str:
+        if len(run) == 1:
+            return self._made(run[0])
+        name, _ = self._kinds[id(run[0].kind)]
+        varying = _varying(run)
+        if not varying:
+            return f"*({self._made(run[0])} for _ in range({len(run)}))"
+        (column,) = varying
+        values = [block.arguments[column] for block in run]
+        given = ["n" if at == column else literal(value) for at, value in enumerate(run[0].arguments)]
+        return f"*({name}({', '.join(given)}) for n in {_sequence(values)})"
+
+    def _made(self, block: Block) -> str:
+        name, _ = self._kinds[id(block.kind)]
+        return f"{name}({', '.join(map(literal, block.arguments))})"
+
+    def _defaults_of(self, step: Step) -> dict[str, Any]:
+        return self._defaults if step.module and step.module.type == CONV_NORM_TYPE else {}
+
+    def _keep(self, step: Step, path: str) -> None:
+        if step.module is None:
+            return
+        for name, array in step.module.state.items():
+            self.state[f"{path}.{name}" if name else path] = np.ascontiguousarray(array())
+            if name.endswith("running_var"):
+                counter = f"{path}.{name.removesuffix('running_var')}num_batches_tracked"
+                self.state[counter] = np.zeros((), np.int64)
+
+
+def commented_names(names: Sequence[str]) -> str:
+    """Return names of blocks in a few words."""
+    shown = ["".join(c for c in name if c.isprintable() and c not in '"\\') for name in names]
+    if len(shown) > 4:
+        return f"{', '.join(shown[:3])} and {len(shown) - 3} more"
+    return ", ".join(shown)
+
+
+def _class_stem(names: Sequence[str]) -> str:
+    stem = "".join(c for c in stem_of(names) if not c.isdigit())
+    return class_name(stem) if len(stem.strip("_/.-")) > 3 else "Block"
+
+
+def _conv_norm_defaults(steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the eps and momentum that most of the convolutions with normalisation have."""
+    found = [
+        tuple(field.value for field in step.module.fields[-2:])
+        for step in steps
+        if step.module and step.module.type == CONV_NORM_TYPE
+    ]
+    if not found:
+        return {}
+    eps, momentum = Counter(found).most_common(1)[0][0]
+    return {"eps": eps, "momentum": momentum}
+
+
+def _varying(run: Sequence[Block]) -> list[int]:
+    """Return the arguments that differ among blocks of one class."""
+    return [
+        column
+        for column in range(len(run[0].arguments))
+        if len({repr(block.arguments[column]) for block in run}) > 1
+    ]
+
+
+def _runs(group: Sequence[Block]) -> list[list[Block]]:
+    """Return blocks that follow one another and differ in one argument at most, put together."""
+    runs: list[list[Block]] = []
+    for block in group:
+        if runs and runs[-1][-1].kind is block.kind and _is_series([*runs[-1], block]):
+            runs[-1].append(block)
+        else:
+            runs.append([block])
+    return runs
+
+
+def _is_series(run: Sequence[Block]) -> bool:
+    """Whether blocks are equal, or one argument alone differs and goes up in equal steps."""
+    varying = _varying(run)
+    if len(varying) != 1:
+        return not varying
+    values = [block.arguments[varying[0]] for block in run]
+    return all(isinstance(value, int) for value in values) and len(set(np.diff(values))) == 1
+
+
+def _sequence(values: Sequence[int]) -> str:
+    step = values[1] - values[0]
+    return f"range({values[0]}, {values[-1] + step}, {step})"
+
+
+def _groups(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
+    """Return the parts with blocks that make a stage together: one that begins it, and its repetitions."""
+    groups: list[Step | list[Block]] = []
+    for part in parts:
+        if isinstance(part, Step):
+            groups.append(part)
+            continue
+        before = groups[-1] if groups and isinstance(groups[-1], list) else None
+        if before and before[-1].exit == part.entry and _continues(before, part):
+            before.append(part)
+        else:
+            groups.append([part])
+    return groups
+
+
+def _continues(group: Sequence[Block], block: Block) -> bool:
+    """Whether a block belongs to the stage before it: it repeats its last one, or is the first repetition."""
+    last = group[-1]
+    if last.kind is block.kind:
+        return _is_series([*_runs(group)[-1], block])
+    return len(group) == 1 and len(block.kind.blocks) > len(last.kind.blocks)
