@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.formats.pytorch.source.operators.weighted import pad_argument
+from netweave.formats.pytorch.source.operators.weighted import pad_argument, same_pads
 from netweave.formats.pytorch.source.table import Call, Refused, same, written
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import num_windows
@@ -45,9 +45,8 @@ class _Windows:
 def _read(call: Call) -> _Windows:
     kernel = list(call.get("kernel_shape"))
     rank = len(kernel)
-    if call.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise Refused("its padding is a rule (auto_pad) and sizes are not known")
-    pads = list(call.get("pads") or [0] * (2 * rank))
+    begin, end = same_pads(call, rank) or ([], [])
+    pads = [*begin, *end] or list(call.get("pads") or [0] * (2 * rank))
     rounding = call.get("rounding") or ("ceil" if call.get("ceil_mode", 0) else "floor")
     return _Windows(
         kernel,

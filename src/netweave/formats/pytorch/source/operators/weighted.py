@@ -122,12 +122,33 @@ def _pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
 
 def _padding(call: Call, rank: int) -> tuple[str, int | tuple[int, ...]]:
     """Return the call of the module, padded first if need be, and the module's own padding."""
-    if call.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise Refused("its padding is a rule (auto_pad) and sizes are not known")
-    begin, end = _pads(call, rank)
+    begin, end = same_pads(call, rank) or _pads(call, rank)
     if begin == end:
         return "{m}({0})", same(begin)
     return f"{{m}}(F.pad({{0}}, {pad_argument(begin, end)}))", 0
+
+
+def same_pads(call: Call, rank: int) -> tuple[list[int], list[int]] | None:
+    """Return the padding that ``auto_pad`` asks for; None where it asks for none.
+
+    Raises:
+        Refused: It depends on sizes that are not known.
+    """
+    rule = call.get("auto_pad", "NOTSET")
+    if rule in {"NOTSET", "VALID"}:
+        return None
+    kernel = call.get("kernel_shape") or call.shape(1)[2:]
+    strides = call.get("strides") or [1] * rank
+    dilations = call.get("dilations") or [1] * rank
+    begin, end = [], []
+    for size, taps, stride, dilation in zip(call.shape(0)[2:], kernel, strides, dilations, strict=True):
+        if size is None and stride > 1:
+            raise Refused("its padding is a rule (auto_pad) and sizes are not known; give the input's sizes")
+        before = 0 if size is None else (size - 1) % stride
+        total = max(0, dilation * (taps - 1) - before)
+        begin.append(total // 2 if rule == "SAME_UPPER" else total - total // 2)
+        end.append(total - begin[-1])
+    return begin, end
 
 
 def pad_argument(begin: Sequence[int], end: Sequence[int]) -> str:
