@@ -50,3 +50,16 @@ def composed(
             vertex if same else replace(vertex, name=label, attributes=dict(vertex.attributes), inputs=inputs)
         )
     return tuple(map(moved, outputs))
+
+
+def cut(outputs: Sequence[Output], at: Mapping[Output, Output]) -> tuple[Output, ...]:
+    """Return the outputs of a copy in which some values are replaced; what needs no copy is shared."""
+    made: dict[Vertex, Vertex] = {}
+
+    def moved(entry: Output) -> Output:
+        return at.get(entry) or Output(made[entry.vertex], entry.number)
+
+    for vertex in sorted_vertices(outputs):
+        inputs = tuple(map(moved, vertex.inputs))
+        made[vertex] = vertex if inputs == vertex.inputs else replace(vertex, inputs=inputs)
+    return tuple(map(moved, outputs))

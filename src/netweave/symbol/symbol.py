@@ -10,7 +10,7 @@ from netweave.errors import UsageError
 from netweave.files.json_text import parse_json, read_json
 from netweave.symbol.apply import apply
 from netweave.symbol.arithmetic import Arithmetic
-from netweave.symbol.compose import composed
+from netweave.symbol.compose import composed, cut
 from netweave.symbol.document import VARIABLE, parse_document
 from netweave.symbol.infer import infer_shapes, infer_types, to_graph
 from netweave.symbol.initializer import Initializer
@@ -113,6 +113,30 @@ class Symbol(Arithmetic):
         given = dict(zip(names, args, strict=False)) | kwargs
         replacements = {key: value.outputs for key, value in given.items()}
         return Symbol(composed(self.outputs, replacements, name=name))
+
+    def cut(self, *names: str) -> tuple[Symbol, Symbol]:
+        """Return the net up to some of its values, and the rest, with variables in the place of these.
+
+        ``front, back = net.cut("relu1_output")``: ``back`` has an argument ``relu1_output``.
+
+        Args:
+            names: As ``get_internals().list_outputs()`` has them.
+
+        Raises:
+            UsageError: There is no such value, or the rest does not need it.
+        """
+        internals = self.get_internals()
+        front = group([internals[name] for name in names])
+        places = {
+            output: variable(name).outputs[0] for name, output in zip(names, front.outputs, strict=True)
+        }
+        back = Symbol(cut(self.outputs, places))
+        unneeded = [name for name in names if name not in back.list_arguments()]
+        if unneeded:
+            raise UsageError(
+                f"a cut at {unneeded[0]!r}: nothing behind it, or behind the other cuts, reads it"
+            )
+        return front, back
 
     def list_arguments(self) -> list[str]:
         """Return the names of the variables that are inputs or learnt, in the order of MXNet."""

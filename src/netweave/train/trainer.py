@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from netweave.backends.torch.device import find_device
+from netweave.engine import Variable
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.train.checkpoint import read_checkpoint
@@ -117,6 +118,9 @@ class Trainer:
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
         how = Feeding(engine, self.seed, DTYPES[dtype], threads)
+        self._arrays = Variable("arrays and gradients")
+        for net in self.nets.values():
+            net.guard(partial(engine.wait_for, self._arrays))
         self._feeds: dict[str, Feed] = {}
         try:
             for name, phase in job.phases.items():
@@ -170,6 +174,8 @@ class Trainer:
 
     def close(self) -> None:
         """Let go of the data."""
+        for net in self.nets.values():
+            net.guard(None)
         for feed in self._feeds.values():
             feed.close()
 
@@ -214,7 +220,8 @@ class Trainer:
         smoothed = sum(self._losses) / len(self._losses)
         shown = _due(self.iteration, self.job.schedule.display_interval)
         before = self.iteration
-        self.updater.step(smoothed)
+        update = partial(self.updater.step, smoothed)
+        self._engine.push(update, writes=[self._arrays], name=f"update {before}").result()
         if self._told_step:
             self._told_step(self.iteration, smoothed, self.updater.rate)
         if shown:
@@ -231,7 +238,8 @@ class Trainer:
                 return self._compute(phase, part, batch)
 
         name = f"{phase} {self.iteration}"
-        return self._engine.push(compute, reads=variables, lane="compute", name=name).result()
+        writes = [self._arrays]
+        return self._engine.push(compute, variables, writes, lane="compute", name=name).result()
 
     def _compute(
         self, phase: str, part: int, batch: Mapping[str, torch.Tensor]

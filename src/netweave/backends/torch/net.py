@@ -16,7 +16,7 @@ from netweave.backends.torch.parameters import ParameterStore, Views
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
     from torch import fx
@@ -61,6 +61,7 @@ class TorchNet:
             RunError: An operator has no lowering.
         """
         self._graph = graph
+        self._wait: Callable[[], None] | None = None
         self.names = list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *taps]))
         self.store = store if store is not None else ParameterStore()
         self.module: fx.GraphModule = lower(graph, self.names, self.store)
@@ -68,12 +69,20 @@ class TorchNet:
     @property
     def params(self) -> Views:
         """The stored arrays by the source's names and in its layouts, as views."""
-        return Views(self._own(), lambda tensor: tensor)
+        return Views(self._own(), lambda tensor: tensor, self._wait)
 
     @property
     def grads(self) -> Views:
         """The gradients, likewise; only of arrays that have one by now."""
-        return Views(self._own(), lambda tensor: tensor.grad)
+        return Views(self._own(), lambda tensor: tensor.grad, self._wait)
+
+    def guard(self, wait: Callable[[], None] | None) -> None:
+        """Say what each access to ``params`` and ``grads`` waits for; None for nothing.
+
+        Who runs the net elsewhere, as the trainer does on its engine, so keeps others from arrays that are
+        being changed.
+        """
+        self._wait = wait
 
     def train(self, mode: bool = True) -> TorchNet:
         """Switch to training mode, or back."""

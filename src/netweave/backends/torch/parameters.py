@@ -127,26 +127,49 @@ def _has_view_back(tensor: Tensor, steps: Sequence[Step], shape: Sequence[int]) 
     return True
 
 
+def _is_same(own: Tensor, value: Tensor) -> bool:
+    """Whether a value is the view itself, after something was done to it in place."""
+    placed = (own.data_ptr(), own.shape, own.stride()) == (value.data_ptr(), value.shape, value.stride())
+    return placed and own.dtype == value.dtype and own.numel() > 0
+
+
 class Views(MutableMapping[str, Tensor]):
     """Tensors by the source's names and in its layouts, all views: writing to them changes the net.
 
-    ``views[key] = value`` copies into the tensor that is there, so that ``views[key] -= step`` works.
+    ``views[key] = value`` copies into the tensor that is there, unless the value is that tensor already, so
+    that ``views[key] -= step`` works and costs no copy.
+
+    Args:
+        stored: The arrays by key.
+        pick: The tensor of a view, from the array's own; None where there is none.
+        wait: Called before each access: waits for what others still do to the arrays.
     """
 
-    def __init__(self, stored: dict[str, Stored], pick: Callable[[Tensor], Tensor | None]) -> None:
+    def __init__(
+        self,
+        stored: dict[str, Stored],
+        pick: Callable[[Tensor], Tensor | None],
+        wait: Callable[[], None] | None = None,
+    ) -> None:
         self._stored = stored
         self._pick = pick
+        self._wait = wait
 
     def __getitem__(self, key: str) -> Tensor:
         row = self._stored[key]
+        if self._wait is not None:
+            self._wait()
         tensor = self._pick(row.tensor)
         if tensor is None:
             raise KeyError(key)
         return row.as_source(tensor)
 
     def __setitem__(self, key: str, value: Tensor) -> None:
+        own = self[key]
+        if _is_same(own, value):
+            return
         with torch.no_grad():
-            self[key].copy_(value)
+            own.copy_(value)
 
     def __delitem__(self, key: str) -> None:
         raise TypeError(f"a net's arrays cannot be taken away: {key!r}")
