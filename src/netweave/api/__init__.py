@@ -11,6 +11,7 @@ from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
+from netweave.backends.custom import operator
 from netweave.compare import (
     OUTPUT_TOLERANCE,
     Comparison,
@@ -46,6 +47,7 @@ __all__ = [
     "load_parts",
     "load_phases",
     "open_comparison",
+    "operator",
     "pack",
     "port",
     "predicting",

@@ -14,7 +14,9 @@ from netweave.graph.operators import (
     all_operators,
     effects_of,
     find_operator,
+    is_registered,
     operator,
+    register_operator,
 )
 from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
@@ -54,6 +56,7 @@ __all__ = [
     "gradient_factors",
     "graph_to_json",
     "infer_shapes",
+    "is_registered",
     "known_shape",
     "layer_costs",
     "layer_keys",
@@ -65,6 +68,7 @@ __all__ = [
     "ops",
     "parameter_key",
     "parameter_layout",
+    "register_operator",
     "scale_gradients",
     "set_layer_keys",
     "set_statistics",

@@ -56,6 +56,10 @@ class Operator:
         effects: What else it does; no pass or runtime merges, reorders or caches such calls.
         source: Where the rule comes from.
         dtypes: Element types of the outputs; an output beyond them has the type of the first input.
+        tensor_forward: Of an operator of the user's own: its outputs from torch tensors, with the attributes
+            as keywords; None where ``forward`` is all there is.
+        tensor_gradient: Gradients of the inputs from lists of tensors, likewise; None where torch finds them.
+        defaults: Attributes of an operator of the user's own, with their defaults.
     """
 
     op_type: str
@@ -65,6 +69,9 @@ class Operator:
     effects: frozenset[Effect] = frozenset()
     source: str = ""
     dtypes: tuple[ir.DataType, ...] = field(default=())
+    tensor_forward: Callable[..., Any] | None = None
+    tensor_gradient: Callable[..., Any] | None = None
+    defaults: Attributes = field(default_factory=dict)
 
 
 _OPERATORS: dict[str, Operator] = {}
@@ -93,18 +100,30 @@ def operator(
     """
 
     def register(forward: Forward) -> Forward:
-        _OPERATORS[op_type] = Operator(
-            op_type=op_type,
-            shapes=shapes,
-            forward=forward,
-            gradient=gradient,
-            effects=frozenset(effects),
-            source=(forward.__doc__ or "").strip().split("\n")[0],
-            dtypes=tuple(dtypes),
+        register_operator(
+            Operator(
+                op_type=op_type,
+                shapes=shapes,
+                forward=forward,
+                gradient=gradient,
+                effects=frozenset(effects),
+                source=(forward.__doc__ or "").strip().split("\n")[0],
+                dtypes=tuple(dtypes),
+            )
         )
         return forward
 
     return register
+
+
+def register_operator(entry: Operator) -> None:
+    """Enter an operator in the registry, in the place of one of the same name."""
+    _OPERATORS[entry.op_type] = entry
+
+
+def is_registered(op_type: str) -> bool:
+    """Whether there is an operator of this name in the domain ``netweave``."""
+    return op_type in _OPERATORS
 
 
 def find_operator(op_type: str) -> Operator:

@@ -16,7 +16,7 @@ import onnx_shape_inference as osi
 from netweave.errors import ShapeError, UsageError
 from netweave.graph.attributes import attributes_of
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
-from netweave.graph.operators import Dim, Operator, all_operators
+from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
 
 if TYPE_CHECKING:
@@ -161,25 +161,25 @@ def check_size(value: ir.Value, *, place: str) -> None:
         )
 
 
-_registered = False
+_registered: set[str] = set()
 
 
 def _register() -> None:
-    global _registered
-    if _registered:
-        return
-    osi.registry.collect()
-    for entry in all_operators().values():
-        osi.registry.register(DOMAIN, entry.op_type, since_version=1)(_rule(entry))
-    _registered = True
+    """Hand the rules of the registry to the inference, those that came since the last time."""
+    if not _registered:
+        osi.registry.collect()
+    for op_type in all_operators().keys() - _registered:
+        osi.registry.register(DOMAIN, op_type, since_version=1)(_rule(op_type))
+        _registered.add(op_type)
 
 
 def _is_unknown(dim: Dim) -> bool:
     return not isinstance(dim, int) and dim.value is None
 
 
-def _rule(entry: Operator) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
+def _rule(op_type: str) -> Callable[[osi.ShapeInferenceContext, ir.Node], None]:
     def infer(context: osi.ShapeInferenceContext, node: ir.Node) -> None:
+        entry = find_operator(op_type)  # looked up anew: one of the user's own may be defined again
         inputs = [value.shape for value in node.inputs if value is not None]
         if any(shape is None for shape in inputs):
             return

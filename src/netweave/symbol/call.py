@@ -175,9 +175,11 @@ class Call:
         attributes: Mapping[str, Any] | None = None,
         *,
         num_outputs: int,
+        domain: str = "",
     ) -> tuple[ir.Value, ...]:
         """Add a node with several outputs and return them."""
-        return self._builder.add_many(op_type, inputs, attributes, outputs=[""] * num_outputs)
+        outputs = [""] * num_outputs
+        return self._builder.add_many(op_type, inputs, attributes, domain=domain, outputs=outputs)
 
     def scalar(self, number: float, like: ir.Value) -> ir.Value:
         """Return a constant of the element type of another value."""

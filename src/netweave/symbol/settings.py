@@ -189,6 +189,10 @@ class Settings:
             )
         return found
 
+    def text(self, name: str, default: T | Default = Default.NONE) -> str | T:
+        """A text, as it is written."""
+        return self._value(name, default, str, "a text")
+
     def skip(self, *names: str) -> None:
         """Say of settings that they do not matter here."""
         self._read.update(names)

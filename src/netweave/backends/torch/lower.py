@@ -19,9 +19,17 @@ from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.fusion import ScaledNormalisation, scaled_normalisations
 from netweave.backends.torch.gradients import scaled_gradient
 from netweave.backends.torch.parameters import laid_out
+from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
 from netweave.errors import RunError
-from netweave.graph import gradient_factors, parameter_key, parameter_layout, statistics_of
+from netweave.graph import (
+    DOMAIN,
+    gradient_factors,
+    is_registered,
+    parameter_key,
+    parameter_layout,
+    statistics_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,7 +79,10 @@ def lower(graph: Graph, outputs: Sequence[str], store: ParameterStore) -> fx.Gra
 
 def lowering_of(graph: Graph, node: ir.Node) -> Lowering | None:
     """Return the lowering of a node in the version that its graph is written in, if there is one."""
-    return find_lowering(node.domain, node.op_type, _version(graph, node))
+    found = find_lowering(node.domain, node.op_type, _version(graph, node))
+    if found is None and node.domain == DOMAIN and is_registered(node.op_type):
+        return registered_lowering(node.op_type, num_inputs=len(node.inputs))
+    return found
 
 
 def _version(graph: Graph, node: ir.Node) -> int:
