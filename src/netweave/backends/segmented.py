@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from netweave.backends.cores import num_cores
 from netweave.backends.fallback import fallback
 from netweave.backends.inputs import check_inputs
 from netweave.backends.model import SegmentModel, build_model
@@ -39,11 +41,13 @@ class Runtime:
         takes: Whether it computes a node, and rightly.
         start: Makes a segment ready from its model and the names of its inputs and outputs.
         by_reference: Whether large arrays go beside the model; see ``build_model``.
+        max_nodes: Most nodes in a segment, for a runtime whose start grows faster than they do.
     """
 
     takes: Callable[[ir.Node], bool]
     start: Callable[[SegmentModel, tuple[str, ...], tuple[str, ...]], Step]
     by_reference: bool = False
+    max_nodes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +94,32 @@ def prepare_segments(graph: Graph, names: Sequence[str], runtimes: Sequence[Runt
         for value in wanted.values()
         if value.const_value is not None
     }
-    steps = tuple(_steps(graph, nodes, set(wanted.values()), runtimes))
+    with ThreadPoolExecutor(num_cores()) as starting:
+        begun = list(_steps(graph, nodes, set(wanted.values()), runtimes, starting))
+        steps = tuple(step.result() if isinstance(step, Future) else step for step in begun)
     return SegmentedRunner(tuple(graph.inputs), steps, stored, {n: v.name or "" for n, v in wanted.items()})
 
 
 def _steps(
-    graph: Graph, nodes: Sequence[ir.Node], wanted: set[ir.Value], runtimes: Sequence[Runtime]
-) -> Iterator[Step]:
-    """Yield the segments of some nodes, ready to run."""
+    graph: Graph,
+    nodes: Sequence[ir.Node],
+    wanted: set[ir.Value],
+    runtimes: Sequence[Runtime],
+    starting: Executor,
+) -> Iterator[Step | Future[Step]]:
+    """Yield the segments of some nodes, ready to run or about to be: while one starts, the next is written."""
     runtime, others = runtimes[0], runtimes[1:]
     opsets = {domain: v for domain, v in graph.model.opset_imports.items() if domain != DOMAIN}
-    for segment in split(nodes, is_native=runtime.takes, wanted=wanted):
+    for segment in split(nodes, is_native=runtime.takes, wanted=wanted, max_nodes=runtime.max_nodes):
         if segment.native:
-            yield runtime.start(
+            yield starting.submit(
+                runtime.start,
                 build_model(segment, graph.model, opsets, by_reference=runtime.by_reference),
                 tuple(value.name or "" for value in segment.inputs),
                 tuple(value.name or "" for value in segment.outputs),
             )
         elif others:
-            yield from _steps(graph, segment.nodes, set(segment.outputs), others)
+            yield from _steps(graph, segment.nodes, set(segment.outputs), others, starting)
         else:
             yield fallback(segment, graph)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import ceil
 from typing import TYPE_CHECKING
 
 from netweave.graph.operators import effects_of
@@ -34,7 +35,11 @@ class Segment:
 
 
 def split(
-    nodes: Iterable[ir.Node], *, is_native: Callable[[ir.Node], bool], wanted: set[ir.Value]
+    nodes: Iterable[ir.Node],
+    *,
+    is_native: Callable[[ir.Node], bool],
+    wanted: set[ir.Value],
+    max_nodes: int | None = None,
 ) -> list[Segment]:
     """Cut nodes into the longest segments that can run one after another.
 
@@ -45,6 +50,8 @@ def split(
         nodes: The nodes, in topological order.
         is_native: Whether the runtime can run a node.
         wanted: Values that must be outputs of their segments.
+        max_nodes: Most nodes in a segment of the runtime's; None for any number. A segment with a value of
+            unknown type stays whole, since a value that goes from one to the next needs one.
     """
     levels: dict[ir.Node, int] = {}
     last_effect = 0
@@ -61,7 +68,21 @@ def split(
     members: dict[int, list[ir.Node]] = {}
     for node, level in levels.items():
         members.setdefault(level, []).append(node)
-    return _bounded([(level % 2 == 0, members[level]) for level in sorted(members)], wanted)
+    parts = [
+        (level % 2 == 0, part)
+        for level in sorted(members)
+        for part in _pieces(members[level], max_nodes if level % 2 == 0 else None)
+    ]
+    return _bounded(parts, wanted)
+
+
+def _pieces(nodes: list[ir.Node], max_nodes: int | None) -> list[list[ir.Node]]:
+    """Cut the nodes of a segment into pieces of about the same number."""
+    typed = all(value.type is not None for node in nodes for value in node.outputs if value.name)
+    if max_nodes is None or len(nodes) <= max_nodes or not typed:
+        return [nodes]
+    size = ceil(len(nodes) / ceil(len(nodes) / max_nodes))
+    return [nodes[start : start + size] for start in range(0, len(nodes), size)]
 
 
 def _aligned(level: int, *, native: bool) -> int:

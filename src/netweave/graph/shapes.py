@@ -14,13 +14,14 @@ import onnx_ir as ir
 import onnx_shape_inference as osi
 
 from netweave.errors import ShapeError, UsageError
+from netweave.graph.alike import Output, likeness, output_of
 from netweave.graph.attributes import attributes_of
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
 from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from netweave.graph.graph import Graph
 
@@ -42,17 +43,32 @@ def symbol_for(name: str, axis: int) -> str:
     return f"{word if word[:1].isalpha() else f'x{word}'}_{axis}"
 
 
-def shape_context(opsets: Mapping[str, int] | None = None) -> osi.ShapeInferenceContext:
-    """Return what the shapes of one graph are inferred in: it gives each unknown size a symbol of its own.
+class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the library has no types
+    """What the shapes of one graph are inferred in: it gives each unknown size a symbol of its own.
+
+    Args:
+        opsets: Version by domain.
+
+    Attributes:
+        alike: The outputs of nodes met so far, by ``likeness``.
+    """
+
+    def __init__(self, opsets: Mapping[str, int]) -> None:
+        super().__init__(opsets, policy="override")
+        self.alike: dict[Hashable, Output] = {}
+
+
+def shape_context(opsets: Mapping[str, int] | None = None) -> ShapeContext:
+    """Return what the shapes of one graph are inferred in.
 
     Args:
         opsets: Version by domain, where nodes of other domains than ``""`` and ``netweave`` are met.
     """
     _register()
-    return osi.ShapeInferenceContext({**(opsets or {}), "": OPSET, DOMAIN: 1}, policy="override")
+    return ShapeContext({**(opsets or {}), "": OPSET, DOMAIN: 1})
 
 
-def infer_node(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
+def infer_node(node: ir.Node, context: ShapeContext) -> None:
     """Set types and shapes of a node's outputs from those of its inputs; the node is in opset ``OPSET``.
 
     Args:
@@ -62,7 +78,16 @@ def infer_node(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
     Raises:
         ShapeError: The sizes do not fit; the message names the node.
     """
+    key = likeness(node)
+    known = context.alike.get(key) if key is not None else None
+    if known is not None:
+        node.outputs[0].shape = known.shape
+        if known.dtype is not None:
+            node.outputs[0].dtype = known.dtype
+        return
     _infer(node, context)
+    if key is not None and (found := output_of(node)) is not None:
+        context.alike[key] = found
 
 
 def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> None:
@@ -84,12 +109,12 @@ def infer_shapes(graph: Graph, shapes: Mapping[str, Sequence[int | str | None]] 
     if any(True for _ in graph.model.graph.subgraphs()):
         _infer_with_subgraphs(graph)
         return
-    context = osi.ShapeInferenceContext(graph.model.opset_imports, policy="override")
+    context = ShapeContext(graph.model.opset_imports)
     for node in graph.nodes:
         for output in node.outputs:
             output.shape = None
         try:
-            _infer(node, context)
+            infer_node(node, context)
         except ShapeError as error:
             raise ShapeError(error.message, place=graph.place_of(node)) from error
 
@@ -115,7 +140,7 @@ def _infer_with_subgraphs(graph: Graph) -> None:
         raise ShapeError(str(error), place=graph.name) from error
 
 
-def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
+def _infer(node: ir.Node, context: ShapeContext) -> None:
     place = f"{node.op_type} {node.name!r}" if node.name else node.op_type
     infer = osi.registry.get(node.domain, node.op_type, version=context.get_opset_version(node.domain))
     if infer is None:
@@ -133,13 +158,13 @@ def _infer(node: ir.Node, context: osi.ShapeInferenceContext) -> None:
         check_size(value, place=place)
 
 
-def _tidy(value: ir.Value, context: osi.ShapeInferenceContext) -> None:
+def _tidy(value: ir.Value, context: ShapeContext) -> None:
     """Make numbers of formulas without symbols (``168*N/N``), and symbols of those beyond ``MAX_FORMULA``."""
     if value.shape is not None and any(not isinstance(dim, int) for dim in value.shape):
         value.shape = ir.Shape([_tidy_dim(dim, context) for dim in value.shape.dims])
 
 
-def _tidy_dim(dim: Dim, context: osi.ShapeInferenceContext) -> Dim:
+def _tidy_dim(dim: Dim, context: ShapeContext) -> Dim:
     if isinstance(dim, int) or dim.value is None:
         return dim
     if dim.value.removeprefix("-").isdecimal():

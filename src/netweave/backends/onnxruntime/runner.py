@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from netweave.backends.runner import Runner
     from netweave.graph import Graph
 
+MAX_NODES = 1000
+"""Nodes of one session where none are merged: starting one takes time that grows faster than its nodes."""
+
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "ai.onnx.ml", "com.microsoft"})
 
 
@@ -46,7 +49,12 @@ def prepare(graph: Graph, taps: Sequence[str], *, level: str = "disabled", num_t
 def runtime(graph: Graph, *, level: str = "disabled", num_threads: int = 0) -> Runtime:
     """Return ONNX Runtime as something that runs segments of a graph; settings as for ``prepare``."""
     begin = partial(start, places=_places(graph), level=level, num_threads=num_threads)
-    return Runtime(takes=lambda node: node.domain != DOMAIN, start=begin, by_reference=True)
+    return Runtime(
+        takes=lambda node: node.domain != DOMAIN,
+        start=begin,
+        by_reference=True,
+        max_nodes=MAX_NODES if level == "disabled" else None,
+    )
 
 
 def _places(graph: Graph) -> Callable[[str], str]:

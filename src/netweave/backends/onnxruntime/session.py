@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
+from netweave.backends.cores import num_cores
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def _options(level: str, num_threads: int) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.graph_optimization_level = LEVELS[level]
-    options.intra_op_num_threads = num_threads or _num_cores()
+    options.intra_op_num_threads = num_threads or num_cores()
     # Idle threads of every live session would spin; see docs/decisions/0005 for what this and the rest save.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     # The planner looks for a buffer to use again among all those of unknown size, one after another; buffers
@@ -110,12 +110,6 @@ def _options(level: str, num_threads: int) -> Any:
         # A net that is run once or twice does not earn back a second copy of its weights.
         options.add_session_config_entry("session.disable_prepacking", "1")
     return options
-
-
-def _num_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _AT_NODE = re.compile(

@@ -18,9 +18,8 @@ from netweave.graph.shapes import infer_node, shape_context
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onnx_shape_inference import ShapeInferenceContext
-
     from netweave.files.onnx.batch import Batch
+    from netweave.graph.shapes import ShapeContext
 
 ML_DOMAIN = "ai.onnx.ml"
 
@@ -67,7 +66,7 @@ def label(node: ir.Node, version: int) -> str:
 
 
 class _Walk:
-    def __init__(self, version: int, names: Names, context: ShapeInferenceContext, batch: Batch) -> None:
+    def __init__(self, version: int, names: Names, context: ShapeContext, batch: Batch) -> None:
         self.version = version
         self.names = names
         self.context = context
