@@ -107,7 +107,7 @@ def _steps(
     runtimes: Sequence[Runtime],
     starting: Executor,
 ) -> Iterator[Step | Future[Step]]:
-    """Yield the segments of some nodes, ready to run or about to be: while one starts, the next is written."""
+    """Yield the segments of some nodes, ready or starting: while one starts, the next is written."""
     runtime, others = runtimes[0], runtimes[1:]
     opsets = {domain: v for domain, v in graph.model.opset_imports.items() if domain != DOMAIN}
     for segment in split(nodes, is_native=runtime.takes, wanted=wanted, max_nodes=runtime.max_nodes):

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 SAME_FINGERPRINT = 2e-5
 """Largest median difference of two fingerprints of the same weights, relative to their mean."""
 
+NUM_ENTRIES = 9
+"""Entries of a fingerprint that candidates are looked for by."""
+
 SAME_WEIGHTS = 1e-5
 """Largest difference of equal weights, relative to the largest of their channel."""
 
@@ -140,26 +143,65 @@ def _buckets(nodes: Sequence[ir.Node]) -> dict[tuple[int, int], list[tuple[ir.No
 def _match_bucket(
     a: list[tuple[ir.Node, np.ndarray]], b: list[tuple[ir.Node, np.ndarray]]
 ) -> list[tuple[ir.Node, ir.Node]]:
-    marks_a = np.stack([mark for _, mark in a])
-    marks_b = np.stack([mark for _, mark in b])
+    marks_a, members_a = _distinct([mark for _, mark in a])
+    marks_b, members_b = _distinct([mark for _, mark in b])
     typical = float(np.abs(marks_a).mean()) + 1e-30
-    distance = np.stack([np.median(np.abs(marks_b - mark), axis=1) for mark in marks_a]) / typical
+    i, j = _near(marks_a, marks_b, 4 * SAME_FINGERPRINT * typical)
+    distance = np.median(np.abs(marks_a[i] - marks_b[j]), axis=1) / typical
+    partners, rivals = _nearest(i, j, distance, members_b), _nearest(j, i, distance, members_a)
     pairs = []
-    for i in range(len(a)):
-        partners = _nearest(distance[i])
-        rivals = _nearest(distance[:, partners[0]]) if len(partners) else partners
-        if len(partners) and len(partners) == len(rivals) and i in rivals:
-            rank = int(np.flatnonzero(rivals == i)[0])
-            pairs.append((a[i][0], b[int(partners[rank])][0]))
+    for row, places_a in enumerate(members_a):
+        candidates = partners.get(row)
+        competing = rivals.get(candidates[0]) if candidates else None
+        if candidates is None or competing is None or len(candidates[1]) != len(competing[1]):
+            continue
+        ranks = {place: rank for rank, place in enumerate(competing[1])}
+        pairs += [(a[p][0], b[candidates[1][ranks[p]]][0]) for p in places_a if p in ranks]
     return pairs
 
 
-def _nearest(distances: np.ndarray) -> np.ndarray:
-    """Return the places of the least distance, several if they are as good as the same."""
-    least = float(distances.min())
-    if least > SAME_FINGERPRINT:
-        return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(distances <= max(4 * least, SAME_FINGERPRINT / 20))
+def _distinct(marks: Sequence[np.ndarray]) -> tuple[np.ndarray, list[list[int]]]:
+    """Return the fingerprints that differ, as rows, and the places at which each of them is."""
+    places: dict[bytes, list[int]] = defaultdict(list)
+    for place, mark in enumerate(marks):
+        places[mark.tobytes()].append(place)
+    return np.stack([marks[found[0]] for found in places.values()]), list(places.values())
+
+
+def _near(a: np.ndarray, b: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return candidates (row of a, row of b): near at one of a few entries at least.
+
+    Rows whose median difference is below ``reach`` are near at half of their entries. So not all rows have to
+    be compared with all: the entries are sorted and searched.
+    """
+    keys = []
+    for entry in np.unique(np.linspace(0, a.shape[1] - 1, NUM_ENTRIES).astype(np.int64)):
+        order = np.argsort(b[:, entry], kind="stable")
+        column = b[order, entry]
+        low = np.searchsorted(column, a[:, entry] - reach, side="left")
+        count = np.searchsorted(column, a[:, entry] + reach, side="right") - low
+        rows = np.repeat(np.arange(len(a)), count)
+        steps = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        keys.append(rows * len(b) + order[np.repeat(low, count) + steps])
+    i, j = np.divmod(np.unique(np.concatenate(keys)), len(b))
+    return i, j
+
+
+def _nearest(
+    rows: np.ndarray, others: np.ndarray, distance: np.ndarray, members: Sequence[list[int]]
+) -> dict[int, tuple[int, list[int]]]:
+    """Return, by row, the nearest other row, and the places of all that are as good as the same, in order."""
+    order = np.argsort(rows, kind="stable")
+    rows, others, distance = rows[order], others[order], distance[order]
+    starts = np.flatnonzero(np.diff(rows, prepend=-1))
+    found = {}
+    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+        mine, theirs = distance[start:end], others[start:end]
+        least = float(mine.min())
+        if least <= SAME_FINGERPRINT:
+            same = theirs[mine <= max(4 * least, SAME_FINGERPRINT / 20)]
+            found[int(rows[start])] = int(same[0]), sorted(p for other in same for p in members[other])
+    return found
 
 
 def relate(a: np.ndarray, b: np.ndarray) -> Relation | None:

@@ -1,7 +1,7 @@
 """The graft test: feed A's real inputs of a group to B's nodes, and look at what comes out.
 
 It separates the group that is wrong from the groups that only carry an earlier error. All groups of a
-comparison are put into one graph and run at once.
+comparison are put into one graph and run at once, or into a few where they are very many.
 """
 
 from __future__ import annotations
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from netweave.compare.align.groups import Draft
     from netweave.compare.signals import Signals
 
+
+MAX_TOGETHER = 1500
+"""Groups in one run; what they make is held in memory together."""
 
 _LOGGER = logging.getLogger(__name__)
 
@@ -76,29 +79,25 @@ class Grafter:
         self._tensors_b = tensors_b
 
     def run(self, drafts: Sequence[Draft]) -> list[Graft]:
-        """Test groups, all in one run if possible, one by one where that fails."""
+        """Test groups, many in one run; those in a run that fails again in two halves."""
         grafts = [self._feed(draft) for draft in drafts]
         ready = [(d, g) for d, g in zip(drafts, grafts, strict=True) if not g.reason]
-        if ready and not self._run_all(ready):
-            for row in ready:
-                self._run_one(*row)
+        for start in range(0, len(ready), MAX_TOGETHER):
+            self._run(ready[start : start + MAX_TOGETHER])
         return grafts
 
-    def _run_all(self, rows: list[tuple[Draft, Graft]]) -> bool:
+    def _run(self, rows: Sequence[tuple[Draft, Graft]]) -> None:
         try:
             self._run_rows(rows)
-        except NetweaveError:
-            return False
-        return True
-
-    def _run_one(self, draft: Draft, graft: Graft) -> None:
-        try:
-            self._run_rows([(draft, graft)])
         except NetweaveError as error:
-            graft.reason = "B's layer does not run on A's inputs, whose sizes do not fit it"
+            if len(rows) > 1:
+                self._run(rows[: len(rows) // 2])
+                self._run(rows[len(rows) // 2 :])
+                return
+            rows[0][1].reason = "B's layer does not run on A's inputs, whose sizes do not fit it"
             _LOGGER.debug("graft failed: %s", error)
 
-    def _run_rows(self, rows: list[tuple[Draft, Graft]]) -> None:
+    def _run_rows(self, rows: Sequence[tuple[Draft, Graft]]) -> None:
         builder = PieceBuilder(self._pairs.b)
         feeds: dict[str, np.ndarray] = {}
         for index, (draft, graft) in enumerate(rows):

@@ -34,6 +34,9 @@ MAX_NODES = 1_000_000
 _FOREIGN = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 """What onnx_ir raises over graphs that are not well-formed."""
 
+_PLAIN = frozenset({ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.INT32, ir.DataType.INT64})
+"""Element types whose values lie in a message as in an array."""
+
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())  # what it warns of is raised here
 
 
@@ -79,6 +82,7 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
         model = ir.from_proto(proto)
     except _FOREIGN as error:
         raise ReadError(f"is not a well-formed ONNX graph: {_root(error)}", place=place) from error
+    _take_arrays(model.graph)
     folder = str(path.parent.resolve())
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)
@@ -96,6 +100,15 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
     lift_constants(model, place)
     RemoveInitializersFromInputsPass()(model)
     return model
+
+
+def _take_arrays(graph: ir.Graph) -> None:
+    """Make arrays of the initializers, which are parsed anew whenever somebody looks at them in a message."""
+    for inner in all_graphs(graph):
+        for value in inner.initializers.values():
+            tensor = value.const_value
+            if isinstance(tensor, ir.TensorProtoTensor) and tensor.dtype in _PLAIN:
+                value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
 
 
 def inline(model: ir.Model, *, place: str) -> None:
