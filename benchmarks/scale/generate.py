@@ -261,11 +261,16 @@ def tensorflow_model(net: Net, *, removed: Collection[int] = ()) -> onnx.ModelPr
     return write.model("tensorflow", "input", (1, SIZE, SIZE, 3), x, 13)
 
 
+def pair_names(blocks: int, removed: int) -> tuple[str, str]:
+    """Return the names of the two files of a pair."""
+    return f"caffe-{blocks}.onnx", f"tensorflow-{blocks}-without-{removed}.onnx"
+
+
 def write_pair(folder: Path, *, blocks: int, removed: int, seed: int = 0) -> tuple[Path, Path]:
     """Write the pair, the second with some blocks removed, and return its files."""
     folder.mkdir(parents=True, exist_ok=True)
     net = draw_net(blocks, seed=seed)
-    first, second = folder / f"caffe-{blocks}.onnx", folder / f"tensorflow-{blocks}-without-{removed}.onnx"
+    first, second = (folder / name for name in pair_names(blocks, removed))
     onnx.save(caffe_model(net), first)
     onnx.save(tensorflow_model(net, removed=removable(net, removed, seed=seed)), second)
     return first, second

@@ -1,65 +1,161 @@
-"""How long ``netweave compare`` takes on the large pair: the whole process, files and values included.
+"""How the time and memory of ``netweave compare`` grow with the nets: whole processes, files and values.
 
 ::
 
-    python -m benchmarks.scale.run --runs 5
+    python -m benchmarks.scale.run --runs 3 --out benchmarks/scale/result.json
 
-prints the median, the spread and the peak memory of several runs, and the times of the stages.
+compares pairs of 500 to 20,000 nodes, and the pair of 5,786 and 7,850, each in a process of its own. The
+sizes take turns, so that whatever else the machine does falls on all of them. Written are medians with the
+smallest and largest of the runs, the time of each stage, the peak of the memory, and the exponent ``p`` of
+``seconds = c * nodes ** p``; for ``n log n`` over this range it would be about 1.12.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
-import resource
+import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from benchmarks.scale.generate import write_pair
+import onnx
+
+from benchmarks.scale.generate import pair_names, write_pair
 
 ROOT = Path(__file__).parents[2]
 
+PAIRS = {
+    "500": (30, 5),
+    "1,000": (60, 5),
+    "2,000": (125, 5),
+    "5,000": (310, 5),
+    "the pair": (360, 5),
+    "10,000": (625, 5),
+    "20,000": (1250, 5),
+}
+"""Blocks of the first net and how many of them the second lacks, by the nodes of the first net."""
 
-def time_compare(first: Path, second: Path) -> tuple[float, dict[str, float], int]:
-    """Run one comparison; return its seconds, those of its stages, and its exit status.
+ASYMPTOTIC = 4000
+"""Nodes of both nets together from which on the fixed costs matter little."""
 
-    Raises:
-        RuntimeError: The comparison came to no verdict.
+
+@dataclass(slots=True)
+class Pair:
+    """Two nets and what comparing them took, run by run."""
+
+    files: tuple[Path, Path]
+    nodes: tuple[int, int]
+    seconds: list[float] = field(default_factory=list)
+    stages: list[dict[str, float]] = field(default_factory=list)
+    peak_mb: list[float] = field(default_factory=list)
+
+    def run(self) -> None:
+        """Compare them once, in a process of its own.
+
+        Raises:
+            RuntimeError: The comparison did not find the missing blocks.
+        """
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
+            command = [sys.executable, "-m", "netweave", "compare", *map(str, self.files), "--json", "-"]
+            start = time.perf_counter()
+            child = subprocess.Popen(command, stdout=out, stderr=complaints, env=environment)
+            _, status, usage = os.wait4(child.pid, 0)
+            self.seconds.append(time.perf_counter() - start)
+            child.returncode = os.waitstatus_to_exitcode(status)
+            out.seek(0)
+            complaints.seek(0)
+            if child.returncode != 1:
+                said = complaints.read().decode().strip()[-500:]
+                raise RuntimeError(f"netweave compare ended with {child.returncode}, expected 1: {said}")
+            self.stages.append(json.load(out)["seconds"])
+        self.peak_mb.append(usage.ru_maxrss / 1024)
+
+    def summary(self) -> dict[str, Any]:
+        """Return medians and spreads."""
+        return {
+            "nodes": self.nodes,
+            "seconds": _spread(self.seconds),
+            "comparing_seconds": _spread([sum(stages.values()) for stages in self.stages]),
+            "stages": {
+                stage: round(statistics.median(found[stage] for found in self.stages), 3)
+                for stage in self.stages[0]
+            },
+            "peak_mb": round(max(self.peak_mb)),
+        }
+
+
+def _spread(values: list[float]) -> dict[str, float]:
+    named = {"median": statistics.median(values), "least": min(values), "most": max(values)}
+    return {name: round(value, 3) for name, value in named.items()}
+
+
+def make_pairs(folder: Path) -> dict[str, Pair]:
+    """Write the pairs, those that are not there yet."""
+    found = {}
+    for name, (blocks, removed) in PAIRS.items():
+        files = tuple(folder / stem for stem in pair_names(blocks, removed))
+        if not all(file.is_file() for file in files):
+            files = write_pair(folder, blocks=blocks, removed=removed)
+        first, second = files
+        nodes = len(onnx.load(first).graph.node), len(onnx.load(second).graph.node)
+        found[name] = Pair((first, second), nodes)
+    return found
+
+
+def exponent(sizes: list[int], seconds: list[float]) -> float:
+    """Return the slope of the line through the logarithms, by least squares.
+
+    >>> round(exponent([10, 100, 1000], [3.0, 30.0, 300.0]), 6)
+    1.0
     """
-    command = [sys.executable, "-m", "netweave", "compare", str(first), str(second), "--json", "-"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src")}
-    start = time.perf_counter()
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
-    seconds = time.perf_counter() - start
-    if done.returncode not in {0, 1}:
-        raise RuntimeError(f"netweave compare ended with {done.returncode}: {done.stderr.strip()[-500:]}")
-    return seconds, json.loads(done.stdout).get("seconds", {}), done.returncode
+    return statistics.linear_regression([math.log(n) for n in sizes], [math.log(s) for s in seconds]).slope
+
+
+def exponents(pairs: dict[str, Pair], what: str) -> dict[str, float]:
+    """Return the exponent over all sizes and over the large ones."""
+    rows = [(sum(pair.nodes), pair.summary()[what]["median"]) for pair in pairs.values()]
+    large = [row for row in rows if row[0] >= ASYMPTOTIC]
+    named = {"all": rows, f"from {ASYMPTOTIC:,} nodes": large}
+    return {name: round(exponent(*map(list, zip(*found, strict=True))), 3) for name, found in named.items()}
 
 
 def main() -> None:
-    """Write the pair, compare it several times and print the times."""
-    parser = argparse.ArgumentParser(description="Time netweave compare on a large pair.")
-    parser.add_argument("--blocks", type=int, default=360)
-    parser.add_argument("--removed", type=int, default=5)
-    parser.add_argument("--runs", type=int, default=5)
+    """Compare all pairs several times; print and write what it took."""
+    parser = argparse.ArgumentParser(description="Time netweave compare on pairs of growing size.")
+    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--folder", type=Path, help="keeps the nets for the next time")
+    parser.add_argument("--out", type=Path, help="writes the figures as JSON")
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        pair = write_pair(Path(folder), blocks=asked.blocks, removed=asked.removed)
-        runs = [time_compare(*pair) for _ in range(asked.runs)]
-    times = sorted(seconds for seconds, _, _ in runs)
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(
-        f"{asked.blocks} blocks, {asked.removed} removed, exit status {runs[0][2]}: median "
-        f"{statistics.median(times):.2f} s, {times[0]:.2f} to {times[-1]:.2f} s in {len(times)} runs, "
-        f"peak {peak:.0f} MB, {os.cpu_count()} cores"
-    )
-    for stage in runs[0][1]:
-        print(f"  {stage}: {statistics.median(found[stage] for _, found, _ in runs):.2f} s")
+    with tempfile.TemporaryDirectory() as temporary:
+        pairs = make_pairs(asked.folder or Path(temporary))
+        for _ in range(asked.runs):
+            for pair in pairs.values():
+                pair.run()
+    result = {
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "runs": asked.runs,
+        "pairs": {name: pair.summary() for name, pair in pairs.items()},
+        "exponent": {what: exponents(pairs, what) for what in ("seconds", "comparing_seconds")},
+    }
+    for name, row in result["pairs"].items():
+        whole, comparing = row["seconds"], row["comparing_seconds"]
+        print(
+            f"{name}: {row['nodes'][0]:,} and {row['nodes'][1]:,} nodes: {whole['median']:.2f} s "
+            f"({whole['least']:.2f} to {whole['most']:.2f}), of which comparing {comparing['median']:.2f} s; "
+            f"{row['peak_mb']:,} MB"
+        )
+    print(f"exponents: {result['exponent']}; {result['machine']}")
+    if asked.out:
+        asked.out.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

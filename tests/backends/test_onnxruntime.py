@@ -229,3 +229,37 @@ def test_small_arrays_of_a_file_beside_the_net_are_found(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     got = prepare(graph).run({"x": np.ones((2, 3), np.float32)})
     assert got["y"].tolist() == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_a_large_net_runs_in_pieces_and_gives_the_same_bits(monkeypatch):
+    builder = GraphBuilder("large", format="onnx")
+    first = x = builder.input("data", (1, 8), batch=False)
+    around = []
+    for index in range(60):  # values that are read far away cross several pieces
+        x = builder.add("Tanh" if index % 3 else "Mul", [x] if index % 3 else [x, first])
+        around.append(x)
+    for early in around[:6]:
+        x = builder.add("Add", [x, early])
+    graph = builder.finish([x])
+    feeds = {"data": np.random.default_rng(0).standard_normal((1, 8)).astype(np.float32)}
+    taps = [value.name for value in around]
+    whole = prepare(graph, taps=taps).run(feeds)
+    monkeypatch.setattr("netweave.backends.onnxruntime.runner.MAX_NODES", 20)
+    runner = prepare(graph, taps=taps)
+    assert len(runner.steps) == 4
+    assert len(prepare(graph, level="all").steps) == 1
+    found = runner.run(feeds)
+    assert found.keys() == whole.keys()
+    assert all(np.array_equal(found[name], whole[name]) for name in whole)
+
+
+def test_a_segment_with_a_value_of_unknown_type_stays_whole():
+    builder = GraphBuilder("untyped", format="onnx")
+    x = builder.input("data", (1, 8), batch=False)
+    for _ in range(9):
+        x = builder.add("Tanh", [x])
+    graph = builder.finish([x])
+    wanted = set(graph.outputs)
+    assert len(split(graph.nodes, is_native=lambda node: True, wanted=wanted, max_nodes=3)) == 3
+    next(iter(graph.nodes)).outputs[0].type = None
+    assert len(split(graph.nodes, is_native=lambda node: True, wanted=wanted, max_nodes=3)) == 1

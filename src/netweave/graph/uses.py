@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def reads(node: ir.Node) -> list[ir.Value]:
     """Return the values that a node reads, each once: its inputs and what its subgraphs capture."""
     found = dict.fromkeys(value for value in node.inputs if value is not None)
-    if any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
+    if node.attributes and any(attribute.type in _GRAPHS for attribute in node.attributes.values()):
         for graph in subgraphs(node):
             found.update(dict.fromkeys(_captured(graph)))
     return list(found)
@@ -21,6 +21,8 @@ def reads(node: ir.Node) -> list[ir.Value]:
 
 def subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
     """Yield the graphs that are attributes of a node (the branches of an If, the body of a Loop)."""
+    if not node.attributes:
+        return
     for attribute in node.attributes.values():
         if attribute.type == ir.AttributeType.GRAPH:
             yield attribute.as_graph()

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def bodies(node: ir.Node) -> Iterator[ir.Graph]:
     """Yield the graphs that are attributes of a node: the branches of an If, the body of a Loop."""
+    if not node.attributes:
+        return
     for attribute in node.attributes.values():
         if attribute.type is ir.AttributeType.GRAPH:
             yield attribute.as_graph()
