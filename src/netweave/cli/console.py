@@ -53,7 +53,10 @@ def write_json(value: Mapping[str, Any], file: str) -> None:
     Raises:
         UsageError: The file cannot be written.
     """
-    text = json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
+    try:
+        text = json.dumps(value, indent=1, allow_nan=False) + "\n"
+    except ValueError:  # a number that JSON lacks
+        text = json.dumps(_finite(value), indent=1, allow_nan=False) + "\n"
     if file == "-":
         sys.stdout.write(text)
         return

@@ -24,7 +24,12 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     return {"version": VERSION, **nets, **values, "exit_status": comparison.exit_status}
 
 
+_SIMPLE = frozenset({bool, float, int, str, type(None)})
+
+
 def _plain(value: Any) -> Any:
+    if type(value) in _SIMPLE:
+        return value
     if isinstance(value, enum.Enum):
         return value.value
     if isinstance(value, LayerTable):
@@ -34,5 +39,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        simple = _SIMPLE.issuperset(map(type, value))  # orders of channels are long
+        return list(value) if simple else [_plain(item) for item in value]
     return value
