@@ -189,7 +189,7 @@ export class App {
         const found = sides[side]?.get(box.id) ?? null;
         return {
           heat: heat(found, most, measure),
-          text: found === null ? "" : MEASURES[measure].text(found),
+          text: !found ? "" : MEASURES[measure].text(found),
         };
       },
     });

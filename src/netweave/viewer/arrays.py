@@ -49,14 +49,22 @@ def array_statistics(array: np.ndarray) -> dict[str, Any]:
     low, high = float(flat.min()), float(flat.max())
     step = -(-flat.size // MAX_COUNTED)
     margin = 0.0 if high > low else max(abs(low), 1.0) * 1e-3
-    counts, _ = np.histogram(flat[::step], bins=BINS, range=(low - margin, high + margin))
+    start, width = low - margin, (high - low + 2 * margin) / BINS
+    # np.histogram takes ten times as long for a small array
+    bins = np.minimum((flat[::step] - np.float64(start)) / width, BINS - 1).astype(np.intp)
+    counts = np.bincount(bins, minlength=BINS)
     return {
         "size": int(array.size),
         "non_finite": non_finite,
-        "min": low,
-        "max": high,
-        "mean": float(flat.mean(dtype=np.float64)),
-        "std": float(flat.std(dtype=np.float64)),
+        "min": _short(low),
+        "max": _short(high),
+        "mean": _short(float(flat.mean(dtype=np.float64))),
+        "std": _short(float(flat.std(dtype=np.float64))),
         "zeros": int(flat.size - np.count_nonzero(flat)),
         "histogram": [int(count) for count in counts],
     }
+
+
+def _short(value: float) -> float:
+    """Return a number with the digits that are shown, and two more."""
+    return float(f"{value:.6g}")

@@ -9,8 +9,9 @@ from netweave.compare.trial.inputs import InputRule
 from netweave.compare.trial.probes import with_sizes
 from netweave.compare.trial.trial import declared_sizes
 from netweave.graph import Graph
+from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
-from netweave.viewer.net import VERSION, Json, finite, net_json, record_json
+from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -27,11 +28,12 @@ def comparison_document(comparison: Comparison) -> Json:
         comparison: What was found.
     """
     short = _shortener(comparison)
-    nets = _nets(comparison)
+    with collector_at_rest():
+        nets = _nets(comparison)
     findings = [group.finding for group in comparison.groups if group.finding]
     numbers = {id(finding): number for number, finding in enumerate(findings)}
     places = [_Places(net) for net in nets]
-    document = {
+    return {
         "version": VERSION,
         "kind": "comparison",
         "title": f"{comparison.a.name} and {comparison.b.name}",
@@ -39,7 +41,7 @@ def comparison_document(comparison: Comparison) -> Json:
         "verdict": comparison.verdict.value,
         "exit_status": comparison.exit_status,
         "sentence": short(comparison.sentence),
-        "error": comparison.error,
+        "error": real(comparison.error),
         "inputs": [_mapping_json(mapping) for mapping in comparison.inputs],
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
         "probes": list(comparison.probes),
@@ -47,7 +49,6 @@ def comparison_document(comparison: Comparison) -> Json:
         "groups": [_group_json(group, places, numbers) for group in comparison.groups],
         "findings": [_finding_json(finding, short) for finding in findings],
     }
-    return finite(document)  # type: ignore[no-any-return]
 
 
 def _shortener(comparison: Comparison) -> Callable[[str], str]:
@@ -102,8 +103,8 @@ def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int])
         "sides": [bool(group.nodes_a), bool(group.nodes_b)],
         "status": group.status.name,
         "evidence": group.evidence.name,
-        "error": group.error,
-        "graft_error": group.graft_error,
+        "error": real(group.error),
+        "graft_error": real(group.graft_error),
         "mapping": group.mapping.text if group.mapping else "",
         "finding": numbers[id(group.finding)] if group.finding else None,
     }
@@ -116,8 +117,8 @@ def _finding_json(finding: Finding, short: Callable[[str], str]) -> Json:
         "fix": short(finding.fix),
         "places": [short(finding.place_a), short(finding.place_b)],
         "layers": [finding.layer_a, finding.layer_b],
-        "error": finding.error,
-        "error_fixed": finding.error_fixed,
+        "error": real(finding.error),
+        "error_fixed": real(finding.error_fixed),
         "latent": finding.latent,
     }
 

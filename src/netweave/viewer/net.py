@@ -6,7 +6,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, total_cost, value_summary
+from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, value_summary
+from netweave.graph.collection import collector_at_rest
 from netweave.graph.wording import settings_texts
 from netweave.viewer.arrays import parameter_statistics
 
@@ -30,9 +31,9 @@ def net_document(graph: Graph) -> Json:
     Args:
         graph: The net.
     """
-    net = net_json(graph, graph)
-    document = {"version": VERSION, "kind": "net", "title": graph.name, "nets": [net]}
-    return finite(document)  # type: ignore[no-any-return]
+    with collector_at_rest():
+        net = net_json(graph, graph)
+    return {"version": VERSION, "kind": "net", "title": graph.name, "nets": [net]}
 
 
 def net_json(source: Graph, shown: Graph) -> Json:
@@ -46,10 +47,12 @@ def net_json(source: Graph, shown: Graph) -> Json:
     parameters = {key: number for number, key in enumerate(source.parameters)}
     numbers = {key: number for number, key in enumerate(source.layers)}
     costs = layer_costs(shown)
+    summaries = node_summaries(shown)
     nodes = [
         _node_json(node, summary, values, parameters, numbers)
-        for node, summary in zip(shown.nodes, node_summaries(shown), strict=True)
+        for node, summary in zip(shown.nodes, summaries, strict=True)
     ]
+    total = sum((summary.cost for summary in summaries), Cost())
     layers = [
         _layer_json(layer, values, parameters, costs.get(key, Cost())) for key, layer in source.layers.items()
     ]
@@ -75,7 +78,7 @@ def net_json(source: Graph, shown: Graph) -> Json:
             }
             for entry in source.parameters.values()
         ],
-        "totals": {**_cost_json(total_cost(shown)), "parameters": source.num_parameters},
+        "totals": {**_cost_json(total), "parameters": source.num_parameters},
     }
 
 
@@ -111,15 +114,9 @@ def file_names(files: Iterable[str]) -> list[str]:
     return [Path(file).name for file in files]
 
 
-def finite(value: Any) -> Any:
-    """Return JSON values with the numbers that JSON lacks (nan, inf) as strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [finite(item) for item in value]
-    return value
+def real(value: float | None) -> float | str | None:
+    """Return a number as JSON has it; those that it lacks (nan, inf) as strings."""
+    return value if value is None or math.isfinite(value) else str(value)
 
 
 class _Values:

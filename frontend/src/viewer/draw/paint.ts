@@ -198,7 +198,7 @@ function paintDetail(
   const end = { fill, weight, size: 10, mono: true, align: "right" as const };
   const sizes = amount ?? row.shape;
   if (sizes) rest -= surface.text(sizes, left + room, y, end) + 7;
-  const style = { fill: dim, size: 10.5 };
+  const style = { fill: dim, size: 10.5, cut: "end" as const };
   const needed = row.settings.length * 6.2;
   const type = surface.text(row.type, left, y, { ...style, room: Math.max(rest - needed - 6, 34) });
   if (row.settings) surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });

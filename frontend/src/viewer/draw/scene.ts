@@ -155,6 +155,8 @@ export class Scene {
       return `${fold.children.length} × ${inner}`;
     }
     if (prefix) return prefix;
+    const stem = commonStem(names);
+    if (stem) return stem;
     return names.length > 1 ? `${names[0]} … ${names.at(-1)}` : fold.kind;
   }
 
@@ -288,6 +290,17 @@ function shares(items: UnionItem[]): [Standing, number][] {
   const counts = new Map<Standing, number>();
   for (const { standing } of items) counts.set(standing, (counts.get(standing) ?? 0) + 1);
   return [...counts].sort((a, b) => LOOKS[b[0]].weight - LOOKS[a[0]].weight);
+}
+
+/** The first part of a name (res2a of res2a_branch1) that most names share, if it has a number. */
+function commonStem(names: string[]): string {
+  const counts = new Map<string, number>();
+  for (const name of names) {
+    const stem = name.split(/[/_.:\-]/)[0]!;
+    if (/[A-Za-z].*\d/.test(stem)) counts.set(stem, (counts.get(stem) ?? 0) + 1);
+  }
+  const [stem, count] = [...counts].sort((a, b) => b[1] - a[1])[0] ?? ["", 0];
+  return names.length > 1 && count * 3 >= names.length ? stem : "";
 }
 
 /** What all names begin with, up to a separator: res2a of res2a_branch1 and res2a_branch2. */

@@ -18,6 +18,8 @@ export interface TextStyle {
   align?: "left" | "right" | "center";
   /** Pixels that there is room for; what does not fit ends in an ellipsis. */
   room?: number;
+  /** Where the ellipsis is: in the middle, for names, or at the end. */
+  cut?: "middle" | "end";
 }
 
 export interface LineStyle {
@@ -43,11 +45,11 @@ export class Fitter {
   private readonly widths = new Map<string, number>();
   private font = "";
 
-  fit(text: string, font: string, room: number): string {
-    const key = `${room} ${font} ${text}`;
+  fit(text: string, font: string, room: number, cut: "middle" | "end" = "middle"): string {
+    const key = `${room} ${cut} ${font} ${text}`;
     let found = this.fitted.get(key);
     if (found === undefined) {
-      found = this.shortened(text, font, room);
+      found = this.shortened(text, font, room, cut === "middle" ? 0.6 : 1);
       this.fitted.set(key, found);
     }
     return found;
@@ -64,22 +66,22 @@ export class Fitter {
     return found;
   }
 
-  private shortened(text: string, font: string, room: number): string {
+  private shortened(text: string, font: string, room: number, head: number): string {
     if (this.width(text, font) <= room) return text;
     let low = 0;
     let high = text.length;
     while (low < high) {
       const middle = (low + high + 1) >> 1;
-      if (this.width(middled(text, middle), font) <= room) low = middle;
+      if (this.width(cutAt(text, middle, head), font) <= room) low = middle;
       else high = middle - 1;
     }
-    return low > 1 ? middled(text, low) : "";
+    return low > 1 ? cutAt(text, low, head) : "";
   }
 }
 
 /** The begin and the end of a text: names of layers differ at the end as often as at the begin. */
-function middled(text: string, length: number): string {
-  const head = Math.ceil(length * 0.6);
+function cutAt(text: string, length: number, share: number): string {
+  const head = Math.ceil(length * share);
   return `${text.slice(0, head)}…${length > head ? text.slice(text.length - (length - head)) : ""}`;
 }
 
@@ -123,7 +125,7 @@ export class CanvasSurface implements Surface {
     context.fillStyle = style.fill;
     context.textAlign = style.align ?? "left";
     context.textBaseline = "alphabetic";
-    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room);
+    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room, style.cut);
     context.fillText(shown, x, y);
     return this.fitter.width(shown, font);
   }

@@ -24,7 +24,7 @@ export class SvgSurface implements Surface {
 
   text(text: string, x: number, y: number, style: TextStyle): number {
     const font = fontOf(style, this.theme);
-    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room);
+    const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room, style.cut);
     if (!shown) return 0;
     const anchor = style.align === "right" ? "end" : style.align === "center" ? "middle" : undefined;
     this.parts.push(

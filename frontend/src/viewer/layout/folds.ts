@@ -39,6 +39,8 @@ export interface FoldTree {
 const MIN_BRANCH = 3;
 const MIN_BLOCK = 4;
 const MIN_RUN = 6;
+/** Inside a block only long runs fold, or there would be more frames than layers. */
+const MIN_INNER_RUN = 30;
 const MAX_PERIOD = 160;
 const MAX_ROOTS = 150;
 
@@ -70,7 +72,7 @@ class Folder {
   }
 
   fold(): FoldTree {
-    const roots = this.sections(this.sequence([...this.shape.order]));
+    const roots = this.sections(this.sequence([...this.shape.order], MIN_RUN));
     this.folds.forEach((fold, index) => {
       for (const child of fold.children) {
         if (child >= this.shape.count)
@@ -86,8 +88,8 @@ class Folder {
   }
 
   /** Fold a list of items, in order; return what is at its top. */
-  private sequence(members: number[]): number[] {
-    return this.withRuns(this.elements(members));
+  private sequence(members: number[], minRun: number): number[] {
+    return this.withRuns(this.elements(members), minRun);
   }
 
   private elements(members: number[]): Element[] {
@@ -151,7 +153,7 @@ class Folder {
 
   private branch(part: number[], numParts: number): number[] {
     if (part.length < MIN_BRANCH) return part;
-    const inner = part.length > 2 * MIN_BLOCK ? this.sequence(part) : part;
+    const inner = part.length > 2 * MIN_BLOCK ? this.sequence(part, MIN_INNER_RUN) : part;
     return numParts > 1 ? [this.add("branch", inner)] : this.sections(inner);
   }
 
@@ -187,10 +189,10 @@ class Folder {
     return number;
   }
 
-  private withRuns(elements: Element[]): number[] {
+  private withRuns(elements: Element[], minRun: number): number[] {
     const found: number[] = [];
     let from = 0;
-    for (const run of tandemRuns(elements)) {
+    for (const run of tandemRuns(elements, minRun)) {
       found.push(...this.withBlocks(elements.slice(from, run.start)));
       const blocks: number[] = [];
       for (let index = 0; index < run.times; index++) {
@@ -247,7 +249,7 @@ interface Run {
 }
 
 /** Tandem repeats from left to right, at each place the one that covers most, of these the shortest period. */
-function tandemRuns(elements: Element[]): Run[] {
+function tandemRuns(elements: Element[], minRun: number): Run[] {
   const count = elements.length;
   const sizes = new Int32Array(count + 1);
   elements.forEach((element, index) => (sizes[index + 1] = sizes[index]! + element.size));
@@ -256,7 +258,7 @@ function tandemRuns(elements: Element[]): Run[] {
   for (let period = 1; period <= periods; period++) same.push(equalRuns(elements, period));
   const runs: Run[] = [];
   for (let index = 0; index < count;) {
-    const run = bestRun(elements, same, sizes, index);
+    const run = bestRun(elements, same, sizes, index, minRun);
     if (run) runs.push(run);
     index = run ? run.start + run.period * run.times : index + 1;
   }
@@ -273,9 +275,15 @@ function equalRuns(elements: Element[], period: number): Int32Array {
   return found;
 }
 
-function bestRun(elements: Element[], same: Int32Array[], sizes: Int32Array, index: number): Run | null {
+function bestRun(
+  elements: Element[],
+  same: Int32Array[],
+  sizes: Int32Array,
+  index: number,
+  minRun: number,
+): Run | null {
   let best: Run | null = null;
-  let covered = MIN_RUN - 1;
+  let covered = minRun - 1;
   for (let period = 1; period <= same.length; period++) {
     const length = same[period - 1]![index]!;
     if (length < period || repeatsRegion(elements, index, period)) continue;

@@ -55,6 +55,9 @@ export interface Model {
 /** Readers from which on a value is drawn as stubs. */
 export const MANY_READERS = 10;
 
+/** Items between an input and a reader from which on its name stands for the edge. */
+export const FAR = 16;
+
 export function buildModel(document: Document, view: View): Model {
   return new Builder(document, view).build();
 }
@@ -199,6 +202,42 @@ class Builder {
     });
     this.model.edges = [...edges.values()];
     this.model.order = sharedOrder(this.model);
+    this.shortenInputs();
+  }
+
+  /** Make stubs of edges that lead far from what reads nothing: labels and masks, which would frame the net. */
+  private shortenInputs(): void {
+    const { model } = this;
+    const place = new Map(model.order.map((id, index) => [id, index]));
+    const reads = new Set(model.edges.map((edge) => edge.target));
+    const nearest = new Map<number, number>();
+    const length = (edge: Edge): number => place.get(edge.target)! - place.get(edge.source)!;
+    for (const edge of model.edges) {
+      nearest.set(edge.source, Math.min(nearest.get(edge.source) ?? Infinity, length(edge)));
+    }
+    model.edges = model.edges.filter((edge) => {
+      const isFar =
+        !edge.back &&
+        !reads.has(edge.source) &&
+        length(edge) > FAR &&
+        length(edge) > nearest.get(edge.source)!;
+      if (isFar) this.addStubs(edge);
+      return !isFar;
+    });
+  }
+
+  private addStubs(edge: Edge): void {
+    this.model.nets.forEach((net, side) => {
+      if (!((edge.sides >> side) & 1)) return;
+      const members = (number: number): Item[] =>
+        this.model.union[number]!.members[side as 0 | 1].map((index) => this.model.items[side]![index]!);
+      const made = new Set(members(edge.source).flatMap((item) => item.outputs));
+      const value = members(edge.target)
+        .flatMap((item) => item.inputs)
+        .find((input) => made.has(input));
+      const name = value === undefined ? "" : net.values[value]![0];
+      this.model.stubs.push({ source: edge.source, target: edge.target, side, value: name });
+    });
   }
 
   private connectValue(

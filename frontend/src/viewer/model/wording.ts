@@ -72,17 +72,14 @@ const SHORT: Record<string, string> = {
   pad: "p",
   pads: "p",
   padding: "p",
-  num_output: "→",
-  num_filter: "→",
-  num_hidden: "→",
   group: "g",
   num_group: "g",
   dilation: "d",
 };
 
-const SHORT_ORDER = ["k", "kh", "kw", "s", "p", "g", "d", "→"];
+const SHORT_ORDER = ["k", "kh", "kw", "s", "p", "g", "d"];
 
-/** The few settings that a box has room for: k3 s2 p1 →64. */
+/** The few settings that a box has room for: k3 s2 p1. */
 export function shortSettings(settings: [string, string][]): string {
   const found = new Map<string, string>();
   for (const [name, value] of settings) {

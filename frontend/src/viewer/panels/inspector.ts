@@ -18,6 +18,9 @@ export interface InspectorActions {
   select: (id: number) => void;
 }
 
+/** Layers of one side whose names are there at once. */
+const MAX_NAMES = 3;
+
 export class Inspector {
   readonly element = h("aside", { class: "nw-inspector", "aria-label": "Details", tabindex: 0 });
   private scene!: Scene;
@@ -107,14 +110,8 @@ export class Inspector {
         { class: "nw-side" },
         sides.length > 1 ? h("span", { class: "nw-letter", "aria-hidden": "true" }, "AB"[side]!) : null,
         items.length ? null : h("p", { class: "nw-quiet" }, `not in ${"AB"[side]}`),
-        ...items.map((entry) =>
-          h(
-            "div",
-            { class: "nw-name" },
-            h("h2", {}, entry.name || entry.type),
-            h("p", {}, entry.type, placeOf(entry) ? h("span", { class: "nw-place" }, placeOf(entry)) : null),
-          ),
-        ),
+        ...items.slice(0, MAX_NAMES).map(nameOf),
+        items.length > MAX_NAMES ? moreNames(items.slice(MAX_NAMES)) : null,
       ),
     );
     return h("header", { class: "nw-title" }, chips(item), h("div", { class: "nw-sides" }, ...columns));
@@ -134,6 +131,20 @@ export class Inspector {
     const link = { type: "button", class: "nw-button", onclick: () => this.actions.copyLink() };
     return h("footer", { class: "nw-foot" }, h("button", link, "Copy link to this"), fold);
   }
+}
+
+function nameOf(item: Item): HTMLElement {
+  const place = placeOf(item) ? h("span", { class: "nw-place" }, placeOf(item)) : null;
+  return h("div", { class: "nw-name" }, h("h2", {}, item.name || item.type), h("p", {}, item.type, place));
+}
+
+function moreNames(items: Item[]): HTMLElement {
+  return h(
+    "details",
+    { class: "nw-more" },
+    h("summary", {}, `and ${items.length} more`),
+    ...items.map(nameOf),
+  );
 }
 
 function membersOf(model: Model, side: number, members: number[]): Item[] {
