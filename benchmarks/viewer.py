@@ -1,0 +1,181 @@
+"""How fast the page of a large comparison opens and moves, in headless chromium, by the browser's own trace.
+
+::
+
+    python -m benchmarks.viewer [--blocks 360] [--removed 5] [--alone 1250] [--runs 5] [--folder FOLDER]
+
+A pair of large residual nets is compared and its page opened several times: the time from the begin of the
+navigation until the nets are drawn, the longest task of the page's main thread, and the frames while the
+wheel moves and zooms, folded as it opens and with everything unfolded. Then one net of ``--alone`` blocks
+(16 nodes each) is opened. Pages that lie in the folder are not made again. Needs the front end, Playwright
+and chromium.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from playwright.sync_api import sync_playwright
+
+import netweave
+from benchmarks.scale.generate import write_pair
+from netweave.api import save_page
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
+STEPS = 120
+"""Turns of the wheel, one a frame."""
+
+FRAMES = """() => new Promise((done) => {
+  const times = [];
+  const step = (now) => { times.push(now); times.length > %d ? done(times) : requestAnimationFrame(step); };
+  requestAnimationFrame(step);
+})"""
+"""The times of so many frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """One opening of a page; times in milliseconds.
+
+    Attributes:
+        shown: From the begin of the navigation until both nets are drawn.
+        boxes: Boxes that are drawn at first, and with everything unfolded.
+        longest: Longest task while opening, and while moving folded and unfolded.
+        frames: Times between frames while moving, folded and unfolded.
+    """
+
+    shown: float
+    boxes: tuple[int, int]
+    longest: tuple[float, float, float]
+    frames: tuple[list[float], list[float]]
+
+
+def open_page(browser: Browser, file: Path, *, unfold: bool) -> Opened:
+    """Open a page once, move it, unfold everything and move it again."""
+    page = browser.new_page(viewport={"width": 1280, "height": 720})
+    longest, frames, boxes = [], [], []
+    browser.start_tracing(page=page, categories=CATEGORIES)
+    page.goto(file.as_uri())
+    page.wait_for_selector(".nw-viewer[data-state=shown]", timeout=120_000)
+    longest.append(longest_task(browser.stop_tracing()))
+    shown = page.evaluate("performance.getEntriesByName('netweave-shown')[0].startTime")
+    for unfolded in (False, True):
+        if unfolded and unfold:
+            page.get_by_role("button", name="Unfold all blocks").click()
+            _wait_for_layout(page, boxes[0])
+        boxes.append(_boxes(page))
+        browser.start_tracing(page=page, categories=CATEGORIES)
+        frames.append(move(page))
+        longest.append(longest_task(browser.stop_tracing()))
+    page.close()
+    return Opened(shown, tuple(boxes), tuple(longest), tuple(frames))  # type: ignore[arg-type]
+
+
+def _boxes(page: Page) -> int:
+    return int(page.locator(".nw-viewer").get_attribute("data-boxes") or 0)
+
+
+def _wait_for_layout(page: Page, before: int) -> None:
+    for _ in range(1200):
+        if _boxes(page) != before:
+            return
+        page.wait_for_timeout(50)
+    raise RuntimeError("the layout did not end within a minute")
+
+
+def move(page: Page) -> list[float]:
+    """Turn the wheel, half of the time with Ctrl, and return the times between frames in milliseconds."""
+    box = page.locator("canvas[role=application]").first.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.evaluate(f"void (window.frames_ = ({FRAMES % STEPS})())")
+    for step in range(STEPS // 2):
+        if step == STEPS // 4:
+            page.keyboard.down("Control")
+        page.mouse.wheel(0, 240 if step % 20 < 12 else -240)
+    page.keyboard.up("Control")
+    times = page.evaluate("window.frames_")
+    return [later - earlier for earlier, later in pairwise(times)]
+
+
+def longest_task(trace: bytes) -> float:
+    """Return the longest task of a page's main thread in a trace, in milliseconds."""
+    events: list[dict[str, Any]] = json.loads(trace)["traceEvents"]
+    main = {
+        (event["pid"], event["tid"])
+        for event in events
+        if event.get("name") == "thread_name" and event["args"].get("name") == "CrRendererMain"
+    }
+    tasks = [
+        event["dur"] / 1000
+        for event in events
+        if event.get("ph") == "X" and (event["pid"], event["tid"]) in main and "RunTask" in event["name"]
+    ]
+    return max(tasks, default=float("nan"))
+
+
+def report(name: str, runs: list[Opened]) -> None:
+    """Print the medians and the worst of several openings."""
+    shown = sorted(run.shown for run in runs)
+    print(
+        f"{name}: shown after {statistics.median(shown) / 1000:.2f} s ({shown[0] / 1000:.2f} to "
+        f"{shown[-1] / 1000:.2f} in {len(runs)} runs), longest task {max(r.longest[0] for r in runs):.0f} ms"
+    )
+    for index, how in enumerate(("as it opens", "unfolded")):
+        frames = sorted(frame for run in runs for frame in run.frames[index])
+        print(
+            f"  {how}, {runs[0].boxes[index]} boxes: median frame {statistics.median(frames):.1f} ms, 95 % "
+            f"below {frames[int(0.95 * len(frames))]:.0f} ms, longest task "
+            f"{max(run.longest[index + 1] for run in runs):.0f} ms"
+        )
+
+
+def write_pages(folder: Path, *, blocks: int, removed: int, alone: int) -> list[Path]:
+    """Write the page of a compared pair and that of one larger net, unless they are there."""
+    pair, one = folder / f"pair-{blocks}-{removed}.html", folder / f"one-{alone}.html"
+    if not pair.exists():
+        a, b = (netweave.load(file) for file in write_pair(folder, blocks=blocks, removed=removed))
+        save_page(netweave.compare(a, b), pair)
+    if not alone:
+        return [pair]
+    if not one.exists():
+        save_page(netweave.load(write_pair(folder, blocks=alone, removed=0)[0]), one)
+    return [pair, one]
+
+
+def main() -> None:
+    """Write the pages, open them and print the times."""
+    parser = argparse.ArgumentParser(description="Time the page of a large comparison.")
+    parser.add_argument("--blocks", type=int, default=360)
+    parser.add_argument("--removed", type=int, default=5)
+    parser.add_argument("--alone", type=int, default=1250, help="Blocks of the single net; 0 for none.")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="Where the pages are kept.")
+    asked = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name, sync_playwright() as driver:
+        folder = asked.folder or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        pages = write_pages(folder, blocks=asked.blocks, removed=asked.removed, alone=asked.alone)
+        chromium = shutil.which("chromium")
+        print(f"headless chromium, {os.cpu_count()} cores, no GPU, 1280 by 720")
+        for file in pages:
+            browser = driver.chromium.launch(executable_path=chromium, args=FLAGS)
+            report(file.name, [open_page(browser, file, unfold=True) for _ in range(asked.runs)])
+            browser.close()
+
+
+if __name__ == "__main__":
+    main()
