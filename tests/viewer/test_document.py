@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from netweave import api
+from netweave.graph import Layer, Origin
 from netweave.viewer import comparison_document, net_document
 from netweave.viewer.arrays import array_statistics
+from netweave.viewer.excerpts import excerpts
 from netweave.viewer.page import json_in_html
 
 
@@ -86,3 +88,21 @@ def test_nothing_in_a_document_ends_its_script_element():
     text = json_in_html({"name": name})
     assert "<" not in text
     assert json.loads(text) == {"name": name}
+
+
+def test_the_lines_of_a_layer_are_those_of_its_file(example, document):
+    (pool,) = [layer for layer in document["nets"][0]["layers"] if layer["key"] == "pool1"]
+    lines = (example / pool["file"]).read_text().splitlines()
+    shown = pool["text"].splitlines()
+    assert shown == lines[pool["line"] - 1 : pool["line"] + len(shown) - 1]
+    assert 'name: "pool1"' in pool["text"]
+    assert shown[-1] == "}"
+
+
+@pytest.mark.parametrize("line", [1, 7, 1000])
+def test_a_file_that_is_gone_or_shorter_has_no_lines(tmp_path, line):
+    file = tmp_path / "net.prototxt"
+    layer = Layer("pool", "pool", "Pooling", origin=Origin(str(file), line))
+    assert not excerpts([layer])
+    file.write_bytes(b'layer { name: "\xff" }\n')
+    assert bool(excerpts([layer])) == (line == 1)

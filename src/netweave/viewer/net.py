@@ -10,6 +10,7 @@ from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, val
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.wording import settings_texts
 from netweave.viewer.arrays import parameter_statistics
+from netweave.viewer.excerpts import excerpts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -53,8 +54,10 @@ def net_json(source: Graph, shown: Graph) -> Json:
         for node, summary in zip(shown.nodes, summaries, strict=True)
     ]
     total = sum((summary.cost for summary in summaries), Cost())
+    texts = excerpts(source.layers.values())
     layers = [
-        _layer_json(layer, values, parameters, costs.get(key, Cost())) for key, layer in source.layers.items()
+        _layer_json(layer, values, parameters, costs.get(key, Cost())) | {"text": texts.get(key)}
+        for key, layer in source.layers.items()
     ]
     statistics = parameter_statistics(source)
     return {

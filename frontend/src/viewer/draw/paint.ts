@@ -54,14 +54,18 @@ function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
     radius: 9,
     width: isSelected ? 2 : 1,
   });
-  if (scale < LEGIBLE) return;
-  const ground = theme.colour("ground");
+  if (scale < NAMED) return;
+  // written at one size on the screen, however far away
+  const unit = scale < LEGIBLE ? Math.min(0.9 / scale, 2) : 1;
   const title = scene.foldTitle(frame.id, side);
-  const room = Math.min(width - 30, 150);
-  surface.box(x + 9, y - 7, Math.min(title.length * 5.6 + 24, room + 20), 14, { fill: ground, radius: 4 });
-  surface.box(x + 12, y - 5, 10, 10, { stroke: theme.colour("dim"), radius: 2 });
-  surface.box(x + 14.5, y - 0.5, 5, 1, { fill: theme.colour("dim") });
-  surface.text(title, x + 27, y + 3.5, { fill: theme.colour("dim"), size: 10, weight: 500, room });
+  const room = Math.min(width - 30 * unit, 150 * unit);
+  const size = 10 * unit;
+  const ground = { fill: theme.colour("ground"), radius: 4 };
+  surface.box(x + 9, y - 7 * unit, Math.min(title.length * 5.6 * unit, room) + 24 * unit, 14 * unit, ground);
+  surface.box(x + 12, y - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });
+  surface.box(x + 12 + 2.5 * unit, y - 0.5 * unit, 5 * unit, unit, { fill: theme.colour("dim") });
+  const left = x + 12 + 15 * unit;
+  surface.text(title, left, y + 3.5 * unit, { fill: theme.colour("dim"), size, weight: 500, room });
 }
 
 function paintEdge(surface: Surface, painting: Painting, edge: SceneEdge): void {
@@ -142,7 +146,8 @@ function paintNames(surface: Surface, painting: Painting, box: Box): void {
   const room = box.x + box.width - 6 - left;
   rows.forEach((row, index) => {
     const y = box.y + (rows.length > 1 ? 5 + (index + 0.5) * ROW : middle) + size * 0.35;
-    surface.text(row.title, left, y, { fill: theme.colour("text"), size, weight: 600, room });
+    const title = scene.shortTitle(box, side, row.title);
+    surface.text(title, left, y, { fill: theme.colour("text"), size, weight: 600, room });
     if (index || !mark) return;
     const style = { fill: theme.colour(colour), size, weight: 700, align: "center" as const };
     surface.text(mark, box.x + 8 + size * 0.45, y, style);

@@ -67,6 +67,7 @@ export class Scene {
   readonly edges: SceneEdge[];
   readonly parents: Int32Array;
   private readonly rowCache = new Map<string, Row[]>();
+  private readonly titleCache = new Map<string, string>();
   private readonly leafCache = new Map<number, number[]>();
   private readonly tallest: number;
 
@@ -146,6 +147,16 @@ export class Scene {
 
   /** What a fold is called: what the names in it begin with, or what it is. */
   foldTitle(id: number, side: number): string {
+    const key = `${id} ${side}`;
+    let found = this.titleCache.get(key);
+    if (found === undefined) {
+      found = this.madeTitle(id, side);
+      this.titleCache.set(key, found);
+    }
+    return found;
+  }
+
+  private madeTitle(id: number, side: number): string {
     const fold = this.tree.folds[id - this.model.union.length]!;
     const names = this.members(id, side).map((item) => item.name);
     const prefix = commonPrefix(names);
@@ -158,6 +169,15 @@ export class Scene {
     const stem = commonStem(names);
     if (stem) return stem;
     return names.length > 1 ? `${names[0]} … ${names.at(-1)}` : fold.kind;
+  }
+
+  /** A name without what the frame around the box says already. */
+  shortTitle(box: Box, side: number, title: string): string {
+    const parent = this.parents[box.id]!;
+    if (parent < 0) return title;
+    const frame = this.foldTitle(parent, side);
+    const rest = title.startsWith(frame) ? title.slice(frame.length).replace(/^[/_.:\-]+/, "") : "";
+    return rest || title;
   }
 
   members(id: number, side: number): Item[] {

@@ -30,6 +30,8 @@ export interface Layer extends Item {
   key: string;
   file: string | null;
   line: number | null;
+  /** The lines of the file from there on; missing where the file was gone or holds no text. */
+  text?: string | null;
   call: number;
 }
 

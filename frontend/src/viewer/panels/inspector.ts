@@ -97,6 +97,7 @@ export class Inspector {
       ...computed(model, item),
       ...shapes(model, sides),
       ...written(sides),
+      ...texts(sides),
       ...stored(model, sides),
       ...costs(sides),
       this.foot(id),
@@ -267,6 +268,24 @@ function written(sides: Item[][]): HTMLElement[] {
   ).filter((part) => part !== null);
   const isLayer = sides.some((items) => items.some((item) => "key" in (item as Layer)));
   return isLayer && tables.length ? [section("As written", ...tables)] : [];
+}
+
+/** The lines of both files, one below the other: code has long lines. */
+function texts(sides: Item[][]): HTMLElement[] {
+  const parts = sides.flatMap((items, side) =>
+    items.slice(0, MAX_NAMES).flatMap((item) => {
+      const { text, line } = item as Partial<Layer>;
+      if (!text || !line) return [];
+      const letter = sides.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
+      const caption = h("figcaption", {}, letter, h("span", { class: "nw-place" }, placeOf(item)));
+      const numbers = text.split("\n").map((_, index) => String(line + index));
+      const gutter = h("span", { class: "nw-gutter", "aria-hidden": "true" }, numbers.join("\n"));
+      return [
+        h("figure", { class: "nw-source" }, caption, h("pre", { tabindex: 0 }, gutter, h("code", {}, text))),
+      ];
+    }),
+  );
+  return parts.length ? [section("In the files", ...parts)] : [];
 }
 
 function stored(model: Model, sides: Item[][]): HTMLElement[] {
