@@ -1,6 +1,7 @@
-"""How gunicorn runs the server: one process with threads, that ends with whoever started it.
+"""How gunicorn runs the server: two processes with threads, that end with whoever started them.
 
-One process is enough: the work is done by the workers, and a page is a few milliseconds.
+The work is done elsewhere, at lower priority; a page is a few milliseconds of Python, of which a process does
+one after the other.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from netweave.web.work.worker import end_with_parent
 
 wsgi_app = "netweave.web.wsgi"
 worker_class = "gthread"
-workers = 1
-threads = 16
+workers = 2
+threads = 4
 timeout = 120
 graceful_timeout = 5
 keepalive = 15

@@ -55,10 +55,11 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
     options: Options = settings.OPTIONS
     count("uploads", str(net.workspace_id), limit=options.uploads_per_minute)
     safe = safe_name(name)
-    others = net.files.exclude(name=safe)
-    if others.count() >= options.max_files:
+    kept = {file.name: file for file in net.files.all()}
+    old = kept.pop(safe, None)
+    if len(kept) >= options.max_files:
         raise RefusedError(f"a net has at most {options.max_files} files here")
-    limit = _room(net.workspace, options)
+    limit = _room(net.workspace_id, options)
     if num_bytes is not None and num_bytes > limit:
         raise RefusedError(_too_large(safe, limit, options))
     place = f"nets/{net.pk}/{uuid.uuid4().hex}"
@@ -68,14 +69,12 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
         storage.drop([stored])
         raise RefusedError(f"{safe}: the file is empty" if size == 0 else f"{safe}: arrived incomplete")
     with transaction.atomic():
-        replaced = list(net.files.filter(name=safe))
-        File.objects.filter(pk__in=[file.pk for file in replaced]).delete()
+        if old is not None:
+            old.delete()
         File.objects.create(net=net, name=safe, stored=stored, num_bytes=size)
-        if not net.name:
-            net.name = safe
-            net.save(update_fields=["name"])
+        net.name = net.name or safe
         leases.queue(net, read_net)
-    storage.drop(file.stored for file in replaced)
+    storage.drop([old.stored] if old is not None else [])
 
 
 def add_files(net: Net, files: Mapping[str, bytes]) -> None:
@@ -165,7 +164,7 @@ class _Bounded(Content[Any]):
         return True
 
 
-def _room(workspace: Workspace, options: Options) -> int:
+def _room(workspace: uuid.UUID, options: Options) -> int:
     used = File.objects.filter(net__workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
     return min(options.max_file_mb << 20, max(0, (options.max_total_mb << 20) - used))
 

@@ -34,15 +34,16 @@ def count(what: str, who: str, *, limit: int) -> None:
         TooManyError: It was done more often.
     """
     window = int(now()) // WINDOW_SECONDS
+    entry = Count.objects.filter(key=f"{what}:{who}"[:100], window=window)
+    room = entry.filter(count__lt=limit)
+    if room.update(count=F("count") + 1):
+        return
     with transaction.atomic():
         Count.objects.filter(window__lt=window - KEPT_WINDOWS).delete()
-        entry, made = Count.objects.get_or_create(
-            key=f"{what}:{who}"[:100], window=window, defaults={"count": 1}
-        )
-        if not made:
-            Count.objects.filter(pk=entry.pk).update(count=F("count") + 1)
-            entry.refresh_from_db(fields=["count"])
-    if entry.count > limit:
+        # another process may make it at the same time
+        Count.objects.bulk_create([Count(key=f"{what}:{who}"[:100], window=window)], ignore_conflicts=True)
+        done = room.update(count=F("count") + 1)
+    if not done:
         raise TooManyError(f"more than {limit} {what} in a minute; wait a minute and try again")
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from netweave.api import Graph
 
-NICENESS = 10
+NICENESS = 19
 """Comparisons use what the pages leave."""
 
 MAX_OPEN_FILE_BYTES = 8 << 30

@@ -34,12 +34,16 @@ JOBS: tuple[type[Net | Comparison], ...] = (Net, Comparison)
 
 def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
     """Put a job into the queue, whatever it was before; a worker that has it loses it."""
+    same = type(job)._default_manager.filter(pk=job.pk, state=State.QUEUED)
     with transaction.atomic():
+        # one that still waits is begun after this transaction, and so with all that is there by then
+        if job.state == State.QUEUED and same.update(touched=timezone.now(), name=job.name):
+            return
         entry = task.enqueue(str(job.pk))
         job.state, job.task = State.QUEUED, str(entry.id)
         job.stage = job.error = job.lease = ""
         job.touched, job.attempts = timezone.now(), 0
-        job.save(update_fields=["state", "task", "stage", "error", "lease", "touched", "attempts"])
+        job.save(update_fields=["name", "state", "task", "stage", "error", "lease", "touched", "attempts"])
 
 
 def claim(model: type[Net | Comparison], pk: str) -> str | None:
