@@ -1,0 +1,112 @@
+"""Training runs: what TensorBoard's own writer wrote is found, read and shown."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import pytest
+
+pytest.importorskip("tensorboard")
+
+from netweave import api
+
+
+def write(folder, points, **scalars):
+    """Write an event file with TensorBoard's writer."""
+    from tensorboard.compat.proto import event_pb2, summary_pb2
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    writer = EventFileWriter(str(folder))
+    for step, tag, value in points:
+        summary = summary_pb2.Summary(value=[summary_pb2.Summary.Value(tag=tag, simple_value=value)])
+        writer.add_event(event_pb2.Event(wall_time=1e9 + step, step=step, summary=summary))
+    writer.close()
+    files = sorted(folder.glob("*tfevents*"))
+    target = folder / f"events.out.tfevents.{len(files)}.host"
+    files[-1].rename(target)
+    return target
+
+
+@pytest.fixture
+def runs(tmp_path, choose):
+    write(tmp_path / "lenet" / "first", [(step, "train/loss", 2.0 / (1 + step)) for step in range(5)])
+    write(tmp_path / "lenet" / "second", [(0, "test/accuracy", 0.5)])
+    (tmp_path / "lenet" / "first" / "net_iter_500.caffemodel").write_bytes(b"x" * 10)
+    (tmp_path / "notes.txt").write_text("no run")
+    choose(runs=str(tmp_path))
+    return tmp_path
+
+
+def test_runs_are_found_by_their_event_files(runs):
+    assert set(api.find_runs(runs)) == {"lenet/first", "lenet/second"}
+    assert set(api.find_runs(runs / "lenet" / "first")) == {"."}
+    assert api.find_runs(runs / "nowhere") == {}
+
+
+def test_curves_are_read_as_they_were_written(runs):
+    curves = api.read_curves(runs / "lenet" / "first")
+    assert list(curves) == ["train/loss"]
+    assert [step for step, _ in curves["train/loss"]] == [0, 1, 2, 3, 4]
+    assert [value for _, value in curves["train/loss"]] == pytest.approx([2, 1, 2 / 3, 0.5, 0.4], rel=1e-6)
+
+
+def test_a_run_that_went_on_from_a_checkpoint_has_one_curve(tmp_path):
+    write(tmp_path, [(step, "train/loss", 1.0) for step in range(6)])
+    write(tmp_path, [(step, "train/loss", 2.0) for step in range(4, 8)])
+    assert api.read_curves(tmp_path)["train/loss"] == [
+        (0, 1.0), (1, 1.0), (2, 1.0), (3, 1.0), (4, 2.0), (5, 2.0), (6, 2.0), (7, 2.0),
+    ]  # fmt: skip
+
+
+def test_a_file_that_is_being_written_is_read_as_far_as_it_goes(tmp_path):
+    file = write(tmp_path, [(step, "train/loss", 1.0) for step in range(5)])
+    content = file.read_bytes()
+    file.write_bytes(content[:-7])
+    assert [step for step, _ in api.read_curves(tmp_path)["train/loss"]] == [0, 1, 2, 3]
+
+
+def test_checkpoints_are_listed_with_their_iteration(runs):
+    (found,) = api.find_checkpoints(runs / "lenet" / "first")
+    assert (found.name, found.iteration, found.num_bytes) == ("net_iter_500.caffemodel", 500, 10)
+
+
+def test_pages_list_the_runs_and_show_one(runs, visitor):
+    browser = visitor()
+    page = browser.open("/runs/").content.decode()
+    assert "lenet/first" in page
+    assert "/runs/show?run=lenet%2Ffirst" in page
+    assert browser.open("/runs/show?run=lenet%2Ffirst").status_code == 200
+    found = browser.client.get("/runs/curves?run=lenet%2Ffirst").json()
+    assert found["live"]
+    assert found["curves"]["train/loss"][0] == [0, 2.0]
+    assert found["checkpoints"][0]["iteration"] == 500
+    again = browser.client.get(f"/runs/curves?run=lenet%2Ffirst&since={found['since']}").json()
+    assert "curves" not in again
+
+
+def test_a_run_that_rests_is_not_shown_as_running(runs, visitor):
+    for file in (runs / "lenet" / "first").iterdir():
+        os.utime(file, (1e9, 1e9))
+    assert not visitor().client.get("/runs/curves?run=lenet%2Ffirst").json()["live"]
+
+
+@pytest.mark.parametrize("run", ["../..", "/etc", "lenet", "nowhere", "", "lenet/first/../second"])
+def test_only_runs_of_the_folder_are_read(runs, visitor, run):
+    assert visitor().client.get("/runs/curves", {"run": run}).status_code == 404
+    assert visitor().client.get("/runs/show", {"run": run}).status_code == 404
+
+
+def test_long_curves_are_thinned_out_and_keep_their_end(tmp_path, choose, visitor):
+    points = [(step, "train/loss", math.nan if step == 3 else 1.0) for step in range(4001)]
+    write(tmp_path, points)
+    choose(runs=str(tmp_path))
+    curve = visitor().client.get("/runs/curves?run=.").json()["curves"]["train/loss"]
+    assert len(curve) < 2100
+    assert (curve[0], curve[1], curve[-1]) == ([0, 1.0], [3, None], [4000, 1.0])
+
+
+def test_without_a_folder_there_are_no_pages_of_runs(visitor):
+    browser = visitor()
+    assert [browser.open(page).status_code for page in ("/runs/", "/runs/show", "/runs/curves")] == [404] * 3
+    assert b"/runs/" not in browser.open("/").content
