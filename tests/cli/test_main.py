@@ -107,3 +107,21 @@ def test_terminal_without_a_sign_is_no_error(tmp_path):
     )
     assert (shown.returncode, shown.stderr) == (0, b"")
     assert "größe?.prototxt".encode("latin-1") in shown.stdout
+
+
+def test_convert_carries_weights_into_a_port(netweave, tmp_path, monkeypatch):
+    import shutil
+
+    from examples.padding import demo, make_weights
+
+    monkeypatch.chdir(tmp_path)
+    for file in (demo.NET, demo.PORT):
+        shutil.copy(file, tmp_path)
+    make_weights.write(tmp_path)
+    (tmp_path / "leaves-0000.params").unlink()
+    demo.mend(tmp_path / "mended-symbol.json")
+    port = ("--into", "mended-symbol.json", "--into-shape", "image=1x3x32x32")
+    called = netweave("convert", "leaves.prototxt", "mended-0001.params", *port)
+    assert called.status == 0, called.err
+    assert "wrote mended-0001.params" in called.out
+    assert netweave("compare", "leaves.prototxt", "mended-symbol.json").status == 0

@@ -11,6 +11,7 @@ from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
+from netweave.api.weights import carry, save_weights, writes_weights
 from netweave.backends.custom import operator
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -32,6 +33,7 @@ __all__ = [
     "Module",
     "Sequential",
     "bisect",
+    "carry",
     "compare",
     "compare_all",
     "draw_inputs",
@@ -57,7 +59,9 @@ __all__ = [
     "save_arrays",
     "save_comparison",
     "save_page",
+    "save_weights",
     "symbol",
     "time_layers",
     "train",
+    "writes_weights",
 ]

@@ -13,9 +13,10 @@ from netweave.compare.trial.probes import OPEN_SIZE
 from netweave.errors import UsageError
 from netweave.files import Source, Written, is_file
 from netweave.formats import find_written, read
-from netweave.graph import Graph, known_shape
+from netweave.graph import Graph, known_shape, with_arrays
 from netweave.passes import absorb, chain, fold, prune, to_inference
 from netweave.passes.fitting import likely_size
+from netweave.train.checkpoint import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -69,6 +70,11 @@ def load(
         weights = after
     else:
         name = str(net)
+    if weights is not None and Path(weights).suffix == SUFFIX:
+        net_alone = load(
+            name, input_shapes=input_shapes, phase=phase, stages=stages, level=level, trust=trust
+        )
+        return _with_checkpoint(net_alone, Path(weights))
     entry = None
     if (made_by := _ENTRY.fullmatch(name)) and not Path(name).exists():
         name, entry = made_by.groups()
@@ -220,6 +226,13 @@ def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:
         name: tuple((open_size if axis else 1) if size is None else size for axis, size in enumerate(shape))
         for name, shape in shapes.items()
     }
+
+
+def _with_checkpoint(graph: Graph, file: Path) -> Graph:
+    arrays = parameters_in(file, graph)
+    if not arrays:
+        raise UsageError(f"{file}: has weights for none of the layers of {graph.name}")
+    return with_arrays(graph, arrays)
 
 
 def _read_if_named(net: Any) -> Graph:

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.options import NET, Command, reads_nets
+from netweave.cli.options import NET, Command, parse_input_shapes, reads_nets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from netweave.cli.options import InputShapes
     from netweave.graph import Graph
 
 
@@ -20,10 +21,27 @@ if TYPE_CHECKING:
     examples=[
         "netweave convert det1-symbol.json,det1-0001.params det1.onnx",
         "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py",
+        "netweave convert deploy.prototxt,net_iter_600.checkpoint net.caffemodel",
+        "netweave convert deploy.prototxt,net.caffemodel port-0001.params --into port-symbol.json "
+        "--into-shape data=1x1x28x28",
     ],
 )
 @NET("net")
 @click.argument("out", metavar="OUT")
+@click.option(
+    "--into",
+    "port",
+    metavar="PORT",
+    help="Write the weights for this port of NET: .caffemodel if it is for Caffe, .params for MXNet.",
+)
+@click.option(
+    "--into-shape",
+    "into_shapes",
+    metavar="NAME=SIZES",
+    multiple=True,
+    callback=parse_input_shapes,
+    help="Size of an input of PORT, where its file does not say; may be repeated.",
+)
 @click.option(
     "--inference",
     is_flag=True,
@@ -31,10 +49,20 @@ if TYPE_CHECKING:
 )
 @click.option("--random-weights", is_flag=True, help="Write drawn weights where none were found.")
 @reads_nets
-def convert(net: str, out: str, inference: bool, random_weights: bool, load: Callable[[str], Graph]) -> int:
+def convert(
+    net: str,
+    out: str,
+    port: str | None,
+    into_shapes: InputShapes,
+    inference: bool,
+    random_weights: bool,
+    load: Callable[[str], Graph],
+) -> int:
     """Write NET in the format that OUT asks for: .onnx, or .py for PyTorch source with weights beside it.
 
-    NET is FILE or FILE,WEIGHTS. Source is read again and compared with NET before it is called done.
+    NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. Source is read again and
+    compared with NET before it is called done. Weights alone are written as .caffemodel or .caffemodel.h5
+    (if NET, or PORT, is for Caffe), or as .params (for MXNet).
 
     Exit status: 0 written, and equal where it was compared; 1 what was written differs; 2 NET could not be
     read or written; 3 not decidable.
@@ -44,11 +72,18 @@ def convert(net: str, out: str, inference: bool, random_weights: bool, load: Cal
     from netweave import api
     from netweave.cli.compare_view import VERDICT_STYLES, show_comparison
     from netweave.cli.console import output_console, working
-    from netweave.cli.net_view import converted
+    from netweave.cli.net_view import converted, weights_written
 
     graph = load(net)
     if inference:
         graph = api.predicting(graph, folded=True)
+    if port:
+        with working(f"carrying weights over to {port}"):
+            graph = api.carry(graph, api.load(port, input_shapes=into_shapes))
+    if port or api.writes_weights(out):
+        api.save_weights(graph, out, random_weights=random_weights)
+        output_console().print(weights_written(graph, Path(out)))
+        return 0
     if Path(out).suffix == ".onnx":
         with working(f"writing {out}"):
             api.save(graph, out, random_weights=random_weights)

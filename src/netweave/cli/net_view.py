@@ -103,6 +103,14 @@ def converted(graph: Graph, out: Path) -> RenderableType:
     return lines
 
 
+def weights_written(graph: Graph, out: Path) -> Text:
+    """Return what ``convert`` says when it has written weights alone."""
+    size = bytes_text(out.stat().st_size)
+    return Text.assemble(
+        ("wrote ", "green"), (str(out), "bold"), f"  {size}: {graph.num_parameters:,} parameters"
+    )
+
+
 def _layer_row(row: LayerSummary) -> Row:
     return Row(
         name=row.layer.key,

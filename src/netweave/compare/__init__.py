@@ -1,6 +1,7 @@
 """Two Graphs -> one Comparison: where two nets agree, where they do not, and why."""
 
 from netweave.compare.bisect import Parting, bisect
+from netweave.compare.carry import carry_weights
 from netweave.compare.matrix import Matrix, compare_all
 from netweave.compare.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.compare.pipeline import compare
@@ -30,6 +31,7 @@ __all__ = [
     "TensorMapping",
     "Verdict",
     "bisect",
+    "carry_weights",
     "compare",
     "compare_all",
     "open_comparison",

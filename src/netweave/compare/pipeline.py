@@ -253,19 +253,36 @@ class _Pipeline:
 
     def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> None:
         """Give the net without weights those of the other, through an alignment by structure alone."""
-        rules = input_rules(a, b, pairs, [])[0]
-        trial = Bench(a, b, declared_sizes(a.graph, b.graph, rules)).trial(rules)
-        if trial is None:
-            return
-        Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
         to_b = a.graph.loaded or not b.graph.loaded
-        count = transplant(_for_originals(trial.alignment, a, b), to_b=to_b)
+        count = copy_weights(a, b, pairs, to_b=to_b)
+        if count is None:
+            return
         names = [n for n, graph in (("A", self.source_a), ("B", self.source_b)) if not graph.loaded]
         way = "from A to B" if to_b else "from B to A"
         self.notes.append(
             f"{' and '.join(names)} came without weights: {count} arrays were copied {way} through the "
             "alignment, so the structure is compared and not the weights"
         )
+
+
+def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to_b: bool) -> int | None:
+    """Copy arrays from one net to the other, through an alignment by structure alone.
+
+    Args:
+        a: One net.
+        b: The other.
+        pairs: Their inputs.
+        to_b: Whether A's go to B; otherwise B's to A.
+
+    Returns:
+        How many were copied; None if the nets take no common size.
+    """
+    rules = input_rules(a, b, pairs, [])[0]
+    trial = Bench(a, b, declared_sizes(a.graph, b.graph, rules)).trial(rules)
+    if trial is None:
+        return None
+    Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
+    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b)
 
 
 def _for_originals(found: Alignment, a: Signals, b: Signals) -> Alignment:

@@ -22,6 +22,7 @@ from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes
 from netweave.graph.statistics import Statistics, set_statistics, statistics_of
+from netweave.graph.stored import complete_arrays, stored_arrays, with_arrays
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,
@@ -51,6 +52,7 @@ __all__ = [
     "ValueSummary",
     "all_operators",
     "attributes_of",
+    "complete_arrays",
     "effects_of",
     "find_operator",
     "gradient_factors",
@@ -73,6 +75,8 @@ __all__ = [
     "set_layer_keys",
     "set_statistics",
     "statistics_of",
+    "stored_arrays",
     "total_cost",
     "value_summary",
+    "with_arrays",
 ]

@@ -19,10 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.errors import ReadError, RunError
+from netweave.errors import ReadError, RunError, WeightError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
+
+    from netweave.graph import Graph
 
 MAGIC = b"netweave checkpoint 1\n"
 SUFFIX = ".checkpoint"
@@ -116,6 +118,23 @@ def read_checkpoint(path: Path) -> Checkpoint:
             if name.endswith(".npy")
         }
         return Checkpoint(json.loads(archive.read("state.json")), arrays)
+
+
+def parameters_in(path: Path, graph: Graph) -> dict[str, np.ndarray]:
+    """Return what a checkpoint has for a net, by key; what only one of them has is left alone.
+
+    Raises:
+        ReadError: The file is missing, is no checkpoint, or is not as it was written.
+        WeightError: An array is of another size than in the net.
+    """
+    known = graph.parameters
+    found = {key: array for key, array in nested(read_checkpoint(path).arrays, "param") if key in known}
+    for key, array in found.items():
+        if array.shape != known[key].shape:
+            raise WeightError(
+                f"its {key} is {array.shape}, that of the net {known[key].shape}", place=str(path)
+            )
+    return found
 
 
 def checkpoint_path(prefix: str, iteration: int) -> Path:

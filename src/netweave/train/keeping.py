@@ -14,6 +14,8 @@ import torch
 from netweave.engine import Variable
 from netweave.errors import ReadError, UsageError
 from netweave.formats.caffe import snapshot
+from netweave.formats.mxnet.params import encode_params
+from netweave.graph import complete_arrays
 from netweave.train.checkpoint import (
     Checkpoint,
     checkpoint_path,
@@ -213,11 +215,17 @@ class Keeper:
 
     def _foreign(self, suffix: str, stem: Path, checkpoint: Checkpoint) -> list[tuple[Path, Any]]:
         """Return what is written for other programs: names of files, and functions that give their bytes."""
-        if suffix not in FOREIGN:
-            raise UsageError(f"no format {suffix!r} to write weights in; there are: {', '.join(FOREIGN)}")
-        encode_net, encode_state, tail = FOREIGN[suffix]
         graph = self._running.job.phases["train"].graph
         arrays = dict(nested(checkpoint.arrays, "param"))
+        if suffix == "params":
+            prefix, iteration = self._running.job.checkpoints.prefix, self._running.updater.iteration
+            epoch = Path(f"{prefix}-{iteration:04d}.params")
+            return [(epoch, functools.partial(encode_params, graph, complete_arrays(graph) | arrays))]
+        if suffix not in FOREIGN:
+            raise UsageError(
+                f"no format {suffix!r} to write weights in; there are: params, {', '.join(FOREIGN)}"
+            )
+        encode_net, encode_state, tail = FOREIGN[suffix]
         gradients = self._running.gradients() if self._running.job.checkpoints.gradients else None
         weights = stem.with_name(f"{stem.name}.{suffix}")
         solver = self._running.caffe_state(str(weights))

@@ -10,10 +10,10 @@ import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.backends.torch.caffe_recurrent import Memory
-from netweave.errors import UsageError, WeightError
+from netweave.errors import UsageError
 from netweave.formats.caffe.snapshot import fitting_arrays
 from netweave.optim import Trained, first_values
-from netweave.train.checkpoint import SUFFIX, nested, read_checkpoint
+from netweave.train.checkpoint import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -75,27 +75,14 @@ def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file
     """
     count = 0
     for name, net in nets.items():
-        found = _arrays(file, phases[name].graph)
+        graph = phases[name].graph
+        found = parameters_in(file, graph) if file.suffix == SUFFIX else fitting_arrays(file, graph)
         count += len(found)
         for key, array in found.items():
             net.params[key] = torch.from_numpy(np.array(array))
     if not count:
         names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
         raise UsageError(f"{file}: has weights for none of the layers of {names}")
-
-
-def _arrays(file: Path, graph: Graph) -> Mapping[str, np.ndarray]:
-    if file.suffix != SUFFIX:
-        return fitting_arrays(file, graph)
-    found = {
-        key: array for key, array in nested(read_checkpoint(file).arrays, "param") if key in graph.parameters
-    }
-    for key, array in found.items():
-        if array.shape != graph.parameters[key].shape:
-            raise WeightError(
-                f"its {key} is {array.shape}, that of the net {graph.parameters[key].shape}", place=str(file)
-            )
-    return found
 
 
 def trained(graph: Graph, net: TorchNet) -> list[Trained]:

@@ -6,13 +6,13 @@ from collections.abc import Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.graph import parameter_layout
-from netweave.graph.parameters import Step, apply_layout, inverse_layout, ranges_of
+from netweave.graph.parameters import Step, inverse_layout, ranges_of
+from netweave.graph.stored import source_array, values_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -74,9 +74,9 @@ class ParameterStore:
         if parameter.key in self._stored:
             return self._stored[parameter.key]
         steps = tuple(parameter_layout(values[0]))
-        tensor = self.placed(to_tensor(_array(values[0])))
+        tensor = self.placed(to_tensor(values_of(values[0])))
         if not _has_view_back(tensor, steps, parameter.shape):
-            tensor, steps = to_tensor(_source_array(parameter, values)), ()
+            tensor, steps = to_tensor(source_array(parameter, values)), ()
         if tensor.is_floating_point():
             tensor = nn.Parameter(tensor, requires_grad=parameter.trainable)
         self._stored[parameter.key] = Stored(parameter, tensor, steps)
@@ -86,20 +86,6 @@ class ParameterStore:
         """Return images or filters in the memory format that nets compute in; the rest as it is."""
         last = self.channels_last and tensor.ndim == 4
         return tensor.contiguous(memory_format=torch.channels_last) if last else tensor
-
-
-def _array(value: ir.Value) -> np.ndarray:
-    assert value.const_value is not None, f"{value.name!r} has no values"
-    return value.const_value.numpy()
-
-
-def _source_array(parameter: Parameter, values: Sequence[ir.Value]) -> np.ndarray:
-    """Return a stored array from its initializers; elements that none of them holds are zero."""
-    places = np.arange(parameter.size).reshape(parameter.shape)
-    flat = np.zeros(parameter.size, _array(values[0]).dtype)
-    for value in values:
-        flat[apply_layout(places, parameter_layout(value))] = _array(value)
-    return flat.reshape(parameter.shape)
 
 
 def laid_out(tensor: Tensor, kind: str, numbers: Sequence[int]) -> Tensor:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from netweave.compare.align.alignment import Alignment
 
 FILTERED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+SCALING = frozenset({"BatchNormalization", "Mul", "Add"})
 
 
 def transplant(alignment: Alignment, *, to_b: bool) -> int:
@@ -38,6 +39,8 @@ def transplant(alignment: Alignment, *, to_b: bool) -> int:
             count += sum(_copy(s, t) for s, t in zip(source, target, strict=True))
         elif source[0].op_type in FILTERED and source[0].op_type == target[0].op_type:
             count += _fold_into(source, target)
+        elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
+            count += _carry_scaling(source, target)
     graph = alignment.b.graph if to_b else alignment.a.graph
     graph.parameters.update({key: replace(p, loaded=True) for key, p in graph.parameters.items()})
     return count
@@ -94,6 +97,31 @@ def _fold_into(source: list[ir.Node], target: list[ir.Node]) -> int:
     slots = [slot for node in target for slot in _neutralise(node, len(filters))]
     if slots:
         count += _set(slots[-1], shift)
+    return count
+
+
+def _carry_scaling(source: list[ir.Node], target: list[ir.Node]) -> int:
+    """Give a BatchNorm, which may have its scale and shift behind it, what another such chain computes.
+
+    Caffe writes BatchNorm and Scale where others have one layer; the statistics are the same.
+    """
+    given, taken = constants_of(source[0]), constants_of(target[0])
+    if source[0].op_type != "BatchNormalization" or given[3].const_value is None:
+        return 0
+    mean, variance = (given[index].const_value.numpy().astype(np.float64) for index in (3, 4))  # type: ignore[union-attr]
+    scale, shift = np.ones_like(mean), np.zeros_like(mean)
+    for node in source:
+        factor, addend = _affine_of(node, mean.size)
+        scale, shift = scale * factor, shift * factor + addend
+    epsilon = attributes_of(target[0]).get("epsilon", 1e-5)
+    gamma, beta = scale * np.sqrt(variance + epsilon), shift + scale * mean
+    holders = {index: taken.get(index) for index in (1, 2)}
+    for node in target[1:]:
+        holders[1 if node.op_type == "Mul" else 2] = next(iter(constants_of(node).values()), None)
+    count = _set(taken[3], mean) + _set(taken[4], variance)
+    for index, array in ((1, gamma), (2, beta)):
+        value = holders[index]
+        count += 0 if value is None else _set(value, array)
     return count
 
 

@@ -1,0 +1,65 @@
+"""Writing ``.params`` files as MXNet 1.x does: dense arrays in records of version 2 (``NDArray::Save``)."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import UsageError
+from netweave.formats.mxnet.ndarray import FILE_MAGIC, V2
+from netweave.symbol.settings import DTYPES
+from netweave.symbol.variables import STATISTICS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.graph import Graph
+
+CPU = (1, 0)
+"""The device that arrays are said to lie on: its type and number."""
+
+
+def encode_params(graph: Graph, arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return the arrays of a net as the bytes of a ``.params`` file, with ``arg:`` and ``aux:``.
+
+    Args:
+        graph: A net of MXNet's.
+        arrays: Its arrays by key.
+
+    Raises:
+        UsageError: An array of the net is missing.
+    """
+    missing = [key for key in graph.parameters if key not in arrays]
+    if missing:
+        raise UsageError(f"{graph.name}: there are no values for {', '.join(missing)}")
+    prefixes = {key: "aux" if p.role in STATISTICS else "arg" for key, p in graph.parameters.items()}
+    return encode_arrays({f"{prefixes[key]}:{key}": arrays[key] for key in graph.parameters})
+
+
+def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+    """Return arrays with names as the bytes of a ``.params`` file.
+
+    Raises:
+        UsageError: MXNet has no such type of elements.
+    """
+    parts = [struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))]
+    parts += [_record(name, array) for name, array in arrays.items()]
+    parts.append(struct.pack("<Q", len(arrays)))
+    for name in arrays:
+        written = name.encode()
+        parts += [struct.pack("<Q", len(written)), written]
+    return b"".join(parts)
+
+
+def _record(name: str, array: np.ndarray) -> bytes:
+    flags = {dtype: int(flag) for flag, dtype in DTYPES.items()}
+    if array.dtype.name not in flags:
+        raise UsageError(
+            f"{name}: MXNet has no elements of type {array.dtype.name}; it has {', '.join(flags)}"
+        )
+    shape = array.shape or (1,)  # rank 0 would mean that there is no array
+    head = struct.pack(f"<Iii{len(shape)}q", V2, 0, len(shape), *shape)
+    plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    return head + struct.pack("<iii", *CPU, flags[array.dtype.name]) + plain.tobytes()

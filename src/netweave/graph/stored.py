@@ -1,0 +1,80 @@
+"""The stored arrays of a graph in the layouts of its source: taken out, and put in."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.graph.parameters import Parameter, apply_layout, parameter_key, parameter_layout
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.graph.graph import Graph
+
+
+def stored_values(graph: Graph) -> dict[str, list[ir.Value]]:
+    """Return the initializers that were made from each stored array, by its key."""
+    found: dict[str, list[ir.Value]] = defaultdict(list)
+    for value in graph.model.graph.initializers.values():
+        key = parameter_key(value)
+        if key in graph.parameters:
+            found[key].append(value)
+    return dict(found)
+
+
+def stored_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """Return the stored arrays by key; those that the graph has no initializer of are left out."""
+    return {key: source_array(graph.parameters[key], values) for key, values in stored_values(graph).items()}
+
+
+def complete_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """Return all stored arrays by key.
+
+    What no node reads (the gamma of a BatchNorm that fixes it, a count of batches) is one or zero, as new.
+    """
+    found = stored_arrays(graph)
+    return {key: found[key] if key in found else _new(p) for key, p in graph.parameters.items()}
+
+
+def _new(parameter: Parameter) -> np.ndarray:
+    ones = parameter.role in {"gamma", "variance", "count"}
+    return (np.ones if ones else np.zeros)(parameter.shape, np.float32)
+
+
+def source_array(parameter: Parameter, values: Sequence[ir.Value]) -> np.ndarray:
+    """Return a stored array from its initializers; elements that none of them holds are zero."""
+    places = np.arange(parameter.size).reshape(parameter.shape)
+    flat = np.zeros(parameter.size, values_of(values[0]).dtype)
+    for value in values:
+        flat[apply_layout(places, parameter_layout(value))] = values_of(value)
+    return flat.reshape(parameter.shape)
+
+
+def values_of(value: ir.Value) -> np.ndarray:
+    """Return the values of an initializer."""
+    assert value.const_value is not None, f"{value.name!r} has no values"
+    return value.const_value.numpy()
+
+
+def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
+    """Return a graph with other stored arrays; those that are not given stay as they are.
+
+    Args:
+        graph: The graph; it is not changed.
+        arrays: By key, in the layouts and shapes of the source.
+    """
+    found = graph.clone()
+    for key, values in stored_values(found).items():
+        if key in arrays:
+            for value in values:
+                laid = np.ascontiguousarray(apply_layout(arrays[key], parameter_layout(value)))
+                value.const_value = ir.Tensor(laid, name=value.name)
+    for key in arrays:
+        if key in found.parameters:
+            found.parameters[key] = replace(found.parameters[key], loaded=True)
+    return found
