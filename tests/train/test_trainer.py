@@ -192,7 +192,7 @@ def test_a_loss_that_is_no_number_ends_the_run(tmp_path):
     x[12] = np.nan  # of the second iteration's first batch
     with ThreadedEngine() as engine:
         trainer = Trainer(job, engine=engine, data={"train": {"data": x, "label": labels}})
-        with pytest.raises(RunError, match="the loss is nan in iteration 1;"):
+        with pytest.raises(RunError, match=r"the loss is nan in iteration 1: the input .data. holds"):
             trainer.run()
         trainer.close()
     assert [path.name for path in (tmp_path / "kept").glob("*.checkpoint")] == ["linear_iter_1.checkpoint"]

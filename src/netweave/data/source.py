@@ -111,6 +111,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "csv": ("csv", "CSV"),
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
+    "filled": ("filled", "Filled"),
     "iterable": ("iterable", "Iterated"),
 }
 """The kinds of sources: module of ``data.sources`` and class. Loaded when first needed."""

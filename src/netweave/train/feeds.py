@@ -71,6 +71,8 @@ class Feed:
         try:
             for number, source in enumerate(phase.data):
                 self._loaders.append(_loader(source, given, replace(how, seed=how.seed + number)))
+                if name == "train":
+                    _require_a_batch(source, self._loaders[-1])
             self._check(name, phase.data, phase.graph)
         except BaseException:
             self.close()
@@ -162,6 +164,18 @@ def _loader(source: DataSource, given: Given, how: Feeding) -> Loader:
         threads=how.threads,
         dtype=how.dtype,
     )
+
+
+def _require_a_batch(source: DataSource, loader: Loader) -> None:
+    """Refuse to train on fewer records than a batch has: Caffe would take them twice, and say nothing."""
+    whole = loader.batches_per_epoch
+    if whole is not None and whole < 1:
+        count = round(whole * source.batch_size)
+        path = source.settings.get("path")
+        raise UsageError(
+            f"{source.place}: there are {count} records{f' in {path}' if path else ''}, fewer than the "
+            f"{source.batch_size} of a batch; set batch_size to {count} or less, or add records"
+        )
 
 
 def _records(source: DataSource, given: Given) -> Source:

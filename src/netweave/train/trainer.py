@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from netweave.backends.torch.device import find_device
+from netweave.backends.torch.finite import first_not_finite
 from netweave.engine import Variable
 from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.optim import Updater
@@ -100,6 +101,7 @@ class Trainer:
         self._watch = watch
         self._told_step = step
         self._stop = False
+        self._not_finite: str | None = None
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane="compute").result()
         self.nets = dict(nets or {}) or make_nets(
@@ -211,10 +213,11 @@ class Trainer:
             total += loss
         total /= self.job.solver.accumulate
         if not math.isfinite(total):
+            where = f": {self._not_finite}" if self._not_finite else ""
             raise RunError(
-                f"{self.job.name}: the loss is {total} in iteration {self.iteration}; nothing is written "
-                "from here on. Take a lower learning rate, or clip gradients, and go on from an earlier "
-                "checkpoint"
+                f"{self.job.name}: the loss is {total} in iteration {self.iteration}{where}; nothing is "
+                "written from here on. Take a lower learning rate, or clip gradients, and go on from an "
+                "earlier checkpoint"
             )
         self._losses.append(total)
         smoothed = sum(self._losses) / len(self._losses)
@@ -251,6 +254,8 @@ class Trainer:
         loss = torch.stack(terms).sum() if terms else torch.zeros(())
         if torch.is_grad_enabled():
             loss.backward()
+            if not math.isfinite(float(loss.detach())):
+                self._not_finite = first_not_finite(net, self.job.phases[phase].graph, batch)
         names = [value.name or "" for value in self.job.phases[phase].graph.outputs]
         return float(loss.detach()), {name: found[name].detach() for name in names}
 

@@ -13,6 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.data.probe import probe
 from netweave.errors import NetweaveError
 from netweave.formats.caffe.solver import read_solver
 
@@ -40,6 +41,8 @@ def lay_out(corpus: Path, folder: Path) -> list[str]:
 
 def sizes(source: DataSource) -> dict[str, tuple[int, ...]]:
     """Return the sizes of a batch of a data set."""
+    if source.kind == "filled":
+        return probe(source)
     path = str(source.settings["path"])
     crop = next((row["height"] for row in source.transforms if row["kind"] == "crop"), 227)
     record = next((size for name, size in SIZES.items() if name in path), (3, crop, crop))

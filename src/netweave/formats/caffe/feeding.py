@@ -109,6 +109,26 @@ def image_list(spec: Message, place: Place) -> DataSource:
     return _source("images", spec, place, parameter, settings, _order(parameter), transforms)
 
 
+@feeds("DummyData")
+def dummy(spec: Message, place: Place) -> DataSource:
+    """Arrays made by fillers; the caller gives them where the tops have batches of different sizes."""
+    tops = tuple(spec["top"])
+    said = list(INPUTS["DummyData"](spec, place.root))
+    shapes = [tuple(said[min(index, len(said) - 1)] or ()) for index in range(len(tops))] if said else []
+    if not shapes or len({shape[:1] for shape in shapes}) != 1 or not all(shapes):
+        return _given(spec, place)
+    fillers = [
+        {"type": filler["type"], **{name: filler[name] for name in ("value", "min", "max", "mean", "std")}}
+        for filler in spec["dummy_data_param"]["data_filler"]
+    ]
+    settings = {
+        "shapes": [list(shape[1:]) for shape in shapes],
+        "fillers": fillers or [{"type": "constant"}],
+        "place": place.of(spec),
+    }
+    return DataSource("filled", tops, int(shapes[0][0] or 1), settings, place=place.of(spec))
+
+
 @feeds("HDF5Data")
 def hdf5_list(spec: Message, place: Place) -> DataSource:
     """Datasets with the names of the tops, as they are."""
