@@ -10,6 +10,7 @@ MNIST set ``test_iter: 167`` and ``max_iter: 10000`` in ``solver.prototxt``.
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 
 import cv2
@@ -46,11 +47,12 @@ def write(folder: Path, mnist: Path | None = None) -> None:
     made = None if mnist else digits()
     for name, file in MNIST.items():
         target = folder / f"{name}_lmdb"
+        shown = os.path.relpath(target)
         if target.exists():
-            print(f"{target} is there already; remove it to have it made anew")
+            print(f"{shown} is there already; remove it to have it made anew")
             continue
         source = made[name] if made else idx_file(mnist, file)
-        print(f"{target}: {netweave.pack(source, target):,} images")
+        print(f"{shown}: {netweave.pack(source, target):,} images")
 
 
 def idx_file(folder: Path, name: str) -> Path:

@@ -64,7 +64,9 @@ class Shell:
     """Runs blocks one after the other in a folder with a copy of the examples."""
 
     def __init__(self, folder: Path, root: Path) -> None:
-        written = shutil.ignore_patterns("*.caffemodel", "*.params", "mended-*", "__pycache__")
+        written = shutil.ignore_patterns(
+            "*.caffemodel", "*.params", "mended-*", "*_lmdb", "snapshots", "*.onnx", "__pycache__"
+        )
         shutil.copytree(root / "examples", folder / "examples", ignore=written)
         self._folder = folder
         self._environment = os.environ | {
