@@ -19,6 +19,9 @@ from tests.oracles.darknet_net import Walk, sections
 TENSORFLOW = Path(__file__).parents[1] / "golden" / "tensorflow"
 """Files that TensorFlow wrote (``tests/oracles/tensorflow_nets.py``)."""
 
+KERAS = Path(__file__).parents[1] / "golden" / "keras"
+"""Files that Keras wrote (``tests/oracles/keras_nets.py``)."""
+
 PROTOTXT = """
 name: "small"
 input: "data"
@@ -123,7 +126,11 @@ def nets() -> dict[str, Net]:
     graph = TENSORFLOW / "squeeze.pb"
     checkpoint = {path.name: path.read_bytes() for path in TENSORFLOW.glob("gru.*") if "pb" not in path.name}
     checkpoint = {name: checkpoint[name] for name in sorted(checkpoint, key=lambda name: "meta" not in name)}
+    keras = {name: (KERAS / name).read_bytes() for name in ("unet.json", "unet.weights.h5")}
     return {
+        "keras": Net({"words.keras": (KERAS / "words.keras").read_bytes()}, "words.keras", text=False),
+        "keras 2": Net({"lenet.h5": (KERAS / "lenet.keras2.h5").read_bytes()}, "lenet.h5", text=False),
+        "keras as text": Net(keras, "unet.json", text=True),
         "graph": Net({"squeeze.pb": graph.read_bytes()}, "squeeze.pb", text=False),
         "graph as text": Net({"gru.pbtxt": (TENSORFLOW / "gru.pbtxt").read_bytes()}, "gru.pbtxt", text=True),
         "MetaGraph": Net(checkpoint, "gru.meta", text=False),

@@ -126,10 +126,20 @@ def _tensorflow() -> dict[str, str]:
     return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
 
 
+def _keras() -> dict[str, str]:
+    from netweave.formats.keras import layers
+    from netweave.formats.keras.registry import all_readers
+
+    assert layers  # imported for what it registers
+    rules = {name: _first_line(read) for name, read in all_readers().items()}
+    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+
+
 TYPES: dict[str, Callable[[], dict[str, str]]] = {
     "caffe": _caffe,
     "mxnet": _mxnet,
     "darknet": _darknet,
+    "keras": _keras,
     "tensorflow": _tensorflow,
 }
 """What the types of a format are read as; ONNX's own list is in its specification."""
@@ -139,6 +149,7 @@ HOLDS: dict[str, Callable[[], str]] = {
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
+    "keras": lambda: f"{len(_keras())} classes of layers, of Keras 2 and 3",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
     "pytorch": lambda: (
         "model files with state dicts, TorchScript, exported programs, modules in memory; written as source"

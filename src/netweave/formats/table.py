@@ -58,6 +58,7 @@ FORMATS = (
         code=True,
         written=".py",
     ),
+    Format("keras", "Keras", "NET.keras, NET.h5, or NET.json with NET.weights.h5", archives=True),
     Format(
         "tensorflow",
         "TensorFlow",

@@ -161,6 +161,9 @@ def reshape(writer: Writer, x: Operand, sizes: Sequence[int | None]) -> Tensor:
         if len(wanted) == 2:
             return flatten(writer, x)
         wanted[0] = 0
+        if len(shape) == 2 and all(size == 1 for size in wanted[1:-1]):  # a gate over the channels
+            turned = [0, shape[1] or -1, *[1] * (len(wanted) - 2)]
+            return Tensor(writer.add("Reshape", [x.value, writer.integers(turned)]), first=True)
     if wanted.count(-1) > 1:
         # an open size that stays where it is can be said; the others cannot
         wanted = [

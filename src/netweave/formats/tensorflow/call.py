@@ -164,12 +164,17 @@ class Call:
         """Whether the node has the channels on the last axis."""
         return self.text("data_format", "NHWC").upper() in {"NHWC", "NDHWC", "NWC"}
 
-    def spatial(self, name: str, *, last: bool, default: int = 1) -> list[int]:
-        """Return an attribute with a number for each axis, without batch and channels."""
+    def spatial(self, name: str, *, last: bool, of: int = 0) -> list[int]:
+        """Return an attribute with a number for each axis, without batch and channels; 1 where it is missing.
+
+        Args:
+            name: The attribute.
+            last: Whether the channels are on the last axis.
+            of: Which input the axes are of.
+        """
         values = self.numbers(name)
         if not values:
-            rank = len(self.shape(self.operand(0)))
-            return [default] * (rank - 2)
+            return [1] * (len(self.shape(self.operand(of))) - 2)
         if values[0] != 1 or values[-1 if last else 1] != 1:
             raise self.refuse(f"{name}={values}: a step over the batch or the channels is not read")
         return values[1:-1] if last else values[2:]

@@ -20,6 +20,11 @@ MAX_ELEMENTS = 1 << 16
 """Larger constants are left to the net: what is folded is axes, sizes and settings."""
 
 
+def can_fold(op: str) -> bool:
+    """Whether there is an operator of this name that is computed while the net is read."""
+    return op in _RULES
+
+
 def fold(node: Node, inputs: Sequence[Item]) -> list[Item] | None:
     """Return what a node makes of constants and sizes; None if it cannot be said."""
     rule = _RULES.get(node.op)

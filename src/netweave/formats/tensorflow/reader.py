@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.channels_last import Stored, Tensor, Writer
 from netweave.formats.tensorflow import operators
+from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
 from netweave.formats.tensorflow.interpreter import Interpreter
 from netweave.formats.tensorflow.opening import is_ours, open_net
@@ -94,7 +95,7 @@ def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
     """Refuse a net with unknown operators, naming each once with its nodes."""
     unknown: dict[str, list[str]] = {}
     for node in needed(program, wanted):
-        if find_reader(node.op) is None:
+        if find_reader(node.op) is None and not can_fold(node.op):
             line = f" in line {node.line}" if node.line else ""
             unknown.setdefault(node.op, []).append(f"{node.name!r}{line}")
     if not unknown:

@@ -50,7 +50,7 @@ def transposed_convolution(call: Call) -> Tensor:
     """
     last = call.is_last()
     kernel, x = call.operand(1), call.operand(2)
-    strides, dilations = call.spatial("strides", last=last), call.spatial("dilations", last=last)
+    strides, dilations = (call.spatial(name, last=last, of=2) for name in ("strides", "dilations"))
     sizes = call.writer.known(kernel, range(len(call.shape(kernel)) - 2))
     wanted = call.sizes(0, "the size of the output")
     spatial = wanted[1:-1] if last else wanted[2:]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.channels_last import Tensor
+from netweave.files.channels_last import Stored, Tensor
 from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.files.channels_last.normalisation import batch_normalisation
 from netweave.formats.tensorflow.registry import operator_reader
@@ -42,10 +42,16 @@ def batch_normalization(call: Call) -> Tensor:
     gamma = more.pop(0) if call.attribute("gamma") else None
     beta = more.pop(0) if call.attribute("beta") else None
     eps = call.real("epsilon", 0.0)
-    stored = [array for array in (gamma, beta, mean, variance) if array is not None]
-    if len(call.shape(x)) >= 2 and all(_is_vector(call, array) for array in stored):
+    rank = len(call.shape(x))
+    vectors = [_vector(call, array, rank) for array in (gamma, beta, mean, variance)]
+    if (
+        rank >= 2
+        and vectors[2] is not None
+        and vectors[3] is not None
+        and vectors.count(None) == [gamma, beta].count(None)
+    ):
         return batch_normalisation(
-            call.writer, x, gamma=gamma, beta=beta, mean=mean, variance=variance, eps=eps
+            call.writer, x, gamma=vectors[0], beta=vectors[1], mean=vectors[2], variance=vectors[3], eps=eps
         )
     return _written_out(call, x, gamma, beta, mean, variance, eps)
 
@@ -63,9 +69,16 @@ def lrn(call: Call) -> Tensor:
     return Tensor(call.writer.add("LRN", [call.writer.first(call.operand())], settings), first=True)
 
 
-def _is_vector(call: Call, array: Operand) -> bool:
-    shape = call.shape(array)
-    return len(shape) == 1 and shape[0] is not None
+def _vector(call: Call, array: Operand | None, rank: int) -> Operand | None:
+    """Return an array with one number per channel; None for one that has more."""
+    if array is None:
+        return None
+    *ones, size = call.shape(array) or (None,)
+    if size is None or not (not ones or (len(ones) == rank - 1 and all(one == 1 for one in ones))):
+        return None
+    if not ones:
+        return array
+    return array.reshaped((size,)) if isinstance(array, Stored) else None
 
 
 def _written_out(

@@ -1,0 +1,12 @@
+"""Nets of Keras 2 and 3: ``.keras``, ``.h5``, and JSON beside weights; without Keras.
+
+The way of the data: ``opening`` finds the configuration and the arrays, ``config`` makes calls of layers of
+it, ``reader`` walks them in ``order`` and gives each to its function in ``layers/`` with a ``call.Call``;
+``weights`` knows how each age of files stores arrays. Layers are written with channels first by
+``files/channels_last``.
+To add a layer see docs/how-to/add-a-keras-layer.md.
+"""
+
+from netweave.formats.keras.reader import match, read
+
+__all__ = ["match", "read"]

@@ -1,0 +1,241 @@
+"""A model's configuration as calls of layers, whichever age of Keras wrote it.
+
+Keras 2 writes a call as a list of ``[layer, call, output, settings]``; Keras 3 writes the arguments of the
+call, with ``__keras_tensor__`` in the place of tensors. A Sequential model is a chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+from netweave.errors import ReadError
+
+MODELS = frozenset({"Functional", "Model", "Sequential"})
+"""Classes of models, which may be layers of other models."""
+
+MAX_CALLS = 100_000
+
+Ref = tuple[str, int, int]
+"""A tensor: the layer that makes it, at which call, and which of its outputs."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerConfig:
+    """One layer of a model.
+
+    Attributes:
+        name: Its name.
+        type: Its class.
+        settings: Its settings as written.
+        is_operation: Whether it is a function of ``keras.ops`` and no layer.
+        calls: The arguments of each call: tensors as ``Ref``, everything else as written.
+        build: Sizes that it was built with, if the file says them.
+    """
+
+    name: str
+    type: str
+    settings: Mapping[str, Any]
+    is_operation: bool = False
+    calls: tuple[Arguments, ...] = ()
+    build: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What one call of a layer is given."""
+
+    args: tuple[Any, ...] = ()
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+
+    def tensors(self) -> list[Ref]:
+        """Return the tensors among the arguments, in order."""
+        return [*_refs(list(self.args)), *_refs(list(self.kwargs.values()))]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorRef:
+    """A tensor among arguments."""
+
+    ref: Ref
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model.
+
+    Attributes:
+        name: Its name.
+        layers: Its layers, in the order of the file.
+        inputs: The tensors that it is given.
+        outputs: The tensors that it gives.
+    """
+
+    name: str
+    layers: tuple[LayerConfig, ...]
+    inputs: tuple[Ref, ...]
+    outputs: tuple[Ref, ...]
+
+
+def parse_model(description: Any, *, place: str) -> Model:
+    """Return the model that a configuration describes.
+
+    Args:
+        description: The configuration, as JSON values: its class and its settings.
+        place: Name of the file, for errors.
+
+    Raises:
+        ReadError: It is no configuration of a model, or is one of a class that is code.
+    """
+    kind = _get(description, "class_name", str, place)
+    if kind not in MODELS:
+        raise ReadError(
+            f"describes a model of the class {kind!r}, whose code is in the program that wrote it, not in "
+            f"the file; save it as a SavedModel, or export it to ONNX",
+            place=place,
+        )
+    settings = description.get("config")
+    if isinstance(settings, list):  # the oldest files of Sequential are a list of layers
+        settings = {"name": "sequential", "layers": settings}
+    if not isinstance(settings, Mapping):
+        raise ReadError(f"the model of class {kind!r} has no settings", place=place)
+    layers = [_layer(item, place) for item in _get(settings, "layers", list, place)]
+    name = str(settings.get("name") or "model")
+    if len({layer.name for layer in layers}) < len(layers):
+        raise ReadError(f"the model {name!r} holds two layers of one name", place=place)
+    if kind == "Sequential":
+        return _chain(name, layers, settings, place)
+    inputs = _ends(_get(settings, "input_layers", list, place), place)
+    outputs = _ends(_get(settings, "output_layers", list, place), place)
+    return Model(name, tuple(_counted(layers, outputs)), inputs, outputs)
+
+
+def _counted(layers: Sequence[LayerConfig], outputs: Sequence[Ref]) -> list[LayerConfig]:
+    """Return layers whose calls are counted as tensors count them.
+
+    Keras 2 counts the calls of a model that is a layer from 1, since making it was a call; it lists none.
+    """
+    read = {(ref[0], ref[1]) for layer in layers for call in layer.calls for ref in call.tensors()}
+    read |= {(ref[0], ref[1]) for ref in outputs}
+    return [
+        replace(layer, calls=(Arguments(), *layer.calls))
+        if layer.type in MODELS and (layer.name, 0) not in read
+        else layer
+        for layer in layers
+    ]
+
+
+def _layer(item: Any, place: str) -> LayerConfig:
+    kind = _get(item, "class_name", str, place)
+    settings = item.get("config")
+    if not isinstance(settings, Mapping):
+        raise ReadError(f"a layer of class {kind!r} has no settings", place=place)
+    name = str(item.get("name") or settings.get("name") or kind.lower())
+    module = str(item.get("module") or "")
+    build = item.get("build_config") or {}
+    calls = item.get("inbound_nodes") or []
+    if not isinstance(calls, list) or len(calls) > MAX_CALLS:
+        raise ReadError(f"the calls of the layer {name!r} are no list", place=place)
+    return LayerConfig(
+        name,
+        kind,
+        settings,
+        ".ops" in module,
+        tuple(_arguments(call, name, place) for call in calls),
+        build.get("input_shape") if isinstance(build, Mapping) else None,
+    )
+
+
+def _arguments(call: Any, name: str, place: str) -> Arguments:
+    if isinstance(call, Mapping) and "args" in call:
+        return Arguments(
+            tuple(_written(argument) for argument in call.get("args") or ()),
+            {key: _written(value) for key, value in (call.get("kwargs") or {}).items()},
+        )
+    if not isinstance(call, list):
+        raise ReadError(f"a call of the layer {name!r} is {call!r:.40}, which no Keras writes", place=place)
+    rows = [call] if call and isinstance(call[0], str) else call
+    args = [TensorRef(_ref(row, place)) for row in rows]
+    more: Any = next((row[3] for row in rows if isinstance(row, list) and len(row) > 3 and row[3]), {})
+    kwargs = {key: _old(value, place) for key, value in more.items()} if isinstance(more, Mapping) else {}
+    return Arguments(tuple(args), kwargs)
+
+
+def _written(value: Any) -> Any:
+    """Return an argument of Keras 3 with its tensors as references."""
+    if isinstance(value, Mapping):
+        if value.get("class_name") == "__keras_tensor__":
+            history = (value.get("config") or {}).get("keras_history") or ["", 0, 0]
+            return TensorRef((str(history[0]), _int(history[1]), _int(history[2])))
+        return {key: _written(item) for key, item in value.items()}
+    return [_written(item) for item in value] if isinstance(value, list) else value
+
+
+def _old(value: Any, place: str) -> Any:
+    """Return an argument by name of Keras 2: ``[layer, call, output]`` is a tensor."""
+    if isinstance(value, list):
+        if len(value) == 3 and isinstance(value[0], str) and all(isinstance(n, int) for n in value[1:]):
+            return TensorRef(_ref(value, place))
+        return [_old(item, place) for item in value]
+    return value
+
+
+def _refs(values: list[Any]) -> list[Ref]:
+    found: list[Ref] = []
+    for value in values:
+        if isinstance(value, TensorRef):
+            found.append(value.ref)
+        elif isinstance(value, (list, tuple)):
+            found += _refs(list(value))
+    return found
+
+
+def _ends(value: list[Any], place: str) -> tuple[Ref, ...]:
+    """Return the tensors that a model is given or gives: one, or a list."""
+    if value and isinstance(value[0], str):
+        return (_ref(value, place),)
+    return tuple(_ref(item, place) for item in value)
+
+
+def _ref(row: Any, place: str) -> Ref:
+    if not isinstance(row, list) or len(row) < 3 or not isinstance(row[0], str):
+        raise ReadError(f"{row!r:.60} stands where a tensor is named, [layer, call, output]", place=place)
+    return (row[0], _int(row[1]), _int(row[2]))
+
+
+def _int(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _chain(name: str, layers: list[LayerConfig], settings: Mapping[str, Any], place: str) -> Model:
+    if not layers:
+        raise ReadError(f"the model {name!r} has no layers", place=place)
+    if layers[0].type != "InputLayer":
+        shape = layers[0].settings.get("batch_input_shape") or layers[0].settings.get("batch_shape")
+        shape = shape or settings.get("build_input_shape") or layers[0].build
+        kind = layers[0].settings.get("dtype")
+        dtype = kind if isinstance(kind, str) else "float32"
+        layers = [
+            LayerConfig(f"{layers[0].name}_input", "InputLayer", {"batch_shape": shape, "dtype": dtype}),
+            *layers,
+        ]
+    made = [LayerConfig(layers[0].name, layers[0].type, layers[0].settings, calls=(Arguments(),))]
+    for before, layer in pairwise(layers):
+        call = Arguments((TensorRef((before.name, 0, 0)),))
+        made.append(
+            LayerConfig(layer.name, layer.type, layer.settings, layer.is_operation, (call,), layer.build)
+        )
+    return Model(name, tuple(made), ((made[0].name, 0, 0),), ((made[-1].name, 0, 0),))
+
+
+def _get(value: Any, name: str, kind: type[Any], place: str) -> Any:
+    found = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(found, kind):
+        raise ReadError(
+            f"{name!r} is {found!r:.40} in the configuration, expected "
+            f"{'a list' if kind is list else 'a word'}; is this a model of Keras?",
+            place=place,
+        )
+    return found

@@ -1,0 +1,29 @@
+"""Readers of Keras's layers, one file per family; importing this package registers them all."""
+
+from netweave.formats.keras.layers import (
+    activation,
+    convolution,
+    dense,
+    merging,
+    normalization,
+    pooling,
+    preprocessing,
+    recurrent,
+    shaping,
+    wrappers,
+)
+from netweave.formats.keras.layers.refused import reason
+
+__all__ = [
+    "activation",
+    "convolution",
+    "dense",
+    "merging",
+    "normalization",
+    "pooling",
+    "preprocessing",
+    "reason",
+    "recurrent",
+    "shaping",
+    "wrappers",
+]

@@ -1,0 +1,17 @@
+"""Layers that are known and not read, with the reason; any other class is simply unknown."""
+
+from __future__ import annotations
+
+REASONS = {
+    "Lambda": "its code is in the program that wrote the model; replace it by layers, or save a SavedModel",
+    "TFOpLambda": "a function of TensorFlow called outside of a layer; save the model as a SavedModel",
+    "SlicingOpLambda": "a slice written outside of a layer; save the model as a SavedModel",
+    "Masking": "steps that are left out depend on the values: not read yet",
+    "ConvLSTM2D": "a convolution in a recurrent layer: not read yet",
+    "MultiHeadAttention": "not read yet",
+}
+
+
+def reason(kind: str) -> str:
+    """Return why a layer is not read, as the end of a sentence; empty for an unknown one."""
+    return f": {REASONS[kind]}" if kind in REASONS else ""

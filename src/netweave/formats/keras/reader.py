@@ -1,0 +1,268 @@
+"""From a model of Keras to its Graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
+from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.formats.keras import layers
+from netweave.formats.keras.call import Call
+from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
+from netweave.formats.keras.opening import is_ours, open_model
+from netweave.formats.keras.order import calls_in_order
+from netweave.formats.keras.registry import find_reader
+from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
+
+if TYPE_CHECKING:
+    from netweave.files import Source
+    from netweave.formats.keras.config import LayerConfig, Ref
+    from netweave.formats.keras.opening import Opened
+
+MAX_DEPTH = 32
+"""Models inside models beyond this depth are refused."""
+
+
+def match(source: Source) -> bool:
+    """Whether the file is a model of Keras."""
+    return is_ours(source)
+
+
+def read(source: Source) -> Graph:
+    """Read a model of Keras: ``.keras``, ``.h5``, or its configuration in JSON beside its weights.
+
+    Raises:
+        ReadError: A file cannot be read or is damaged.
+        UnsupportedError: The model has layers or settings that Netweave does not read.
+        ShapeError: Sizes do not fit, or are not known and needed.
+        WeightError: The stored arrays are not those of the model.
+        UsageError: The caller gave sizes for an input that the model does not have.
+    """
+    with open_model(source) as opened:
+        return _Build(source, opened).graph()
+
+
+class _Build:
+    """A model on its way to a Graph."""
+
+    def __init__(self, source: Source, opened: Opened) -> None:
+        self._source = source
+        self._file = str(source.net)
+        self._weights = opened.weights
+        self._keras = 3 if _is_keras3(opened.description) else 2
+        self._model = parse_model(opened.description, place=self._file)
+        self._builder = GraphBuilder(self._model.name, format="keras", files=opened.files)
+        names = [_output_name(ref) for ref in self._model.outputs]
+        self._writer = Writer(self._builder, reserved=names)
+        self._stored: dict[str, Stored] = {}
+        self._calls: Counter[str] = Counter()
+
+    def graph(self) -> Graph:
+        """Read every layer and return the Graph."""
+        self._check_layers(self._model, [])
+        given = {ref: self._input(ref) for ref in self._model.inputs}
+        made = self._read(self._model, given, (), ())
+        heads: list[ir.Value] = []
+        for ref, tensor in zip(self._model.outputs, made, strict=True):
+            value = self._writer.output(tensor, _output_name(ref))
+            again = value in heads
+            heads.append(
+                self._builder.add("Identity", [value], outputs=_output_name(ref)) if again else value
+            )
+        self._check_input_shapes()
+        return self._builder.finish(heads)
+
+    def _read(
+        self,
+        model: Model,
+        made: dict[Ref, Tensor],
+        path: tuple[Sequence[LayerConfig], ...],
+        names: tuple[str, ...],
+    ) -> list[Tensor]:
+        """Read the calls of a model and return its outputs."""
+        if len(names) > MAX_DEPTH:
+            raise UnsupportedError(f"models stand inside models more than {MAX_DEPTH} deep", place=self._file)
+        arrays: dict[str, Any] = {}
+        for layer, number in calls_in_order(model, list(made), place=self._file):
+            inside, way = (*path, model.layers), (*names, layer.name)
+            if layer.name not in arrays and self._weights is not None and layer.type not in MODELS:
+                arrays[layer.name] = self._weights.of(inside, way)
+            args = [_bound(value, made) for value in layer.calls[number].args]
+            kwargs = {key: _bound(value, made) for key, value in layer.calls[number].kwargs.items()}
+            if layer.type in MODELS:
+                outputs = self._inner(layer, args, kwargs, inside, way)
+            else:
+                outputs = self._call(layer, args, kwargs, "/".join(way), arrays.get(layer.name))
+            made.update({(layer.name, number, index): tensor for index, tensor in enumerate(outputs)})
+        return [_found(made, ref, self._file) for ref in model.outputs]
+
+    def _inner(
+        self,
+        layer: LayerConfig,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        path: tuple[Sequence[LayerConfig], ...],
+        names: tuple[str, ...],
+    ) -> list[Tensor]:
+        """Read a model that is a layer."""
+        inner = parse_model({"class_name": layer.type, "config": layer.settings}, place=self._file)
+        given = _flat([*args, *kwargs.values()])
+        if len(given) < len(inner.inputs):
+            raise ReadError(
+                f"the model {layer.name!r} takes {len(inner.inputs)} tensors and is given {len(given)}",
+                place=self._file,
+            )
+        return self._read(inner, dict(zip(inner.inputs, given, strict=False)), path, names)
+
+    def _call(
+        self, config: LayerConfig, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, arrays: Any
+    ) -> list[Tensor]:
+        number = self._calls[name]
+        self._calls[name] += 1
+        outputs = [name if not number else f"{name}@{number}", *(f"{name}:{i}" for i in range(1, 8))]
+        layer = Layer(
+            key=self._builder.layers.free_key(name),
+            name=name,
+            type=config.type,
+            settings=_plain(config.settings),
+            outputs=tuple(outputs),
+            origin=Origin(self._file),
+            call=number,
+        )
+        call = Call(
+            config,
+            name=name,
+            args=args,
+            kwargs=kwargs,
+            arrays=arrays,
+            writer=self._writer,
+            place=layer.place,
+            stored=self._stored,
+            keras=self._keras,
+        )
+        reader = find_reader(config.type)
+        assert reader is not None
+        with self._writer.layer(layer, call.inputs) as tensors:
+            try:
+                made = reader(call)
+            except SourceError as error:
+                if error.place:
+                    raise
+                raise type(error)(error.message, place=layer.place) from error
+            tensors += [made] if isinstance(made, Tensor) else list(made)
+        return list(tensors)
+
+    def _input(self, ref: Ref) -> Tensor:
+        """Add an input of the net."""
+        layer = next((layer for layer in self._model.layers if layer.name == ref[0]), None)
+        if layer is None:
+            raise ReadError(f"the model's input {ref[0]!r} is none of its layers", place=self._file)
+        settings = layer.settings
+        shape = settings.get("batch_shape") or settings.get("batch_input_shape")
+        given = self._source.input_shapes.get(layer.name)
+        if not isinstance(shape, (list, tuple)):
+            shape = given and [None, *given[1:]]
+        if shape is None or not all(size is None or isinstance(size, int) for size in shape):
+            raise ReadError(
+                f"the file does not say the sizes of the input {layer.name!r}; give them, as in "
+                f"--input-shape {layer.name}=1x224x224x3",
+                place=self._file,
+            )
+        if given is not None and len(given) != len(shape):
+            raise UsageError(f"{self._file}: input {layer.name!r} has {len(shape)} axes, not {len(given)}")
+        dims: list[int | str | None] = list(given or shape)
+        if dims:
+            dims[0] = BATCH
+        kind = settings.get("dtype") or "float32"
+        dtype = _dtype(kind if isinstance(kind, str) else "float32")
+        value = self._builder.input(layer.name, dims, dtype=dtype, batch=False)
+        self._builder.layers.add(
+            Layer(
+                layer.name,
+                layer.name,
+                layer.type,
+                _plain(settings),
+                outputs=(str(value.name),),
+                origin=Origin(self._file),
+            )
+        )
+        return Tensor(value)
+
+    def _check_layers(self, model: Model, path: list[str]) -> None:
+        """Refuse a model with unknown layers, naming each class once with its layers."""
+        unknown: dict[str, list[str]] = {}
+        for layer in model.layers:
+            if layer.type not in MODELS and find_reader(layer.type) is None:
+                unknown.setdefault(layer.type, []).append(layer.name)
+        if not unknown:
+            return
+        shown = "; ".join(
+            f"{kind} ({', '.join(map(repr, names[:3]))}"
+            f"{f' and {len(names) - 3} more' if len(names) > 3 else ''}{layers.reason(kind)})"
+            for kind, names in list(unknown.items())[:8]
+        )
+        raise UnsupportedError(
+            f"{len(unknown)} class{'es' if len(unknown) > 1 else ''} of layers that Netweave does not read: "
+            f"{shown}; see docs/how-to/add-a-keras-layer.md",
+            place=self._file,
+        )
+
+    def _check_input_shapes(self) -> None:
+        known = [ref[0] for ref in self._model.inputs]
+        unknown = [name for name in self._source.input_shapes if name not in known]
+        if unknown:
+            raise UsageError(
+                f"{self._file}: no input named {', '.join(map(repr, unknown))}; "
+                f"the inputs are {', '.join(map(repr, known))}"
+            )
+
+
+def _is_keras3(description: Any) -> bool:
+    """Whether Keras 3 wrote a configuration: it names the module of every class."""
+    held = description.get("config") if isinstance(description, Mapping) else None
+    items = held.get("layers") if isinstance(held, Mapping) else None
+    first = items[0] if isinstance(items, list) and items else {}
+    settings = first.get("config") if isinstance(first, Mapping) else None
+    return isinstance(settings, Mapping) and "batch_shape" in settings
+
+
+def _output_name(ref: Ref) -> str:
+    return ref[0] if not ref[2] else f"{ref[0]}:{ref[2]}"
+
+
+def _bound(value: Any, made: Mapping[Ref, Tensor]) -> Any:
+    """Return an argument with tensors in the place of references."""
+    if isinstance(value, TensorRef):
+        return made[value.ref]
+    return [_bound(item, made) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def _flat(values: Sequence[Any]) -> list[Tensor]:
+    found: list[Tensor] = []
+    for value in values:
+        found += [value] if isinstance(value, Tensor) else _flat(value) if isinstance(value, list) else []
+    return found
+
+
+def _found(made: Mapping[Ref, Tensor], ref: Ref, place: str) -> Tensor:
+    if ref not in made:
+        raise ReadError(f"the model gives back {list(ref)}, which none of its layers makes", place=place)
+    return made[ref]
+
+
+def _dtype(name: str) -> ir.DataType:
+    try:
+        return ir.DataType.from_numpy(np.dtype(name))
+    except TypeError:
+        return ir.DataType.FLOAT
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as written, without what only training asks for."""
+    left_out = ("_initializer", "_regularizer", "_constraint")
+    return {key: value for key, value in settings.items() if not key.endswith(left_out) and key != "name"}

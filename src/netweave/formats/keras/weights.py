@@ -1,0 +1,182 @@
+"""Where the arrays of each layer lie, in files of every age.
+
+Keras 2's ``.h5`` has a group for each layer by its name, with the list of its arrays. Keras 3's
+``.weights.h5`` has ``layers/conv2d_1/vars/0``: the class of the layer in lower case, numbered in the order of
+the model, with the layers inside a layer as groups inside its group. Arrays have no names there; their order
+is that of the layer.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.errors import ReadError, WeightError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.formats.keras.config import LayerConfig
+
+ROOTS = ("layers", "_layer_checkpoint_dependencies")
+"""Groups of a model's layers in Keras 3, and in the last Keras 2."""
+
+MAX_BYTES = 1 << 33
+"""A larger array is refused before it is read."""
+
+
+class LayerArrays:
+    """The arrays of one layer, one after another.
+
+    Args:
+        file: Name of the file, for errors.
+        layer: Name of the layer, for errors.
+        find: Gives an array by the group inside the layer and its number there, None if there is none.
+    """
+
+    def __init__(self, file: str, layer: str, find: Callable[[str, int], Any]) -> None:
+        self.file = file
+        self._layer = layer
+        self._find = find
+        self._next: dict[str, int] = {}
+
+    def take(self, name: str, shape: Sequence[int | None], *, inside: str = "") -> np.ndarray:
+        """Return the next array.
+
+        Args:
+            name: What it is, for errors.
+            shape: Its sizes; None for any.
+            inside: Group of a layer inside the layer.
+
+        Raises:
+            WeightError: There is none left, or it has other sizes.
+        """
+        number = self._next.get(inside, 0)
+        self._next[inside] = number + 1
+        found = self._find(inside, number)
+        if found is None:
+            raise WeightError(
+                f"holds {number} arrays of the layer {self._layer!r}, and its {name!r} is missing; do the "
+                f"weights belong to this model?",
+                place=self.file,
+            )
+        if len(found.shape) != len(shape) or any(
+            want is not None and want != has for want, has in zip(shape, found.shape, strict=True)
+        ):
+            raise WeightError(
+                f"holds {name!r} of the layer {self._layer!r} with the shape {list(found.shape)}, the model "
+                f"wants {[size if size is not None else '?' for size in shape]}",
+                place=self.file,
+            )
+        return _array(found, self.file)
+
+
+class Weights:
+    """The arrays of a model.
+
+    Args:
+        group: The group of the file that holds them.
+        file: Name of the file, for errors.
+    """
+
+    def __init__(self, group: Any, file: str) -> None:
+        self._group = group
+        self.file = file
+        self._root = next((name for name in ROOTS if name in group), None)
+        self._keys: dict[str, dict[str, str]] = {}
+
+    def of(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> LayerArrays:
+        """Return the arrays of a layer.
+
+        Args:
+            path: The layers of each model on the way to it, the outermost first.
+            names: The name of the layer on the way in each of these models.
+        """
+        if self._root is not None:
+            group = self._numbered(path, names)
+            return LayerArrays(self.file, names[-1], lambda inside, number: _variable(group, inside, number))
+        found = self._listed(names)
+        counter = iter(found)
+        return LayerArrays(self.file, names[-1], lambda _inside, _number: next(counter, None))
+
+    def _numbered(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> Any:
+        group = self._group
+        for layers, name in zip(path, names, strict=True):
+            root = next((root for root in ROOTS if group is not None and root in group), None)
+            within = group[root] if root is not None else None
+            group = self._child(within, layers, name)
+        return group
+
+    def _child(self, group: Any, layers: Sequence[LayerConfig], name: str) -> Any:
+        """Return the group of a layer among those of its model."""
+        if group is None:
+            return None
+        if group.name not in self._keys:
+            self._keys[group.name] = _keys(group, layers)
+        return group.get(self._keys[group.name].get(name, ""))
+
+    def _listed(self, names: Sequence[str]) -> list[Any]:
+        """Return the arrays of a layer in a file of Keras 2, in order."""
+        if names[0] not in self._group:
+            return []
+        group = self._group[names[0]]
+        listed = [_text(name) for name in group.attrs.get("weight_names", ())]
+        if len(names) > 1:
+            inner = f"/{names[-1]}/"
+            listed = [name for name in listed if inner in f"/{name}"]
+        found = []
+        for name in listed:
+            if name not in group:
+                raise WeightError(f"lists {name!r} for {names[0]!r} and does not hold it", place=self.file)
+            found.append(group[name])
+        return found
+
+
+def _keys(group: Any, layers: Sequence[LayerConfig]) -> dict[str, str]:
+    """Return the group of each layer of a model: by the name that it notes, else by its class and number."""
+    found: dict[str, str] = {}
+    counts: dict[str, int] = {}
+    for layer in layers:
+        stem = snake_case(layer.type)
+        number = counts.get(stem, 0)
+        counts[stem] = number + 1
+        found[layer.name] = f"{stem}_{number}" if number else stem
+    names = {layer.name for layer in layers}
+    noted = {}
+    for key in group:
+        variables: Any = group[key].get("vars") if hasattr(group[key], "get") else None
+        name = _text(variables.attrs.get("name", b"")) if variables is not None else ""
+        if name in names:
+            noted[name] = key
+    return found | noted
+
+
+def _variable(group: Any, inside: str, number: int) -> Any:
+    for part in [*inside.split("/"), "vars", str(number)]:
+        if part:
+            group = group.get(part) if hasattr(group, "get") else None
+    return group
+
+
+def _array(found: Any, file: str) -> np.ndarray:
+    if not hasattr(found, "dtype") or found.dtype.kind not in "fiu" or found.size * 8 > MAX_BYTES:
+        raise ReadError(f"holds {found!r:.60} where an array of numbers is expected", place=file)
+    array = np.asarray(found[()])
+    return array.astype(np.float32) if array.dtype != np.float32 else array
+
+
+def snake_case(name: str) -> str:
+    """Return a class's name as Keras 3 calls its group.
+
+    >>> [snake_case(name) for name in ("Conv2D", "DepthwiseConv2D", "ReLU", "InputLayer")]
+    ['conv2d', 'depthwise_conv2d', 're_lu', 'input_layer']
+    """
+    name = re.sub(r"\W+", "", name)
+    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
+    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
+
+
+def _text(value: Any) -> str:
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)

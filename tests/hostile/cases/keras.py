@@ -1,0 +1,151 @@
+"""Bad models of Keras."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import NetweaveError, ReadError, ShapeError, UnsupportedError, WeightError
+from tests.hostile.cases.case import ANY, add, file
+from tests.hostile.nets import KERAS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CONFIG = json.loads((KERAS / "unet.json").read_text())
+HUGE = 2**62
+
+
+def _changed(change: Callable[[dict[str, Any]], object]) -> str:
+    """Return the configuration of a U-Net with something changed in the settings of the model."""
+    config = copy.deepcopy(CONFIG)
+    change(config["config"])
+    return json.dumps(config)
+
+
+def _first(config: dict[str, Any], kind: str) -> dict[str, Any]:
+    return next(layer for layer in config["layers"] if layer["class_name"] == kind)
+
+
+def _set(kind: str, name: str, value: Any) -> str:
+    return _changed(lambda config: _first(config, kind)["config"].__setitem__(name, value))
+
+
+def _chain(*layers: tuple[str, dict[str, Any]], shape: Any = (None, 8, 8, 3)) -> str:
+    rows = [{"class_name": "InputLayer", "config": {"name": "x", "batch_shape": list(shape)}}]
+    rows += [
+        {"class_name": kind, "config": {"name": f"layer{number}", **settings}}
+        for number, (kind, settings) in enumerate(layers)
+    ]
+    return json.dumps({"class_name": "Sequential", "config": {"name": "net", "layers": rows}})
+
+
+def _nested(depth: int) -> str:
+    model: dict[str, Any] = json.loads(_chain(("ReLU", {})))
+    for _ in range(depth):
+        inner = {**model, "name": "inner"}
+        model = {"class_name": "Sequential", "config": {"layers": [model["config"]["layers"][0], inner]}}
+    return json.dumps(model)
+
+
+def _itself(config: dict[str, Any]) -> None:
+    layer = _first(config, "Concatenate")
+    keras_tensor = {"class_name": "__keras_tensor__", "config": {"keras_history": [layer["name"], 0, 0]}}
+    layer["inbound_nodes"] = [{"args": [[keras_tensor, keras_tensor]], "kwargs": {}}]
+
+
+_CONFIGS = {
+    "an unknown layer": (_chain(("Fly", {})), UnsupportedError, "Fly.*'layer0'"),
+    "a lambda": (_chain(("Lambda", {"function": "x"})), UnsupportedError, "its code is in the program"),
+    "a class of one's own": ('{"class_name": "MyNet", "config": {}}', ReadError, "'MyNet'"),
+    "no layers": ('{"class_name": "Functional", "config": {"name": "a"}}', ReadError, "'layers'"),
+    "a layer that reads itself": (_changed(_itself), ReadError, "itself"),
+    "an output that is not there": (
+        _changed(lambda c: c.__setitem__("output_layers", [["what", 0, 0]])),
+        ReadError,
+        "'what'",
+    ),
+    "a call that is not there": (
+        _changed(lambda c: c.__setitem__("output_layers", [["mask", 7, 0]])),
+        ReadError,
+        "call 7",
+    ),
+    "an input that is not there": (
+        _changed(lambda c: c.__setitem__("input_layers", [["what", 0, 0]])),
+        ReadError,
+        "'what'",
+    ),
+    "2^62 filters": (_chain(("Conv2D", {"filters": HUGE, "kernel_size": [3, 3]})), ShapeError, ANY),
+    "no filters": (_chain(("Conv2D", {"kernel_size": [3, 3]})), ReadError, "filters=None"),
+    "filters below zero": (
+        _chain(("Conv2D", {"filters": -4, "kernel_size": [3, 3]})),
+        ReadError,
+        "filters=-4",
+    ),
+    "a kernel that is a word": (
+        _chain(("Conv2D", {"filters": 4, "kernel_size": "wide"})),
+        ReadError,
+        "kernel_size='wide'",
+    ),
+    "a kernel larger than the image": (
+        _chain(("Conv2D", {"filters": 4, "kernel_size": [99, 99]})),
+        ShapeError,
+        ANY,
+    ),
+    "a step of 2^62": (
+        _chain(("Conv2DTranspose", {"filters": 4, "kernel_size": [3, 3], "strides": [HUGE, 1]})),
+        NetweaveError,
+        ANY,
+    ),
+    "groups that do not fit": (
+        _chain(("Conv2D", {"filters": 4, "kernel_size": [3, 3], "groups": 2})),
+        ShapeError,
+        "2 groups",
+    ),
+    "an unknown activation": (_chain(("Activation", {"activation": "wow"})), UnsupportedError, "'wow'"),
+    "padded by 2^62": (_chain(("ZeroPadding2D", {"padding": HUGE})), ShapeError, ANY),
+    "reshaped to 2^62": (_chain(("Reshape", {"target_shape": [HUGE, -1]})), NetweaveError, ANY),
+    "repeated 2^62 times": (_chain(("Flatten", {}), ("RepeatVector", {"n": HUGE})), ShapeError, ANY),
+    "an axis beyond": (_chain(("BatchNormalization", {"axis": 9})), ShapeError, "axis 9"),
+    "steps that are left out": (
+        _chain(("Embedding", {"input_dim": 4, "output_dim": 3, "mask_zero": True}), shape=(None, 5)),
+        UnsupportedError,
+        "mask_zero",
+    ),
+    "models inside models": (_nested(40), UnsupportedError, "32 deep"),
+    "an input without sizes": (
+        _chain(("ReLU", {}), shape=()).replace("[]", "null"),
+        ReadError,
+        "--input-shape x=",
+    ),
+    "lists without an end": ('{"class_name": ' + "[" * 100_000, ReadError, ANY),
+}
+for _name, (_content, _error, _message) in _CONFIGS.items():
+    add(f"keras: {_name}", file("net.json", _content), _error, _message)
+
+
+def _archive(**members: bytes) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr({"config": "config.json", "arrays": "model.weights.h5"}[name], content)
+    return held.getvalue()
+
+
+_MODEL = (KERAS / "unet.json").read_bytes()
+_ARRAYS = (KERAS / "unet.weights.h5").read_bytes()
+_OTHER = _set("Conv2D", "filters", 5).encode()
+_ARCHIVES = {
+    "a bomb": (_archive(config=b" " * (60 << 20), arrays=_ARRAYS), ReadError, "bytes, from"),
+    "arrays that are a text": (_archive(config=_MODEL, arrays=b"hello" * 9), ReadError, "no whole HDF5"),
+    "arrays cut short": (_archive(config=_MODEL, arrays=_ARRAYS[: len(_ARRAYS) // 2]), ReadError, "HDF5"),
+    "arrays of another model": (_archive(config=_OTHER, arrays=_ARRAYS), WeightError, "the model wants"),
+    "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "no JSON"),
+}
+for _name, (_bytes, _error, _message) in _ARCHIVES.items():
+    add(f"keras: {_name}", file("net.keras", _bytes), _error, _message)
+
+add("keras: arrays without a model", file("net.weights.h5", _ARRAYS), ReadError, "holds arrays and no model")
