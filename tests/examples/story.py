@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-WRITTEN = ("*.caffemodel", "*.params", "*_lmdb", "snapshots", "*.onnx", "mended-*", "__pycache__")
+WRITTEN = ("*.caffemodel", "*.params", "*_lmdb", "snapshots", "*.onnx", "mended-*")
+WRITTEN += ("inception-*", "*.svg", "*.png", "__pycache__")
 
 
 def copied(folder: Path) -> Path:
