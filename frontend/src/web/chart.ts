@@ -11,7 +11,7 @@ export interface Curve {
 
 const WIDTH = 480;
 const HEIGHT = 240;
-const MARGIN = { top: 10, right: 14, bottom: 30, left: 54 };
+const MARGIN = { top: 10, right: 22, bottom: 30, left: 54 };
 const COLOURS = ["#3451b2", "#c2570c", "#19713a", "#8a3ffc"];
 
 /** A loss that falls by more than this is drawn over a logarithmic axis. */
@@ -62,7 +62,7 @@ export function chart(name: string, curves: Curve[]): HTMLElement {
     ([iteration]) => x(iteration),
     ([, value]) => y(value as number),
   ).defined(([, value]) => value !== null && (!wide || value > 0));
-  const legend = element("figcaption", {}, element("strong", { text: name }));
+  const legend = element("figcaption", {}, element("strong", { text: name.replaceAll("_", " ") }));
   curves.forEach((curve, index) => {
     const colour = COLOURS[index % COLOURS.length] as string;
     picture.append(

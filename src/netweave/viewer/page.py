@@ -30,7 +30,7 @@ PAGE = """<!doctype html>
 <style>{style}</style>
 </head>
 <body class="netweave-page">
-<div id="viewer"><noscript>This page draws the nets with JavaScript, which is switched off.</noscript></div>
+<main id="viewer"><noscript>This page draws the nets with JavaScript, which is switched off.</noscript></main>
 <script type="application/json" id="document">{document}</script>
 <script>{script}</script>
 <script>{start}</script>

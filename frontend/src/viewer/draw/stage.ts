@@ -51,7 +51,7 @@ export class Stage {
     this.panes = nets.map((net, side) => new Pane(side, paneLabel(net, nets.length > 1 ? "AB"[side]! : "")));
     this.strip = new Strip((x, y) => this.centre(x, y, this.transform.k));
     this.element = h(
-      "main",
+      "section", // the page around it, ours or the workbench's, has the main landmark
       { class: "nw-stage", "aria-label": nets.length > 1 ? "Both nets" : "The net" },
       ...this.panes.map((pane, side) => paneElement(pane, nets, side)),
       h("div", { class: "nw-stripbox" }, this.strip.canvas),
