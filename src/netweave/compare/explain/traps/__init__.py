@@ -8,9 +8,17 @@ reported only if B's nodes then do what A's do. A trap must propose nothing wher
 from netweave.compare.explain.traps.attributes import attribute_traps
 from netweave.compare.explain.traps.constants import constant_traps
 from netweave.compare.explain.traps.folded import folded_traps
+from netweave.compare.explain.traps.gates import gate_traps
 from netweave.compare.explain.traps.operators import input_order_traps, operator_traps
 from netweave.compare.explain.traps.trap import Case, Proposal, Trap
 
-TRAPS: tuple[Trap, ...] = (attribute_traps, constant_traps, folded_traps, input_order_traps, operator_traps)
+TRAPS: tuple[Trap, ...] = (
+    attribute_traps,
+    gate_traps,
+    constant_traps,
+    folded_traps,
+    input_order_traps,
+    operator_traps,
+)
 
 __all__ = ["TRAPS", "Case", "Proposal", "Trap"]

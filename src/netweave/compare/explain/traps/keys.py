@@ -32,6 +32,7 @@ TRAP_KEYS: dict[str, str] = {
     "axis-order": "Filters or values with axes swapped.",
     "channel-order": "Weights or values with channels in another order.",
     "flatten-order": "Height, width, channel for channel, height, width before a dense layer.",
+    "gate-order": "The gates of a recurrent layer in another order: i, f, c, o; i, c, f, o; i, o, f, c.",
     "input-order": "The inputs of a node, or branches that are joined, in another order.",
     "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
     "weights": "Stored values differ.",
