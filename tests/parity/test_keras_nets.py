@@ -39,6 +39,7 @@ APPLICATIONS = (
     "Xception",
     "EfficientNetB0",
     "NASNetMobile",
+    "ConvNeXtTiny",
 )
 
 

@@ -30,7 +30,6 @@ class LayerConfig:
         name: Its name.
         type: Its class.
         settings: Its settings as written.
-        is_operation: Whether it is a function of ``keras.ops`` and no layer.
         calls: The arguments of each call: tensors as ``Ref``, everything else as written.
         build: Sizes that it was built with, if the file says them.
     """
@@ -38,7 +37,6 @@ class LayerConfig:
     name: str
     type: str
     settings: Mapping[str, Any]
-    is_operation: bool = False
     calls: tuple[Arguments, ...] = ()
     build: Any = None
 
@@ -133,7 +131,6 @@ def _layer(item: Any, place: str) -> LayerConfig:
     if not isinstance(settings, Mapping):
         raise ReadError(f"a layer of class {kind!r} has no settings", place=place)
     name = str(item.get("name") or settings.get("name") or kind.lower())
-    module = str(item.get("module") or "")
     build = item.get("build_config") or {}
     calls = item.get("inbound_nodes") or []
     if not isinstance(calls, list) or len(calls) > MAX_CALLS:
@@ -142,7 +139,6 @@ def _layer(item: Any, place: str) -> LayerConfig:
         name,
         kind,
         settings,
-        ".ops" in module,
         tuple(_arguments(call, name, place) for call in calls),
         build.get("input_shape") if isinstance(build, Mapping) else None,
     )
@@ -224,9 +220,7 @@ def _chain(name: str, layers: list[LayerConfig], settings: Mapping[str, Any], pl
     made = [LayerConfig(layers[0].name, layers[0].type, layers[0].settings, calls=(Arguments(),))]
     for before, layer in pairwise(layers):
         call = Arguments((TensorRef((before.name, 0, 0)),))
-        made.append(
-            LayerConfig(layer.name, layer.type, layer.settings, layer.is_operation, (call,), layer.build)
-        )
+        made.append(LayerConfig(layer.name, layer.type, layer.settings, (call,), layer.build))
     return Model(name, tuple(made), ((made[0].name, 0, 0),), ((made[-1].name, 0, 0),))
 
 

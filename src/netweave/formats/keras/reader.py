@@ -223,7 +223,7 @@ class _Build:
 
 
 def _is_keras3(description: Any) -> bool:
-    """Whether Keras 3 wrote a configuration: it names the module of every class."""
+    """Whether Keras 3 wrote a configuration: it gives the sizes of inputs as ``batch_shape``."""
     held = description.get("config") if isinstance(description, Mapping) else None
     items = held.get("layers") if isinstance(held, Mapping) else None
     first = items[0] if isinstance(items, list) and items else {}
@@ -263,6 +263,10 @@ def _dtype(name: str) -> ir.DataType:
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings as written, without what only training asks for."""
-    left_out = ("_initializer", "_regularizer", "_constraint")
-    return {key: value for key, value in settings.items() if not key.endswith(left_out) and key != "name"}
+    """Return settings as written, without what only training asks for, and what says nothing of the layer."""
+    left_out = ("_initializer", "_regularizer", "_constraint", "name", "dtype", "quantization_config")
+    return {
+        key: value
+        for key, value in settings.items()
+        if not key.endswith(left_out) and (key, value) != ("trainable", True)
+    }

@@ -33,6 +33,9 @@ IDLE = frozenset({"NoOp", "Const", "Assert", "RestoreV2", "SaveV2", "ShardedFile
 SIZES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 """Operators whose results say nothing of the values that they read."""
 
+VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"})
+"""Operators that bring a tensor into form for a loss."""
+
 _WRITES = re.compile(r"(Resource|Sparse)?Apply|Assign|Scatter|Summary|^Save|^Restore|IsVariableInitialized")
 _TRAINING = re.compile(r"(^|/)(gradients(_\d+)?|save(_\d+)?|Initializer|report_uninitialized_variables)/")
 
@@ -48,7 +51,7 @@ def find_outputs(program: Program) -> list[Ref]:
     nodes = [node for node in program.main.nodes.values() if not _is_training(node)]
     names = {node.name for node in nodes}
     fed = _reached(nodes, lambda node: node.op in PLACEHOLDERS or node.op == "PlaceholderWithDefault")
-    judged = _reached(nodes, lambda node: node.op in LOSSES)
+    judged = _with_views(nodes, _reached(nodes, lambda node: node.op in LOSSES))
     weighted = _reached(nodes, _has_weights)
     live = [node for node in nodes if node.name in fed and node.name not in judged and node.op not in IDLE]
     read = {ref[0] for node in live for ref in node.inputs}
@@ -62,6 +65,20 @@ def find_outputs(program: Program) -> list[Ref]:
             place=program.file,
         )
     return [(node.name, 0) for node in best]
+
+
+def _with_views(nodes: list[Node], judged: set[str]) -> set[str]:
+    """Return the nodes that follow from a loss, and those that only bring tensors into form for them."""
+    readers: dict[str, set[str]] = {}
+    for node in nodes:
+        for name, _ in node.inputs:
+            readers.setdefault(name, set()).add(node.name)
+    found = set(judged)
+    stack = [node for node in nodes if node.op in VIEWS]
+    for node in reversed(stack):  # a file lists nodes after those that they read, or nearly so
+        if readers.get(node.name) and readers[node.name] <= found:
+            found.add(node.name)
+    return found
 
 
 def _is_training(node: Node) -> bool:

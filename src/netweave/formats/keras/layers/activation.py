@@ -163,7 +163,7 @@ def softmax(call: Call) -> Tensor:
 
 
 @layer_reader("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout")
-@layer_reader("GaussianDropout", "GaussianNoise", "ActivityRegularization")
+@layer_reader("GaussianDropout", "GaussianNoise", "ActivityRegularization", "StochasticDepth")
 def dropout(call: Call) -> Tensor:
     """Nothing is dropped in a net that predicts."""
     if call.layer.type != "Dropout":

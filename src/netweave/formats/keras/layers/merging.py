@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netweave.files.channels_last import Operand
     from netweave.formats.keras.call import Call
 
@@ -31,10 +33,10 @@ MERGES = {
 @layer_reader(*MERGES)
 def merge(call: Call) -> Tensor:
     """Of all inputs, one after another; a function may be given numbers as well."""
-    operands = _operands(call)
+    operands = _operands([*call.args, *call.kwargs.values()])
     op_type = MERGES[call.layer.type]
-    if len(operands) == 1:
-        return unary(call.writer, "Identity", call.x)
+    if len(operands) < 2:
+        raise call.refuse(f"is given {len(operands)} tensors or numbers, expected at least 2")
     made = reduce(lambda a, b: broadcast(call.writer, op_type, [a, b]), operands)
     assert isinstance(made, Tensor)
     return made
@@ -53,15 +55,14 @@ def concatenate(call: Call) -> Tensor:
     return made if len(call.inputs) > 1 else unary(call.writer, "Identity", call.x)
 
 
-def _operands(call: Call) -> list[Operand]:
-    if not call.layer.is_operation:
-        return list(call.inputs)
+def _operands(values: Sequence[Any]) -> list[Operand]:
+    """Return the tensors and numbers of a call, which may stand in lists."""
     found: list[Operand] = []
-    for value in [*call.args, *call.kwargs.values()]:
+    for value in values:
         if isinstance(value, Tensor):
             found.append(value)
+        elif isinstance(value, (list, tuple)):
+            found += _operands(value)
         elif isinstance(value, (int, float)) and not isinstance(value, bool):
             found.append(Stored.constant(np.asarray(value, np.float32)))
-        elif value is not None:
-            raise call.refuse(f"is given {value!r:.40}, which is not read")
     return found

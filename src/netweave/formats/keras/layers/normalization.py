@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.channels_last import Tensor
+from netweave.files.channels_last.elementwise import broadcast
 from netweave.files.channels_last.normalisation import batch_normalisation, layer_normalisation
 from netweave.formats.keras.registry import layer_reader
 
@@ -74,6 +75,13 @@ def group_normalization(call: Call) -> Tensor:
     return Tensor(
         writer.add("GroupNormalization", [writer.first(call.x), scale, shift], attributes), first=True
     )
+
+
+@layer_reader("LayerScale")
+def layer_scale(call: Call) -> Tensor:
+    """Times a stored number for each channel (keras/applications/convnext)."""
+    gamma = call.stored("gamma", (call.count("projection_dim"),), role="gamma")
+    return broadcast(call.writer, "Mul", [call.x, gamma])
 
 
 def _affine(call: Call, channels: int) -> tuple[Stored | None, Stored | None]:

@@ -1,0 +1,88 @@
+"""What the reader of TensorFlow makes of a graph besides what it computes (that is in ``tests/parity``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave.errors import UsageError, WeightError
+from netweave.formats.tensorflow.table import masked_checksum
+
+FOLDER = Path(__file__).parents[2] / "golden" / "tensorflow"
+
+
+def kinds(graph):
+    return Counter(node.op_type for node in graph.nodes)
+
+
+def test_conditions_take_the_branch_of_a_net_that_predicts():
+    graph = netweave.load(FOLDER / "residual.meta")
+    assert "'is_training', which says how the net is run, is taken as False" in graph.notes
+    assert [value.name for value in graph.inputs] == ["images"]
+    assert kinds(graph)["BatchNormalization"] == 4  # fused and unfused alike
+    assert not {"If", "Sqrt", "Reciprocal"} & set(kinds(graph))
+
+
+def test_training_and_losses_are_cut_off():
+    graph = netweave.load(FOLDER / "lenet.meta")
+    assert [value.name for value in graph.outputs] == ["probabilities"]
+    assert "labels" not in [value.name for value in graph.inputs]
+    assert kinds(graph)["Dropout"] + kinds(graph)["Identity"] >= 1
+
+
+def test_a_frozen_graph_and_its_checkpoint_are_the_same_net():
+    for name in ("alexnet", "dilated", "unet"):
+        frozen, saved = (netweave.load(FOLDER / f"{name}.{suffix}") for suffix in ("pb", "meta"))
+        assert kinds(frozen) == kinds(saved)
+        assert netweave.compare(frozen, saved).equal
+
+
+def test_dilated_convolutions_are_no_longer_cut_into_batches():
+    graph = netweave.load(FOLDER / "dilated.pb")
+    dilations = [
+        list(node.attributes["dilations"].as_ints()) for node in graph.nodes if node.op_type == "Conv"
+    ]
+    assert dilations == [[2, 2], [4, 4]]
+
+
+def test_a_text_keeps_its_lines():
+    path = FOLDER / "lenet.pbtxt"
+    lines = path.read_text().splitlines()
+    for layer in netweave.load(path).layers.values():
+        assert lines[layer.origin.line - 1] == "node {"
+        assert lines[layer.origin.line] == f'  name: "{layer.name}"'
+
+
+def test_weights_keep_the_layout_of_the_file():
+    graph = netweave.load(FOLDER / "squeeze.meta")
+    assert graph.parameters["conv1/weights"].shape == (3, 3, 3, 8)
+    assert graph.loaded
+
+
+def test_a_graph_without_its_checkpoint_is_read_by_its_sizes(tmp_path):
+    (tmp_path / "gru.meta").write_bytes((FOLDER / "gru.meta").read_bytes())
+    graph = netweave.load(tmp_path / "gru.meta")
+    assert not graph.loaded
+    (state,) = netweave.run(graph, {"sequence": np.zeros((3, 5, 4), np.float32)}).values()
+    assert state.shape == (3, 8)
+
+
+def test_a_checkpoint_of_another_net_is_refused(tmp_path):
+    with pytest.raises(WeightError, match="does not hold the variable"):
+        netweave.load(FOLDER / "gru.meta", FOLDER / "fcn")
+
+
+def test_sizes_for_an_input_that_is_not_there_are_refused():
+    with pytest.raises(UsageError, match=r"no input named 'data'.*'images'"):
+        netweave.load(FOLDER / "squeeze.pb", input_shapes={"data": (1, 18, 18, 3)})
+
+
+def test_the_checksum_is_crc32c():
+    """RFC 3720, B.4: 32 bytes of zeros have 8a9136aa; stored turned by 15 bits, plus a2 82 ea d8."""
+    crc = 0x8A9136AA
+    masked = (((crc >> 15) | (crc << 17)) + 0xA282EAD8) & 0xFFFFFFFF
+    assert masked_checksum(bytes(32)) == masked
