@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
-STEPS = 120
-"""Turns of the wheel, one a frame."""
+TURNS = [(240, False)] * 20 + [(240, True)] * 10 + [(-240, False)] * 20 + [(-240, True)] * 10
+"""Turns of the wheel and whether Ctrl is held: down the net, out until all is in sight, up, and in again."""
 
-FRAMES = """() => new Promise((done) => {
-  const times = [];
-  const step = (now) => { times.push(now); times.length > %d ? done(times) : requestAnimationFrame(step); };
-  requestAnimationFrame(step);
-})"""
-"""The times of so many frames."""
+COLLECT = """
+window.frames_ = [];
+window.step_ = (now) => { window.frames_.push(now); window.request_ = requestAnimationFrame(window.step_); };
+window.request_ = requestAnimationFrame(window.step_);
+"""
+"""Notes the time of every frame."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,17 +97,18 @@ def _wait_for_layout(page: Page, before: int) -> None:
 
 
 def move(page: Page) -> list[float]:
-    """Turn the wheel, half of the time with Ctrl, and return the times between frames in milliseconds."""
+    """Turn the wheel and return the times between frames in milliseconds."""
     box = page.locator("canvas[role=application]").first.bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
-    page.evaluate(f"void (window.frames_ = ({FRAMES % STEPS})())")
-    for step in range(STEPS // 2):
-        if step == STEPS // 4:
+    page.keyboard.press("0")
+    page.evaluate(COLLECT)
+    for turn, zooms in TURNS:
+        if zooms:
             page.keyboard.down("Control")
-        page.mouse.wheel(0, 240 if step % 20 < 12 else -240)
-    page.keyboard.up("Control")
-    times = page.evaluate("window.frames_")
+        page.mouse.wheel(0, turn)
+        page.keyboard.up("Control")
+    times = page.evaluate("(cancelAnimationFrame(window.request_), window.frames_)")
     return [later - earlier for earlier, later in pairwise(times)]
 
 

@@ -94,6 +94,13 @@ test("a chain stays straight beside the way around it", () => {
   }
 });
 
+test("a long net of equal blocks does not drift aside", () => {
+  const graph = residual(100);
+  const layout = new Layouter(graph).layout(new Set(Array.from({ length: 999 }, (_, index) => index)));
+  const x = (id: number): number => layout.x[[...layout.ids].indexOf(id)]!;
+  for (let block = 0; block < 100; block++) assert(Math.abs(x(4 * block) - x(0)) < 0.01);
+});
+
 test("branches of a block fold by themselves", () => {
   const chain = (from: number): [number, number][] => [
     [0, from],

@@ -60,12 +60,19 @@ function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
   const title = scene.foldTitle(frame.id, side);
   const room = Math.min(width - 30 * unit, 150 * unit);
   const size = 10 * unit;
+  const line = y - 7 * (unit - 1);
   const ground = { fill: theme.colour("ground"), radius: 4 };
-  surface.box(x + 9, y - 7 * unit, Math.min(title.length * 5.6 * unit, room) + 24 * unit, 14 * unit, ground);
-  surface.box(x + 12, y - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });
-  surface.box(x + 12 + 2.5 * unit, y - 0.5 * unit, 5 * unit, unit, { fill: theme.colour("dim") });
+  surface.box(
+    x + 9,
+    line - 7 * unit,
+    Math.min(title.length * 5.6 * unit, room) + 24 * unit,
+    14 * unit,
+    ground,
+  );
+  surface.box(x + 12, line - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });
+  surface.box(x + 12 + 2.5 * unit, line - 0.5 * unit, 5 * unit, unit, { fill: theme.colour("dim") });
   const left = x + 12 + 15 * unit;
-  surface.text(title, left, y + 3.5 * unit, { fill: theme.colour("dim"), size, weight: 500, room });
+  surface.text(title, left, line + 3.5 * unit, { fill: theme.colour("dim"), size, weight: 500, room });
 }
 
 function paintEdge(surface: Surface, painting: Painting, edge: SceneEdge): void {

@@ -35,12 +35,44 @@ export function straight<N, L>(layers: SugiNode<N, L>[][], separation: SugiSepar
     const sorted = candidates.map((candidate) => candidate[index]!).sort((a, b) => a - b);
     return (sorted[1]! + sorted[2]!) / 2;
   });
+  centreWaists(cells, x);
   nodes.forEach((node, index) => {
     left = Math.min(left, x[index]! - separation(undefined, node));
     end = Math.max(end, x[index]! + separation(node, undefined));
   });
   nodes.forEach((node, index) => (node.x = x[index]! - left));
   return end - left;
+}
+
+/**
+ * Put all waists below one another: rows of one cell that everything around passes through.
+ *
+ * Between two waists a net hangs on nothing else, so that whole rows can be moved. Without it a long net of
+ * equal blocks drifts aside, a little with each block.
+ */
+function centreWaists(cells: Cells, x: number[]): void {
+  const { layers, above, below } = cells;
+  const isWaist = (row: number): boolean =>
+    layers[row]!.length === 1 &&
+    (layers[row - 1] ?? []).every((cell) => below[cell]!.length) &&
+    (layers[row + 1] ?? []).every((cell) => above[cell]!.length);
+  let last: number | undefined;
+  let waiting: number[] = [];
+  const move = (rows: number[], by: number): void => {
+    for (const row of rows) for (const cell of layers[row]!) x[cell]! -= by;
+  };
+  layers.forEach((cells_, row) => {
+    if (!isWaist(row)) {
+      waiting.push(row);
+      return;
+    }
+    const at = x[cells_[0]!]!;
+    move(waiting, last === undefined ? at : (last + at) / 2);
+    move([row], at);
+    last = at;
+    waiting = [];
+  });
+  if (last !== undefined) move(waiting, last);
 }
 
 function cellsOf<N, L>(layers: SugiNode<N, L>[][], nodes: SugiNode<N, L>[]): Cells {
