@@ -8,7 +8,8 @@ from urllib.parse import quote
 
 import pytest
 
-from netweave.compare import Evidence, Status
+from netweave import api
+from netweave.compare import Comparison, Evidence, Status, Verdict
 from tests.viewer import nets
 from tests.viewer.conftest import SVG
 
@@ -201,3 +202,22 @@ def test_what_only_one_net_has_leaves_a_gap_in_the_other(show, faulty):
     found = texts(show(faulty).svg())
     assert "not in B" in found
     assert found.count("relu2") == 1
+
+
+def test_a_comparison_from_a_file_shows_its_layers(show, port, tmp_path):
+    api.save_comparison(port, tmp_path / "found.json")
+    shown = show(api.open_comparison(tmp_path / "found.json"))
+    assert shown.selected == ["pool1", "down1"]
+    assert shown.page.get_by_role("button", name="Show operators").count() == 0
+    a, b = heights(shown.svg())
+    assert a["pool1"] == b["down1"]
+    assert not shown.errors
+
+
+def test_nets_that_could_not_be_compared_stand_beside_each_other(show, port):
+    sentence = "not decidable: they cannot be paired"
+    shown = show(Comparison(port.a, port.b, Verdict.UNDECIDED, sentence))
+    assert shown.page.locator(".nw-header .nw-chip").inner_text().split() == ["?", "Not", "decidable"]
+    found = texts(shown.svg())
+    assert {"conv1", "stem"} <= set(found)
+    assert not {"=", "≠", "?", "·", "not in B"} & set(found)

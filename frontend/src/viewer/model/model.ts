@@ -163,7 +163,8 @@ class Builder {
 
   /** Give everything else an item; what stands between the same items on both sides shares it. */
   private takeTheRest(): void {
-    const standing: Standing = this.document.kind === "comparison" ? "IDLE" : "PLAIN";
+    // of nets that could not be compared nothing is said, not even that
+    const standing: Standing = this.groups.length ? "IDLE" : "PLAIN";
     const free = new Map<string, number[]>();
     this.model.items.forEach((list, side) => {
       const readers = this.readersByValue(side);
@@ -282,7 +283,7 @@ class Builder {
 
 /** Names of the inputs that a comparison gave to a net; labels are not among them. */
 function givenInputs(document: Document, side: number): Set<string> | null {
-  if (document.kind === "net") return null;
+  if (document.kind === "net" || !document.groups.length) return null;
   return new Set(document.inputs.map((mapping) => (side === 0 ? mapping.a : mapping.b)));
 }
 
