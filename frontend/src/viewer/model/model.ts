@@ -350,33 +350,30 @@ function standingOf(groups: Group[]): Standing {
 }
 
 /**
- * An order in which no item comes before one that it reads: Kahn's algorithm, and where the two nets contradict
- * each other, the first of A is taken and the edges against it are marked as going back.
+ * An order in which no item comes before one that it reads: Kahn's algorithm, by A's order where there is a choice.
+ * Where the two nets contradict each other, an item of the contradiction is taken, and the edges against it go back.
  */
 function sharedOrder(model: Model): number[] {
   const count = model.union.length;
   const rank = ranks(model);
   const outgoing: Edge[][] = Array.from({ length: count }, () => []);
-  const waiting = new Int32Array(count);
+  const incoming: number[][] = Array.from({ length: count }, () => []);
   for (const edge of model.edges) {
-    outgoing[edge.source]?.push(edge);
-    waiting[edge.target]! += 1;
+    outgoing[edge.source]!.push(edge);
+    incoming[edge.target]!.push(edge.source);
   }
+  const waiting = Int32Array.from(incoming, (sources) => sources.length);
   const byRank = Array.from({ length: count }, (_, index) => index).sort((a, b) => rank[a]! - rank[b]!);
   const place = new Int32Array(count);
   byRank.forEach((index, position) => (place[index] = position));
   const ready = new Heap(byRank.filter((index) => !waiting[index]).map((index) => place[index]!));
   const done = new Uint8Array(count);
   const order: number[] = [];
-  let stuck = 0;
+  let first = 0;
   while (order.length < count) {
-    let next = ready.pop();
-    if (next === undefined) {
-      while (done[byRank[stuck]!]) stuck += 1;
-      next = stuck;
-    }
-    const index = byRank[next]!;
-    if (done[index]) continue;
+    const next = ready.pop();
+    while (done[byRank[first]!]) first += 1;
+    const index = next === undefined ? firstOfCycle(byRank[first]!, incoming, done, place) : byRank[next]!;
     done[index] = 1;
     order.push(index);
     for (const edge of outgoing[index]!) {
@@ -385,6 +382,20 @@ function sharedOrder(model: Model): number[] {
     }
   }
   return order;
+}
+
+/** The first item of a cycle that leads to an item, where everything left waits for something left. */
+function firstOfCycle(start: number, incoming: number[][], done: Uint8Array, place: Int32Array): number {
+  const earlier = (a: number, b: number): number => (place[a]! < place[b]! ? a : b);
+  const path: number[] = [];
+  const seen = new Map<number, number>();
+  let at = start;
+  while (!seen.has(at)) {
+    seen.set(at, path.length);
+    path.push(at);
+    at = incoming[at]!.filter((source) => !done[source]).reduce(earlier);
+  }
+  return path.slice(seen.get(at)).reduce(earlier);
 }
 
 /** Where each item stands in A; what is only in B stands after what comes before it in B. */
