@@ -62,3 +62,9 @@ def test_the_same_weights_many_times_are_paired_in_order():
     assert [(id(x), id(y)) for x, y in pairs] == [
         (id(x), id(y)) for x, y in zip(nodes_a, nodes_b, strict=True)
     ]
+
+
+def test_weights_that_have_nothing_in_common_are_no_pairs():
+    rng = np.random.default_rng(0)
+    nodes_a, nodes_b = ([node(rng.standard_normal((8, 4, 3, 3))) for _ in range(count)] for count in (1, 2))
+    assert match_weights(nodes_a, nodes_b) == []

@@ -195,7 +195,7 @@ def _nearest(
     rows, others, distance = rows[order], others[order], distance[order]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
     found = {}
-    for start, end in zip(starts, [*starts[1:], len(rows)], strict=True):
+    for start, end in zip(starts, [*starts[1:], len(rows)][: len(starts)], strict=True):
         mine, theirs = distance[start:end], others[start:end]
         least = float(mine.min())
         if least <= SAME_FINGERPRINT:
