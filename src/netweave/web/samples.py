@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import runpy
 import tempfile
 from dataclasses import dataclass
@@ -9,12 +10,10 @@ from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PADDING = next(
-    folder
-    for folder in (HERE / "samples" / "padding", HERE.parents[2] / "examples" / "padding")
-    if folder.is_dir() or folder.parent.parent != HERE
-)
+_PLACES = (HERE / "examples", HERE.parents[2] / "examples")
 """In a wheel the examples lie in this package, in a source checkout beside ``src``."""
+
+PADDING = next((place for place in _PLACES if place.is_dir()), _PLACES[-1]) / "padding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ def samples() -> dict[str, Sample]:
     with tempfile.TemporaryDirectory() as folder:
         runpy.run_path(str(PADDING / "make_weights.py"))["write"](Path(folder))
         drawn = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
-    demo = runpy.run_path(str(PADDING / "demo.py"))
+    demo = _constants(PADDING / "demo.py")
     port = (PADDING / "leaves-symbol.json").read_text(encoding="utf-8")
     net = {
         "leaves.prototxt": (PADDING / "leaves.prototxt").read_bytes(),
@@ -66,3 +65,15 @@ def samples() -> dict[str, Sample]:
         ),
     )
     return {sample.key: sample for sample in rows}
+
+
+def _constants(file: Path) -> dict[str, str]:
+    """Return the texts that a program gives names to, without running it."""
+    statements = ast.parse(file.read_text(encoding="utf-8")).body
+    return {
+        target.id: node.value.value
+        for node in statements
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Name) and isinstance(node.value.value, str)
+    }
