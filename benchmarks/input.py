@@ -1,9 +1,11 @@
 """Decoded images per second: JPEG of 500 x 375, random window of 224, mirror, mean.
 
-    python benchmarks/input.py [--threads N] [--seconds S] [--json FILE]
+    python -m benchmarks.input [--threads N] [--seconds S] [--mxnet PYTHON] [--json FILE]
 
 The images are drawn (smooth noise, about 60 kB each) and packed as MXNet's records and as Caffe's data base.
-Shown are the median and the 10th and 90th percentile over ten parts of the time.
+Beside Netweave's loader, and in turns with it, MXNet's ImageRecordIter reads the same records, and PyTorch's
+DataLoader the files by Pillow, with as many processes as the others have threads. Shown are the median and
+the 10th and 90th percentile over ten turns.
 """
 
 from __future__ import annotations
@@ -11,9 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import platform
+import subprocess
+import sys
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
@@ -24,8 +30,13 @@ from netweave.data.sources.images import ImageFolder
 from netweave.engine import ThreadedEngine
 from netweave.job import DataSource
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 IMAGES = 128
 BATCH = 32
+TURNS = 10
+HERE = Path(__file__).parent
 TRANSFORMS = (
     {"kind": "crop", "height": 224, "width": 224, "where": "random"},
     {"kind": "mirror"},
@@ -44,29 +55,72 @@ def draw(folder: Path) -> None:
         cv2.imwrite(str(folder / "all" / f"{index:04d}.jpg"), noisy, [cv2.IMWRITE_JPEG_QUALITY, 86])
 
 
-def measure(source: DataSource, threads: int, seconds: float) -> list[float]:
-    """Return images per second in each tenth of the time."""
-    with ThreadedEngine({"input": threads}) as engine:
-        opened = open_source(source)
-        order = Order(num_records=len(opened), batch_size=BATCH, shuffle=True)
-        loader = Loader(
-            opened,
-            source.outputs,
-            engine=engine,
-            order=order,
-            transforms=source.transforms,
-            threads=threads,
-        )
-        with loader:
-            for _ in range(4):
-                loader.take()
-            rates = []
-            for _ in range(10):
-                count, began = 0, time.perf_counter()
-                while time.perf_counter() - began < seconds / 10:
-                    loader.take()
-                    count += BATCH
-                rates.append(count / (time.perf_counter() - began))
+def ours(source: DataSource, threads: int, stack: ExitStack) -> Callable[[float], float]:
+    """Return what measures Netweave's loader for so many seconds, in images per second."""
+    engine = stack.enter_context(ThreadedEngine({"input": threads}))
+    opened = open_source(source)
+    order = Order(num_records=len(opened), batch_size=BATCH, shuffle=True)
+    loader = Loader(
+        opened,
+        source.outputs,
+        engine=engine,
+        order=order,
+        transforms=source.transforms,
+        threads=threads,
+    )
+    stack.callback(loader.close)
+
+    def run(seconds: float) -> float:
+        count, began = 0, time.perf_counter()
+        while time.perf_counter() - began < seconds:
+            loader.take()
+            count += BATCH
+        return count / (time.perf_counter() - began)
+
+    run(0.5)
+    return run
+
+
+def theirs(command: list[str], stack: ExitStack) -> Callable[[float], float]:
+    """Return what measures another program, a process that waits while it is not its turn."""
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    stack.callback(process.kill)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    hear, say = process.stdout, process.stdin
+
+    def answer() -> str:
+        for line in hear:
+            if line.startswith("@"):
+                return line[1:]
+        raise SystemExit(f"{' '.join(command)} ended before its time")
+
+    answer()
+
+    def run(seconds: float) -> float:
+        print(seconds, file=say, flush=True)
+        return float(answer())
+
+    return run
+
+
+def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict[str, list[float]]:
+    """Return images per second by candidate, turn by turn."""
+    images, arguments = folder / "images", [str(options.threads), str(BATCH)]
+    found: dict[str, Callable[[float], float]] = {}
+    for kind, name in [("recordio", "images.rec"), ("lmdb", "images_lmdb")]:
+        pack(ImageFolder(str(images)), folder / name, kind)
+        source = DataSource(kind, ("data", "label"), BATCH, {"path": str(folder / name)}, TRANSFORMS)
+        found[f"netweave, {kind}"] = ours(source, options.threads, stack)
+    if options.mxnet:
+        worker = [options.mxnet, str(HERE / "input_mxnet.py"), str(folder / "images.rec"), *arguments]
+        found["MXNet"] = theirs(worker, stack)
+    worker = [sys.executable, str(HERE / "input_dataloader.py"), str(images), *arguments]
+    found["DataLoader"] = theirs(worker, stack)
+    rates: dict[str, list[float]] = {name: [] for name in found}
+    for _ in range(TURNS):
+        for name, run in found.items():
+            rates[name].append(run(options.seconds / TURNS))
     return rates
 
 
@@ -74,22 +128,19 @@ def main() -> None:
     """Measure and show."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--mxnet", metavar="PYTHON")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         images = Path(folder) / "images"
         draw(images)
         num_bytes = sum(path.stat().st_size for path in images.rglob("*.jpg")) / IMAGES
         figures: dict[str, dict[str, float]] = {}
-        for kind, name in [("recordio", "images.rec"), ("lmdb", "images_lmdb")]:
-            target = Path(folder) / name
-            pack(ImageFolder(str(images)), target, kind)
-            source = DataSource(kind, ("data", "label"), BATCH, {"path": str(target)}, TRANSFORMS)
-            rates = measure(source, options.threads, options.seconds)
+        for name, rates in measure(options, Path(folder), stack).items():
             low, median, high = np.percentile(rates, (10, 50, 90)).round().tolist()
-            figures[kind] = {"p10": low, "median": median, "p90": high}
-            print(f"{kind:10s} {median:7.0f} images/s  ({low:.0f} to {high:.0f})")
+            figures[name] = {"p10": low, "median": median, "p90": high}
+            print(f"{name:18s} {median:7.0f} images/s  ({low:.0f} to {high:.0f})")
     if options.json:
         about = {"threads": options.threads, "bytes": num_bytes, "machine": platform.machine()}
         options.json.write_text(json.dumps({**about, "unit": "images/s", "figures": figures}, indent=2))

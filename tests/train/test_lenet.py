@@ -32,7 +32,7 @@ def one_thread():
     torch.set_num_threads(before)
 
 
-def train(folder, seed, steps, dtype):
+def train(folder, seed, steps, dtype, **options):
     """Train by Netweave; return the losses and the accuracy of the test at the end."""
     images, labels = lenet.digits()
     trained, tested = recipe.split(labels)
@@ -50,6 +50,7 @@ def train(folder, seed, steps, dtype):
             dtype=dtype,
             step=lambda iteration, loss, rate: losses.append(loss),
             watch=tests.append,
+            **options,
         )
         for name, pair in recipe.start(seed).items():
             for index, array in enumerate(pair):
@@ -95,3 +96,13 @@ def test_the_accuracy_after_training_is_that_of_pytorch_and_mxnet(tmp_path):
     assert np.mean(ours) == pytest.approx(np.mean(pytorch), abs=0.005)
     assert np.mean(ours) == pytest.approx(np.mean(mxnet), abs=0.005)
     np.testing.assert_allclose(ours, mxnet, atol=0.005)
+
+
+@pytest.mark.slow
+def test_the_accuracy_in_mixed_precision(tmp_path):
+    """bfloat16 has eight bits: the losses are others, the digits that are right are not."""
+    losses, accuracy = train(tmp_path, 0, recipe.STEPS, torch.float32, precision="bf16")
+    exact, right = train(tmp_path, 0, recipe.STEPS, torch.float32)
+    assert 1e-5 < abs(losses[0] / exact[0] - 1) < 0.01
+    assert accuracy >= 0.97
+    assert accuracy == pytest.approx(right, abs=0.005)

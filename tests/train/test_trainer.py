@@ -215,6 +215,21 @@ def test_a_checkpoint_of_another_net_is_refused(tmp_path):
         train(other, resume=Path(tmp_path / "kept/linear_iter_20.solverstate"))
 
 
+def test_parameters_stay_in_float32_in_mixed_precision(tmp_path):
+    exact, _ = train(job_of(tmp_path), dtype=torch.float32)
+    mixed, _ = train(job_of(tmp_path), dtype=torch.float32, precision="bf16")
+    for key, array in arrays(exact).items():
+        found = arrays(mixed)[key]
+        assert found.dtype == np.float32
+        assert not np.array_equal(found, array)
+        np.testing.assert_allclose(found, array, atol=0.03)
+
+
+def test_an_unknown_precision_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="precision is 'f16', expected f32 or bf16"):
+        train(job_of(tmp_path), precision="f16")
+
+
 @pytest.mark.parametrize(
     ("change", "given", "message"),
     [

@@ -54,6 +54,7 @@ def train(
     resume: str | Path | bool = False,
     weights: Sequence[str | Path] = (),
     device: str = "cpu",
+    precision: str = "f32",
     seed: int | None = None,
     threads: int | None = None,
     trace: str | Path | None = None,
@@ -75,6 +76,8 @@ def train(
         resume: A checkpoint, or Caffe's ``.solverstate``, to go on from; True for the latest that is whole.
         weights: Files of weights to start from, instead of the Job's.
         device: Where to compute, as torch names it.
+        precision: ``f32``, or ``bf16`` for convolutions and matrix products in bfloat16; parameters, their
+            updates and losses stay in float32.
         seed: Instead of the Job's.
         threads: Of decoding; None to find the number by itself.
         trace: A file for the timeline, in Chrome's trace format.
@@ -92,6 +95,7 @@ def train(
         RunError: The loss is no number any more, or a checkpoint cannot be written.
     """
     need_torch()
+    from netweave.train.memory import keep_memory
     from netweave.train.trainer import KEPT, Trainer
     from netweave.train.watchers import Audience
 
@@ -101,12 +105,15 @@ def train(
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     from_file = _latest(found, told) if isinstance(resume, bool) and resume else resume
     audience = Audience(watch, step)
+    if device == "cpu":
+        keep_memory()
     with ThreadedEngine(trace=Trace(Path(trace)) if trace else None) as engine:
         trainer = Trainer(
             found,
             engine=engine,
             data=data,
             device=device,
+            precision=precision,
             seed=seed,
             threads=threads,
             keep=keep or KEPT,

@@ -32,6 +32,13 @@ STOPPED = 130
 @click.option("--resume", is_flag=True, help="Go on from the latest checkpoint that is whole.")
 @click.option("--weights", metavar="FILES", help="Start from these weights; commas between files.")
 @gpu_option
+@click.option(
+    "--precision",
+    type=click.Choice(["f32", "bf16"]),
+    default="f32",
+    show_default=True,
+    help="What convolutions and products are computed in; parameters and losses stay f32.",
+)
 @click.option("--seed", type=int, metavar="N", help="Draw from this seed, instead of the solver's.")
 @threads_option
 @click.option("--events", metavar="DIR", help="Write event files for TensorBoard into DIR.")
@@ -49,6 +56,7 @@ def train(
     weights: str | None,
     gpu: str | None,
     seed: int | None,
+    precision: str,
     threads: int | None,
     events: str | None,
     plot: str | None,
@@ -79,6 +87,7 @@ def train(
             weights=files_of(weights),
             device=device_of(gpu),
             seed=seed,
+            precision=precision,
             threads=threads,
             trace=trace,
             events=events,

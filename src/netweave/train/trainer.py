@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
 """The types of numbers to train in."""
 
+PRECISIONS = ("f32", "bf16")
+"""What convolutions and matrix products may be computed in."""
+
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
 
@@ -54,6 +57,7 @@ class Trainer:
         data: By phase, arrays of all records by input, instead of what the Job names.
         device: Where to compute.
         dtype: Type of the numbers, ``torch.float32`` or ``torch.float64``.
+        precision: ``bf16`` lets torch compute in bfloat16 what bears it (``torch.autocast``); else ``f32``.
         threads: Of decoding; None to find the number by itself.
         keep: So many of Netweave's own checkpoints are kept.
         resume: Go on where this checkpoint was written, or Caffe's ``.solverstate``.
@@ -82,6 +86,7 @@ class Trainer:
         data: Mapping[str, Given] | None = None,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        precision: str = "f32",
         threads: int | None = None,
         keep: int = KEPT,
         resume: Path | None = None,
@@ -90,13 +95,14 @@ class Trainer:
         watch: Watch = lambda event: None,
         step: Step | None = None,
     ) -> None:
-        _check(job, dtype)
+        _check(job, dtype, precision)
         self.job = job
         checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
         wanted = job.seed if seed is None else seed
         fresh = secrets.randbits(31) if wanted is None else wanted
         self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
         self._device = find_device(device)
+        self._mixed = precision == "bf16"
         self._engine = engine
         self._watch = watch
         self._told_step = step
@@ -249,7 +255,8 @@ class Trainer:
     ) -> tuple[float, dict[str, torch.Tensor]]:
         net, losses = self.nets[phase].train(phase == "train"), self.job.phases[phase].losses
         _seed_torch(self.seed, self.iteration, part)
-        found = net(**{name: tensor.to(self._device) for name, tensor in batch.items()})
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._mixed):
+            found = net(**{name: tensor.to(self._device) for name, tensor in batch.items()})
         terms = [weight * found[name].sum() for name, weight in losses.items()]
         loss = torch.stack(terms).sum() if terms else torch.zeros(())
         if torch.is_grad_enabled():
@@ -299,13 +306,15 @@ class Trainer:
         }
 
 
-def _check(job: Job, dtype: torch.dtype) -> None:
+def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
     if job.algorithm != "bp":
         raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not there yet, expected 'bp'")
     if job.cluster.num_workers > 1 or job.cluster.num_servers:
         raise UnsupportedError(f"{job.name}: several devices are not there yet, expected one worker")
     if not job.phases["train"].losses:
         raise UsageError(f"{job.name}: the training net has no loss, so there is nothing to learn")
+    if precision not in PRECISIONS:
+        raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
     if dtype not in DTYPES:
         raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
 

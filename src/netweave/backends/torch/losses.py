@@ -49,10 +49,16 @@ def softmax_cross_entropy(
     return loss, log_prob
 
 
+def _wide(x: Tensor) -> Tensor:
+    """Return scores with the digits that a loss needs: bfloat16 has not three."""
+    return x.float() if x.itemsize < 4 else x
+
+
 def _positions(
     x: Tensor, labels: Tensor, axis: int, ignore_label: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return predictions, labels (0 where ignored) and which labels count."""
+    """Return predictions, at least in float32, labels (0 where ignored) and which labels count."""
+    x = _wide(x)
     flat = x.flatten(axis + 1) if x.ndim > axis + 1 else x.unsqueeze(-1)
     flat = flat.reshape(-1, *flat.shape[-2:])
     numbers = labels.reshape(flat.shape[0], flat.shape[2]).to(torch.int64)
@@ -100,7 +106,7 @@ def sigmoid_cross_entropy(
     x: Tensor, target: Tensor, *, ignore_label: int | None = None, normalization: str = "VALID"
 ) -> Tensor:
     """Return the cross entropy with targets between 0 and 1, to which no gradient flows."""
-    rows, goals = x.flatten(1), target.detach().reshape(x.shape[0], -1)
+    rows, goals = _wide(x).flatten(1), target.detach().reshape(x.shape[0], -1)
     losses = functional.binary_cross_entropy_with_logits(rows, goals, reduction="none")
     kept = torch.ones_like(goals, dtype=torch.bool)
     if ignore_label is not None:
@@ -111,13 +117,13 @@ def sigmoid_cross_entropy(
 @lowering("EuclideanLoss", since=1, domain="netweave")
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
     """Return the sum of squared differences over twice the batch size."""
-    return (a - b.reshape(a.shape)).square().sum() / (2 * a.shape[0])
+    return (_wide(a) - b.reshape(a.shape)).square().sum() / (2 * a.shape[0])
 
 
 @lowering("HingeLoss", since=1, domain="netweave")
 def hinge(x: Tensor, labels: Tensor, *, norm: str = "L1") -> Tensor:
     """Return how far each class is on the wrong side of its margin, one class against all others."""
-    rows = x.reshape(x.shape[0], -1)
+    rows = _wide(x).reshape(x.shape[0], -1)
     hit = functional.one_hot(labels.reshape(-1).to(torch.int64), rows.shape[1]).to(rows.dtype)
     margins = torch.relu(1 - (2 * hit - 1) * rows)
     return (margins if norm == "L1" else margins.square()).sum() / rows.shape[0]
@@ -131,7 +137,7 @@ def contrastive(
 
     Caffe's gradient of a distance divides by the distance plus 1e-4.
     """
-    difference = (a - b.reshape(a.shape)).reshape(a.shape[0], -1)
+    difference = (_wide(a) - b.reshape(a.shape)).reshape(a.shape[0], -1)
     same = (alike.reshape(-1).to(torch.int64) != 0)[:, None]
     with torch.no_grad():
         squared = difference.square().sum(1, keepdim=True)
@@ -185,5 +191,5 @@ def accuracy(
     right = (rivals < top_k) & kept
     of_class = torch.bincount(numbers[kept], minlength=flat.shape[1]).clamp(min=1)
     right_of_class = torch.bincount(numbers[right], minlength=flat.shape[1])
-    share = right.sum().to(x.dtype) / kept.sum().clamp(min=1)
-    return share, right_of_class.to(x.dtype) / of_class
+    share = right.sum().to(flat.dtype) / kept.sum().clamp(min=1)
+    return share, right_of_class.to(flat.dtype) / of_class

@@ -81,27 +81,6 @@ def lp_normalization(x: Tensor, *, axis: int = -1, p: int = 2) -> Tensor:
     return torch.where(norm == 0, torch.zeros_like(x), x / norm)
 
 
-@lowering("LRN", since=1)
-def local_response_normalization(
-    x: Tensor, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
-) -> Tensor:
-    """Divide by a power of the mean square of neighbouring channels.
-
-    ONNX: the window around channel c runs from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2).
-    Sums of shifted squares are faster than torch's own way over a pooling of one more axis.
-    """
-    before, num_channels = (size - 1) // 2, x.shape[1]
-    squares = functional.pad(x.square(), [0, 0] * (x.ndim - 2) + [before, size - 1 - before])
-    sums = squares[:, :num_channels].clone()
-    for shift in range(1, size):
-        sums += squares[:, shift : shift + num_channels]
-    base = sums.mul_(alpha / size).add_(bias)
-    if beta == 0.75:  # two roots take a fifth of the time of a power
-        root = base.rsqrt()
-        return x * root * root.sqrt()
-    return x / base.pow(beta)
-
-
 @lowering("ChannelLRN", since=1, domain="netweave")
 def channel_lrn(x: Tensor, *, alpha: float, beta: float, size: int) -> Tensor:
     """Divide by a power of the mean square of neighbouring places of the same channel."""

@@ -1,0 +1,1 @@
+"""Speed of a training step; see ``run.py``."""

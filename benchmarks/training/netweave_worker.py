@@ -1,0 +1,71 @@
+"""Training by Netweave: ``python -m benchmarks.training.netweave_worker NET CORPUS THREADS [RECORDS]``.
+
+The net is read from its file and trained by ``netweave.train``; a step is what lies between two updates,
+batches made and all.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+from queue import SimpleQueue
+
+import numpy as np
+import torch
+
+import netweave
+from benchmarks.input import TRANSFORMS
+from benchmarks.training import protocol
+from benchmarks.training.nets import NETS, SIZE
+from netweave import api
+
+SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
+weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1
+"""
+
+
+def main() -> None:
+    """Read the net, train it in a thread, and serve."""
+    net, corpus, threads = NETS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3])
+    torch.set_num_threads(threads)
+    shapes = {"data": (net.batch, 3, SIZE, SIZE), "label": (net.batch,)}
+    with tempfile.TemporaryDirectory() as folder:
+        solver = Path(folder, "solver.prototxt")
+        solver.write_text(f'train_net: "{corpus / net.file}"\n{SOLVER}')
+        job = api.load_job(solver, input_shapes=shapes)
+    phase = job.phases["train"]
+    source = replace(phase.data[0], batch_size=net.batch)
+    if len(sys.argv) > 4:
+        settings = {"path": f"{sys.argv[4]}/images.rec"}
+        source = replace(source, kind="recordio", settings=settings, transforms=TRANSFORMS)
+    job = replace(job, phases={"train": replace(phase, data=(source,))})
+    draw = np.random.default_rng(0)
+    images = draw.normal(size=(net.batch, 3, SIZE, SIZE)).astype(np.float32)
+    arrays = {"data": images, "label": draw.integers(protocol.CLASSES, size=net.batch)}
+    data = {} if len(sys.argv) > 4 else {"train": arrays}
+    wanted: SimpleQueue[None] = SimpleQueue()
+    done: SimpleQueue[float] = SimpleQueue()
+
+    def told(iteration: int, loss: float, rate: float) -> None:
+        done.put(loss)
+        wanted.get()
+
+    def train() -> None:
+        wanted.get()
+        api.train(job, data=data, step=told)
+
+    threading.Thread(target=train, daemon=True).start()
+
+    def step() -> float:
+        wanted.put(None)
+        return done.get()
+
+    count = sum(parameter.size for parameter in phase.graph.parameters.values() if parameter.trainable)
+    protocol.serve(count, step, name=f"Netweave {netweave.__version__}")
+
+
+if __name__ == "__main__":
+    main()

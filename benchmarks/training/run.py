@@ -1,0 +1,171 @@
+"""Milliseconds of a training step: Netweave against PyTorch, MXNet and TensorFlow, interleaved.
+
+    NETWEAVE_CORPUS=... python -m benchmarks.training.run --mxnet PYTHON --tensorflow PYTHON
+        [--net NAME] [--only NAME,NAME] [--images] [--rounds N] [--steps N]
+        [--threads N] [--json FILE] [--picture FILE]
+
+Every candidate is a process of its own, which makes no step but when it is its turn; in each round all have
+theirs, in an order drawn anew. Batch, image size, threads and optimizer (SGD with momentum and decay, in
+float32) are the same for all; the batch lies in memory, and Netweave takes it through its loader all the
+same. Shown are the median, the 10th and the 90th percentile of all steps. ``--json`` is added to, so that
+nets, and candidates (always with ``netweave`` among them), can be measured one after another.
+
+With ``--images`` every step takes a new batch of JPEG files of 500 x 375, decoded beside the steps: by
+Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
+
+- ``netweave``: Caffe's file, trained by ``netweave.train``
+- ``eager``: modules as people write them (``eager.py``)
+- ``channels last``: the same in channels-last, with memory kept as Netweave keeps it
+- ``compile``: the same by ``torch.compile``
+- ``MXNet``, ``TensorFlow``: the layers of the same file, by ``Module`` and by one ``tf.function``
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.input import draw
+from benchmarks.training import picture
+from benchmarks.training.nets import NETS, SIZE, layers
+from netweave.data.pack import pack
+from netweave.data.sources.images import ImageFolder
+
+HERE = Path(__file__).parent
+PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile"}
+
+
+class Worker:
+    """A process that makes steps of one candidate."""
+
+    def __init__(self, command: list[str], threads: int) -> None:
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        self.about = self._hear()
+
+    def steps(self, count: int) -> dict[str, list[float]]:
+        """Make steps; return their seconds, of the wall and of the processor."""
+        assert self.process.stdin is not None
+        print(count, file=self.process.stdin, flush=True)
+        return self._hear()
+
+    def close(self) -> None:
+        """End the process."""
+        self.process.kill()
+        self.process.wait()
+
+    def _hear(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith("@"):
+                found: dict[str, Any] = json.loads(line[1:])
+                return found
+        raise SystemExit(f"{' '.join(self.process.args)} ended before its time")  # type: ignore[arg-type]
+
+
+def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, list[str]]:
+    """Return how each candidate is started."""
+    net, threads = NETS[name], str(options.threads)
+    sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
+    ours = [sys.executable, "-m", "benchmarks.training.netweave_worker", name, os.environ["NETWEAVE_CORPUS"]]
+    found = {"netweave": [*ours, threads, *images]}
+    for candidate, kind in PYTORCH.items():
+        worker = [sys.executable, "-m", "benchmarks.training.torch_worker", name, kind]
+        found[candidate] = [*worker, *sizes, *images]
+    if options.mxnet:
+        found["MXNet"] = [options.mxnet, str(HERE / "mxnet_worker.py"), str(table), *sizes, *images]
+    if options.tensorflow:
+        worker = [options.tensorflow, str(HERE / "tensorflow_worker.py"), str(table)]
+        found["TensorFlow"] = [*worker, *sizes]
+    return {key: row for key, row in found.items() if not options.only or key in options.only.split(",")}
+
+
+def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of one net, by candidate."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        table = Path(folder, "layers.json")
+        table.write_text(json.dumps(layers(NETS[name], Path(os.environ["NETWEAVE_CORPUS"]))))
+        if options.images:
+            draw(Path(folder, "images"))
+            pack(ImageFolder(str(Path(folder, "images"))), Path(folder, "images.rec"), "recordio")
+        workers: dict[str, Worker] = {}
+        for candidate, command in commands(name, options, table).items():
+            workers[candidate] = Worker(command, options.threads)
+            stack.callback(workers[candidate].close)
+        counts = {candidate: worker.about["parameters"] for candidate, worker in workers.items()}
+        if len(set(counts.values())) > 1:
+            raise SystemExit(f"{name}: not the same net: {counts} parameters")
+        found: dict[str, dict[str, list[float]]] = {
+            candidate: {"wall": [], "cpu": []} for candidate in workers
+        }
+        shuffle = random.Random(0)
+        for _ in range(options.rounds):
+            for candidate in shuffle.sample(list(workers), len(workers)):
+                for kind, seconds in workers[candidate].steps(options.steps).items():
+                    found[candidate][kind].extend(seconds)
+        return {
+            candidate: {kind: spread(seconds) for kind, seconds in rows.items()}
+            | {"steps": len(rows["wall"]), "version": workers[candidate].about["name"]}
+            for candidate, rows in found.items()
+        }
+
+
+def spread(seconds: list[float]) -> list[float]:
+    """Return median, 10th and 90th percentile in milliseconds."""
+    return [round(float(value) * 1e3, 1) for value in np.percentile(seconds, [50, 10, 90])]
+
+
+def show(name: str, rows: dict[str, Any], threads: int) -> None:
+    """Print the figures of one net."""
+    print(f"{name}, {NETS[name].batch} images of {SIZE} x {SIZE}, {threads} threads: ms of a step")
+    for candidate, row in rows.items():
+        median, low, high = row["wall"]
+        ratio = median / rows["netweave"]["wall"][0] if "netweave" in rows else float("nan")
+        print(f"  {candidate:15} {median:8.1f}  ({low:.1f} to {high:.1f})   {ratio:.2f} times Netweave's")
+
+
+def main() -> None:
+    """Measure, print and write; see the head of the file."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--net", choices=NETS, action="append")
+    parser.add_argument("--only")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--steps", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--images", action="store_true")
+    parser.add_argument("--mxnet", metavar="PYTHON")
+    parser.add_argument("--tensorflow", metavar="PYTHON")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
+    results["machine"] = {
+        "cores": os.cpu_count(),
+        "processor": platform.machine(),
+        "threads": options.threads,
+    }
+    for name in options.net or NETS:
+        rows = measure(name, options)
+        show(name, rows, options.threads)
+        results.setdefault("nets", {}).setdefault(name, []).append(rows)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+    if options.picture:
+        picture.draw(results, options.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Training by PyTorch: ``python -m benchmarks.training.torch_worker NET KIND BATCH SIZE THREADS [RECORDS]``.
+
+KIND is ``eager``, ``last`` (channels-last, and memory kept as Netweave keeps it) or ``compile``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch.utils.data import DataLoader
+
+from benchmarks.input_dataloader import Folder
+from benchmarks.training import eager, protocol
+from netweave.train.memory import keep_memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+def loaded(folder: Path, batch: int, threads: int) -> Iterator[torch.Tensor]:
+    """Give batches of the images in a folder, for ever."""
+    loader = DataLoader(
+        Folder(folder), batch, shuffle=True, num_workers=threads, persistent_workers=True, drop_last=True
+    )
+    while True:
+        yield from loader
+
+
+def main() -> None:
+    """Build the net and serve."""
+    name, kind = sys.argv[1:3]
+    batch, size, threads = map(int, sys.argv[3:6])
+    torch.set_num_threads(threads)
+    if kind == "last":
+        keep_memory()
+    torch.manual_seed(0)
+    module = eager.MODULES[name]().train()
+    data = torch.randn(batch, 3, size, size)
+    labels = torch.randint(protocol.CLASSES, (batch,))
+    if kind == "last":
+        module.to(memory_format=torch.channels_last)
+        data = data.contiguous(memory_format=torch.channels_last)
+    images = loaded(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
+    optimizer = torch.optim.SGD(
+        module.parameters(), lr=protocol.RATE, momentum=protocol.MOMENTUM, weight_decay=protocol.DECAY
+    )
+    run = torch.compile(module) if kind == "compile" else module
+
+    def step() -> float:
+        optimizer.zero_grad()
+        loss = run(next(images), labels)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    count = sum(parameter.numel() for parameter in module.parameters())
+    protocol.serve(count, step, name=f"PyTorch {torch.__version__}")
+
+
+if __name__ == "__main__":
+    main()
