@@ -106,3 +106,22 @@ test("a contradiction costs one edge, not all that come after", () => {
   checkOrder(model);
   assert.equal(model.edges.filter((edge) => edge.back).length, 1);
 });
+
+test("a view between the nodes of a group belongs to its item", () => {
+  const a = net([
+    ["conv", []],
+    ["next", ["conv"]],
+  ]);
+  const b = net([
+    ["conv", []],
+    ["view", ["conv"]],
+    ["turn", ["view"]],
+    ["bias", ["turn"]],
+    ["next", ["bias"]],
+  ]);
+  const model = buildModel(compared(a, b, [[["conv"], ["conv", "bias"]]]), "layers");
+  checkOrder(model);
+  assert.equal(model.union.length, 2);
+  assert.deepEqual(model.union[0]!.members, [[0], [0, 1, 2, 3]]);
+  assert.equal(model.edges.filter((edge) => edge.back).length, 0);
+});

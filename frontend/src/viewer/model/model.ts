@@ -122,6 +122,7 @@ class Builder {
   build(): Model {
     this.takeGroups();
     this.joinInputs();
+    this.takeWithin();
     this.takeTheRest();
     this.connect();
     return this.model;
@@ -159,6 +160,39 @@ class Builder {
       const standing = mapping.text ? "MAPPED" : "EQUAL";
       if (members[0]?.length && members[1]?.length) this.add(members as [number[], number[]], [], standing);
     }
+  }
+
+  /** Give views between the nodes of one group to its item: they would lead out of it and back. */
+  private takeWithin(): void {
+    this.model.items.forEach((list, side) => {
+      const readers = this.readingItems(side);
+      const owner = this.model.owner[side]!;
+      const leadsOnlyTo = (index: number, wanted: number): boolean =>
+        list[index]!.outputs.every((value) => {
+          const next = readers.get(value) ?? [];
+          const isInside = (reader: number): boolean =>
+            owner[reader] === -1 ? reader > index && leadsOnlyTo(reader, wanted) : owner[reader] === wanted;
+          return next.length > 0 && next.every(isInside);
+        });
+      list.forEach((item, index) => {
+        const [first, ...others] = new Set(this.readsFrom(side, item));
+        if (owner[index] !== -1 || first === undefined || first < 0 || others.length) return;
+        if (!leadsOnlyTo(index, first)) return;
+        const members = this.model.union[first]!.members[side as 0 | 1];
+        members.push(index);
+        members.sort((a, b) => a - b);
+        this.own(side, index, first);
+      });
+    });
+  }
+
+  /** Layers or nodes that read each value. */
+  private readingItems(side: number): Map<number, number[]> {
+    const found = new Map<number, number[]>();
+    this.model.items[side]!.forEach((item, index) => {
+      for (const value of item.inputs) found.set(value, [...(found.get(value) ?? []), index]);
+    });
+    return found;
   }
 
   /** Give everything else an item; what stands between the same items on both sides shares it. */
