@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 Progress = Callable[[str], None]
+
+FURTHER_SEEDS = range(1, 5)
+"""More inputs are drawn by these before a difference is said to be without effect."""
+
 NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 
 
@@ -163,14 +167,42 @@ class _Pipeline:
             trial = self._trial(a, b, rules, dict(size))
             if trial is not None:
                 found = self._judge(trial, weights, swapped=swapped)
+        if found is None or not found.equal or not found.findings or self.probe is not None:
+            return found
+        return self._provoked(a, b, found, weights, sizes, swapped=swapped)
+
+    def _provoked(
+        self,
+        a: Signals,
+        b: Signals,
+        found: Comparison,
+        weights: NodePairs,
+        sizes: Sequence[Sizes],
+        *,
+        swapped: bool,
+    ) -> Comparison:
+        """Draw more inputs, on which a difference that had no effect so far may have one."""
+        for seed in FURTHER_SEEDS:
+            for size in sizes:
+                agreed = self._agree(a, b, found, size, seed=seed)
+                if agreed is None:
+                    rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
+                    trial = self._trial(a, b, [rules], size, seed=seed)
+                    return found if trial is None else self._judge(trial, weights, swapped=swapped)
         return found
 
     def _trial(
-        self, a: Signals, b: Signals, candidates: Sequence[Sequence[InputRule]], sizes: Sizes
+        self,
+        a: Signals,
+        b: Signals,
+        candidates: Sequence[Sequence[InputRule]],
+        sizes: Sizes,
+        *,
+        seed: int = 0,
     ) -> Trial | None:
         """Run under the rules that the weights tell, or, if nothing matches then, under the best others."""
         with self._stage("run"):
-            bench = Bench(a, b, sizes, probe=self.probe)
+            bench = Bench(a, b, sizes, probe=self.probe, seed=seed)
         best: Trial | None = None
         failure: RunError | None = None
         for rules in candidates:
@@ -237,11 +269,13 @@ class _Pipeline:
             probes=(trial.text,),
         )
 
-    def _agree(self, a: Signals, b: Signals, found: Comparison, sizes: Sizes) -> Comparison | None:
+    def _agree(
+        self, a: Signals, b: Signals, found: Comparison, sizes: Sizes, *, seed: int = 0
+    ) -> Comparison | None:
         """Return the comparison with one more probe if the outputs agree there too, or it is not taken."""
         rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
         with self._stage("check another size"):
-            trial = Bench(a, b, sizes, tapped=False).trial(rules)
+            trial = Bench(a, b, sizes, tapped=False, seed=seed).trial(rules)
             if trial is None:
                 return found
             known = {mapping.a: mapping.b for mapping in found.outputs}
@@ -249,7 +283,8 @@ class _Pipeline:
         if not all(pair.agrees(self.tolerance) for pair in outputs):
             return None
         errors = [error for error in (found.error, *(pair.error for pair in outputs)) if error is not None]
-        return replace(found, probes=(*found.probes, trial.text), error=max(errors, default=None))
+        tried = tuple(dict.fromkeys((*found.probes, trial.text)))
+        return replace(found, probes=tried, error=max(errors, default=None))
 
     def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> None:
         """Give the net without weights those of the other, through an alignment by structure alone."""

@@ -130,6 +130,21 @@ def _reshape(rewriter: Rewriter, node: ir.Node) -> None:
         node.attributes.pop("allowzero", None)
 
 
+def _times_one(rewriter: Rewriter, node: ir.Node) -> None:
+    """An activation is written with the factors that it may have, which are 1."""
+    for source, factor in (node.inputs, reversed(node.inputs)):
+        plain = source is not None and source.shape is not None and source.shape == node.outputs[0].shape
+        if plain and source is not None and _is_one(factor):
+            rewriter.bypass(node, source)
+            return
+
+
+def _is_one(value: ir.Value | None) -> bool:
+    if value is None or value.const_value is None or parameter_key(value) is not None:
+        return False
+    return value.const_value.size == 1 and bool(value.const_value.numpy() == 1)
+
+
 def _recurrent(rewriter: Rewriter, node: ir.Node) -> None:
     """First states of zero are what is taken where none are given."""
     for index in range(5, min(len(node.inputs), 7)):
@@ -155,6 +170,7 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "GRU": _recurrent,
     "Identity": _copy,
     "LSTM": _recurrent,
+    "Mul": _times_one,
     "RNN": _recurrent,
     "Reshape": _reshape,
 }

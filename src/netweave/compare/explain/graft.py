@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from netweave.compare.signals import Signals
 
 
+Sizes = tuple[int, ...]
+
 MAX_TOGETHER = 1500
 """Groups in one run; what they make is held in memory together."""
 
@@ -144,7 +146,9 @@ class Grafter:
             return max(layouts, key=lambda mapping: counts[mapping.axes or ()])
         if shape_b is not None and len(shape_a) != len(shape_b):
             return None
-        axes = next((axes for axes, _ in counts.most_common() if len(axes) in {0, len(shape_a)}), ())
+        known = [axes for axes, _ in counts.most_common() if len(axes) in {0, len(shape_a)}]
+        fitting = [axes for axes in (*known, ()) if _keeps_channels(shape_a, shape_b, axes)]
+        axes = next(iter((*fitting, *known)), ())
         return TensorMapping("", "", axes=axes or None)
 
     def _feed(self, draft: Draft) -> Graft:
@@ -190,6 +194,12 @@ class Grafter:
         if len(free_a) == len(free_b):
             found |= dict(zip(free_b, free_a, strict=True))
         return [(found.get(name), name) for name in reads[1]]
+
+
+def _keeps_channels(shape_a: Sizes, shape_b: Sizes | None, axes: Sizes) -> bool:
+    """Whether a permutation of axes can be right though the images have other sizes."""
+    turned = [shape_a[axis] for axis in axes] if axes else shape_a
+    return sum(x == y for x, y in zip(turned, shape_b or (), strict=False)) > 1
 
 
 def _reads(signals: Signals, nodes: Sequence[ir.Node]) -> list[str]:

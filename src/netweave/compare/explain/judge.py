@@ -10,13 +10,14 @@ from netweave.compare.align.layout import describe_axes
 from netweave.compare.explain.causes import Explainer, where
 from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import latent_finding
+from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
 from netweave.graph import layer_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
 
 MAX_EXPLAINED = 40
 """Wrong groups beyond this many are reported without looking for their cause."""
-
-
-MAX_NAMES = 3
-"""More layers than this are named by the first and the last."""
 
 
 @dataclass(slots=True)
@@ -142,21 +139,8 @@ class Judge:
         tensors = (self.tensors_a, self.tensors_b)[side]
         nodes = draft.nodes[side]
         without_effect = _is_passage(signals, nodes, tensors)
-        layer, place = where(signals, nodes[0])
-        names = _listed(dict.fromkeys(where(signals, node)[0] for node in nodes))
-        mine, other = ("A", "B") if side == 0 else ("B", "A")
         moved = self._moved.get(id(draft))
-        remedy = f"add {names} to B" if side == 0 else f"remove {names} from B"
-        finding = Finding(
-            trap="layer-order" if moved else "missing-layer",
-            cause=moved or f"{mine} has {names} here, {other} has nothing",
-            fix="put it where A has it" if moved else remedy,
-            place_a=place if side == 0 else "",
-            place_b=place if side == 1 else "",
-            layer_a=layer if side == 0 else "",
-            layer_b=layer if side == 1 else "",
-            latent=without_effect,
-        )
+        finding = missing_finding(self.alignment, nodes, side=side, moved=moved, latent=without_effect)
         status = Status.ONLY_A if side == 0 else Status.ONLY_B
         if moved and side == 1:
             return replace(group, status=status)
@@ -175,13 +159,6 @@ def _names(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
 
 def _layers(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for node in nodes for key in layer_keys(node)))
-
-
-def _listed(names: Iterable[str]) -> str:
-    names = list(names)
-    if len(names) <= MAX_NAMES:
-        return ", ".join(names)
-    return f"{names[0]} to {names[-1]} ({len(names)} layers)"
 
 
 def _is_passage(signals: Signals, nodes: Sequence[ir.Node], tensors: Mapping[str, np.ndarray]) -> bool:

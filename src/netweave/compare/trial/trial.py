@@ -101,6 +101,7 @@ class Bench:
         sizes: Sizes of A's inputs.
         tapped: Whether every signal is wanted, and not the outputs alone.
         probe: A's inputs of these sizes; drawn if there are none.
+        seed: Seed of the draw.
     """
 
     def __init__(
@@ -111,8 +112,10 @@ class Bench:
         *,
         tapped: bool = True,
         probe: Mapping[str, np.ndarray] | None = None,
+        seed: int = 0,
     ) -> None:
         self._b = b
+        self._seed = seed
         self._sizes = sizes
         self._tapped = tapped
         self._a = _fitted(a, sizes)
@@ -146,7 +149,7 @@ class Bench:
     def _run_a(self, signals: Signals) -> probes.Probe:
         if self._probe is None:
             if self._given is None:
-                self._probe = probes.draw(signals.graph, self._sizes, seed=0)
+                self._probe = probes.draw(signals.graph, self._sizes, seed=self._seed)
             else:
                 self._probe = probes.given(self._given)
             self._tensors_a = probes.run_tapped(signals.graph, self._probe, self._taps(signals))

@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 SAME = 1e-4
 """Largest difference of factors per channel that are the same, relative to the largest."""
 
+HOLDERS = frozenset({"BatchNormalization", "Mul", "Div"})
+"""Scalings that hold a factor."""
+
 EPS = 1e-5
 """What ONNX adds to the variance where a node does not say."""
 
@@ -83,9 +86,12 @@ def folded_traps(case: Case) -> Iterator[Proposal]:
     if same_array(needed, np.ones_like(needed)) or np.abs(needed - 1).max() <= SAME:
         yield from _shift(a, b)
         return
-    for node, factor, _ in b.links:
+    holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
+    for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
         if node.op_type == "BatchNormalization":
-            yield from _norm(a, node, factor * needed)
+            yield from _norm(a, node, factor * needed, alone=len(holders) == 1)
+        else:
+            yield from _factor(a, node, needed)
 
 
 def _chain(nodes: tuple[ir.Node, ...]) -> _Chain | None:
@@ -176,8 +182,37 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
     )
 
 
-def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray) -> Iterator[Proposal]:
-    """Propose what gives a normalisation the factor that A has: eps, gamma, or its statistics."""
+def _is_idle(node: ir.Node) -> bool:
+    """Whether a normalisation leaves the factor to others: every gamma is 1."""
+    return node.op_type == "BatchNormalization" and bool(np.all(_arrays(node)[1] == 1))
+
+
+def _factor(a: _Chain, node: ir.Node, needed: np.ndarray) -> Iterator[Proposal]:
+    """Propose another factor for a Mul or Div."""
+    ((index, array),) = _arrays(node).items()
+    if array.size != needed.size:
+        return
+    times = needed if node.op_type == "Mul" else 1 / needed
+    yield Proposal(
+        trap="weights",
+        cause=_say_factor(needed),
+        fix="give the factor the values that A's factors have",
+        node_a=a.links[-1][0] if a.links else a.head or node,
+        node_b=node,
+        change=replace_constant(node.name, index, array * times.reshape(array.shape)),
+    )
+
+
+def _say_factor(needed: np.ndarray) -> str:
+    apart = int((np.abs(needed - 1) > SAME).sum())
+    return f"the factor of {apart:,} of {needed.size:,} channels differs, the scalings taken together"
+
+
+def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Iterator[Proposal]:
+    """Propose what gives a normalisation the factor that A has: eps, gamma, or its statistics.
+
+    Where it is not alone, the factor may as well be wrong elsewhere, and gamma is not said to be the cause.
+    """
     arrays = {index: array.astype(np.float64) for index, array in _arrays(node).items()}
     gamma, variance = arrays[1], arrays[4]
     eps = float(attributes_of(node).get("epsilon", EPS))
@@ -207,7 +242,7 @@ def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray) -> Iterator[Proposal]:
             change=_All(changes),
         )
     values = wanted * np.sqrt(variance + eps)
-    trap, cause = _say_gamma(gamma, values)
+    trap, cause = _say_gamma(gamma, values) if alone else ("weights", _say_factor(values / gamma))
     yield Proposal(
         trap=trap,
         cause=cause,
