@@ -287,8 +287,12 @@ def _turned(node: onnx.NodeProto, images: set[str], arrays: set[str]) -> Iterato
 
 
 def tensorflow_cut(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Names]:
-    """Return the scale benchmark's own cut of ``residual`` in TensorFlow's manner."""
-    return open_batch(generate.tensorflow_model(generate.draw_net(5, seed=3))), {}
+    """Return the scale benchmark's own cut of ``residual`` in TensorFlow's manner; rectifiers are named."""
+    made = open_batch(generate.tensorflow_model(generate.draw_net(5, seed=3)))
+    pairs = zip(
+        *([n.name for n in net.graph.node if n.op_type == "Relu"] for net in (model, made)), strict=True
+    )
+    return made, dict(pairs)
 
 
 def forms(name: str, model: onnx.ModelProto) -> Iterator[tuple[str, onnx.ModelProto, Names]]:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import multiprocessing
 import os
 import platform
 import subprocess
 import sys
 import time
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,18 +43,19 @@ def main() -> None:
     parser.add_argument("--oracle", required=True, help="a Python that has OpenCV and MXNet")
     parser.add_argument("--folder", type=Path, default=Path("build/faults"), help="for nets and answers")
     parser.add_argument("--half", choices=["seen", "unseen"], help="this half of the nets alone")
+    parser.add_argument("--jobs", type=int, default=1, help="so many nets at once")
     parser.add_argument("--only", default="", help="nets whose name holds this")
     parser.add_argument("--result", type=Path, default=Path(__file__).with_name("result.json"))
     asked = parser.parse_args()
     start = time.perf_counter()
+    chosen = (
+        subject
+        for subject in subjects(asked.corpus, asked.folder, asked.oracle)
+        if asked.half in {None, half_of(subject.name)} and asked.only in subject.name
+    )
     results = Score()
-    for subject in subjects(asked.corpus, asked.folder, asked.oracle):
-        if asked.half in {None, half_of(subject.name)} and asked.only in subject.name:
-            place = asked.folder / "nets" / subject.name
-            for name, net in named(subject):
-                write(net, place / name)
-            answers(place, asked.oracle)
-            compare_all(subject, place, results)
+    for counts in at_once(chosen, asked.folder / "nets", asked.oracle, jobs=asked.jobs):
+        results.take(counts)
     report(results, time.perf_counter() - start)
     written = results.to_json() | {"machine": f"{os.cpu_count()} cores, {platform.machine()}"}
     asked.result.write_text(json.dumps(written, indent=1) + "\n")
@@ -67,6 +70,29 @@ def subjects(corpus: Path, folder: Path, oracle: str) -> Iterator[Subject]:
     yield from mxnet_faults.subjects(corpus, zoo)
     yield from onnx_faults.subjects()
     yield from torch_subjects.subjects(corpus, zoo, folder / "exported")
+
+
+def at_once(chosen: Iterable[Subject], folder: Path, oracle: str, *, jobs: int) -> Iterator[Score]:
+    """Yield the counts of each net, several nets at once; no more are held in memory than that."""
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        running: set[Future[Score]] = set()
+        for subject in chosen:
+            if len(running) == jobs:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                yield from (future.result() for future in done)
+            running.add(pool.submit(one, subject, folder / subject.name, oracle))
+        yield from (future.result() for future in running)
+
+
+def one(subject: Subject, place: Path, oracle: str) -> Score:
+    """Write a net with all its forms and faults, let the oracles run them, and compare."""
+    results = Score()
+    for name, net in named(subject):
+        write(net, place / name)
+    answers(place, oracle)
+    compare_all(subject, place, results)
+    print(f"{subject.name}: done", flush=True)
+    return results
 
 
 def named(subject: Subject) -> Iterable[tuple[str, Net]]:

@@ -97,11 +97,15 @@ def _layers(found: Comparison, group: Group) -> set[tuple[str, str]]:
     return names
 
 
+def _no_counts() -> dict[str, Counter[str]]:
+    return defaultdict(Counter)
+
+
 @dataclass
 class Score:
     """Counts over a run, as a whole and by what they are of."""
 
-    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    counts: dict[str, Counter[str]] = field(default_factory=_no_counts)
     rows: list[Row] = field(default_factory=list)
     nets: set[str] = field(default_factory=set)
 
@@ -135,6 +139,13 @@ class Score:
             explained=row.in_table and row.explained,
             wrong=row.wrong,
         )
+
+    def take(self, other: Score) -> None:
+        """Take the counts of other nets in."""
+        for key, counts in other.counts.items():
+            self.counts[key].update(counts)
+        self.rows += other.rows
+        self.nets |= other.nets
 
     def equal(self, net: str, *, alarm: bool) -> None:
         """Count a pair of forms that compute the same."""

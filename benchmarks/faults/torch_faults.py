@@ -72,6 +72,9 @@ def _rounded(old: Settings) -> dict[str, str]:
 
 Edit = tuple[str, str, Callable[[Settings], bool], Callable[[Settings], dict[str, str]], set[str], bool]
 
+NEAREST = {"resize-mode", "resize-coordinate_transformation_mode"}
+"""PyTorch's ``nearest`` counts pixels from their corners, ``bilinear`` from their centres."""
+
 SETTINGS: tuple[Edit, ...] = (
     ("conv: padding", "Conv2d", _any, _more("padding", 0), {"padding"}, True),
     ("conv: stride", "Conv2d", _any, _more("stride", 1), {"stride"}, True),
@@ -98,7 +101,7 @@ SETTINGS: tuple[Edit, ...] = (
     ("softmax axis", "Softmax", _any, _to(dim="0"), {"softmax-axis"}, True),
     ("resize: corners", "Upsample", _any, _to(align_corners="True"),
      {"resize-coordinate_transformation_mode"}, True),
-    ("resize: nearest", "Upsample", _any, _to(mode="'nearest'", align_corners="None"), {"resize-mode"}, True),
+    ("resize: nearest", "Upsample", _any, _to(mode="'nearest'", align_corners="None"), NEAREST, True),
     ("deconv: padding", "ConvTranspose2d", _any, _to(padding="2", output_padding="0"),
      {"padding", "convtranspose-output_padding"}, True),
     ("deconv: output padding", "ConvTranspose2d", _any, _to(output_padding="0"),
