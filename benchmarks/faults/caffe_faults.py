@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from benchmarks.faults.arrays import array_faults, spread
-from benchmarks.faults.caffe_nets import FORMS, CaffeNet, all_nets, rewrite
-from benchmarks.faults.model import Fault, Subject, Subjects
+from benchmarks.faults.caffe_nets import FORMS, NETS, CaffeNet, read, rewrite
+from benchmarks.faults.model import Fault, Subject, Subjects, Wanted
 from tests.oracles.caffe_net import Body, Layer
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ LARGE = frozenset({"googlenet", "resnet_50"})
 """Nets that take long: one fault of a kind."""
 
 
-def subjects(corpus: Path) -> Subjects:
-    """Yield every net with its other forms and its faults."""
-    for name, net in all_nets(corpus):
+def subjects(corpus: Path, wanted: Wanted) -> Subjects:
+    """Yield every net that is wanted with its other forms and its faults."""
+    for name in filter(lambda name: wanted(f"caffe-{name}"), NETS):
+        net = read(corpus, name)
         forms = {} if name == "googlenet" else {form: make(net) for form, make in FORMS.items()}
         yield Subject(
             f"caffe-{name}",

@@ -14,7 +14,7 @@ from tests.oracles import caffe_net, recipe
 from tests.oracles.caffemodel import caffemodel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.oracles.caffe_net import Body, Layer
@@ -177,9 +177,3 @@ FORMS: dict[str, Callable[[CaffeNet], tuple[CaffeNet, dict[str, str]]]] = {
     "renamed": renamed,
     "unrolled": unrolled,
 }
-
-
-def all_nets(corpus: Path) -> Iterator[tuple[str, CaffeNet]]:
-    """Yield all nets by name."""
-    for name in NETS:
-        yield name, read(corpus, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -73,3 +73,6 @@ class Subject:
 
 
 Subjects = Iterator[Subject]
+
+Wanted = Callable[[str], bool]
+"""Whether a net is to be made, by its name (``caffe-lenet``)."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.faults.arrays import Stored, array_faults, spread
-from benchmarks.faults.model import Fault, Net, Subject, Subjects
+from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
 from tests.oracles.mxnet_params import params
 from tests.oracles.resnet50_forms import FORMS
 
@@ -82,14 +82,15 @@ def _role(name: str, owner: Node, array: np.ndarray) -> str:
     return next(role for end, role in ROLES.items() if name.endswith(f"_{end}"))
 
 
-def subjects(corpus: Path, zoo: Path) -> Subjects:
-    """Yield every net with its other forms and its faults.
+def subjects(corpus: Path, zoo: Path, wanted: Wanted) -> Subjects:
+    """Yield every net that is wanted with its other forms and its faults.
 
     Args:
         corpus: The corpus.
         zoo: What ``benchmarks.faults.zoo`` wrote.
+        wanted: Which nets.
     """
-    for name in json.loads((zoo / "sizes.json").read_text()):
+    for name in filter(lambda name: wanted(f"mxnet-{name}"), json.loads((zoo / "sizes.json").read_text())):
         net = read(zoo, name)
         forms = ["renamed"] if name in LARGE else ["renamed", "shuffled"]
         forms += ["folded"] if name in FOLDABLE else []

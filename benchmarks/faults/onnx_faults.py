@@ -11,7 +11,7 @@ from onnx import helper, numpy_helper
 
 from benchmarks.faults.arrays import Stored, array_faults, spread
 from benchmarks.faults.halves import UNSEEN
-from benchmarks.faults.model import Fault, Net, Subject, Subjects
+from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
 from benchmarks.faults.onnx_light import light_net
 from benchmarks.faults.onnx_nets import NETS, forms, renamed
 
@@ -27,15 +27,15 @@ FIRST_ROLES = {
 """Role of an array by the operator that reads it and the input's place."""
 
 
-def subjects() -> Subjects:
-    """Yield every net with its other forms and its faults."""
-    for name, make in NETS.items():
-        model = make()
+def subjects(wanted: Wanted) -> Subjects:
+    """Yield every net that is wanted with its other forms and its faults."""
+    for name in filter(lambda name: wanted(f"onnx-{name}"), NETS):
+        model = NETS[name]()
         partners, names = {}, {}
         for form, made, new_names in forms(name, model):
             partners[form], names[form] = net_of(made), new_names
         yield Subject(f"onnx-{name}", net_of(model), partners, list(faults(model, count=COUNT)), names)
-    for name in UNSEEN["onnx"]:
+    for name in filter(lambda name: wanted(f"onnx-{name}"), UNSEEN["onnx"]):
         model = light_net(name)
         other, new_names = renamed(model)
         found = list(faults(model, count=1))

@@ -215,7 +215,8 @@ def renamed(model: onnx.ModelProto) -> tuple[onnx.ModelProto, Names]:
     made, names = copy.deepcopy(model), {"": "", "data": "data"}
     for number, node in enumerate(made.graph.node):
         names[node.name] = f"n{number * 7919 % 9973}"
-        names.update({name: names.get(name, f"v{number * 7919 % 9973}") for name in node.output})
+        for index, name in enumerate(node.output):
+            names.setdefault(name, f"v{number * 7919 % 9973}{'_' * index}")
     for number, array in enumerate(made.graph.initializer):
         names[array.name] = array.name = f"w{number * 7919 % 9973}"
     for node in made.graph.node:

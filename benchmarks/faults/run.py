@@ -25,13 +25,14 @@ import numpy as np
 import netweave
 from benchmarks.faults import caffe_faults, mxnet_faults, onnx_faults, torch_nets, torch_subjects
 from benchmarks.faults.halves import half_of
+from benchmarks.faults.kept import Kept
 from benchmarks.faults.score import EFFECT, Row, Score, is_missed, score
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from benchmarks.faults.model import Fault, Net, Subject
+    from benchmarks.faults.model import Fault, Net, Subject, Wanted
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,34 +49,41 @@ def main() -> None:
     parser.add_argument("--result", type=Path, default=Path(__file__).with_name("result.json"))
     asked = parser.parse_args()
     start = time.perf_counter()
-    chosen = (
-        subject
-        for subject in subjects(asked.corpus, asked.folder, asked.oracle)
-        if asked.half in {None, half_of(subject.name)} and asked.only in subject.name
+    kept = Kept.of(asked.folder / "scores")
+
+    def wanted(name: str) -> bool:
+        return asked.half in {None, half_of(name)} and asked.only in name
+
+    chosen = subjects(
+        asked.corpus, asked.folder, asked.oracle, lambda name: wanted(name) and kept.get(name) is None
     )
+    for name, counts in at_once(chosen, asked.folder / "nets", asked.oracle, jobs=asked.jobs):
+        kept.put(name, counts)
     results = Score()
-    for counts in at_once(chosen, asked.folder / "nets", asked.oracle, jobs=asked.jobs):
-        results.take(counts)
+    for name in filter(wanted, kept.names()):
+        results.take(kept[name])
     report(results, time.perf_counter() - start)
     written = results.to_json() | {"machine": f"{os.cpu_count()} cores, {platform.machine()}"}
     asked.result.write_text(json.dumps(written, indent=1) + "\n")
 
 
-def subjects(corpus: Path, folder: Path, oracle: str) -> Iterator[Subject]:
-    """Yield all nets with their partners and faults, as files in memory."""
+def subjects(corpus: Path, folder: Path, oracle: str, wanted: Wanted) -> Iterator[Subject]:
+    """Yield the nets that are wanted with their partners and faults, as files in memory."""
     zoo = folder / "zoo"
     if not (zoo / "sizes.json").exists():
         call([oracle, "-m", "benchmarks.faults.zoo", str(corpus.resolve()), str(zoo.resolve())])
-    yield from caffe_faults.subjects(corpus)
-    yield from mxnet_faults.subjects(corpus, zoo)
-    yield from onnx_faults.subjects()
-    yield from torch_subjects.subjects(corpus, zoo, folder / "exported")
+    yield from caffe_faults.subjects(corpus, wanted)
+    yield from mxnet_faults.subjects(corpus, zoo, wanted)
+    yield from onnx_faults.subjects(wanted)
+    yield from torch_subjects.subjects(corpus, zoo, folder / "exported", wanted)
 
 
-def at_once(chosen: Iterable[Subject], folder: Path, oracle: str, *, jobs: int) -> Iterator[Score]:
+def at_once(
+    chosen: Iterable[Subject], folder: Path, oracle: str, *, jobs: int
+) -> Iterator[tuple[str, Score]]:
     """Yield the counts of each net, several nets at once; no more are held in memory than that."""
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        running: set[Future[Score]] = set()
+        running: set[Future[tuple[str, Score]]] = set()
         for subject in chosen:
             if len(running) == jobs:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -84,7 +92,7 @@ def at_once(chosen: Iterable[Subject], folder: Path, oracle: str, *, jobs: int) 
         yield from (future.result() for future in running)
 
 
-def one(subject: Subject, place: Path, oracle: str) -> Score:
+def one(subject: Subject, place: Path, oracle: str) -> tuple[str, Score]:
     """Write a net with all its forms and faults, let the oracles run them, and compare."""
     results = Score()
     for name, net in named(subject):
@@ -92,7 +100,7 @@ def one(subject: Subject, place: Path, oracle: str) -> Score:
     answers(place, oracle)
     compare_all(subject, place, results)
     print(f"{subject.name}: done", flush=True)
-    return results
+    return subject.name, results
 
 
 def named(subject: Subject) -> Iterable[tuple[str, Net]]:

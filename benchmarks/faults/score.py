@@ -140,6 +140,18 @@ class Score:
             wrong=row.wrong,
         )
 
+    def to_keep(self) -> dict[str, Any]:
+        """Return everything as JSON values; see ``kept``."""
+        rows = [asdict(row) for row in self.rows]
+        return {"counts": self.counts, "rows": rows, "nets": sorted(self.nets)}
+
+    @classmethod
+    def kept(cls, value: dict[str, Any]) -> Score:
+        """Return what ``to_keep`` made."""
+        found = cls(rows=[Row(**row) for row in value["rows"]], nets=set(value["nets"]))
+        found.counts.update({key: Counter(counts) for key, counts in value["counts"].items()})
+        return found
+
     def take(self, other: Score) -> None:
         """Take the counts of other nets in."""
         for key, counts in other.counts.items():

@@ -10,7 +10,7 @@ from onnx import numpy_helper
 
 from benchmarks.faults import caffe_nets, mxnet_faults, onnx_nets
 from benchmarks.faults.halves import UNSEEN
-from benchmarks.faults.model import Net, Subject, Subjects
+from benchmarks.faults.model import Net, Subject, Subjects, Wanted
 from benchmarks.faults.onnx_faults import net_of
 from benchmarks.faults.torch_faults import faults
 from benchmarks.faults.torch_nets import (
@@ -36,27 +36,30 @@ FROM_MXNET = ("mobilenet",)
 FROM_ONNX = ("attention", "enhance", "mixed")
 
 
-def subjects(corpus: Path, zoo: Path, folder: Path) -> Subjects:
-    """Yield every net with its partners and its faults.
+def subjects(corpus: Path, zoo: Path, folder: Path, wanted: Wanted) -> Subjects:
+    """Yield every net that is wanted with its partners and its faults.
 
     Args:
         corpus: The corpus.
         zoo: What ``benchmarks.faults.zoo`` wrote.
         folder: For what PyTorch's exporter writes.
+        wanted: Which nets.
     """
-    for name in (*FROM_CAFFE, *FROM_MXNET, *UNSEEN["pytorch"]):
+    ported = (*FROM_CAFFE, *FROM_MXNET, *UNSEEN["pytorch"])
+    for name in filter(lambda name: wanted(f"pytorch-{name}"), ported):
         if name in caffe_nets.NETS and name not in FROM_MXNET:
             caffe = caffe_nets.read(corpus, name)
             yield subject(name, from_caffe(name, caffe), {"caffe": caffe.net()}, folder, count=COUNT)
         else:
             mxnet = mxnet_faults.read(zoo, name)
             yield subject(name, from_mxnet(name, mxnet), {"mxnet": mxnet.net()}, folder, count=COUNT)
-    for name in FROM_ONNX:
+    for name in filter(lambda name: wanted(f"pytorch-{name}"), FROM_ONNX):
         model = onnx_nets.NETS["inception" if name == "mixed" else name]()
         arrays = {array.name: numpy_helper.to_array(array) for array in model.graph.initializer}
         net = _own(name, {key: np.array(values) for key, values in arrays.items()})
         yield subject(name, net, {"onnx": net_of(model)}, folder, count=COUNT)
-    yield _faces(corpus / "mtcnn", zoo, folder)
+    if wanted("pytorch-det1"):
+        yield _faces(corpus / "mtcnn", zoo, folder)
 
 
 def subject(name: str, net: TorchNet, partners: dict[str, Net], folder: Path, *, count: int) -> Subject:
