@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 from benchmarks.faults import halves
+from benchmarks.faults.kept import Kept
+from benchmarks.faults.score import Row, Score
 from benchmarks.faults.torch_source import edited, lines_of
 
 FOLDER = Path(halves.__file__).parent
@@ -82,3 +84,19 @@ def test_every_fault_of_a_pytorch_net_changes_one_of_its_files():
         assert fault.net.files != original, fault.kind
         assert fault.layer in {"conv", "relu"}
         ast.parse(fault.net.files["model.py"])
+
+
+def test_counts_that_are_kept_are_the_same_again(tmp_path):
+    made = Score()
+    made.planted("caffe-lenet", "conv: stride", effective=True)
+    row = Row("caffe-lenet", "", "conv: stride", "conv1", float("inf"), True, found=True, said="different")
+    made.compared(row)
+    made.equal("caffe-lenet", alarm=False)
+    kept = Kept(tmp_path)
+    assert kept.get("caffe-lenet") is None
+    kept.put("caffe-lenet", made)
+    both = Score()
+    both.take(kept["caffe-lenet"])
+    assert both.to_json() == made.to_json()
+    both.take(made)
+    assert both.to_json()["faults"] == 2
