@@ -121,3 +121,12 @@ def test_more_inputs_are_drawn_before_a_difference_is_said_to_have_no_effect(tmp
     found = netweave.compare(a, b)
     assert found.equal
     assert any(group.status is Status.LATENT for group in found.groups)
+
+
+def test_weights_that_have_nothing_in_common_are_told_apart(tmp_path):
+    """The fingerprint of a filter with one large weight is far from that of any other."""
+    single = np.zeros((4, 6), np.float32)
+    single[0] = 5
+    a = written(tmp_path / "a.onnx", (4,), [("MatMul", "dense", ["w"])], {"w": WEIGHT})
+    b = written(tmp_path / "b.onnx", (4,), [("MatMul", "dense", ["w"])], {"w": single})
+    assert culprit(netweave.compare(a, b)).trap == "weights"
