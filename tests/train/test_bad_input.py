@@ -122,3 +122,12 @@ def test_a_run_that_fails_leaves_what_earlier_ones_wrote(tmp_path):
     with pytest.raises(NetweaveError, match="the loss is nan"):
         api.train(solver)
     assert {path: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
+
+
+def test_files_of_an_hdf5_list_are_found_beside_the_solver(tmp_path, monkeypatch):
+    """A solver can be started from anywhere; the names in its list are like those in its nets."""
+    solver = files(tmp_path)
+    (tmp_path / "list.txt").write_text("records.h5\n")
+    monkeypatch.chdir(tmp_path.parent)
+    api.train(solver)
+    assert (tmp_path / "kept" / "linear_iter_20.caffemodel").exists()

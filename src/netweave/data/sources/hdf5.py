@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,16 +29,18 @@ class HDF5(Source):
     Args:
         path: One ``.h5`` file, or a text file with the name of one on each line.
         datasets: Names of the datasets, one for each part.
+        root: A folder in which the files of a list are looked for, where they are not in the working one.
 
     Raises:
         ReadError: A file is missing, or lacks a dataset, or its datasets do not fit together.
     """
 
-    def __init__(self, path: str, datasets: Sequence[str]) -> None:
+    def __init__(self, path: str, datasets: Sequence[str], root: str = "") -> None:
         self._h5py = need("h5py", "HDF5 files")
         self.place = path
         self._datasets = tuple(datasets)
-        self._files = [path] if path.endswith((".h5", ".hdf5")) else [line for _, line in lines_of(path)]
+        alone = path.endswith((".h5", ".hdf5"))
+        self._files = [path] if alone else [_found(line.strip(), root) for _, line in lines_of(path)]
         if not self._files:
             raise ReadError("names no files", place=path)
         shapes = [self._shapes(file) for file in self._files]
@@ -102,3 +105,9 @@ class HDF5(Source):
             return self._h5py.File(local_copy(file), "r")
         except OSError as error:
             raise ReadError(f"is no HDF5 file that can be opened: {error}", place=file) from error
+
+
+def _found(name: str, root: str) -> str:
+    """Return the path of a file of a list: as it is, or below the root if it is there."""
+    below = Path(root) / name
+    return str(below) if root and not Path(name).exists() and below.exists() else name

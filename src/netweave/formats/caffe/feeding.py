@@ -133,7 +133,7 @@ def dummy(spec: Message, place: Place) -> DataSource:
 def hdf5_list(spec: Message, place: Place) -> DataSource:
     """Datasets with the names of the tops, as they are."""
     parameter = spec["hdf5_data_param"]
-    settings = {"datasets": list(spec["top"])}
+    settings = {"datasets": list(spec["top"]), "root": str(place.root)}
     return _source("hdf5", spec, place, parameter, settings, _order(parameter), ())
 
 
