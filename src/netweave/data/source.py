@@ -112,6 +112,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
     "filled": ("filled", "Filled"),
+    "windows": ("windows", "Windows"),
     "iterable": ("iterable", "Iterated"),
 }
 """The kinds of sources: module of ``data.sources`` and class. Loaded when first needed."""

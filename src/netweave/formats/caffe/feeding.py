@@ -129,6 +129,26 @@ def dummy(spec: Message, place: Place) -> DataSource:
     return DataSource("filled", tops, int(shapes[0][0] or 1), settings, place=place.of(spec))
 
 
+@feeds("WindowData")
+def windows(spec: Message, place: Place) -> DataSource:
+    """Windows of images; the layer's own crop, mirror and mean are read where there are no newer ones."""
+    parameter, transform = spec["window_data_param"], spec["transform_param"]
+    crop = transform["crop_size"] or parameter["crop_size"]
+    if not crop:
+        raise ReadError("has no crop_size, expected one in its transform_param", place=place.of(spec))
+    mean = transform["mean_file"] or parameter["mean_file"]
+    settings = {
+        **{name: parameter[name] for name in ("batch_size", "fg_threshold", "bg_threshold", "fg_fraction")},
+        **{name: parameter[name] for name in ("context_pad", "crop_mode", "root_folder")},
+        "crop_size": crop,
+        "mirror": bool(transform["mirror"] or parameter["mirror"]),
+        "mean_file": place.path(mean) if mean else "",
+        "mean_values": list(transform["mean_value"]),
+        "scale": transform["scale"] * parameter["scale"],
+    }
+    return _source("windows", spec, place, parameter, settings, {}, ())
+
+
 @feeds("HDF5Data")
 def hdf5_list(spec: Message, place: Place) -> DataSource:
     """Datasets with the names of the tops, as they are."""

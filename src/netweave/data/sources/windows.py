@@ -1,0 +1,229 @@
+"""Caffe's WindowData: windows of images, of things and of background (``window_data_layer.cpp``)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.data.decode import decode, opencv
+from netweave.data.location import lines_of, read_file
+from netweave.data.source import Record, Source
+from netweave.data.transforms.arithmetic import read_means
+from netweave.errors import ReadError, ShapeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+WARP, SQUARE = "warp", "square"
+
+HEAD = 6
+"""Lines before the windows of an image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A rectangle of an image, its corners included, and the class of what is in it."""
+
+    image: int
+    label: float
+    box: tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is cut out of an image for a window, and where it goes in the result, in pixels.
+
+    Attributes:
+        rows: First and last row of the image.
+        columns: First and last column.
+        size: Height and width that they are scaled to.
+        at: Row and column of the result where they go.
+    """
+
+    rows: tuple[int, int]
+    columns: tuple[int, int]
+    size: tuple[int, int]
+    at: tuple[int, int]
+
+
+class Windows(Source):
+    """Windows drawn with replacement: the last ``fg_fraction`` of each batch are things, the rest background.
+
+    Args:
+        path: The window file: for each image ``# number``, its file, channels, height, width, the number of
+            windows, and for each of these class, overlap, and corners x1 y1 x2 y2.
+        batch_size: Records in a batch.
+        crop_size: Side of the result.
+        mirror: Whether every other window, drawn, is mirrored.
+        fg_threshold: Least overlap of a thing.
+        bg_threshold: Overlaps below are background.
+        fg_fraction: Share of things in a batch.
+        context_pad: Pixels of the result, on each side, that show what is around the window.
+        crop_mode: ``warp`` or ``square`` (the longer side for both).
+        root_folder: Put before each file's name as it is.
+        mean_file: Means, of which the centre is subtracted.
+        mean_values: One mean, or one for each channel.
+        scale: What the numbers are multiplied by.
+
+    Raises:
+        ReadError: The file is missing or of another kind, or has no things or no background.
+    """
+
+    images = True
+    endless = True
+
+    def __init__(
+        self,
+        path: str,
+        batch_size: int,
+        crop_size: int,
+        mirror: bool = False,
+        fg_threshold: float = 0.5,
+        bg_threshold: float = 0.5,
+        fg_fraction: float = 0.25,
+        context_pad: int = 0,
+        crop_mode: str = WARP,
+        root_folder: str = "",
+        mean_file: str = "",
+        mean_values: Sequence[float] = (),
+        scale: float = 1.0,
+    ) -> None:
+        self.place = path
+        self._files: list[str] = []
+        self._things: list[Window] = []
+        self._background: list[Window] = []
+        for window, overlap in self._read(path, root_folder):
+            if overlap >= fg_threshold:
+                self._things.append(window)
+            elif overlap < bg_threshold:
+                self._background.append(Window(window.image, 0.0, window.box))
+        self._num_background = batch_size - int(np.float32(batch_size) * np.float32(fg_fraction))
+        self._batch_size, self._side, self._mirror, self._scale = batch_size, crop_size, mirror, scale
+        self._pad, self._square = context_pad, crop_mode == SQUARE
+        self._means = _means(mean_file, mean_values, crop_size)
+        for found, wanted, what in (
+            (self._things, batch_size - self._num_background, f"overlap {fg_threshold:g} or more"),
+            (self._background, self._num_background, f"overlap below {bg_threshold:g}"),
+        ):
+            if wanted and not found:
+                raise ReadError(f"has no windows of {what}, of which a batch has {wanted}", place=path)
+
+    def __len__(self) -> int:
+        return len(self._things) + len(self._background)
+
+    def read(self, index: int) -> Record:
+        """Return a window and its class; which one is drawn follows from the number of the record."""
+        generator = np.random.default_rng([index])
+        is_thing = index % self._batch_size >= self._num_background
+        windows = self._things if is_thing else self._background
+        window = windows[int(generator.integers(len(windows)))]
+        mirrored = self._mirror and bool(generator.integers(2))
+        pixels = decode(read_file(self._files[window.image]), "bgr", lambda: self._files[window.image])
+        return self.cut(pixels, window.box, mirrored=mirrored), np.asarray(window.label, np.float32)
+
+    def cut(self, pixels: np.ndarray, box: tuple[int, int, int, int], *, mirrored: bool) -> np.ndarray:
+        """Return a window of an image, scaled, less the means; what lies outside the image is zero."""
+        found = place(box, pixels.shape[:2], self._side, self._pad, square=self._square)
+        region = pixels[found.rows[0] : found.rows[1] + 1, found.columns[0] : found.columns[1] + 1]
+        if not region.size:
+            raise ShapeError(f"has a window {box} outside an image of {pixels.shape[:2]}", place=self.place)
+        height, width = found.size
+        region = opencv().resize(np.ascontiguousarray(region), (width, height))
+        top, left = found.at
+        if mirrored:
+            region, left = region[:, ::-1], self._side - width - left
+        out = np.zeros((self._side, self._side, pixels.shape[2]), np.float32)
+        rows, columns = slice(top, top + height), slice(left, left + width)
+        means = self._means[rows, columns] if self._means.ndim == 3 else self._means
+        out[rows, columns] = (region.astype(np.float32) - means) * np.float32(self._scale)
+        return out
+
+    def describe(self, index: int) -> str:
+        """Return the place of a record, for messages."""
+        return f"{self.place}: window {index} of the run"
+
+    def _read(self, path: str, root: str) -> Iterator[tuple[Window, float]]:
+        lines = list(lines_of(path))
+        at = 0
+        while at < len(lines):
+            head = [line for _, line in lines[at : at + HEAD]]
+            _expect(
+                len(head) == HEAD and head[0].startswith("#") and head[-1].strip().isdecimal(),
+                path,
+                *lines[at],
+            )
+            self._files.append(root + head[1].strip())
+            count = int(head[-1])
+            for number, line in lines[at + HEAD : at + HEAD + count]:
+                fields = line.split()
+                _expect(len(fields) == 6 and all(map(_is_number, fields)), path, number, line)
+                x1, y1, x2, y2 = (int(float(corner)) for corner in fields[2:])
+                window = Window(len(self._files) - 1, float(fields[0]), (x1, y1, x2, y2))
+                yield window, float(fields[1])
+            at += HEAD + count
+
+
+def _expect(good: bool, path: str, number: int, line: str) -> None:
+    if not good:
+        raise ReadError(
+            f"found {line!r}, expected a window file: # number, file, channels, height, width, number of "
+            "windows, and each as class overlap x1 y1 x2 y2",
+            place=f"{path}:{number}",
+        )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def place(box: tuple[int, int, int, int], size: tuple[int, int], side: int, pad: int, *, square: bool) -> Cut:
+    """Return what is cut out for a window, and where it goes.
+
+    Args:
+        box: x1, y1, x2, y2, in pixels, the corners included.
+        size: Height and width of the image.
+        side: Of the result.
+        pad: Pixels of the result around the window.
+        square: Whether the window is made a square first.
+    """
+    x1, y1, x2, y2 = box
+    if not pad and not square:
+        return Cut((y1, y2), (x1, x2), (side, side), (0, 0))
+    context = side / (side - 2 * pad)
+    half = np.array([y2 - y1 + 1, x2 - x1 + 1]) / 2
+    centre = np.array([y1, x1]) + half
+    half = np.full(2, half.max()) if square else half
+    first, last = _round(centre - half * context), _round(centre + half * context)
+    whole = last - first + 1
+    before = np.maximum(0, -first)
+    after = np.maximum(0, last - np.array(size) + 1)
+    first, last = first + before, last - after
+    factor = side / whole
+    at = _round(before * factor)
+    scaled = np.minimum(_round((last - first + 1) * factor), side - at)
+    rows, columns = ((int(a), int(b)) for a, b in zip(first, last, strict=True))
+    return Cut(rows, columns, (int(scaled[0]), int(scaled[1])), (int(at[0]), int(at[1])))
+
+
+def _round(values: np.ndarray) -> np.ndarray:
+    """Round halves away from zero, as C does."""
+    rounded: np.ndarray = np.sign(values) * np.floor(np.abs(values) + 0.5)
+    return rounded.astype(int)
+
+
+def _means(file: str, values: Sequence[float], side: int) -> np.ndarray:
+    if not file:
+        return np.asarray(values or (0.0,), np.float32)
+    means = read_means(file).astype(np.float32)
+    top, left = ((size - side) // 2 for size in means.shape[:2])
+    if min(top, left) < 0:
+        raise ReadError(
+            f"is {means.shape[0]} x {means.shape[1]}, smaller than the crop of {side}", place=file
+        )
+    return means[top : top + side, left : left + side]
