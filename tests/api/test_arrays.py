@@ -62,9 +62,14 @@ def test_missing_file_and_wrong_suffix(tmp_path):
 def test_drawn_inputs_have_the_declared_sizes_and_follow_the_seed():
     graph = net((4, 3, 5, 5), (None, 2))
     first, again, other = (api.draw_inputs(graph, seed) for seed in (1, 1, 2))
-    assert {name: array.shape for name, array in first.items()} == {"in0": (4, 3, 5, 5), "in1": (1, 2)}
+    assert {name: array.shape for name, array in first.items()} == {"in0": (4, 3, 5, 5), "in1": (4, 2)}
     np.testing.assert_array_equal(first["in0"], again["in0"])
     assert not np.array_equal(first["in0"], other["in0"])
+
+
+def test_inputs_that_share_a_batch_share_its_size():
+    drawn = api.draw_inputs(net((None, 2), (6, 3)), 1)
+    assert {name: array.shape for name, array in drawn.items()} == {"in0": (6, 2), "in1": (6, 3)}
 
 
 def test_drawn_whole_numbers_are_zero():

@@ -111,8 +111,8 @@ _WRITERS: dict[str, Callable[[BinaryIO, Mapping[str, np.ndarray]], None]] = {
 def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
     """Return inputs for a net: normal noise, zeros where whole numbers are wanted.
 
-    The batch size is the one that the source declares, or 1; a height or width that it leaves open is
-    one that fits the matrices behind it.
+    The batch size is the one that the source declares for the input, else for another that shares it, else
+    1; a height or width that it leaves open is one that fits the matrices behind it.
 
     Args:
         graph: The net.
@@ -123,7 +123,15 @@ def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
     """
     generator = np.random.default_rng(seed)
     size = likely_size(graph) if open_shapes(graph) else None
-    return {value.name or "": _drawn(value, _sizes(value, graph, size), generator) for value in graph.inputs}
+    shared = [
+        v for v in graph.inputs if v.shape is not None and len(v.shape) and not isinstance(v.shape[0], int)
+    ]
+    said = (graph.declared.get(value.name or "") for value in shared)
+    batch = next((sizes[0] for sizes in said if sizes and sizes[0]), 1)
+    return {
+        value.name or "": _drawn(value, _sizes(value, graph, size, batch), generator)
+        for value in graph.inputs
+    }
 
 
 def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
@@ -132,11 +140,11 @@ def _drawn(value: ir.Value, sizes: tuple[int, ...], generator: np.random.Generat
     return noise.astype(dtype) if np.issubdtype(dtype, np.floating) else np.zeros(sizes, dtype)
 
 
-def _sizes(value: ir.Value, graph: Graph, open_size: int | None) -> tuple[int, ...]:
+def _sizes(value: ir.Value, graph: Graph, open_size: int | None, batch: int) -> tuple[int, ...]:
     declared = graph.declared.get(value.name or "", ())
     sizes = [dim if isinstance(dim, int) else open_size for dim in value.shape or ()]
     if sizes and value.shape and not isinstance(value.shape[0], int):
-        sizes[0] = (declared[0] if declared else None) or 1
+        sizes[0] = (declared[0] if declared else None) or batch
     if value.shape is None or None in sizes:
         raise UsageError(
             f"the size of input {value.name!r} is not known ({value.shape}); "
