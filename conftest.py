@@ -3,6 +3,7 @@
 from importlib.util import find_spec
 
 MODULES = {
+    "chainer": ["tests/formats/chainer/nets/*"],
     "django": ["tests/web/*"],
     "openvino": ["src/netweave/backends/openvino.py"],
     "torch": [

@@ -109,6 +109,15 @@ def _mxnet() -> dict[str, str]:
     return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
 
 
+def _chainer() -> dict[str, str]:
+    from netweave.formats.chainer.standin.functions import FUNCTIONS
+    from netweave.formats.chainer.standin.links import LINKS
+
+    rules = {f"functions.{name}": _first_line(made) for name, made in FUNCTIONS.items()}
+    rules |= {f"links.{name}": _first_line(made) for name, made in LINKS.items()}
+    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+
+
 def _darknet() -> dict[str, str]:
     from netweave.formats.darknet import layers
     from netweave.formats.darknet.call import all_layers
@@ -141,6 +150,7 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {
     "darknet": _darknet,
     "keras": _keras,
     "tensorflow": _tensorflow,
+    "chainer": _chainer,
 }
 """What the types of a format are read as; ONNX's own list is in its specification."""
 
@@ -148,6 +158,7 @@ HOLDS: dict[str, Callable[[], str]] = {
     "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
+    "chainer": lambda: f"{len(_chainer())} functions and links, by the guarded process",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
     "keras": lambda: f"{len(_keras())} classes of layers, of Keras 2 and 3",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",

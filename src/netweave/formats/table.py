@@ -49,6 +49,7 @@ FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
+    Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),
     Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
     Format(
         "pytorch",

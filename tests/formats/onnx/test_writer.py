@@ -9,6 +9,7 @@ import pytest
 
 from netweave.errors import ReadError, UsageError
 from netweave.files import Source
+from netweave.files.onnx import save
 from netweave.formats.onnx import read, write, writer
 from netweave.graph import GraphBuilder, Layer, Origin, Parameter, layer_keys, parameter_key, parameter_layout
 from netweave.graph.ops.pooling import pooling
@@ -92,8 +93,8 @@ def test_a_net_without_weights_is_refused(tmp_path):
 
 
 def test_large_weights_go_beside_the_net(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "MAX_INSIDE_BYTES", 100)
-    monkeypatch.setattr(writer, "MIN_OUTSIDE_BYTES", 10)
+    monkeypatch.setattr(save, "MAX_INSIDE_BYTES", 100)
+    monkeypatch.setattr(save, "MIN_OUTSIDE_BYTES", 10)
     graph = small()
     write(graph, tmp_path / "small.onnx")
     assert sorted(file.name for file in tmp_path.iterdir()) == ["small.onnx", "small.onnx.data"]
@@ -116,7 +117,7 @@ def test_an_old_file_stays_whole_if_writing_fails(tmp_path, monkeypatch):
         target.write_bytes(b"half")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(writer, "_save", fail)
+    monkeypatch.setattr(writer, "save", fail)
     with pytest.raises(UsageError, match=r"cannot write .*small.onnx': No space left on device"):
         write(small(), path)
     assert path.read_bytes() == b"old"

@@ -41,8 +41,8 @@ def test_without_pytorch_the_extra_is_named(model, monkeypatch: pytest.MonkeyPat
 
 
 def test_python_that_does_not_import_pytorch_is_another_format_s(tmp_path: Path) -> None:
-    path = tmp_path / "chain.py"
-    path.write_text("import chainer\n")
+    path = tmp_path / "plain.py"
+    path.write_text("import numpy\n")
     with pytest.raises(NetweaveError, match="not a net that Netweave knows"):
         netweave.load(path)
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.files.onnx import Rows, read_model
+from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
 from netweave.files.onnx.model import parse
-from netweave.formats.onnx import metadata
 from netweave.graph import Graph
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ import importlib.util
 import inspect
 import json
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError, WeightError
+from netweave.errors import ReadError, UsageError, WeightError
+from netweave.files.guard_answer import answer
 from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.module import describe, export, write, write_script
 
@@ -152,35 +152,5 @@ def _tensor(array: Any) -> torch.Tensor:
     return torch.from_numpy(array)
 
 
-def _as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
-    """Return an error of the model's code as one of Netweave's: line, kind and message."""
-    if isinstance(error, SourceError):
-        return error if error.place else type(error)(error.message, place=request["place"])
-    if isinstance(error, NetweaveError):
-        return type(error)(f"{request['place']}: {error}")
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == request["net"]]
-    if isinstance(error, SyntaxError):
-        lines = [error.lineno]
-    place = f"{request['place']}:{lines[-1]}" if lines else request["place"]
-    text = " ".join(str(error).split())[:300]
-    return CodeError(f"its code fails: {type(error).__name__}: {text}", place=place)
-
-
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    try:
-        TABLES.write_text(json.dumps(main(asked)))
-    except MemoryError:
-        raise
-    except BaseException as error:  # noqa: BLE001 - a model's code may even exit
-        made = _as_error(error, asked)
-        Path("error.json").write_text(
-            json.dumps(
-                {
-                    "error": type(made).__name__,
-                    "message": made.message if isinstance(made, SourceError) else str(made),
-                    "place": made.place if isinstance(made, SourceError) else None,
-                }
-            )
-        )
-        sys.exit(1)
+    answer(lambda asked: TABLES.write_text(json.dumps(main(asked))))

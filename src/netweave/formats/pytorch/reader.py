@@ -8,10 +8,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave import errors
-from netweave.errors import CodeError, NetweaveError, ReadError, UnsupportedError, UsageError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import read_bytes
 from netweave.files.guard import run_guarded
+from netweave.files.guard_answer import failure
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.kinds import Kind, kind_of
 
@@ -19,16 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from netweave.files import Source
-    from netweave.files.guard import Outcome
     from netweave.graph import Graph
 
 CHILD = Path(__file__).with_name("child.py")
-
-ERRORS = {
-    name: getattr(errors, name)
-    for name in ("CodeError", "ReadError", "ShapeError", "UnsupportedError", "UsageError", "WeightError")
-}
-"""What the child may say that is wrong."""
 
 MAX_TABLES_BYTES = 256 << 20
 
@@ -66,7 +59,7 @@ def read(source: Source) -> Graph:
     ) as outcome:
         net, tables = outcome.file("net.onnx"), outcome.file("tables.json")
         if outcome.status != 0 or net is None or tables is None:
-            raise _failure(outcome, place)
+            raise failure(outcome, place)
         found = Tables.parse(_json(tables, place), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, found, files=names)
@@ -118,17 +111,3 @@ def _json(path: Path, place: str) -> Any:
         return json.loads(path.read_bytes())
     except (RecursionError, ValueError) as error:
         raise ReadError(f"the child process wrote no proper tables ({error})", place=place) from error
-
-
-def _failure(outcome: Outcome, place: str) -> NetweaveError:
-    """Return the error that a child told of, or what is known of its end."""
-    told = outcome.file("error.json")
-    row = _json(told, place) if told else None
-    if isinstance(row, dict) and row.get("error") in ERRORS:
-        kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
-        where = row.get("place")
-        return kind(message) if kind is UsageError else kind(message, place=str(where or place)[:500])
-    last = outcome.report.strip().splitlines()[-1:] or ["without a word"]
-    return CodeError(
-        f"the process that read it ended with status {outcome.status}: {last[0][:300]}", place=place
-    )

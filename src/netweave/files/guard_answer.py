@@ -1,0 +1,88 @@
+"""What a guarded child process says when something is wrong: an error of Netweave's own, as a file."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave import errors
+from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netweave.files.guard import Outcome
+
+ERROR = "error.json"
+
+ERRORS = {
+    name: getattr(errors, name)
+    for name in ("CodeError", "ReadError", "ShapeError", "UnsupportedError", "UsageError", "WeightError")
+}
+"""What a child may say that is wrong."""
+
+MAX_BYTES = 1 << 20
+
+
+def answer(work: Callable[[dict[str, Any]], object]) -> None:
+    """Do a child's work with the request that it was given, and leave what goes wrong as a file.
+
+    Args:
+        work: What it does; its request is the program's first argument, as JSON, with ``net`` (the resolved
+            file of code) and ``place`` (its name for messages).
+    """
+    asked = json.loads(sys.argv[1])
+    try:
+        work(asked)
+    except MemoryError:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a model's code may even exit
+        made = as_error(error, asked)
+        row = {
+            "error": type(made).__name__,
+            "message": made.message if isinstance(made, SourceError) else str(made),
+            "place": made.place if isinstance(made, SourceError) else None,
+        }
+        Path(ERROR).write_text(json.dumps(row))
+        sys.exit(1)
+
+
+def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
+    """Return an error of the model's code as one of Netweave's: line, kind and message."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == request["net"]]
+    if isinstance(error, SyntaxError):
+        lines = [error.lineno]
+    place = f"{request['place']}:{lines[-1]}" if lines else request["place"]
+    if isinstance(error, SourceError):
+        return error if error.place else type(error)(error.message, place=place)
+    if isinstance(error, NetweaveError):
+        return type(error)(f"{request['place']}: {error}")
+    text = " ".join(str(error).split())[:300]
+    return CodeError(f"its code fails: {type(error).__name__}: {text}", place=place)
+
+
+def failure(outcome: Outcome, place: str) -> NetweaveError:
+    """Return the error that a child told of, or what is known of its end."""
+    told = outcome.file(ERROR)
+    row = _row(told) if told else None
+    if isinstance(row, dict) and row.get("error") in ERRORS:
+        kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
+        where = str(row.get("place") or place)[:500]
+        made: NetweaveError = kind(message) if kind is UsageError else kind(message, place=where)
+        return made
+    last = outcome.report.strip().splitlines()[-1:] or ["without a word"]
+    return CodeError(
+        f"the process that read it ended with status {outcome.status}: {last[0][:300]}", place=place
+    )
+
+
+def _row(path: Path) -> Any:
+    if path.stat().st_size > MAX_BYTES:
+        return None
+    try:
+        return json.loads(path.read_bytes())
+    except (RecursionError, ValueError):
+        return None

@@ -1,0 +1,23 @@
+"""``chainer.functions``, one file for each family; importing this registers them all."""
+
+from netweave.formats.chainer.standin.functions import (
+    activation,
+    arithmetic,
+    array,
+    connection,
+    loss,
+    normalisation,
+    pooling,
+)
+from netweave.formats.chainer.standin.registry import FUNCTIONS
+
+__all__ = [
+    "FUNCTIONS",
+    "activation",
+    "arithmetic",
+    "array",
+    "connection",
+    "loss",
+    "normalisation",
+    "pooling",
+]

@@ -1,0 +1,144 @@
+"""``chainer.functions.math``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from netweave.formats.chainer.standin.functions.table import function, wrap
+from netweave.formats.chainer.standin.recorder import current
+from netweave.formats.chainer.standin.variable import Variable
+
+
+def _pair(op_type: str, a: Any, b: Any) -> Variable:
+    record = current()
+    return wrap(record.add(op_type, [record.like(a, b), record.like(b, a)]))
+
+
+@function()
+def add(*xs: Any) -> Variable:
+    """A sum of two or more."""
+    total = xs[0]
+    for x in xs[1:]:
+        total = _pair("Add", total, x)
+    return total if isinstance(total, Variable) else wrap(current().as_value(total))
+
+
+@function()
+def sub(a: Any, b: Any) -> Variable:
+    """A difference."""
+    return _pair("Sub", a, b)
+
+
+@function()
+def mul(a: Any, b: Any) -> Variable:
+    """A product of elements."""
+    return _pair("Mul", a, b)
+
+
+@function()
+def div(a: Any, b: Any) -> Variable:
+    """A quotient."""
+    return _pair("Div", a, b)
+
+
+@function()
+def pow(a: Any, b: Any) -> Variable:  # noqa: A001
+    """A power."""
+    return _pair("Pow", a, b)
+
+
+@function()
+def maximum(x1: Any, x2: Any) -> Variable:
+    """The larger of two."""
+    return _pair("Max", x1, x2)
+
+
+@function()
+def minimum(x1: Any, x2: Any) -> Variable:
+    """The smaller of two."""
+    return _pair("Min", x1, x2)
+
+
+@function()
+def square(x: Any) -> Variable:
+    """The square."""
+    return _pair("Mul", x, x)
+
+
+@function()
+def rsqrt(x: Any) -> Variable:
+    """One over the root."""
+    record = current()
+    return wrap(record.add("Reciprocal", [record.add("Sqrt", [x])]))
+
+
+@function()
+def linear_interpolate(p: Any, x: Any, y: Any) -> Variable:
+    """P x + (1 - p) y."""
+    return _pair("Add", _pair("Mul", p, x), _pair("Mul", _pair("Sub", 1.0, p), y))
+
+
+@function()
+def matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
+    """A product of matrices."""
+    return wrap(current().add("MatMul", [_turned(a, transa), _turned(b, transb)]))
+
+
+def _turned(x: Any, is_turned: bool) -> Any:
+    if not is_turned:
+        return x
+    axes = list(range(x.ndim))
+    return wrap(current().add("Transpose", [x], {"perm": [*axes[:-2], axes[-1], axes[-2]]}))
+
+
+def _reduction(name: str, op_type: str) -> None:
+    def made(x: Any, axis: Any = None, keepdims: bool = False) -> Variable:
+        record = current()
+        inputs = [x]
+        if axis is not None:
+            axes = [axis] if isinstance(axis, int | np.integer) else list(axis)
+            inputs.append(record.constant([int(each) for each in axes], dtype="int64"))
+        return wrap(record.add(op_type, inputs, {"keepdims": int(keepdims)}))
+
+    function(name)(made)
+
+
+for _name, _op_type in (
+    ("sum", "ReduceSum"),
+    ("mean", "ReduceMean"),
+    ("average", "ReduceMean"),
+    ("max", "ReduceMax"),
+    ("min", "ReduceMin"),
+    ("prod", "ReduceProd"),
+    ("logsumexp", "ReduceLogSumExp"),
+):
+    _reduction(_name, _op_type)
+
+
+def _along(x: Any, y: Any, axis: int) -> Any:
+    """Return ``y`` with axes of size 1 behind, so that its first one lies on ``axis`` of ``x``."""
+    behind = x.ndim - axis - y.ndim
+    if behind <= 0:
+        return y
+    record = current()
+    return wrap(record.add("Reshape", [y, record.constant([*y.shape, *[1] * behind], dtype="int64")]))
+
+
+@function()
+def scale(x: Any, y: Any, axis: int = 1) -> Variable:
+    """Times an array along some axes."""
+    return _pair("Mul", x, _along(x, y, axis))
+
+
+@function()
+def bias(x: Any, y: Any, axis: int = 1) -> Variable:
+    """Plus an array along some axes."""
+    return _pair("Add", x, _along(x, y, axis))
+
+
+@function()
+def argmax(x: Any, axis: int | None = None) -> Variable:
+    """Where the largest is."""
+    return wrap(current().add("ArgMax", [x], {"axis": int(axis or 0), "keepdims": 0}))

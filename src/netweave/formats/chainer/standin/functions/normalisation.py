@@ -1,0 +1,63 @@
+"""``chainer.functions.normalization``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError
+from netweave.formats.chainer.standin.functions.table import function, wrap
+from netweave.formats.chainer.standin.recorder import current
+
+if TYPE_CHECKING:
+    from netweave.formats.chainer.standin.variable import Variable
+
+
+@function()
+def fixed_batch_normalization(
+    x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float = 2e-5, axis: Any = None
+) -> Variable:
+    """By stored statistics; Chainer's epsilon is 2e-5."""
+    axes = None if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    if axes is not None and axes != [0, *range(2, x.ndim)]:
+        raise CodeError(f"normalisation over the axes {axes} is not recorded")
+    attributes = {"epsilon": float(eps), "momentum": 0.9}
+    return wrap(current().add("BatchNormalization", [x, gamma, beta, mean, var], attributes))
+
+
+@function()
+def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variable:
+    """By the batch's own statistics: only training knows it."""
+    raise CodeError("normalises by the batch's own statistics; a test uses fixed_batch_normalization")
+
+
+@function()
+def local_response_normalization(
+    x: Any, n: int = 5, k: float = 2, alpha: float = 1e-4, beta: float = 0.75
+) -> Variable:
+    """Across channels; alpha is not divided by the size, as it is in ONNX."""
+    size = 2 * (int(n) // 2) + 1
+    attributes = {"size": size, "alpha": float(alpha) * size, "beta": float(beta), "bias": float(k)}
+    return wrap(current().add("LRN", [x], attributes))
+
+
+@function()
+def normalize(x: Any, eps: float = 1e-5, axis: Any = 1) -> Variable:
+    """To length 1 along an axis, epsilon added to the length."""
+    record = current()
+    axes = record.constant([axis] if isinstance(axis, int) else list(axis), dtype="int64")
+    length = record.add("ReduceL2", [x, axes], {"keepdims": 1})
+    return wrap(record.add("Div", [x, record.add("Add", [length, record.constant(eps)])]))
+
+
+@function()
+def layer_normalization(x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
+    """By the statistics of each row."""
+    attributes = {"axis": 1, "epsilon": float(eps)}
+    return wrap(current().add("LayerNormalization", [x, gamma, beta], attributes))
+
+
+@function()
+def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
+    """By the statistics of each group of channels."""
+    attributes = {"num_groups": int(groups), "epsilon": float(eps)}
+    return wrap(current().add("GroupNormalization", [x, gamma, beta], attributes))

@@ -1,0 +1,52 @@
+"""The links of ``chainer.links`` that are recorded, by name; the call of each is a layer of its path."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, TypeVar
+
+from netweave.formats.chainer.standin.functions.table import plain
+from netweave.formats.chainer.standin.link import Link
+from netweave.formats.chainer.standin.recorder import current
+
+LINKS: dict[str, type[Link]] = {}
+"""Every link by its name in ``chainer.links``."""
+
+T = TypeVar("T", bound=type[Link])
+
+
+def link(kind: T) -> T:
+    """Register a link: what its constructor was given is its settings, and its call is a layer."""
+    first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]
+    signature = inspect.signature(first)
+
+    @functools.wraps(first)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = signature.bind(self, *args, **kwargs)
+        given.apply_defaults()
+        settings = {
+            name: plain(value)
+            for name, value in list(given.arguments.items())[1:]
+            if plain(value) is not None and not name.startswith("initial")
+        }
+        first(self, *args, **kwargs)
+        if type(self) is kind:
+            object.__setattr__(self, "settings", settings)
+
+    @functools.wraps(forward)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        name = current().path_of(self) or type(self).__name__
+        with current().layer(name, type(self).__name__, getattr(self, "settings", {})):
+            return forward(self, *args, **kwargs)
+
+    kind.__init__ = made  # type: ignore[method-assign]
+    kind.forward = called  # type: ignore[attr-defined]
+    LINKS[kind.__name__] = kind
+    return kind
+
+
+def composite(kind: T) -> T:
+    """Register a link that is made of others; their calls are the layers."""
+    LINKS[kind.__name__] = kind
+    return kind

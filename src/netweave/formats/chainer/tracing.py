@@ -1,0 +1,127 @@
+"""Calling a model on inputs that stand for any, and taking what it returns as the net's outputs."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError, NetweaveError, UsageError
+from netweave.formats.chainer.standin.variable import Parameter, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.formats.chainer.standin.link import Link
+    from netweave.formats.chainer.standin.recorder import Recorder
+    from netweave.graph import Graph
+
+SIZES = (224, 227, 32, 28, 299, 64, 96, 128, 256, 300, 512)
+"""Sides of images that are tried where nobody said the size, in this order."""
+
+LABELS = {"t", "y", "label", "labels", "target", "gt"}
+"""Arguments that are labels, one whole number for each picture, where nobody says otherwise."""
+
+
+def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) -> Graph:
+    """Return the graph of a model.
+
+    Args:
+        model: The model.
+        recorder: Where its calls go.
+        shapes: Sizes of its inputs by the names of ``forward``'s arguments; others are found by trying.
+
+    Raises:
+        UsageError: Sizes are missing and none of the usual ones fits, or an argument is named that is none.
+        CodeError: What the model returns is no output of a net.
+    """
+    names = _arguments(model)
+    unknown = [name for name in shapes if name not in names]
+    if unknown:
+        raise UsageError(
+            f"no input named {', '.join(map(repr, unknown))}; the inputs are {', '.join(map(repr, names))}"
+        )
+    open_names = [name for name in names if name not in shapes and name not in LABELS]
+    if not open_names:
+        return _traced(model, recorder, {name: tuple(shapes.get(name, (1,))) for name in names})
+    if len(open_names) > 1:
+        raise UsageError(
+            f"the sizes of the inputs {', '.join(map(repr, open_names))} are not known: "
+            f"say them (--input-shape {open_names[0]}=1x3x224x224)"
+        )
+    last: Exception | None = None
+    for candidate in _candidates(model):
+        try:
+            given = {name: tuple(shapes.get(name, (1,))) for name in names} | {open_names[0]: candidate}
+            graph = _traced(model, recorder.renewed(), given)
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            last = last or error
+            continue
+        sizes = "x".join(map(str, ["N", *candidate[1:]]))
+        graph.notes += (
+            f"nobody said the size of input {open_names[0]!r}: traced with {sizes}, "
+            "the first that its code takes",
+        )
+        return graph
+    if isinstance(last, NetweaveError):
+        raise last
+    raise UsageError(
+        f"the size of input {open_names[0]!r} is not known, and none of the usual ones fits ({last}): "
+        f"say it (--input-shape {open_names[0]}=1x3x224x224)"
+    )
+
+
+def _arguments(model: Link) -> list[str]:
+    forward = getattr(model, "forward", None) or model.__call__
+    found = inspect.signature(forward).parameters.values()
+    names = [
+        each.name
+        for each in found
+        if each.default is each.empty and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
+    ]
+    return names or ["x"]
+
+
+def _candidates(model: Link) -> list[tuple[int, ...]]:
+    """Return sizes that the first part of a model with a known width may take."""
+    side = getattr(model, "insize", None)
+    for link in model.links():
+        weight = getattr(link, "W", None)
+        if not isinstance(weight, Parameter):
+            continue
+        kind = type(link).__name__
+        if kind == "EmbedID":
+            return [(1,), (1, 8)]
+        if "Convolution" in kind:
+            channels = [weight.shape[1]] if weight.is_initialized else [3, 1]
+            sides = [side] if isinstance(side, int) else SIZES
+            return [(1, each, size, size) for size in sides for each in channels]
+        if kind == "Linear":
+            return [(1, weight.shape[1])] if weight.is_initialized else [(1, 784)]
+    return [(1, 3, size, size) for size in SIZES]
+
+
+def _traced(model: Link, recorder: Recorder, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    model.reset_for_trace()
+    with recorder.recording(model):
+        inputs = [
+            Variable(value=recorder.input(name, shape, is_whole=name in LABELS or _is_embedded(model, shape)))
+            for name, shape in shapes.items()
+        ]
+        made = model(*inputs)
+        return recorder.finish(recorder.judged(_outputs(made)))
+
+
+def _is_embedded(model: Link, shape: Sequence[int]) -> bool:
+    """Whether an input without channels goes to an embedding, which takes whole numbers."""
+    return len(shape) <= 2 and any(type(link).__name__ == "EmbedID" for link in model.links())
+
+
+def _outputs(made: Any) -> list[ir.Value]:
+    values = list(made.values()) if isinstance(made, dict) else made
+    values = list(values) if isinstance(values, list | tuple) else [values]
+    if not values or not all(isinstance(value, Variable) for value in values):
+        kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
+        raise CodeError(f"returns {kinds}, expected a variable or several")
+    return [value.value for value in values]

@@ -1,0 +1,175 @@
+"""Chainer models read against the stand-in compute what Chainer 7.8.1 computes (tests/golden/chainer)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave import api, errors
+from tests.oracles.chainer_models import GOLDEN, NETS, SIZES
+
+
+def read(name: str, **settings) -> netweave.Graph:
+    return netweave.load(f"{NETS}:{name}", GOLDEN / f"{name}.npz", trust=True, **settings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIZES)
+def test_models_compute_what_chainer_computes(name):
+    golden = np.load(GOLDEN / f"{name}-made.npz")
+    net = api.predicting(read(name, input_shapes={"x": SIZES[name]}))
+    found = list(netweave.run(net, {"x": golden["x"]}).values())
+    expected = [golden[f"y{number}"] for number in range(len(found))]
+    if name == "Classified":
+        expected = [np.exp(y) / np.exp(y).sum(axis=1, keepdims=True) for y in expected]
+    assert len(golden.files) == 1 + len(found)
+    for made, wanted in zip(found, expected, strict=True):
+        rms = float(np.sqrt(np.mean(np.square(wanted))))
+        np.testing.assert_allclose(made, wanted, atol=1e-5 * rms)
+
+
+@pytest.mark.slow
+def test_layers_are_the_links_with_their_lines():
+    net = read("Lenet")
+    layer = net.layers["conv2"]
+    assert (layer.type, layer.settings["stride"], layer.settings["ksize"]) == ("Convolution2D", 2, 3)
+    assert layer.parameters == ("conv2/W", "conv2/b")
+    line = Path(NETS).read_text().splitlines()[layer.origin.line - 1]
+    assert "self.conv2(h)" in line
+    assert net.layers["max_pooling_2d"].settings["pad"] == 1
+    assert [value.name for value in net.inputs] == ["x"]
+    assert net.inputs[0].shape[0] != 1
+    assert "traced with Nx1x28x28" in net.notes[0]
+
+
+@pytest.mark.slow
+def test_the_batch_stays_open():
+    golden = np.load(GOLDEN / "Lenet-made.npz")
+    x = np.concatenate([golden["x"]] * 3)
+    (made,) = netweave.run(read("Lenet"), {"x": x}).values()
+    np.testing.assert_allclose(made, np.concatenate([golden["y0"]] * 3), atol=1e-6)
+
+
+def written(folder: Path, body: str, *, head: str = "") -> Path:
+    imports = "import chainer\nimport chainer.functions as F\nimport chainer.links as L"
+    text = f"{imports}\n{head}\nclass Net(chainer.Chain):\n"
+    path = folder / "net.py"
+    path.write_text(text + "".join(f"    {line}\n" for line in body.splitlines()))
+    return path
+
+
+FORWARD = """def __init__(self):
+    super().__init__()
+    with self.init_scope():
+        self.fc = L.Linear(4, 2)
+def forward(self, x):
+    {}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("return F.fft(self.fc(x))", r"net\.py:11: calls chainer\.functions\.fft, which is not recorded"),
+        ("return self.fc(x) if F.sum(x) > 0 else x", r"net\.py:11: .*not supported between"),
+        ("return self.fc(x) if F.sum(x) else x", r"net\.py:11: its way depends on the numbers of a variable"),
+        ("return float(F.sum(self.fc(x)))", r"takes a variable's number"),
+        ("return 'text'", r"returns str, expected a variable"),
+        ("return self.gone(x)", r"net\.py:11: its code fails: AttributeError: .*'gone'"),
+        ("return F.max_pooling_2d(x, 2, return_indices=True)", r"return_indices is not recorded"),
+    ],
+)
+def test_what_is_not_recorded_is_refused_with_its_line(line, message, tmp_path):
+    path = written(tmp_path, FORWARD.format(line))
+    with pytest.raises(errors.NetweaveError, match=message):
+        netweave.load(path, trust=True, input_shapes={"x": (1, 4)})
+
+
+@pytest.mark.slow
+def test_weights_that_do_not_fit_are_refused(tmp_path):
+    path = written(tmp_path, FORWARD.format("return self.fc(x)"))
+    for arrays, message in (
+        ({"fc/W": np.zeros((2, 3), "f"), "fc/b": np.zeros(2, "f")}, r"'fc/W' has \(2, 3\) in the weights"),
+        ({"fc/W": np.zeros((2, 4), "f")}, r"the weights hold no 'fc/b'; they hold fc/W"),
+        (
+            {"fc/W": np.zeros((2, 4), "f"), "fc/b": np.zeros(2, "f"), "more": np.zeros(1)},
+            r"w\.npz: holds 'more', which the model does not have",
+        ),
+    ):
+        np.savez(tmp_path / "w.npz", **arrays)
+        with pytest.raises(errors.WeightError, match=message):
+            netweave.load(path, tmp_path / "w.npz", trust=True)
+    (tmp_path / "w.npz").write_bytes(b"PK\x03\x04 no archive")
+    with pytest.raises(errors.ReadError, match=r"w\.npz: is no file of weights of Chainer"):
+        netweave.load(path, tmp_path / "w.npz", trust=True)
+
+
+@pytest.mark.slow
+def test_weights_of_a_classifier_and_in_hdf5_are_read(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = written(tmp_path, FORWARD.format("return self.fc(x)"))
+    weight, bias = np.arange(8, dtype="f").reshape(2, 4), np.array([1, -1], "f")
+    np.savez(tmp_path / "w.npz", **{"predictor/fc/W": weight, "predictor/fc/b": bias})
+    with h5py.File(tmp_path / "w.h5", "w") as file:
+        file["fc/W"], file["fc/b"] = weight, bias
+    x = np.ones((1, 4), np.float32)
+    for name in ("w.npz", "w.h5"):
+        (made,) = netweave.run(netweave.load(path, tmp_path / name, trust=True), {"x": x}).values()
+        np.testing.assert_array_equal(made, x @ weight.T + bias)
+
+
+@pytest.mark.slow
+def test_scripts_around_a_model_may_import_what_is_not_recorded(tmp_path):
+    head = (
+        "from chainer import training, iterators\nfrom chainer.training import extensions\n"
+        "from chainer.optimizers import MomentumSGD\nclass Own(extensions.Evaluator):\n    pass\n"
+    )
+    net = netweave.load(written(tmp_path, FORWARD.format("return self.fc(x)"), head=head), trust=True)
+    assert list(net.layers) == ["fc"]
+
+
+def test_several_models_ask_for_a_name():
+    with pytest.raises(errors.UsageError, match=r"has 7 classes .* Arithmetic.*name it \(.*models\.py:"):
+        netweave.load(NETS, trust=True)
+
+
+def test_code_runs_only_guarded_or_trusted(tmp_path, monkeypatch):
+    path = written(tmp_path, FORWARD.format("return self.fc(x)"))
+    monkeypatch.setattr("netweave.files.guard.has_guard", lambda: False)
+    with pytest.raises(errors.CodeError, match="install bubblewrap"):
+        netweave.load(path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="the guard, bubblewrap, is not here")
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "import socket; socket.create_connection(('127.0.0.1', 9), 1)",
+            r"net\.py:11: its code fails: (OSError|Connection)",
+        ),
+        (
+            "open('OUTSIDE', 'w')",
+            r"net\.py:11: its code fails: (OSError|PermissionError|FileNotFoundError)",
+        ),
+        (
+            "import os; os.listdir('FOLDER')",
+            r"net\.py:11: its code fails: (PermissionError|FileNotFoundError)",
+        ),
+    ],
+)
+def test_the_guard_keeps_code_in(line, message, tmp_path):
+    outside = tmp_path / "outside"
+    (tmp_path / "secret").mkdir()
+    body = FORWARD.format(
+        line.replace("OUTSIDE", str(outside)).replace("FOLDER", str(tmp_path / "secret"))
+        + "; return self.fc(x)"
+    )
+    with pytest.raises(errors.CodeError, match=message):
+        netweave.load(written(tmp_path, body), input_shapes={"x": (1, 4)})
+    assert not outside.exists()
