@@ -81,6 +81,31 @@ def test_a_flatten_in_the_other_order_is_found(lenet):
     assert "flatten" in str(result).lower(), str(result)
 
 
+FORMS = {
+    "unet.keras": ("unet.pb", "unet_saved_model", "unet.keras2.h5"),
+    "words.keras": ("words_saved_model",),
+    "sequences.keras": ("sequences.h5", "sequences.keras2.h5"),
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "form"), [(model, form) for model, forms in FORMS.items() for form in forms]
+)
+def test_the_forms_of_a_model_are_equal(model, form):
+    """In a SavedModel a batch normalisation is arithmetic, and an LSTM a loop over time."""
+    result = netweave.compare(netweave.load(FOLDER / model), netweave.load(FOLDER / form))
+    assert result.equal, result.sentence
+
+
+def test_the_hard_sigmoid_of_another_keras_is_found():
+    """Keras 3 changed its slope from 0.2 to 1/6: the same model is another net."""
+    result = netweave.compare(
+        netweave.load(FOLDER / "words.keras"), netweave.load(FOLDER / "words.keras2.h5")
+    )
+    assert [finding.trap for finding in result.findings] == ["lstm-activation_alpha"]
+    assert "0.1666" in result.findings[0].cause
+
+
 def changed(graph, op_type, change, which=0):
     """Return a copy of a net with one node changed."""
     copy = graph.clone()
