@@ -64,7 +64,7 @@ class _Build:
 
     def graph(self) -> Graph:
         """Read every layer and return the Graph."""
-        self._check_layers(self._model, [])
+        self._check_layers(self._model)
         given = {ref: self._input(ref) for ref in self._model.inputs}
         made = self._read(self._model, given, (), ())
         heads: list[ir.Value] = []
@@ -111,6 +111,7 @@ class _Build:
     ) -> list[Tensor]:
         """Read a model that is a layer."""
         inner = parse_model({"class_name": layer.type, "config": layer.settings}, place=self._file)
+        self._check_layers(inner)
         given = _flat([*args, *kwargs.values()])
         if len(given) < len(inner.inputs):
             raise ReadError(
@@ -193,7 +194,7 @@ class _Build:
         )
         return Tensor(value)
 
-    def _check_layers(self, model: Model, path: list[str]) -> None:
+    def _check_layers(self, model: Model) -> None:
         """Refuse a model with unknown layers, naming each class once with its layers."""
         unknown: dict[str, list[str]] = {}
         for layer in model.layers:
