@@ -178,6 +178,8 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Wri
         UnsupportedError: The net has operators that cannot be written in the format.
         UsageError: No format is written under such a name, a file cannot be written, or weights miss.
     """
+    if graph.only_weights:
+        raise UsageError(f"{graph.name}: it holds weights alone; there is no net to write")
     writer = find_written(Path(path)).load()
     written: Written = writer.write(graph, Path(path), random_weights=random_weights)
     return written

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Protocol
 
-from netweave.errors import UsageError
+from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -52,6 +52,8 @@ def prepare(
     """
     if backend not in BACKENDS:
         raise UsageError(f"no backend {backend!r}; there are: {', '.join(BACKENDS)}")
+    if graph.only_weights:
+        raise RunError(f"{graph.name}: it holds weights alone; there is no net to run")
     graph.find(taps)
     try:
         module = importlib.import_module(f"netweave.backends.{backend}")

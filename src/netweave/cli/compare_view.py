@@ -147,7 +147,7 @@ def _apart(error: float, bound: str = "") -> str:
 
 def _tally(comparison: Comparison) -> Text:
     statuses = Counter(group.status for group in comparison.groups)
-    evidence = Counter(group.evidence for group in comparison.groups if group.nodes_a and group.nodes_b)
+    evidence = Counter(group.evidence for group in comparison.groups if group.is_pair)
     lines = [
         f"{len(comparison.groups)} group{'' if len(comparison.groups) == 1 else 's'} of layers: "
         f"{_counted(statuses, Status)}",

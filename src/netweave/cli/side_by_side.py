@@ -183,7 +183,7 @@ def _standing(group: Group, numbers: Mapping[int, int]) -> list[Text]:
 
 
 def _evidence(group: Group) -> list[Text]:
-    if not (group.nodes_a and group.nodes_b):
+    if not group.is_pair:
         return []
     if group.evidence is Evidence.GUESS:
         return [Text("a guess", style="italic yellow")]

@@ -18,6 +18,7 @@ from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
 from netweave.compare.signals import Signals, comparable
+from netweave.compare.stored import compare_stored
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
@@ -65,6 +66,13 @@ def compare(
         RunError: A net cannot be run at all.
     """
     told = progress or (lambda stage: None)
+    if a.only_weights or b.only_weights:
+        if first is not None or last is not None or probe is not None:
+            raise UsageError(
+                "one of the two is weights alone: it has no part to cut out, and runs on no probe"
+            )
+        told("compare weights")
+        return compare_stored(a, b)
     with collector_at_rest():
         if first is None and last is None:
             return _Pipeline(a, b, told, probe, tolerance).run()

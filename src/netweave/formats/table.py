@@ -50,6 +50,7 @@ FORMATS = (
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),
+    Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),
     Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
     Format(
         "pytorch",

@@ -32,6 +32,7 @@ from netweave.graph.summary import (
     node_summaries,
     value_summary,
 )
+from netweave.graph.weights import graph_of_weights
 
 __all__ = [
     "BATCH",
@@ -56,6 +57,7 @@ __all__ = [
     "effects_of",
     "find_operator",
     "gradient_factors",
+    "graph_of_weights",
     "graph_to_json",
     "infer_shapes",
     "is_registered",

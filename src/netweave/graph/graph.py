@@ -70,6 +70,11 @@ class Graph:
         return all(parameter.loaded for parameter in self.parameters.values())
 
     @property
+    def only_weights(self) -> bool:
+        """Whether it is stored arrays alone, without the net that they belong to."""
+        return bool(self.parameters) and not len(self.model.graph) and not self.model.graph.outputs
+
+    @property
     def num_parameters(self) -> int:
         """Number of stored elements, as the source counts them."""
         return sum(parameter.size for parameter in self.parameters.values())

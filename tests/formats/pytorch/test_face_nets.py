@@ -1,4 +1,4 @@
-"""The face-detection nets of the corpus in PyTorch against their Caffe and MXNet forms."""
+"""The face-detection nets of the corpus in PyTorch against their forms of Caffe, MXNet and TensorFlow."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ def forms(request: pytest.FixtureRequest, corpus: Path) -> dict[str, Graph]:
         "caffe": netweave.load(folder / f"{det}.prototxt"),
         "mxnet": netweave.load(folder / f"{det}-symbol.json"),
         "pytorch": netweave.load(NETS / f"{name}.py", folder / f"{name}.pt", trust=True),
+        "tensorflow": netweave.load(folder / f"{det}.npy"),
     }
 
 
@@ -41,11 +42,16 @@ def test_every_pair_has_its_relation_and_they_are_consistent(forms: dict[str, Gr
         comparison = netweave.compare(forms[a], forms[b])
         assert comparison.exit_status == 0
         text = comparison.to_json()
-        found[a, b] = {words for words in (TURNED, REVERSED) if words in str(text["inputs"])}
+        told = (
+            text["groups"] if "tensorflow" in (a, b) else text["inputs"]
+        )  # of weights alone the filters tell
+        found[a, b] = {words for words in (TURNED, REVERSED) if words in str(told)}
         assert not comparison.findings
     assert found["caffe", "pytorch"] == {TURNED}
     assert found["mxnet", "pytorch"] == {REVERSED}
-    assert found["caffe", "mxnet"] == found["caffe", "pytorch"] ^ found["mxnet", "pytorch"]
+    assert found["caffe", "tensorflow"] == set()
+    for a, b, c in combinations(forms, 3):
+        assert found[a, c] == found[a, b] ^ found[b, c]
 
 
 def test_values_are_pytorch_s(forms: dict[str, Graph], request: pytest.FixtureRequest) -> None:

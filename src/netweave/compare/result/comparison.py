@@ -150,6 +150,11 @@ class Group:
     mapping: TensorMapping | None = None
     finding: Finding | None = None
 
+    @property
+    def is_pair(self) -> bool:
+        """Whether both nets have something in it; weights alone have layers without nodes."""
+        return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:

@@ -1,0 +1,29 @@
+"""Weights alone: ``.npy`` with a pickled dict of arrays, ``.npz`` and ``.safetensors``.
+
+Such a file says no net, only what some net stores. It is read as a net of layers with parameters and without
+nodes: it can be looked at, and compared as weights with a net or with other weights.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.formats.arrays.kinds import kind_of
+
+if TYPE_CHECKING:
+    from netweave.files import Source
+    from netweave.graph import Graph
+
+__all__ = ["match", "read"]
+
+
+def match(source: Source) -> bool:
+    """Whether the file holds arrays by name, by its first bytes and the end of its name."""
+    return kind_of(source.net, source.head(16)) is not None
+
+
+def read(source: Source) -> Graph:
+    """Read weights; see ``netweave.formats.arrays.reader``."""
+    from netweave.formats.arrays import reader
+
+    return reader.read(source)

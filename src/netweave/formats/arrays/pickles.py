@@ -1,0 +1,174 @@
+"""Dicts of arrays in an ``.npy`` file: NumPy pickles what is no array of numbers.
+
+The pickle is described (``netweave.files.pickled``) and nothing in it is called. A meaning is given to the
+calls by which NumPy rebuilds an array, and to no others.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files.pickled import Call, Name, read_pickled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+_MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
+_REBUILD = {Name(module, "_reconstruct") for module in _MODULES}
+_SCALAR = {Name(module, "scalar") for module in _MODULES}
+_DTYPE = Name("numpy", "dtype")
+_ENCODE = Name("_codecs", "encode")
+_DICTS = {Name("collections", "OrderedDict"), Name("builtins", "dict"), Name("__builtin__", "dict")}
+
+_KINDS = "biuf"
+"""Kinds of numbers that are read: truth values, whole numbers, floating point."""
+
+MAX_DEPTH = 8
+"""Dicts in dicts; deeper ones are refused."""
+
+MAX_VALUES = 100_000
+"""Dicts and arrays in one file; no net has as many."""
+
+
+def read_object(file: BinaryIO, *, place: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a pickled dict, those of dicts inside it as ``outer/inner``.
+
+    Args:
+        file: The file, at the begin of the pickle.
+        place: The file's name, for messages.
+
+    Raises:
+        ReadError: The pickle is damaged, or holds no dict.
+        UnsupportedError: It would make something else than arrays in dicts.
+    """
+    root = read_pickled(file, place=place)
+    if _is_call(root, _REBUILD):  # np.save wraps the dict into an array of one object
+        root = _only_object(root, place)
+    if _entries(root) is None:
+        raise ReadError(f"holds {_kind(root)}, expected a dict of arrays by name", place=place)
+    return dict(_Walk(place).named(root, ""))
+
+
+class _Walk:
+    """Goes through dicts and lists to the arrays; a pickle may hold a list many times, or in itself."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.num_values = 0
+
+    def named(self, value: Any, prefix: str, depth: int = 0) -> Iterator[tuple[str, np.ndarray]]:
+        """Yield the arrays in a value by name."""
+        where = f"{self.place}: {prefix!r}" if prefix else self.place
+        self.num_values += 1
+        if depth > MAX_DEPTH or self.num_values > MAX_VALUES:
+            raise UnsupportedError(
+                f"has more than {MAX_VALUES:,} values, or dicts in more than {MAX_DEPTH} dicts", place=where
+            )
+        entries = _entries(value)
+        if entries is None:
+            yield prefix, _number(value, where)
+            return
+        for key, inner in entries.items():
+            if not isinstance(key, str | int):
+                raise UnsupportedError(f"has {_kind(key)} for a name", place=where)
+            yield from self.named(inner, f"{prefix}/{key}" if prefix else str(key), depth + 1)
+
+
+def _number(value: Any, place: str) -> np.ndarray:
+    """Return an array or a number."""
+    if isinstance(value, bool | int | float):
+        return np.asarray(value)
+    if _is_call(value, _REBUILD):
+        return _array(value, place)
+    if _is_call(value, _SCALAR):
+        return _scalar(value, place)
+    raise UnsupportedError(
+        f"holds {_kind(value)}; arrays in dicts are read, and nothing of a pickle is ever called. "
+        "Save the arrays with np.savez or as .safetensors",
+        place=place,
+    )
+
+
+def _entries(value: Any) -> dict[Any, Any] | None:
+    """Return what a dict or a list holds, by key; None for what is neither."""
+    if isinstance(value, Call) and value.function in _DICTS and not value.arguments:
+        value = dict(value.items)
+    if isinstance(value, list | tuple):
+        value = dict(enumerate(value))
+    return value if isinstance(value, dict) else None
+
+
+def _is_call(value: Any, functions: set[Name]) -> bool:
+    return isinstance(value, Call) and isinstance(value.function, Name) and value.function in functions
+
+
+def _only_object(call: Call, place: str) -> Any:
+    """Return the one object of an array of objects."""
+    state = call.state
+    if isinstance(state, tuple) and len(state) == 5 and isinstance(state[4], list) and len(state[4]) == 1:
+        return state[4][0]
+    raise ReadError("holds an array of several objects, expected a dict of arrays by name", place=place)
+
+
+def _array(call: Call, place: str) -> np.ndarray:
+    """Make the array of ``_reconstruct`` with the state (version, shape, type, column-major, bytes)."""
+    state = call.state
+    if not isinstance(state, tuple) or len(state) != 5:
+        raise ReadError("an array in its pickle has no sizes and values", place=place)
+    _, shape, described, by_columns, content = state
+    dtype = _dtype(described, place)
+    if not isinstance(shape, tuple) or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
+        raise ReadError("an array in its pickle has sizes that are no numbers", place=place)
+    values = _bytes(content, place)
+    if prod(shape) * dtype.itemsize != len(values):
+        raise ReadError(
+            f"an array of {'x'.join(map(str, shape))} {dtype} has {len(values):,} bytes, expected "
+            f"{prod(shape) * dtype.itemsize:,}; was the file copied whole?",
+            place=place,
+        )
+    return np.frombuffer(values, dtype).reshape(shape, order="F" if by_columns else "C")
+
+
+def _scalar(call: Call, place: str) -> np.ndarray:
+    if not isinstance(call.arguments, tuple) or len(call.arguments) != 2:
+        raise ReadError("a number in its pickle has no value", place=place)
+    dtype, values = _dtype(call.arguments[0], place), _bytes(call.arguments[1], place)
+    if len(values) != dtype.itemsize:
+        raise ReadError("a number in its pickle has too many or too few bytes", place=place)
+    return np.frombuffer(values, dtype).reshape(())
+
+
+def _dtype(value: Any, place: str) -> np.dtype[Any]:
+    """Return the element type of ``dtype('f4', ...)`` with the state (version, byte order, ...)."""
+    known = isinstance(value, Call) and value.function == _DTYPE and isinstance(value.arguments, tuple)
+    name = value.arguments[0] if known and value.arguments else None
+    order = value.state[1] if known and isinstance(value.state, tuple) and len(value.state) > 1 else "<"
+    if isinstance(name, str) and name[:1] in set(_KINDS) and name[1:] in {"1", "2", "4", "8"}:
+        return np.dtype(name).newbyteorder(">" if order == ">" else "<")
+    shown = name if isinstance(name, str) else _kind(value)
+    raise UnsupportedError(f"has arrays of the type {shown}; numbers are read", place=place)
+
+
+def _bytes(value: Any, place: str) -> bytes:
+    """Return bytes, which Python 2 pickled as text, and Python 3 in its oldest protocols as encoded text."""
+    if isinstance(value, Call) and value.function == _ENCODE and isinstance(value.arguments, tuple):
+        value = value.arguments[0] if value.arguments else None
+    if isinstance(value, str):
+        try:
+            return value.encode("latin-1")
+        except UnicodeEncodeError as error:
+            raise ReadError("an array in its pickle has no bytes", place=place) from error
+    if isinstance(value, bytes):
+        return value
+    raise ReadError(f"an array in its pickle has {_kind(value)} for its bytes", place=place)
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, Call):
+        return f"a call of {value.function}"
+    return f"a {type(value).__name__}"

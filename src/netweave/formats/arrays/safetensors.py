@@ -1,0 +1,85 @@
+"""``.safetensors``: the length of a JSON header, the header, then the bytes of all arrays.
+
+The form is that of https://huggingface.co/docs/safetensors: offsets from the end of the header, without
+gaps, little-endian, row-major.
+"""
+
+from __future__ import annotations
+
+import json
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files import read_bytes
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MAX_HEADER = 100_000_000
+"""A longer header no writer makes."""
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "BOOL": np.dtype(np.bool_),
+    "F16": np.dtype("<f2"),
+    "F32": np.dtype("<f4"),
+    "F64": np.dtype("<f8"),
+    "I8": np.dtype("<i1"),
+    "I16": np.dtype("<i2"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+    "U8": np.dtype("<u1"),
+    "U16": np.dtype("<u2"),
+    "U32": np.dtype("<u4"),
+    "U64": np.dtype("<u8"),
+}
+"""Element types by their names in a header."""
+
+
+def read_safetensors(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name, in the order of their bytes.
+
+    Raises:
+        ReadError: The file is damaged.
+        UnsupportedError: An array has a type that is not read.
+    """
+    content, place = read_bytes(path), str(path)
+    length = int.from_bytes(content[:8], "little")
+    if not 0 < length <= min(MAX_HEADER, len(content) - 8):
+        raise ReadError(f"its header would have {length:,} bytes; was it copied whole?", place=place)
+    try:
+        header = json.loads(content[8 : 8 + length])
+    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ReadError(f"its header is no JSON ({error})", place=place) from error
+    if not isinstance(header, dict):
+        raise ReadError("its header is no JSON object", place=place)
+    data = memoryview(content)[8 + length :]
+    rows = [(name, row) for name, row in header.items() if name != "__metadata__"]
+    found = {name: _array(row, data, f"{place}: {name!r}") for name, row in rows}
+    return dict(sorted(found.items(), key=lambda item: header[item[0]]["data_offsets"][0]))
+
+
+def _array(row: Any, data: memoryview, place: str) -> np.ndarray:
+    if not isinstance(row, dict) or not {"dtype", "shape", "data_offsets"} <= row.keys():
+        raise ReadError("its row in the header lacks dtype, shape or data_offsets", place=place)
+    if row["dtype"] not in DTYPES:
+        raise UnsupportedError(f"has the type {row['dtype']!r}; read are {', '.join(DTYPES)}", place=place)
+    dtype, shape, offsets = DTYPES[row["dtype"]], row["shape"], row["data_offsets"]
+    if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
+        raise ReadError(f"has the sizes {shape} at {offsets}, expected whole numbers", place=place)
+    begin, end = offsets
+    if not begin <= end <= len(data) or end - begin != prod(shape) * dtype.itemsize:
+        raise ReadError(
+            f"its bytes {begin:,} to {end:,} of {len(data):,} do not hold {'x'.join(map(str, shape))} "
+            f"{row['dtype']}; was the file copied whole?",
+            place=place,
+        )
+    return np.frombuffer(data[begin:end], dtype).reshape(shape)
+
+
+def _are_sizes(value: Any) -> bool:
+    return isinstance(value, list) and all(type(n) is int and 0 <= n < 2**48 for n in value)
