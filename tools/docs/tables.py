@@ -157,6 +157,7 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {
 HOLDS: dict[str, Callable[[], str]] = {
     "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
+    "arrays": lambda: "the arrays by name; nothing of a pickle is called",
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
     "chainer": lambda: f"{len(_chainer())} functions and links, by the guarded process",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
