@@ -43,12 +43,14 @@ class SourceError(NetweaveError):
     Args:
         message: What was found, what was expected, and what to do.
         place: Where: ``file``, ``file:line`` or ``file: layer 'name'``.
+        open_inputs: The inputs whose sizes are nowhere given, if that is what is wrong.
     """
 
-    def __init__(self, message: str, *, place: str | None = None) -> None:
+    def __init__(self, message: str, *, place: str | None = None, open_inputs: tuple[str, ...] = ()) -> None:
         super().__init__(f"{place}: {message}" if place else message)
         self.place = place
         self.message = message
+        self.open_inputs = open_inputs
 
 
 class ReadError(SourceError):

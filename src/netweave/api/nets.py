@@ -6,6 +6,15 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.api.arguments import (
+    check_arrays,
+    check_file,
+    check_graph,
+    check_names,
+    check_phase,
+    check_shapes,
+    check_tolerance,
+)
 from netweave.backends import prepare
 from netweave.compare import OUTPUT_TOLERANCE
 from netweave.compare import compare as compare_graphs
@@ -59,10 +68,11 @@ def load(
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
         UsageError: The weights are named twice.
     """
+    shapes = check_shapes(input_shapes)
     if not isinstance(net, str | Path):
         from netweave.formats.pytorch import read_module
 
-        return read_module(net, input_shapes=input_shapes or {}, examples=examples)
+        return read_module(net, input_shapes=shapes, examples=examples)
     name, comma, after = str(net).partition(",")
     if comma and not is_file(Path(str(net))):
         if weights is not None:
@@ -82,9 +92,9 @@ def load(
         Source(
             net=Path(name),
             weights=Path(weights) if weights else None,
-            input_shapes={key: tuple(shape) for key, shape in (input_shapes or {}).items()},
-            phase=phase,
-            stages=tuple(stages),
+            input_shapes=shapes,
+            phase=check_phase(phase),
+            stages=tuple(check_names(stages, what="stages")),
             level=level,
             entry=entry,
             trust=trust,
@@ -112,7 +122,9 @@ def run(
         SourceError: The files cannot be read.
         RunError: The net cannot be run on these inputs.
     """
-    return prepare(_read_if_named(net), taps=taps, backend=backend).run(inputs)
+    graph = _read_if_named(net)
+    check_arrays(inputs, what="inputs", names=[str(value.name) for value in graph.inputs])
+    return prepare(graph, taps=check_names(taps, what="taps"), backend=backend).run(inputs)
 
 
 def compare(
@@ -139,13 +151,16 @@ def compare(
     Raises:
         SourceError: The files cannot be read.
     """
+    graph_a, graph_b = _read_if_named(a), _read_if_named(b)
+    if probe is not None:
+        check_arrays(probe, what="probe", names=[str(value.name) for value in graph_a.inputs])
     return compare_graphs(
-        _read_if_named(a),
-        _read_if_named(b),
+        graph_a,
+        graph_b,
         first=first,
         last=last,
         probe=probe,
-        tolerance=tolerance,
+        tolerance=check_tolerance(tolerance),
         progress=progress,
     )
 
@@ -178,10 +193,11 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Wri
         UnsupportedError: The net has operators that cannot be written in the format.
         UsageError: No format is written under such a name, a file cannot be written, or weights miss.
     """
-    if graph.only_weights:
+    file = check_file(path, what="path")
+    if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: it holds weights alone; there is no net to write")
-    writer = find_written(Path(path)).load()
-    written: Written = writer.write(graph, Path(path), random_weights=random_weights)
+    writer = find_written(file).load()
+    written: Written = writer.write(graph, file, random_weights=random_weights)
     return written
 
 

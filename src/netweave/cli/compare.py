@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 import click
@@ -10,10 +11,10 @@ from netweave.cli.options import Command, everything_option, html_option, json_o
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy as np
 
+    from netweave.cli.options import InputShapes
+    from netweave.cli.together import Load
     from netweave.compare import Comparison
     from netweave.graph import Graph
 
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 )
 @json_option
 @html_option
-@reads_nets
+@functools.partial(reads_nets, several=True)
 def compare(
     nets: tuple[str, ...],
     everything: bool,
@@ -51,7 +52,8 @@ def compare(
     tolerance: float | None,
     json_file: str | None,
     html_file: str | None,
-    load: Callable[[str], Graph],
+    input_shapes: InputShapes,
+    load: Load,
 ) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
@@ -64,12 +66,13 @@ def compare(
     from netweave import api
     from netweave.cli.compare_view import show_comparison, show_matrix
     from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.together import load_together
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
     if html_file and len(nets) > 2:
         raise UsageError("--html shows two nets; of more, compare two at a time")
-    graphs = [(name, load(name)) for name in nets]
+    graphs = list(zip(nets, load_together(nets, load, input_shapes), strict=True))
     with working("comparing") as status:
 
         def compare_two(a: Graph, b: Graph) -> Comparison:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, TextIO, cast
 
 from rich.console import Console
 
@@ -26,9 +27,31 @@ PIPE_WIDTH = 2000
 def output_console() -> Console:
     """Return the console on standard output: as wide as the terminal, or as needed in a pipe."""
     console = Console(highlight=False, markup=False, emoji=False)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = PIPE_WIDTH
+    if not console.is_terminal:
+        console.file = cast("TextIO", _WithoutTrailingBlanks(console.file))
+        if "COLUMNS" not in os.environ:
+            console.width = PIPE_WIDTH
     return console
+
+
+class _WithoutTrailingBlanks:
+    """A stream that takes text without the blanks that fill a table's last column."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        """Write whole lines; rich never ends a call in the middle of one."""
+        return self._stream.write(re.sub(r" +$", "", text, flags=re.MULTILINE))
+
+    def flush(self) -> None:
+        """Hand on what is held back."""
+        self._stream.flush()
+
+    def isatty(self) -> bool:
+        """It is no terminal."""
+        return False
 
 
 def in_lines(console: Console) -> bool:

@@ -95,8 +95,13 @@ everything_option = click.option(
 )
 
 
-def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options of reading, and ``load``: from the name of a net to its Graph."""
+def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callable[..., Any]:
+    """Give a command the options of reading, and ``load``: from the name of a net to its Graph.
+
+    Args:
+        command: The command.
+        several: It reads several nets, and is given ``input_shapes`` to share out among them.
+    """
 
     @click.option(
         "--input-shape",
@@ -134,20 +139,22 @@ def reads_nets(command: Callable[..., Any]) -> Callable[..., Any]:
         trust: bool,
         **kwargs: Any,
     ) -> Any:
-        def load(net: str) -> Graph:
+        def load(net: str, shapes: InputShapes | None = None) -> Graph:
             from netweave import api
             from netweave.cli.console import working
 
             with working(f"reading {net}"):
                 return api.load(
                     net,
-                    input_shapes=input_shapes,
+                    input_shapes=input_shapes if shapes is None else shapes,
                     phase=phase.upper(),
                     stages=stages,
                     level=level,
                     trust=trust,
                 )
 
+        if several:
+            kwargs["input_shapes"] = input_shapes
         return command(*args, load=load, **kwargs)
 
     return wrapped

@@ -50,6 +50,9 @@ def show_results(
         numbers = (f"{number:.4g}" for number in statistics(array).values())
         table.add_row(label, Text(name), dims_text(array.shape), *numbers)
     console.print(heading(graph), table, sep="\n")
+    if not graph.loaded:
+        note = "note: no weights were found; they were drawn, and so the values say nothing of a trained net"
+        console.print(Text(note, style="yellow"))
     if output_file:
         console.print(Text.assemble(("wrote ", "green"), (output_file, "bold")))
 

@@ -56,7 +56,8 @@ class GraphBuilder:
         except ShapeError as error:
             if error.place and "layer " in error.place:
                 raise
-            raise ShapeError(error.message, place=layer.place) from error
+            open_inputs = error.open_inputs
+            raise ShapeError(error.message, place=layer.place, open_inputs=open_inputs) from error
         finally:
             self._layer = outer
 

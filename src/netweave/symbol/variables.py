@@ -160,6 +160,7 @@ class Variables:
             f"the sizes of the input {node.name!r} are nowhere given; give them, as in "
             f"--input-shape {node.name}=1x3x224x224",
             place=node.place,
+            open_inputs=(node.name,),
         )
 
     def _entry(

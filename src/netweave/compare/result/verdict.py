@@ -54,6 +54,8 @@ def decide(
     if outputs and not apart:
         return _equal(inputs, outputs, groups)
     effective = [group for group in groups if group.status in EFFECTIVE]
+    if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
+        return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
     if effective:
         culprits = [group for group in effective if group.finding] or effective
         return Verdict.DIFFERENT, _different(culprits, apart)
@@ -79,20 +81,40 @@ def _equal(
     agree = f"{count} to {worst:.1g} of the rms"
     latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
-    changed_inputs = [mapping for mapping in inputs if not mapping.is_identity]
-    changed_outputs = [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
-    if not changed_inputs and not changed_outputs:
+    mapped = _mapped_in_words(inputs, outputs)
+    if not mapped:
         if latent:
             return Verdict.EQUAL, f"equal for these weights and inputs: {agree}{tail}"
         return Verdict.IDENTICAL, f"identical: {agree}"
-    given = "; ".join(f"input {mapping.b!r} with {mapping.text}" for mapping in changed_inputs)
-    made = _outputs_in_words(changed_outputs)
-    parts = []
-    if given:
-        parts.append(f"given {given}")
-    if made:
-        parts.append(f"B makes {made}")
-    return Verdict.EQUAL, f"equal under a stated mapping: {', '.join(parts)}; {agree}{tail}"
+    return Verdict.EQUAL, f"equal under a stated mapping: {mapped}; {agree}{tail}"
+
+
+def _mapped_in_words(inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair]) -> str:
+    """Say how inputs and outputs of A become those of B; nothing where they are the same."""
+    changed = [mapping for mapping in inputs if not mapping.is_identity]
+    given = "; ".join(f"input {mapping.b!r} with {mapping.text}" for mapping in changed)
+    made = _outputs_in_words(
+        [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
+    )
+    parts = [f"given {given}"] if given else []
+    return ", ".join([*parts, f"B makes {made}"] if made else parts)
+
+
+def _more_outputs(
+    inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], more: Sequence[OutputPair]
+) -> str:
+    """Say that B does all that A does, and makes other outputs besides."""
+    agreeing = [pair for pair in outputs if pair.a]
+    worst = max(pair.error or 0.0 for pair in agreeing)
+    count = f"all {len(agreeing)} outputs of A agree" if len(agreeing) > 1 else "A's output agrees"
+    mapped = _mapped_in_words(inputs, agreeing)
+    under = f" ({mapped})" if mapped else ""
+    named = ", ".join(repr(pair.b) for pair in more)
+    noun = "the output" if len(more) == 1 else "the outputs"
+    return (
+        f"different only in what B makes besides: {count} to {worst:.1g} of the rms{under}; "
+        f"B has {noun} {named} as well"
+    )
 
 
 def _outputs_in_words(pairs: Sequence[OutputPair]) -> str:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, SourceError
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
 from netweave.formats.caffe.kinds import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
-from netweave.formats.caffe.weights import find_weights, net_weights, read_weights
+from netweave.formats.caffe.weights import SUFFIXES, find_weights, net_weights, read_weights, weights_alone
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +35,28 @@ augmented is no part of a net."""
 
 
 def read_net(source: Source) -> Graph:
-    """Read a net from its files; see ``netweave.formats.caffe.read``."""
+    """Read a net from its files; see ``netweave.formats.caffe.read``.
+
+    A file of weights keeps the net that was trained. Where that cannot be built (it was cut off, or is one of
+    a training branch) and nothing else is given, its arrays are read alone.
+    """
     place = str(source.net)
-    net = parse_net(source.net)
     path = find_weights(source)
     if path is not None:
-        return build(net, source, read_weights(path))
-    own = any(layer["blobs"] for layer in net["layer"])
-    return build(net, source, net_weights(net, place=place) if own else None)
+        return build(parse_net(source.net), source, read_weights(path))
+    try:
+        net = parse_net(source.net)
+        own = any(layer["blobs"] for layer in net["layer"])
+        return build(net, source, net_weights(net, place=place) if own else None)
+    except SourceError as error:
+        if not source.net.name.endswith(SUFFIXES):
+            raise
+        alone = weights_alone(source.net)
+        if alone is None:
+            raise
+        reason = error.message.split(";")[0]
+        note = f"{place}: read as weights alone, since the net in it cannot be built ({reason})"
+        return replace(alone, notes=(note,))
 
 
 def parse_net(path: Path) -> Message:

@@ -212,6 +212,7 @@ def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source)
         f"the file does not say all sizes of {names}, which are those of its data; give them: "
         f"{' '.join(options)}, with numbers for letters and dots",
         place=f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})",
+        open_inputs=tuple(name for _, name, _ in missing),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -114,6 +115,13 @@ def _written(call: Call) -> Sequence[ir.Value]:
     return found
 
 
+def _nearest(type_: str) -> str:
+    """Return what a type may be a slip of the pen for: one that differs in a letter or in capitals."""
+    known = {name.lower(): name for name in (*LAYERS, *INPUTS)}
+    near = difflib.get_close_matches(type_.lower(), known, n=1, cutoff=0.8)
+    return f"; did you mean {known[near[0]]!r}?" if near else ""
+
+
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
     unknown = [spec for spec in specs if spec["type"] not in LAYERS and spec["type"] not in INPUTS]
@@ -126,7 +134,7 @@ def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     for spec in unknown[:_MOST_NAMED]:
         line = spec.line_of("type")
         where = f" at {place}:{line}" if line else ""
-        note = f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else ""
+        note = f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else _nearest(spec["type"])
         rows.append(f"{spec['name']!r} ({spec['type'] or 'without a type'}{note}){where}")
     if len(unknown) > len(rows):
         rows.append("and so on")

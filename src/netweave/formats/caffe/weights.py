@@ -9,17 +9,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.errors import ReadError, UsageError, WeightError
+from netweave.errors import ReadError, SourceError, UsageError, WeightError
 from netweave.files import is_file, read_bytes
 from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
+from netweave.graph import graph_of_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from netweave.files import Source
     from netweave.files.protobuf import Message
+    from netweave.graph import Graph
 
 SUFFIXES = (".caffemodel", ".caffemodel.h5")
 
@@ -98,6 +100,27 @@ def read_weights(path: Path) -> Weights:
     if kind is not None and kind.text:
         raise ReadError("is a net as text, expected weights: a .caffemodel or .caffemodel.h5", place=place)
     return net_weights(caffe_schema().decode("NetParameter", content, place=place), place=place)
+
+
+def weights_alone(path: Path) -> Graph | None:
+    """Return the arrays of a file as a graph without nodes; None if it holds none."""
+    try:
+        layers = read_weights(path).layers
+    except SourceError:
+        return None
+    arrays = {f"{name}/{number}": blob for name, blobs in layers.items() for number, blob in blobs.items()}
+    if not arrays:
+        return None
+    values = {key: blob.load().reshape(_plain_shape(blob)) for key, blob in arrays.items()}
+    return graph_of_weights(values, format_name="caffe", file=str(path))
+
+
+def _plain_shape(blob: StoredBlob) -> tuple[int, ...]:
+    """Return the sizes of an array, without the ones that the old form puts in front."""
+    sizes = list(blob.shape)
+    while blob.legacy and len(sizes) > 1 and sizes[0] == 1:
+        del sizes[0]
+    return tuple(sizes)
 
 
 def net_weights(net: Message, *, place: str) -> Weights:

@@ -88,6 +88,7 @@ class Inputs:
                 f"the file does not say the sizes of the input {name!r}; give them, as in "
                 f"--input-shape {name}=1x224x224x3",
                 place=place,
+                open_inputs=(name,),
             )
         declared = list(shape) if shape is not None else [None, *sizes[1:]]
         if len(declared) != len(sizes):

@@ -136,7 +136,7 @@ class Interpreter:
         except SourceError as error:
             if error.place:
                 raise
-            raise type(error)(error.message, place=place) from error
+            raise type(error)(error.message, place=place, open_inputs=error.open_inputs) from error
 
     def _made(self, node: Node, reader: OperatorReader, call: Call) -> Sequence[Item]:
         if reader.plain:

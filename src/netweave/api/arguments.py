@@ -1,0 +1,110 @@
+"""Checks of what the API is called with: a wrong type is told where it is given, not deep inside."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+from netweave.errors import UsageError
+from netweave.graph import Graph
+
+PHASES = ("TEST", "TRAIN")
+
+
+def check_phase(phase: Any) -> str:
+    """Return a phase.
+
+    Raises:
+        UsageError: There is no such phase.
+    """
+    if phase not in PHASES:
+        raise UsageError(f"phase is {phase!r}, expected {' or '.join(PHASES)}")
+    return str(phase)
+
+
+def check_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
+    """Return input sizes by name.
+
+    Raises:
+        UsageError: They are no sizes by name.
+    """
+    if shapes is None:
+        return {}
+    if not isinstance(shapes, Mapping):
+        raise UsageError(f"input_shapes is {shapes!r}, expected sizes by name: {{'data': (1, 3, 224, 224)}}")
+    for name, sizes in shapes.items():
+        listed = isinstance(sizes, Sequence) and not isinstance(sizes, str)
+        if not isinstance(name, str) or not listed or not all(_is_size(size) for size in sizes):
+            raise UsageError(
+                f"input_shapes[{name!r}] is {sizes!r}, expected sizes such as (1, 3, 224, 224), each > 0"
+            )
+    return {name: tuple(int(size) for size in sizes) for name, sizes in shapes.items()}
+
+
+def check_names(value: Any, *, what: str) -> list[str]:
+    """Return names, of which a single text is no list.
+
+    Raises:
+        UsageError: It is a text, or holds something else than texts.
+    """
+    if isinstance(value, str):
+        raise UsageError(f"{what} is the text {value!r}, expected a list of names: [{value!r}]")
+    if not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{what} is {value!r}, expected a list of names")
+    return list(value)
+
+
+def check_arrays(value: Any, *, what: str, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return arrays by name.
+
+    Raises:
+        UsageError: It is something else, an array for instance.
+    """
+    if not isinstance(value, Mapping):
+        example = names[0] if names else "data"
+        raise UsageError(
+            f"{what} is of type {type(value).__name__}, expected arrays by name: {{{example!r}: array}}"
+        )
+    return value
+
+
+def check_tolerance(value: Any) -> float:
+    """Return a tolerance.
+
+    Raises:
+        UsageError: It is no number above 0.
+    """
+    if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value) or value <= 0:
+        raise UsageError(f"tolerance is {value!r}, expected a number > 0, such as 0.001")
+    return float(value)
+
+
+def check_file(value: Any, *, what: str) -> Path:
+    """Return the name of a file.
+
+    Raises:
+        UsageError: It is no text and no path.
+    """
+    if not isinstance(value, str | Path):
+        raise UsageError(f"{what} is of type {type(value).__name__}, expected the name of a file")
+    return Path(value)
+
+
+def check_graph(value: Any) -> Graph:
+    """Return a net.
+
+    Raises:
+        UsageError: It is something else, a file name for instance.
+    """
+    if not isinstance(value, Graph):
+        raise UsageError(
+            f"the net is of type {type(value).__name__}, expected a Graph: netweave.load reads one from files"
+        )
+    return value
+
+
+def _is_size(value: Any) -> bool:
+    return not isinstance(value, bool) and hasattr(value, "__index__") and int(value) > 0
