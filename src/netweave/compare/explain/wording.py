@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 CAFFE = {
+    "kernel_shape": "kernel_size",
     "pads": "pad",
     "strides": "stride",
     "dilations": "dilation",
@@ -18,6 +19,7 @@ CAFFE = {
     "axis": "axis",
 }
 MXNET = {
+    "kernel_shape": "kernel",
     "pads": "pad",
     "strides": "stride",
     "dilations": "dilate",
@@ -36,6 +38,27 @@ ROUNDING = {
     ("onnx", "floor"): "ceil_mode=0",
     ("onnx", "ceil"): "ceil_mode=1",
 }
+
+_POOLS = {"MaxPool": "max", "GlobalMaxPool": "max", "AveragePool": "average", "GlobalAveragePool": "average"}
+
+OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
+    "caffe": (
+        {name: f"pool: {'MAX' if kind == 'max' else 'AVE'}" for name, kind in _POOLS.items()},
+        {"Add": "operation: SUM", "Mul": "operation: PROD", "Max": "operation: MAX"},
+        {
+            "Abs": 'type: "AbsVal"', "Elu": 'type: "ELU"', "Relu": 'type: "ReLU"',
+            "Sigmoid": 'type: "Sigmoid"', "Softplus": 'type: "BNLL"', "Tanh": 'type: "TanH"',
+        },
+    ),
+    "mxnet": (
+        {name: f"pool_type={'max' if kind == 'max' else 'avg'}" for name, kind in _POOLS.items()},
+        {
+            "Relu": "act_type=relu", "Sigmoid": "act_type=sigmoid", "Softplus": "act_type=softrelu",
+            "Softsign": "act_type=softsign", "Tanh": "act_type=tanh",
+        },
+    ),
+}  # fmt: skip
+"""How files say which operator a layer computes: one table for each setting, whose values stand in it."""
 
 
 def in_words(name: str, value: Any) -> str:
@@ -76,6 +99,22 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
         return f"{MXNET.get(name, name)}={shown}"
     shown = str(list(value)) if isinstance(value, tuple) else in_words(name, value)
     return f"{name}={shown}"
+
+
+def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A002
+    """Return how B's files would say that a layer computes A's operator; empty if no setting does.
+
+    Args:
+        format: B's format.
+        node_a: What A computes.
+        node_b: What B computes now, which says which setting it is.
+    """
+    if format == "onnx" and not node_a.domain:
+        return f"op_type={node_a.op_type}"
+    for table in OPERATORS.get(format, ()):
+        if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
+            return table[node_a.op_type]
+    return ""
 
 
 def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.compare.explain.traps.trap import Case, Proposal, node_named
+from netweave.compare.explain.wording import operator
 from netweave.compare.signals import constants_of, num_signals
 from netweave.graph import attributes_of
 
@@ -33,7 +34,7 @@ def operator_traps(case: Case) -> Iterator[Proposal]:
     yield Proposal(
         trap="operator",
         cause=f"A computes {_name(node_a)}, B computes {_name(node_b)}",
-        fix=f"compute {_name(node_a)}",
+        fix=operator(case.b.graph.format, node_a, node_b) or f"compute {_name(node_a)}",
         node_a=node_a,
         node_b=node_b,
         change=_Become(node_b.name, node_a),
