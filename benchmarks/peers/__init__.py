@@ -1,0 +1,1 @@
+"""Netweave and its peers on the same pairs of ONNX files."""
