@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from benchmarks.faults import onnx_faults
+from benchmarks.faults.onnx_nets import NETS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,13 +24,18 @@ NUM_FAULTS = 8
 """Faults of one net, spread evenly over all that can be planted in it."""
 
 
+def is_drawn(name: str) -> bool:
+    """Whether a net is one that is written here with drawn weights."""
+    return name.removeprefix("onnx-") in NETS
+
+
 def write_pairs(folder: Path, corpus: Path | None) -> list[dict[str, Any]]:
     """Write all pairs, and a list of them for the interpreter of the peers.
 
     A row says: the files ``a`` and ``b``, the form of ``a``, and, of a fault, the node of ``b`` that it was
     planted in (``layer``), what that node is called in ``a``, its kind and the traps that may explain it.
     """
-    rows = [row for subject in onnx_faults.subjects() for row in _rows(folder, subject)]
+    rows = [row for subject in onnx_faults.subjects(is_drawn) for row in _rows(folder, subject)]
     if corpus is not None:
         rows += _ported(folder, corpus)
     (folder / "pairs.json").write_text(json.dumps(rows, indent=1))
