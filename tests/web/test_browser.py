@@ -182,6 +182,7 @@ def test_everything_goes_by_keyboard_alone(page):
     playwright.expect(menu).to_be_focused()
     playwright.expect(page.get_by_label("Name", exact=True)).to_be_hidden()
     page.keyboard.press("Enter")
+    playwright.expect(page.get_by_label("Name", exact=True)).to_be_focused()
     page.keyboard.press("Control+A")
     page.keyboard.type("by keyboard")
     page.keyboard.press("Enter")

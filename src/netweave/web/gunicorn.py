@@ -25,3 +25,13 @@ loglevel = "warning"
 def when_ready(server: Any) -> None:
     """End with the parent."""
     end_with_parent()
+
+
+def post_worker_init(worker: Any) -> None:
+    """Load what the first visitor would wait for: the addresses with all behind them, and the samples."""
+    from django.urls import get_resolver
+
+    from netweave.web.samples import samples
+
+    _ = get_resolver().url_patterns
+    samples()
