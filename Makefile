@@ -6,7 +6,7 @@ help:
 	@echo "make serve      the workbench: compare nets in the browser (needs Node 20 once, to build its pages)"
 	@echo "make frontend   build the pages of the viewer (needs Node 20)"
 	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
-	@echo "make test       run the tests (seconds)"
+	@echo "make test       run the tests (a few minutes)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
 	@echo "make check      format, lint, types, layers"
 	@echo "make docs       write the generated pages anew"

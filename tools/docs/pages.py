@@ -30,7 +30,6 @@ if find_spec("torch"):  # the page lists torch's lowerings
 
 FRAGMENTS: dict[str, Callable[[], str]] = {
     "formats": tables.formats_table,
-    "layers": tables.layers_list,
     "rooms": tables.rooms_table,
 }
 """Parts of the README, by the name in the comment that they stand after."""

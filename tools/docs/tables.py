@@ -46,19 +46,6 @@ def _first_lines(layers: Sequence[str]) -> Iterator[tuple[str, str]]:
                 yield room, (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
 
 
-def layers_list() -> str:
-    """Return the types of layers and operators of each format, by name only."""
-    parts = []
-    for row in FORMATS:
-        if row.name in TYPES:
-            names = ", ".join(f"`{name}`" for name in TYPES[row.name]())
-            parts.append(f"<details><summary>{row.title}</summary>\n\n{names}\n\n</details>")
-    names = ", ".join(f"`{name}`" for name in all_operators())
-    title = "operators of the domain <code>netweave</code>, which ONNX lacks"
-    parts.append(f"<details><summary>{title}</summary>\n\n{names}\n\n</details>")
-    return "\n\n".join(parts)
-
-
 def page() -> str:
     """Return the page that says what each type of layer and operator is read as."""
     sections = [
