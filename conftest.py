@@ -18,3 +18,6 @@ MODULES = {
 
 collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]
 collect_ignore_glob.append("src/netweave/web/*")  # Django's modules cannot be imported before it is set up
+
+if find_spec("django"):
+    import tests.web.begin  # noqa: F401 (sets Django up)

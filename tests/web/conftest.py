@@ -2,22 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-
 import pytest
-
-from netweave.web.options import DATA, make_data_folder
-
-os.environ[DATA] = tempfile.mkdtemp(prefix="netweave-tests-")
-os.environ["DJANGO_SETTINGS_MODULE"] = "netweave.web.settings"
-os.environ.pop("DATABASE_URL", None)
-make_data_folder(Path(os.environ[DATA]))
-
-import django  # noqa: E402
-
-django.setup()
 
 
 @pytest.fixture(scope="session")
