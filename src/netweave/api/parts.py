@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.api.nets import load
-from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
 from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -51,6 +51,9 @@ def load_parts(
         except NetweaveError as error:
             failures.append(error)
             continue
+        if not len(graph.nodes):
+            failures.append(_weights_alone(net))
+            continue
         if graph.loaded or len(files) == 1:
             return graph
         bare = bare or graph
@@ -66,6 +69,12 @@ def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
         if len(ordered) > 1:
             yield from ((net, weights) for weights in ordered if weights != net)
         yield net, None
+
+
+def _weights_alone(file: Path) -> ReadError:
+    return ReadError(
+        "holds weights but not how the layers are joined; give the file of the net with it", place=str(file)
+    )
 
 
 def _telling(failures: Sequence[NetweaveError]) -> NetweaveError:
