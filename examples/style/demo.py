@@ -149,11 +149,11 @@ def main(steps: int = 300) -> int:
     images, labels = pictures()
     net = classifier()
     module = netweave.Module(net)
-    settings = {"learning_rate": 0.1, "momentum": 0.9}
+    settings = {"learning_rate": 0.01, "momentum": 0.9}
     module.fit(
         images,
         labels,
-        num_epoch=2,
+        num_epoch=4,
         batch_size=50,
         shuffle=True,
         optimizer_params=settings,
@@ -164,7 +164,7 @@ def main(steps: int = 300) -> int:
 
     content, style = torch.from_numpy(images[3:4].copy()), strokes()
     drawing = transfer(net, module.get_params()[0], content, style)
-    made = drawing.draw(content, steps=steps, weight=0.3, smooth=0.3)
+    made = drawing.draw(content, steps=steps, weight=2.0, smooth=0.3)
     before, after = drawing.distances(content), drawing.distances(made)
     other = drawing.distances(style)
     print(f"style: {float(before[0]):.3f} away at first, {float(after[0]):.3f} in the end")

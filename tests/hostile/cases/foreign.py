@@ -72,10 +72,6 @@ add("a device as weights", _device_as_weights, ReadError, "/dev/zero: is a pipe 
 # Weights without their net.
 
 add(
-    "weights of Caffe alone", file("net.caffemodel", nets()["caffemodel"].files["small.caffemodel"]),
-    ReadError, "holds weights but not how the layers are joined",
-)  # fmt: skip
-add(
     "arrays of MXNet alone", file("net.params", nets()["params"].files["small-0001.params"]),
     ReadError, "holds arrays and no net",
 )  # fmt: skip
