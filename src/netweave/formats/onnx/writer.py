@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import UsageError
 from netweave.files.onnx.save import save
+from netweave.files.written import need_weights, replacing
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from netweave.graph import Graph
 
 
@@ -28,17 +27,6 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
     Raises:
         UsageError: The net has no weights, or the file cannot be written.
     """
-    missing = [key for key, parameter in graph.parameters.items() if not parameter.loaded]
-    if missing and not random_weights:
-        named = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
-        raise UsageError(
-            f"net {graph.name!r} has no weights for {len(missing)} of {len(graph.parameters)} parameters "
-            f"({named}): name its weights, or ask for random ones (--random-weights, random_weights=True)"
-        )
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            save(graph, Path(folder) / path.name)
-            for written in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):
-                os.replace(written, path.parent / written.name)  # noqa: PTH105
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    need_weights(graph, random_weights=random_weights)
+    with replacing(path) as folder:
+        save(graph, folder / path.name)

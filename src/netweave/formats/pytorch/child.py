@@ -6,22 +6,19 @@ It is given a request as JSON, and leaves ``net.onnx`` and ``tables.json`` in it
 
 from __future__ import annotations
 
-import importlib.util
-import inspect
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import ReadError, UsageError, WeightError
+from netweave.errors import WeightError
 from netweave.files.guard_answer import answer
+from netweave.files.model_code import imported, make, own_factories
 from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.module import describe, export, write, write_script
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
     from types import ModuleType
 
 NET, TABLES = Path("net.onnx"), Path("tables.json")
@@ -34,7 +31,7 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_code(request: dict[str, Any]) -> dict[str, Any]:
-    module = _make(_imported(request), request)
+    module = _make(imported(Path(request["net"])), request)
     if request["weights"]:
         _load(module, Path(request["weights"]), request["weights_place"])
     return export(module, NET, input_shapes=request["input_shapes"])
@@ -64,63 +61,19 @@ def _from_script(request: dict[str, Any]) -> dict[str, Any]:
 _KINDS = {"CODE": _from_code, "PROGRAM": _from_program, "SCRIPT": _from_script}
 
 
-def _imported(request: dict[str, Any]) -> ModuleType:
-    path = Path(request["net"])
-    spec = importlib.util.spec_from_file_location("netweave_model", path)
-    if spec is None or spec.loader is None:
-        raise ReadError("cannot be imported as Python")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
 def _make(code: ModuleType, request: dict[str, Any]) -> torch.nn.Module:
-    """Return the module that the named factory makes, or the only one that there is."""
-    found = _factories(code)
-    wanted = request["entry"]
-    if wanted is not None and not callable(getattr(code, wanted, None)):
-        raise UsageError(f"has no class or function {wanted!r}; has: {', '.join(found) or 'none'}")
-    if wanted is None and len(found) != 1:
-        file = request["place"]
-        raise UsageError(
-            f"has {len(found)} classes or functions that make a model without arguments "
-            f"({', '.join(found) or 'none'}), expected one: name it ({file}:{next(iter(found), 'make')})"
-        )
-    made = (getattr(code, wanted) if wanted else next(iter(found.values())))()
-    if not isinstance(made, torch.nn.Module):
-        raise UsageError(
-            f"{wanted or next(iter(found))!r} makes a {type(made).__name__}, expected an nn.Module"
-        )
-    return made
-
-
-def _factories(code: ModuleType) -> Mapping[str, Callable[[], Any]]:
-    """Return what makes a model without arguments: the only class, else functions, else the classes."""
-    own = {
-        name: value for name, value in vars(code).items() if getattr(value, "__module__", "") == code.__name__
-    }
-    functions = {
-        name: value
-        for name, value in own.items()
-        if inspect.isfunction(value) and not name.startswith("_") and _takes_nothing(value)
-    }
-    classes = {
-        name: value
-        for name, value in own.items()
-        if inspect.isclass(value) and issubclass(value, torch.nn.Module) and _takes_nothing(value)
-    }
-    if len(classes) == 1:
-        return classes
-    return functions or classes
-
-
-def _takes_nothing(made: Callable[..., Any]) -> bool:
-    return all(
-        argument.default is not argument.empty
-        or argument.kind in {argument.VAR_POSITIONAL, argument.VAR_KEYWORD}
-        for argument in inspect.signature(made).parameters.values()
+    """Return the model: of the only class, else of a function, else of the class that is named."""
+    classes, functions = own_factories(code, torch.nn.Module)
+    found = classes if len(classes) == 1 else functions or classes
+    made: torch.nn.Module = make(
+        code,
+        found,
+        torch.nn.Module,
+        wanted=request["entry"],
+        place=request["place"],
+        noun="an nn.Module",
     )
+    return made
 
 
 def _load(module: torch.nn.Module, weights: Path, place: str) -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import UnsupportedError, UsageError
+from netweave.errors import UnsupportedError
 from netweave.files import Written
+from netweave.files.written import need_weights, replacing
 from netweave.formats.pytorch.source.writer import write_source
 from netweave.passes import absorb_scales, chain, prune, to_inference
 from netweave.passes.scaffolding import see_through
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from netweave.graph import Graph
@@ -33,24 +33,12 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UnsupportedError: It has operators for which no form in PyTorch is known.
         UsageError: The net has no weights, or a file cannot be written.
     """
-    missing = [key for key, parameter in graph.parameters.items() if not parameter.loaded]
-    if missing and not random_weights:
-        named = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
-        raise UsageError(
-            f"net {graph.name!r} has no weights for {len(missing)} of {len(graph.parameters)} parameters "
-            f"({named}): name its weights, or ask for random ones (--random-weights, random_weights=True)"
-        )
+    need_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, prune)(graph)
     source = write_source(plain, title=path.stem)
-    try:
-        with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
-            code, weights = Path(folder) / path.name, Path(folder) / f"{path.stem}.safetensors"
-            code.write_text(source.text)
-            _save(source.state, weights)
-            for file in (weights, code):
-                os.replace(file, path.parent / file.name)  # noqa: PTH105
-    except OSError as error:
-        raise UsageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
+    with replacing(path) as folder:
+        (folder / path.name).write_text(source.text)
+        _save(source.state, folder / f"{path.stem}.safetensors")
     return Written(path, path.with_suffix(".safetensors"), source.entry, source.arguments)
 
 
