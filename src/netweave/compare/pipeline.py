@@ -37,6 +37,9 @@ Progress = Callable[[str], None]
 FURTHER_SEEDS = range(1, 5)
 """More inputs are drawn by these before a difference is said to be without effect."""
 
+SizeKey = tuple[tuple[str, tuple[int, ...]], ...]
+"""Sizes of inputs by name, in the order of the names."""
+
 NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 
 
@@ -90,6 +93,8 @@ class _Pipeline:
     tolerance: float
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    failures: dict[SizeKey, RunError] = field(default_factory=dict)
+    """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
     def run(self) -> Comparison:
         with self._stage("normalise"):
@@ -112,6 +117,8 @@ class _Pipeline:
             swapped = common_turn(weights) == SWAPPED
         sizes = self._sizes(a, b, rules[0])
         found = self._first(a, b, rules, weights, sizes, swapped=swapped)
+        if found is None and self.failures:
+            raise next(iter(self.failures.values()))
         if found is None:
             found = self._without_b(a, b, rules[0], weights, sizes[-1], swapped=swapped)
         if found is None:
@@ -164,7 +171,7 @@ class _Pipeline:
     ) -> Comparison | None:
         """Compare at the first size that both nets take; if they are equal there, check the other sizes."""
         found: Comparison | None = None
-        for size in dict.fromkeys(tuple(sorted(s.items())) for s in sizes):
+        for size in dict.fromkeys(map(_key, sizes)):
             if found is not None and not found.equal:
                 break
             if found is not None:
@@ -190,8 +197,9 @@ class _Pipeline:
         swapped: bool,
     ) -> Comparison:
         """Draw more inputs, on which a difference that had no effect so far may have one."""
+        runs = [size for size in sizes if _key(size) not in self.failures]
         for seed in FURTHER_SEEDS:
-            for size in sizes:
+            for size in runs:
                 agreed = self._agree(a, b, found, size, seed=seed)
                 if agreed is None:
                     rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
@@ -229,7 +237,9 @@ class _Pipeline:
             if len(best.alignment.of_a) > len(rules):
                 return best
         if best is None and failure is not None:
-            raise failure
+            self.failures[_key(sizes)] = failure
+            shapes = ", ".join(f"{name} {'x'.join(map(str, size))}" for name, size in sizes.items())
+            self.notes.append(f"not compared at {shapes}, at which a net does not run")
         return best
 
     def _without_b(
@@ -326,6 +336,10 @@ def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to
         return None
     Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
     return transplant(_for_originals(trial.alignment, a, b), to_b=to_b)
+
+
+def _key(sizes: Sizes) -> SizeKey:
+    return tuple(sorted(sizes.items()))
 
 
 def _for_originals(found: Alignment, a: Signals, b: Signals) -> Alignment:

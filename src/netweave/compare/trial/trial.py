@@ -148,11 +148,14 @@ class Bench:
 
     def _run_a(self, signals: Signals) -> probes.Probe:
         if self._probe is None:
-            if self._given is None:
-                self._probe = probes.draw(signals.graph, self._sizes, seed=self._seed)
-            else:
-                self._probe = probes.given(self._given)
-            self._tensors_a = probes.run_tapped(signals.graph, self._probe, self._taps(signals))
+            given = self._given
+            probe = (
+                probes.draw(signals.graph, self._sizes, seed=self._seed)
+                if given is None
+                else probes.given(given)
+            )
+            self._tensors_a = probes.run_tapped(signals.graph, probe, self._taps(signals))
+            self._probe = probe  # last: a run that failed leaves none
         return self._probe
 
     def _taps(self, signals: Signals) -> list[str]:
