@@ -140,6 +140,70 @@ def normalised(path, settings):
     return path
 
 
+def saved(path, nodes, arrays, *, opset=20):
+    """Save a net of one image input ``x`` with three channels, which ends in ``y``."""
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, 4, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(values, name) for name, values in arrays.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4), path)
+    return path
+
+
+def scaled(path, gamma):
+    """A batch normalisation and a product, as Caffe has them."""
+    nodes = [
+        helper.make_node("BatchNormalization", ["x", "one", "zero", "mean", "var"], ["n"], name="norm"),
+        helper.make_node("Mul", ["n", "gamma"], ["y"], name="scale"),
+    ]
+    arrays = {"one": [1, 1, 1], "zero": [0, 0, 0], "mean": [0, 1, 2], "var": [1, 2, 3]}
+    arrays["gamma"] = [[[value]] for value in gamma]
+    return saved(path, nodes, {name: np.array(values, np.float32) for name, values in arrays.items()})
+
+
+def test_gammas_that_a_scale_takes_as_one_are_told(tmp_path):
+    nets = scaled(tmp_path / "a.onnx", [0.5, 2, 3]), scaled(tmp_path / "b.onnx", [1, 1, 1])
+    for finding in (culprit(netweave.compare(*nets)), culprit(netweave.compare(*reversed(nets)))):
+        assert (finding.trap, finding.layer_b) == ("fix-gamma", "scale")
+
+
+def shifted(path, op_type):
+    """A sum or difference with a constant that the net computes."""
+    nodes = [
+        helper.make_node("Unsqueeze", ["shift", "axes"], ["shifts"], name="unsqueeze"),
+        helper.make_node(op_type, ["x", "shifts"], ["y"], name="sum"),
+    ]
+    return saved(path, nodes, {"shift": np.array([1, 2, 3], np.float32), "axes": np.array([1, 2])})
+
+
+def test_another_operator_on_a_computed_constant_is_told(tmp_path):
+    finding = culprit(
+        netweave.compare(shifted(tmp_path / "a.onnx", "Add"), shifted(tmp_path / "b.onnx", "Sub"))
+    )
+    assert (finding.trap, finding.layer_b, finding.fix) == ("operator", "sum", "op_type=Add")
+
+
+def scores(path, opset, axis):
+    """A softmax of scores pooled to one pixel; before opset 13, over all axes from one on."""
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["maps"], name="scores"),
+        helper.make_node("GlobalAveragePool", ["maps"], ["pooled"], name="pool"),
+        helper.make_node("Softmax", ["pooled"], ["y"], name="prob", axis=axis),
+    ]
+    weights = np.random.default_rng(0).standard_normal((6, 3, 1, 1), dtype=np.float32)
+    return saved(path, nodes, {"w": weights}, opset=opset)
+
+
+@pytest.mark.parametrize("opset", [9, 13])
+def test_a_softmax_over_images_is_explained_in_both_meanings_of_its_axis(tmp_path, opset):
+    right, wrong = scores(tmp_path / "a.onnx", 13, 1), scores(tmp_path / "b.onnx", opset, 0)
+    finding = culprit(netweave.compare(right, wrong))
+    assert (finding.trap, finding.fix, finding.layer_b) == ("softmax-axis", "axis=1", "prob")
+
+
 def test_every_trap_has_a_row_in_the_documentation():
     named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
     for module in (constants, folded, operators, order):

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.passes import compose, to_inference
+from netweave.passes import compose, fold, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ FAMILIES = {
 def comparable(graph: Graph) -> Graph:
     """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
     found = to_inference(graph)
-    if has_scaffolding(found):
-        see_through.edit(found)
+    (see_through if has_scaffolding(found) else fold).edit(found)
     compose.edit(found)
     return found
 

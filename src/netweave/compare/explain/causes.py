@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
+from netweave.compare.align.layout import solve_layout
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
 from netweave.compare.explain.traps.order import in_order_of_a, reordered
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
@@ -17,6 +18,7 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.compare.align.alignment import SignalPair
@@ -100,11 +102,7 @@ class Explainer:
             found = prepare(piece).run({name: feeds[name] for name in names})
         except NetweaveError:
             return float("inf")
-        errors = [
-            relative_error(graft.wanted[name], found[name]) if name in graft.wanted else float("inf")
-            for name in outputs
-        ]
-        return max(errors, default=float("inf"))
+        return max((_error(graft.wanted[name], found[name]) for name in outputs), default=float("inf"))
 
     def _piece(self, draft: Draft, graft: Graft, outputs: Sequence[str]) -> Graph:
         builder = PieceBuilder(self.b)
@@ -158,6 +156,14 @@ class Explainer:
             layer_b=layer_b,
             error=graft.error,
         )
+
+
+def _error(wanted: np.ndarray, found: np.ndarray) -> float:
+    """Return the error of what a changed group makes, in whatever layout it now has the sizes for."""
+    if wanted.shape == found.shape:
+        return relative_error(wanted, found)
+    solved = solve_layout(wanted, found, tolerance=LOCAL_TOLERANCE)
+    return float("inf") if solved is None else solved[1]
 
 
 def where(signals: Signals, node: ir.Node) -> tuple[str, str]:

@@ -46,8 +46,8 @@ class Graft:
         sizes: B's own values for what views in the group compute sizes from, by B's signal.
         sources: A's signal of each feed.
         layouts: How it became the feed.
-        wanted: A's outputs in B's layout, by B's signal.
-        mappings: Layout of each output, by B's signal.
+        wanted: A's outputs in B's layout as far as it is known, by B's signal.
+        mappings: Layout of each output, by B's signal, as far as it is known.
         reason: Why it could not be run.
     """
 
@@ -126,9 +126,9 @@ class Grafter:
             solved = solve_layout(wanted, made, tolerance=LOCAL_TOLERANCE, hints=self._pairs.hints())
             mapping, error = solved or self._nearest(wanted, made)
             errors.append(error)
+            graft.wanted[name_b] = wanted if mapping is None else mapping.apply(wanted)
             if mapping is not None:
                 graft.mappings[name_b] = mapping
-                graft.wanted[name_b] = mapping.apply(wanted)
         graft.error = max(errors, default=None)
 
     def _nearest(self, wanted: np.ndarray, made: np.ndarray) -> tuple[TensorMapping | None, float]:

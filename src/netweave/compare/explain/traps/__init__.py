@@ -10,10 +10,12 @@ from netweave.compare.explain.traps.constants import constant_traps
 from netweave.compare.explain.traps.folded import folded_traps
 from netweave.compare.explain.traps.gates import gate_traps
 from netweave.compare.explain.traps.operators import input_order_traps, operator_traps
+from netweave.compare.explain.traps.softmax import softmax_traps
 from netweave.compare.explain.traps.trap import Case, Proposal, Trap
 
 TRAPS: tuple[Trap, ...] = (
     attribute_traps,
+    softmax_traps,
     gate_traps,
     constant_traps,
     folded_traps,

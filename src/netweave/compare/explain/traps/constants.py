@@ -142,10 +142,11 @@ def _say(
 ) -> tuple[str, str]:
     """Return the key and the words of the trap that made B's array differ."""
     role = _role(node_b, index)
-    if role == "gamma" and same_array(np.ones_like(wanted), wanted):
-        return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
-    if role == "gamma" and same_array(np.ones_like(b), b):
-        return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies the stored ones"
+    if role == "gamma" or (role == "factor" and _is_scale(node_b)):
+        if same_array(np.ones_like(wanted), wanted):
+            return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
+        if same_array(np.ones_like(b), b):
+            return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies the stored ones"
     factor = _common_factor(wanted, b)
     if role.startswith("running") and factor is not None:
         return "bn-scale-factor", (
@@ -163,6 +164,12 @@ def _say(
         f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
         f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
     )
+
+
+def _is_scale(node: ir.Node) -> bool:
+    """Whether a product scales what a batch normalisation made, as Caffe's Scale does: by gamma."""
+    sources = [value.producer() for value in node.inputs if value is not None]
+    return any(source is not None and source.op_type == "BatchNormalization" for source in sources)
 
 
 def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node) -> tuple[str, str] | None:
