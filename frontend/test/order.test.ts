@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import type { ComparisonDocument, Layer, Net } from "../src/viewer/model/document.ts";
-import { type Model, buildModel } from "../src/viewer/model/model.ts";
+import type { Model } from "../src/viewer/model/model.ts";
+import { buildModel } from "../src/viewer/model/union.ts";
 import { random } from "./graphs.ts";
 
 /** A net of named layers, each with the names of those that it reads. */
@@ -68,7 +69,7 @@ function checkOrder(model: Model): void {
   for (const edge of model.edges) assert.equal(edge.back, place.get(edge.source)! > place.get(edge.target)!);
 }
 
-test("nets that agree have no edge that goes back", () => {
+test("nets that agree have no edge that goes back", async () => {
   for (let seed = 0; seed < 40; seed++) {
     const next = random(seed);
     const names = Array.from({ length: 30 }, (_, index) => `l${index}`);
@@ -84,13 +85,13 @@ test("nets that agree have no edge that goes back", () => {
       from.filter((read) => !gone.has(read)),
     ]);
     kept.sort(() => next() - 0.5);
-    const model = buildModel(compared(net(layers), net(kept)), "layers");
+    const model = await buildModel(compared(net(layers), net(kept)), "layers");
     checkOrder(model);
     assert.equal(model.edges.filter((edge) => edge.back).length, 0);
   }
 });
 
-test("a contradiction costs one edge, not all that come after", () => {
+test("a contradiction costs one edge, not all that come after", async () => {
   const chain = Array.from({ length: 40 }, (_, index): [string, string[]] => [
     `l${index}`,
     index ? [`l${index - 1}`] : [],
@@ -102,12 +103,12 @@ test("a contradiction costs one edge, not all that come after", () => {
       ["l5", "l7"],
     ],
   ];
-  const model = buildModel(compared(net(chain), net(chain), groups), "layers");
+  const model = await buildModel(compared(net(chain), net(chain), groups), "layers");
   checkOrder(model);
   assert.equal(model.edges.filter((edge) => edge.back).length, 1);
 });
 
-test("a view between the nodes of a group belongs to its item", () => {
+test("a view between the nodes of a group belongs to its item", async () => {
   const a = net([
     ["conv", []],
     ["next", ["conv"]],
@@ -119,7 +120,7 @@ test("a view between the nodes of a group belongs to its item", () => {
     ["bias", ["turn"]],
     ["next", ["bias"]],
   ]);
-  const model = buildModel(compared(a, b, [[["conv"], ["conv", "bias"]]]), "layers");
+  const model = await buildModel(compared(a, b, [[["conv"], ["conv", "bias"]]]), "layers");
   checkOrder(model);
   assert.equal(model.union.length, 2);
   assert.deepEqual(model.union[0]!.members, [[0], [0, 1, 2, 3]]);

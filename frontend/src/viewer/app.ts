@@ -11,12 +11,14 @@ import { linkTo, readLink } from "./link.ts";
 import type { Document } from "./model/document.ts";
 import { LOOKS } from "./model/looks.ts";
 import { type Measure, MEASURES, combined, heat, measured } from "./model/measures.ts";
-import { type Model, type View, buildModel } from "./model/model.ts";
+import type { Model, View } from "./model/model.ts";
 import { neighbour } from "./model/neighbours.ts";
+import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
 import { Inspector } from "./panels/inspector.ts";
 import { Sidebar } from "./panels/sidebar.ts";
 import { Toolbar } from "./panels/toolbar.ts";
+import { pause } from "./pause.ts";
 
 export type Direction = "up" | "down" | "left" | "right";
 
@@ -129,7 +131,9 @@ export class App {
     this.view = view;
     if (!this.scenes.has(view)) {
       await this.working(async () => {
-        const model = buildModel(this.document, view);
+        await pause();
+        const model = await buildModel(this.document, view);
+        await pause();
         const client = new LayoutClient();
         this.models.set(view, model);
         this.clients.set(view, client);

@@ -2,6 +2,7 @@
 
 import { App } from "./app.ts";
 import { type Document, VERSION } from "./model/document.ts";
+import { pause } from "./pause.ts";
 import "./viewer.css";
 
 export interface Options {
@@ -23,6 +24,18 @@ export async function mount(element: HTMLElement, shown: Document, options: Opti
     fail(element, `The nets could not be drawn: ${error instanceof Error ? error.message : String(error)}`);
     throw error;
   }
+}
+
+/** Show the document that stands as JSON in another element of the page; it goes from there. */
+export async function mountText(
+  element: HTMLElement,
+  text: HTMLElement,
+  options: Options = {},
+): Promise<void> {
+  await pause();
+  const shown = JSON.parse(text.textContent) as Document;
+  text.remove();
+  await mount(element, shown, options);
 }
 
 /** Fetch the document of an element with `data-src` and show it. */
