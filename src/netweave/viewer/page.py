@@ -39,8 +39,8 @@ PAGE = """<!doctype html>
 """
 
 START = (
-    "netweave.viewer.mount(document.getElementById('viewer'),"
-    "JSON.parse(document.getElementById('document').textContent),{wholePage:true});"
+    "netweave.viewer.mountText(document.getElementById('viewer'),"
+    "document.getElementById('document'),{wholePage:true});"
 )
 
 
