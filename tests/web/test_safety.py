@@ -31,13 +31,31 @@ class Pipe:
         self.said.append(words)
 
 
+def archive(**members: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        for name, content in members.items():
+            made.writestr(name, content)
+    return stream.getvalue()
+
+
+NET = b"""name: 'x' layer { name: 'd' type: 'Input' top: 'd' input_param { shape { dim: 1 dim: 2 } } }
+layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"""
+
+
 def read(folder: Path, code: bool = False, **files: bytes):
     """Read a net as a child does; return the last word and the facts."""
     (folder / "net").mkdir()
     for name, content in files.items():
         (folder / "net" / name).write_bytes(content)
     request = Request(
-        folder=folder, nets=("net",), input_shapes=({},), settings={}, code=code, memory_bytes=1 << 33
+        folder=folder,
+        nets=("net",),
+        input_shapes=({},),
+        settings={},
+        code=code,
+        memory_bytes=1 << 33,
+        unpacked_bytes=1 << 20,
     )
     pipe = Pipe()
     child.answer(request, pipe)
@@ -139,14 +157,6 @@ def test_code_is_refused_and_not_run(tmp_path):
     assert not witness.exists()
 
 
-def archive(**members: bytes) -> bytes:
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
-        for name, content in members.items():
-            made.writestr(name, content)
-    return stream.getvalue()
-
-
 @pytest.mark.parametrize(
     "members",
     [
@@ -162,21 +172,51 @@ def test_code_in_archives_is_refused(tmp_path, members):
     assert facts is None
 
 
-def test_archives_are_not_unpacked_wherever_their_members_point(tmp_path):
-    evil = archive(**{"../../escaped": b"x", "/tmp/netweave-escaped": b"x", "net.prototxt": b"name: 'x'"})
+def test_an_archive_of_a_net_is_unpacked_nowhere_but_in_the_folder_of_the_job(tmp_path):
+    members = {
+        f"{'../' * 9}tmp/netweave-escaped": b"x",
+        "/tmp/netweave-escaped2": b"x",
+        "..\\..\\escaped": b"x",
+    }
     before = set(tmp_path.parent.rglob("*escaped*"))
-    last, _ = read(tmp_path, **{"net.zip": evil})
+    last, facts = read(tmp_path, **{"net.zip": archive(**members, **{"a/b/net.prototxt": NET})})
+    assert last[0] == "done"
+    assert facts["files"] == ["net.prototxt"]
+    found = set(tmp_path.parent.rglob("*escaped*")) - before
+    assert {path.name for path in found} == {"netweave-escaped", "netweave-escaped2", "escaped"}
+    assert {path.parent for path in found} == {tmp_path / "net"}
+    assert not list(Path("/tmp").glob("netweave-escaped*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (archive(**{"net.prototxt": b" " * (2 << 20)}), "unpacks to more than is allowed"),
+        (archive(**{f"{number}.txt": b"x" for number in range(65)}), "more than 64 files"),
+        (archive(**{"a/net.prototxt": b"x", "b/net.prototxt": b"x"}), "two files called 'net.prototxt'"),
+        (archive(**{"__MACOSX/x": b"x", ".DS_Store": b"x", "folder/": b""}), "an archive without files"),
+        (archive(**{"net.prototxt": bytes(range(256))})[:150], "cannot be unpacked"),
+        (archive(**{"net.zip": b"x"}), "cannot be unpacked"),
+    ],
+    ids=["a bomb", "many files", "two of one name", "nothing", "cut off", "named as itself"],
+)
+def test_an_archive_that_is_no_net_is_refused(tmp_path, content, said):
+    last, _ = read(tmp_path, **{"net.zip": content})
     assert last[0] == "failed"
-    assert "zip archive; unpack it first" in last[1]
-    assert set(tmp_path.parent.rglob("*escaped*")) == before
-    assert not Path("/tmp/netweave-escaped").exists()
+    assert said in last[1]
+    assert str(tmp_path) not in last[1]
+
+
+def test_an_archive_does_not_replace_a_file_beside_it(tmp_path):
+    last, _ = read(tmp_path, **{"net.prototxt": NET, "net.zip": archive(**{"net.prototxt": b"x"})})
+    assert last[0] == "failed"
+    assert "File exists" in last[1]
 
 
 def test_a_pickle_is_never_executed(tmp_path):
     witness = tmp_path / "witness"
     # protocol 0 by hand: os.system("touch witness")
     pickle = f"cos\nsystem\n(S'touch {witness}'\ntR.".encode()
-    net = b"name: 'x' layer { name: 'd' type: 'Input' top: 'd' input_param { shape { dim: 1 dim: 2 } } }"
     for name, content in {
         "weights.pkl": pickle,
         "weights.pt": archive(**{"w/data.pkl": pickle, "w/version": b"3"}),
@@ -186,7 +226,7 @@ def test_a_pickle_is_never_executed(tmp_path):
     }.items():
         folder = tmp_path / name
         folder.mkdir()
-        read(folder, **{"net.prototxt": net, name: content})
+        read(folder, **{"net.prototxt": NET, name: content})
         read_alone = tmp_path / f"alone-{name}"
         read_alone.mkdir()
         read(read_alone, **{name: content})

@@ -6,7 +6,7 @@ from netweave.api.models import History, Module, Sequential
 from netweave.api.nets import compare, load, port, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
-from netweave.api.parts import formats, load_parts
+from netweave.api.parts import formats, load_parts, unpack_parts
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
@@ -63,5 +63,6 @@ __all__ = [
     "symbol",
     "time_layers",
     "train",
+    "unpack_parts",
     "writes_weights",
 ]

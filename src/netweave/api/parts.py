@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from netweave.api.nets import load
 from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
-from netweave.formats import FORMATS
+from netweave.files.source import Source
+from netweave.files.zipped import unpack
+from netweave.formats import FORMATS, find_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -60,6 +62,24 @@ def load_parts(
     if bare is not None:
         return bare
     raise _telling(failures)
+
+
+def unpack_parts(folder: Path, *, max_bytes: int) -> None:
+    """Put the files of zip archives in a folder in their place, unless the archive itself is a net.
+
+    Args:
+        folder: The files of one net.
+        max_bytes: Bytes that an archive may unpack to.
+
+    Raises:
+        ReadError: An archive is damaged, encrypted or too large, or its files have the names of others.
+    """
+    for file in sorted(folder.glob("*.zip")):
+        try:
+            find_format(Source(file))
+        except ReadError:
+            unpack(file, folder, max_bytes=max_bytes)
+            file.unlink()
 
 
 def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:

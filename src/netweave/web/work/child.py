@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from netweave.api import Graph
 
-NICENESS = 19
-"""Comparisons use what the pages leave."""
-
 MAX_OPEN_FILE_BYTES = 8 << 30
 
 NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
@@ -45,6 +42,7 @@ class Request:
         settings: Of the comparison: ``first``, ``last``, ``tolerance``.
         code: Whether files that are code may be read.
         memory_bytes: Memory that it may take.
+        unpacked_bytes: What an uploaded archive may unpack to.
     """
 
     folder: Path
@@ -53,6 +51,7 @@ class Request:
     settings: Mapping[str, Any]
     code: bool
     memory_bytes: int
+    unpacked_bytes: int
 
 
 def work(request: Request, told: Connection) -> None:
@@ -91,7 +90,6 @@ def _limit(memory_bytes: int) -> None:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_OPEN_FILE_BYTES, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.nice(NICENESS)
 
 
 def _carry_out(request: Request, told: Connection) -> None:
@@ -116,6 +114,7 @@ def _carry_out(request: Request, told: Connection) -> None:
 def _read(request: Request, number: int) -> Graph:
     folder = request.folder / request.nets[number]
     shapes = request.input_shapes[number]
+    api.unpack_parts(folder, max_bytes=request.unpacked_bytes)
     return api.load_parts(sorted(folder.iterdir()), input_shapes=shapes, code=request.code)
 
 

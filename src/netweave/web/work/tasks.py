@@ -96,6 +96,7 @@ def _run(
         settings=chosen or {},
         code=options.code,
         memory_bytes=options.max_memory_mb << 20,
+        unpacked_bytes=options.max_file_mb << 20,
     )
     supervise.run(
         request, max_seconds=options.max_seconds, alive=lambda stage: leases.alive(job, lease, stage)

@@ -1,0 +1,76 @@
+"""Files out of a zip archive from a stranger: flat, under safe names, no more than there is room for."""
+
+from __future__ import annotations
+
+import re
+import zipfile
+import zlib
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+MAX_MEMBERS = 64
+CHUNK_BYTES = 1 << 20
+
+_UNSAFE = re.compile(r"[^\w.+@ -]", re.ASCII)
+
+IGNORED_FOLDERS = ("__MACOSX",)
+"""What systems add to archives by themselves, besides hidden files."""
+
+
+def unpack(archive: Path, folder: Path, *, max_bytes: int) -> list[Path]:
+    """Write the files of an archive into a folder and return them; folders in the archive are left out.
+
+    Nothing is written outside of the folder, whatever the members are called. Sizes are counted as they
+    come out, since an archive may lie about them.
+
+    Args:
+        archive: The zip archive.
+        folder: Where its files go; none there has the name of one of them.
+        max_bytes: Bytes that all files may have together.
+
+    Raises:
+        ReadError: It is damaged, encrypted, too large, or holds too many files or two of one name.
+    """
+    place = str(archive)
+    try:
+        with zipfile.ZipFile(archive) as opened:
+            found = dict(_named(opened, place))
+            left = max_bytes
+            for name, member in found.items():
+                left -= _extract(opened, member, folder / name, left, place)
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
+        raise ReadError(f"cannot be unpacked: {error}; unpack it and give its files", place=place) from error
+    return [folder / name for name in found]
+
+
+def _named(opened: zipfile.ZipFile, place: str) -> Iterator[tuple[str, zipfile.ZipInfo]]:
+    """Yield the members that are files, by the last part of their names."""
+    seen: set[str] = set()
+    for member in opened.infolist():
+        folders = member.filename.replace("\\", "/").split("/")
+        name = _UNSAFE.sub("_", folders.pop())
+        if not name or name.startswith(".") or set(folders) & set(IGNORED_FOLDERS):
+            continue
+        if name in seen:
+            raise ReadError(f"holds two files called {name!r}; give the files of one net", place=place)
+        seen.add(name)
+        if len(seen) > MAX_MEMBERS:
+            raise ReadError(f"holds more than {MAX_MEMBERS} files; give those of one net", place=place)
+        yield name, member
+    if not seen:
+        raise ReadError("is an archive without files", place=place)
+
+
+def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, left: int, place: str) -> int:
+    """Write one file and return its size in bytes."""
+    with opened.open(member) as source, path.open("xb") as target:
+        while piece := source.read(CHUNK_BYTES):
+            if target.tell() + len(piece) > left:
+                raise ReadError("unpacks to more than is allowed here; give its files", place=place)
+            target.write(piece)
+        return target.tell()
