@@ -1,7 +1,7 @@
 """How gunicorn runs the server: two processes with threads, that end with whoever started them.
 
-The work is done elsewhere, at lower priority; a page is a few milliseconds of Python, of which a process does
-one after the other.
+The work is done elsewhere, at lower priority; a page is a few milliseconds of Python, of which a process
+does one after the other. The threads are there for slow lines: an upload has one until it has arrived.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from netweave.web.work.worker import end_with_parent
 wsgi_app = "netweave.web.wsgi"
 worker_class = "gthread"
 workers = 2
-threads = 4
+threads = 16
 timeout = 120
 graceful_timeout = 5
 keepalive = 15

@@ -30,11 +30,11 @@ def _database() -> dict[str, Any]:
     if url:
         return dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
     return {
-        "ENGINE": "django.db.backends.sqlite3",
+        "ENGINE": "netweave.web.sqlite",
         "NAME": DATA_FOLDER / "netweave.sqlite3",
         "CONN_MAX_AGE": 60,
         "OPTIONS": {
-            # readers never wait for the writer, writers wait for each other instead of failing
+            # readers never wait for the writer, writers wait for each other in line
             "transaction_mode": "IMMEDIATE",
             "timeout": 30,
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",

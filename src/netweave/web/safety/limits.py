@@ -36,9 +36,9 @@ def count(what: str, who: str, *, limit: int) -> None:
     window = int(now()) // WINDOW_SECONDS
     entry = Count.objects.filter(key=f"{what}:{who}"[:100], window=window)
     room = entry.filter(count__lt=limit)
-    if room.update(count=F("count") + 1):
-        return
     with transaction.atomic():
+        if room.update(count=F("count") + 1):
+            return
         Count.objects.filter(window__lt=window - KEPT_WINDOWS).delete()
         # another process may make it at the same time
         Count.objects.bulk_create([Count(key=f"{what}:{who}"[:100], window=window)], ignore_conflicts=True)

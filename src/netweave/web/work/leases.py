@@ -46,6 +46,7 @@ def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
         job.save(update_fields=["name", "state", "task", "stage", "error", "lease", "touched", "attempts"])
 
 
+@transaction.atomic
 def claim(model: type[Net | Comparison], pk: str) -> str | None:
     """Take a job that is queued, or whose worker is silent; return the lease, None if it is not to be had."""
     lease = uuid.uuid4().hex
@@ -60,18 +61,21 @@ def claim(model: type[Net | Comparison], pk: str) -> str | None:
     return lease if taken else None
 
 
+@transaction.atomic
 def alive(job: Job, lease: str, stage: str) -> bool:
     """Give a sign of life with what is being done; False if the job is not the caller's any more."""
     held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
     return bool(held.update(touched=timezone.now(), stage=stage[:200]))
 
 
+@transaction.atomic
 def end(job: Job, lease: str, state: State, **found: Any) -> bool:
     """End a job with what was found; False, and nothing written, if it is not the caller's any more."""
     held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
     return bool(held.update(state=state, lease="", stage="", **found))
 
 
+@transaction.atomic
 def cancel(job: Job) -> bool:
     """End a job that is not done, on its owner's wish; False if it is done already."""
     unfinished = type(job)._default_manager.filter(pk=job.pk, state__in=UNFINISHED)

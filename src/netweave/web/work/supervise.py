@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from multiprocessing import forkserver
 from typing import TYPE_CHECKING
 
 from netweave.web.work import child
@@ -18,7 +19,8 @@ SIGN_SECONDS = 1.0
 """So often a sign of life is given."""
 
 _fork_server = multiprocessing.get_context("forkserver")
-_fork_server.set_forkserver_preload([child.__name__])  # readers and runtimes are imported once, not a job
+# readers and runtimes are imported once, not for every job
+_fork_server.set_forkserver_preload([f"{child.__package__}.background", child.__name__])
 
 
 class LostError(Exception):
@@ -27,6 +29,11 @@ class LostError(Exception):
 
 class FailedError(Exception):
     """The child failed; the message is for the user."""
+
+
+def warm_up() -> None:
+    """Have the imports begin that the first job would wait for, in a process of their own."""
+    forkserver.ensure_running()
 
 
 def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -> None:

@@ -28,6 +28,9 @@ def main() -> None:
     django.setup()
     from django_tasks_db.management.commands.db_worker import Worker
 
+    from netweave.web.work import supervise
+
+    supervise.warm_up()
     threading.Thread(target=_sweep, daemon=True).start()
     Worker(
         queue_names=["default"],

@@ -1,0 +1,1 @@
+"""Django's SQLite with writers that stand in line, on one machine."""

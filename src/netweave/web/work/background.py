@@ -1,0 +1,15 @@
+"""The first thing that a worker's fork server imports: from then on it and its children leave others the way.
+
+Niceness is inherited and cannot be taken back, so that it is set in the process from which all that is heavy
+is forked: the imports of readers and runtimes, and every reading and comparing. The worker itself keeps its
+priority, since it holds the database's lock for moments in which the pages wait.
+"""
+
+from __future__ import annotations
+
+import os
+
+NICENESS = 19
+"""What is heavy uses what the pages leave."""
+
+os.nice(NICENESS)
