@@ -6,10 +6,10 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import UnsupportedError
+from netweave.files.writing import Refusals
 from netweave.formats.pytorch.source import operators
 from netweave.formats.pytorch.source.steps import Field, Module, Step
-from netweave.formats.pytorch.source.table import Call, Refused, find_writer
+from netweave.formats.pytorch.source.table import TABLE, Call
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,23 +31,11 @@ def steps_of(graph: Graph) -> list[Step]:
     """
     assert operators  # imported for what it registers
     steps: list[Step] = []
-    refused: dict[str, list[str]] = {}
+    refusals = Refusals(graph, "PyTorch source")
     for node in graph.nodes:
-        writer = find_writer(node)
-        kind = f"{node.domain}.{node.op_type}" if node.domain else node.op_type
-        if writer is None:
-            refused.setdefault(kind, []).append(node.name or "")
-            continue
-        try:
-            steps.append(writer(Call(node, graph)))
-        except Refused as reason:
-            refused.setdefault(f"{kind}: {reason}", []).append(node.name or "")
-    if refused:
-        shown = "; ".join(f"{kind} ({len(nodes)}, first {nodes[0]!r})" for kind, nodes in refused.items())
-        raise UnsupportedError(
-            f"cannot be written as PyTorch source: {shown}; write it as .onnx instead",
-            place=graph.files[0] if graph.files else graph.name,
-        )
+        with refusals.collecting(node):
+            steps.append(TABLE.find(node)(Call(node, graph)))
+    refusals.check()
     return _joined(_without_identities(steps, graph))
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.pytorch.source.table import Call, Refused, written
+from netweave.files.writing import Refused
+from netweave.formats.pytorch.source.table import Call, written
 
 if TYPE_CHECKING:
     from netweave.formats.pytorch.source.steps import Step

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from netweave.files.writing import Refused
 from netweave.formats.pytorch.source.steps import Field, Module, Step
-from netweave.formats.pytorch.source.table import Call, Refused, number, written
+from netweave.formats.pytorch.source.table import Call, number, written
 from netweave.graph import DOMAIN
 
 

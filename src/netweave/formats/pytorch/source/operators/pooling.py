@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netweave.files.writing import Refused, same
 from netweave.formats.pytorch.source.operators.weighted import pad_argument, same_pads
-from netweave.formats.pytorch.source.table import Call, Refused, same, written
+from netweave.formats.pytorch.source.table import Call, written
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import num_windows
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.writing import Refused
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
-from netweave.formats.pytorch.source.table import Call, Refused, number, written
+from netweave.formats.pytorch.source.table import Call, number, written
 
 if TYPE_CHECKING:
     from netweave.formats.pytorch.source.steps import Step

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.writing import Refused, same
 from netweave.formats.pytorch.source.steps import Field, Module, Step
-from netweave.formats.pytorch.source.table import Call, Refused, same, written
+from netweave.formats.pytorch.source.table import Call, written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
