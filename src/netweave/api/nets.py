@@ -178,8 +178,8 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
 def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Written:
     """Write a net in the format that the file's name asks for.
 
-    ``.onnx``: with its layers as metadata. ``.py``: PyTorch source of the net as it predicts, with its
-    weights beside it as ``.safetensors``.
+    ``.onnx``: with its layers as metadata. The others hold the net as it predicts: ``.prototxt`` with its
+    weights beside it as ``.caffemodel``; ``.py``, PyTorch source, with them as ``.safetensors``.
 
     Args:
         graph: The net.
@@ -224,12 +224,13 @@ def port(
         UsageError: No format is written under such a name, a file cannot be written, or weights miss.
     """
     written = save(graph, path, random_weights=random_weights)
+    names = written.inputs
     source = Source(
         net=written.net,
         weights=written.weights,
-        input_shapes={
-            written.inputs.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()
-        },
+        input_shapes={}
+        if names is None
+        else {names.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()},
         entry=written.entry,
         trust=True,  # the code is our own; of the source only identifiers and comments stand in it
     )

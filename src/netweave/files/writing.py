@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from netweave.errors import UnsupportedError
-from netweave.graph import attributes_of, known_shape, layer_keys
+from netweave.graph import attributes_of, known_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -96,6 +96,10 @@ class WriterTable(Generic[C, R]):
             raise Refused
         return found
 
+    def unknown(self, node: ir.Node) -> bool:
+        """Whether no function writes a node."""
+        return (node.domain, node.op_type) not in self._writers
+
 
 class NodeCall:
     """One node while it is written.
@@ -111,7 +115,12 @@ class NodeCall:
     def __init__(self, node: ir.Node, graph: Graph) -> None:
         self.node = node
         self.attributes = attributes_of(node)
-        self.layers = tuple(graph.layers[key].name for key in layer_keys(node) if key in graph.layers)
+        self._graph = graph
+        self.layers = self.layers_of(node)
+
+    def layers_of(self, node: ir.Node) -> tuple[str, ...]:
+        """Return the names of the source's layers that a node of the graph belongs to."""
+        return tuple(layer.name for layer in self._graph.layers_of(node))
 
     @property
     def num_inputs(self) -> int:

@@ -25,13 +25,14 @@ class Written:
         net: The file that describes the net.
         weights: The file of its stored arrays, if it is another one.
         entry: Name of the class in a file of code that is the net.
-        inputs: The name that an input of the net has in the file, where it is another one.
+        inputs: The name that an input of the net has in the file, where it is another one; None if the file
+            itself says the sizes of its inputs.
     """
 
     net: Path
     weights: Path | None = None
     entry: str | None = None
-    inputs: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] | None = field(default_factory=dict)
 
 
 def need_weights(graph: Graph, *, random_weights: bool) -> None:

@@ -46,7 +46,7 @@ class Format:
 
 
 FORMATS = (
-    Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel"),
+    Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel", written=".prototxt"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),

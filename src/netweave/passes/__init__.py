@@ -4,10 +4,12 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 """
 
 from netweave.passes.absorb import absorb, absorb_scales
+from netweave.passes.channels_first import channels_first
 from netweave.passes.compose import compose
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
+from netweave.passes.pads import absorb_pads
 from netweave.passes.prune import prune
 from netweave.passes.rewrite import Pass, chain
 from netweave.passes.scaffolding import see_through
@@ -17,8 +19,10 @@ __all__ = [
     "Extractor",
     "Pass",
     "absorb",
+    "absorb_pads",
     "absorb_scales",
     "chain",
+    "channels_first",
     "compose",
     "explicit",
     "extract",

@@ -1,7 +1,7 @@
 """Caffe: ``.prototxt`` and ``.caffemodel`` of every age, without Caffe.
 
-``match`` and ``read`` are the reader; ``read_blob`` gives the array of a mean file. Facts that the code
-follows are cited by the name of the file in BVLC's repository.
+``match`` and ``read`` are the reader, ``write`` the writer; ``read_blob`` gives the array of a mean file.
+Facts that the code follows are cited by the name of the file in BVLC's repository.
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from netweave.formats.caffe.weights import read_blob
 
 if TYPE_CHECKING:
-    from netweave.files import Source
+    from pathlib import Path
+
+    from netweave.files import Source, Written
     from netweave.graph import Graph
 
-__all__ = ["match", "read", "read_blob"]
+__all__ = ["match", "read", "read_blob", "write"]
 
 _OTHERS = (b"{", b"\x08")
 """First bytes of MXNet's symbols and of ONNX models: their content says what they are."""
@@ -42,3 +44,10 @@ def read(source: Source) -> Graph:
     from netweave.formats.caffe.files import read_net
 
     return read_net(source)
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+    """Write a net as ``.prototxt`` and ``.caffemodel``; see ``netweave.formats.caffe.writer``."""
+    from netweave.formats.caffe import writer
+
+    return writer.write(graph, path, random_weights=random_weights)

@@ -1,0 +1,138 @@
+"""From a Graph to the layers of a Caffe net, and from their values to layers and blobs with names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.files.writing import Refusals
+from netweave.formats.caffe.writer import operators
+from netweave.formats.caffe.writer.joining import joined
+from netweave.formats.caffe.writer.layer import CaffeLayer
+from netweave.formats.caffe.writer.table import TABLE, Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.graph import Graph
+
+IN_PLACE = frozenset(
+    {
+        "AbsVal",
+        "BatchNorm",
+        "Bias",
+        "BNLL",
+        "ELU",
+        "Exp",
+        "Log",
+        "Power",
+        "PReLU",
+        "ReLU",
+        "Scale",
+        "Sigmoid",
+        "TanH",
+    }
+)
+"""Types that may write over what they read, as people let them."""
+
+
+def layers_of(graph: Graph) -> list[CaffeLayer]:
+    """Return the layers of a net in the form in which it predicts; only what an output needs is written.
+
+    Raises:
+        UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
+    """
+    assert operators  # imported for what it registers
+    refusals = Refusals(graph, "a net of Caffe's")
+    needed = {value.name for value in graph.outputs}
+    found: list[list[CaffeLayer]] = []
+    for node in reversed(graph.nodes):
+        if not any(value.name in needed for value in node.outputs):
+            continue
+        needed.update(value.name for value in node.inputs if value is not None and TABLE.unknown(node))
+        with refusals.collecting(node):
+            layers = TABLE.find(node)(Call(node, graph))
+            needed.update(name for layer in layers for name in layer.bottoms)
+            found.append(layers)
+    refusals.check()
+    return joined([layer for layers in reversed(found) for layer in layers], graph)
+
+
+def named(layers: Sequence[CaffeLayer], graph: Graph) -> list[tuple[str, CaffeLayer]]:
+    """Return layers with their names, whose values are blobs with the names that they get in the file.
+
+    A blob is called like the layer that makes it, an output like the net's; layers that may do so write over
+    what they read. What nothing reads goes into a Silence, since it would be an output.
+    """
+    return _Naming(layers, graph).done()
+
+
+class _Naming:
+    def __init__(self, layers: Sequence[CaffeLayer], graph: Graph) -> None:
+        self._layers = layers
+        self._inputs = [value.name or "" for value in graph.inputs]
+        self._outputs = {value.name or "" for value in graph.outputs}
+        self._reads = Counter(name for layer in layers for name in layer.bottoms)
+        self._blobs = {name: name for name in self._inputs}
+        self._taken = {*self._inputs, *self._outputs}
+        self._used: set[str] = set(self._inputs)
+
+    def done(self) -> list[tuple[str, CaffeLayer]]:
+        """Return the layers with names, in their order."""
+        found: list[tuple[str, CaffeLayer]] = []
+        for layer in self._layers:
+            name = self._layer_name(layer)
+            bottoms = tuple(self._blobs[value] for value in layer.bottoms)
+            read_on = [top for top in layer.tops if top in self._outputs and self._reads[top]]
+            tops = tuple(self._top(layer, index, name) for index in range(len(layer.tops)))
+            found.append((name, replace(layer, bottoms=bottoms, tops=tops)))
+            found += [self._split(top) for top in read_on]
+            unread = [
+                blob
+                for value, blob in zip(layer.tops, tops, strict=True)
+                if not self._reads[value] and value not in self._outputs
+            ]
+            if unread:
+                silence = CaffeLayer("Silence", tuple(unread), ())
+                found.append((self._free(self._used, f"{name}/unused"), silence))
+        return found
+
+    def _layer_name(self, layer: CaffeLayer) -> str:
+        """Return the first name of the source's layers that is free, or one made of it and the type."""
+        for source in layer.sources:
+            if source not in self._used:
+                self._used.add(source)
+                return source
+        stem = f"{layer.sources[-1]}/{layer.type.lower()}" if layer.sources else layer.tops[0]
+        return self._free(self._used, stem)
+
+    def _top(self, layer: CaffeLayer, index: int, name: str) -> str:
+        value = layer.tops[index]
+        if value in self._outputs:
+            blob = value if not self._reads[value] else self._free(self._taken, f"{value}/read")
+        elif self._writes_over(layer):
+            blob = self._blobs[layer.bottoms[0]]
+        else:
+            blob = self._free(self._taken, name if len(layer.tops) == 1 else value)
+        self._blobs[value] = blob
+        return blob
+
+    def _writes_over(self, layer: CaffeLayer) -> bool:
+        source = layer.bottoms[0]
+        kept = source in self._outputs or source in self._inputs
+        return layer.type in IN_PLACE and len(layer.bottoms) == 1 and self._reads[source] == 1 and not kept
+
+    def _split(self, output: str) -> tuple[str, CaffeLayer]:
+        """Return a layer that gives an output under its name, which another layer reads as well."""
+        name = self._free(self._used, f"{output}/output")
+        return name, CaffeLayer("Split", (self._blobs[output],), (output,))
+
+    @staticmethod
+    def _free(taken: set[str], stem: str) -> str:
+        name, count = stem, 1
+        while name in taken:
+            count += 1
+            name = f"{stem}_{count}"
+        taken.add(name)
+        return name

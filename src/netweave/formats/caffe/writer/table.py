@@ -1,0 +1,125 @@
+"""The table of operators that can be written for Caffe, and what one is written from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.files.writing import NodeCall, Refused, WriterTable
+from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+Step = tuple[str, dict[str, Any]]
+"""A layer of one bottom and one top: its type and its parameters."""
+
+
+class Call(NodeCall):
+    """One node while it is written.
+
+    Args:
+        node: The node.
+        graph: Its graph.
+    """
+
+    def __init__(self, node: ir.Node, graph: Graph) -> None:
+        super().__init__(node, graph)
+        self._num_inner = 0
+
+    @property
+    def output(self) -> str:
+        """Name of the node's first output."""
+        return self.node.outputs[0].name or ""
+
+    def name(self, index: int) -> str:
+        """Return the name of an input that is a blob.
+
+        Raises:
+            Refused: It is a stored array.
+        """
+        if self.is_stored(index):
+            raise Refused(f"its input {self.value(index).name!r} is stored, and a layer reads blobs only")
+        return self.value(index).name or ""
+
+    def inner(self) -> str:
+        """Return a name for a value between two layers of the node."""
+        self._num_inner += 1
+        return f"{self.output}/{self._num_inner}"
+
+    def blob(self, index: int) -> Blob:
+        """Return a stored input as an array of a layer."""
+        return Blob(self.lazily(index), self.value(index).name)
+
+    def layer(
+        self,
+        kind: str,
+        bottoms: Sequence[str],
+        settings: dict[str, Any] | None = None,
+        *,
+        top: str | None = None,
+        blobs: Sequence[Blob] = (),
+    ) -> CaffeLayer:
+        """Return a layer of the node.
+
+        Args:
+            kind: Caffe's name of the type.
+            bottoms: Names of the values that it reads.
+            settings: Its parameters.
+            top: Name of the value that it makes; the node's output if it is left out.
+            blobs: Its stored arrays.
+        """
+        made = self.output if top is None else top
+        return CaffeLayer(kind, tuple(bottoms), (made,), settings or {}, tuple(blobs), self.layers)
+
+    def chain(self, *steps: Step, bottom: str | None = None, top: str | None = None) -> list[CaffeLayer]:
+        """Return layers one after another, by default from the node's first input to its output."""
+        value = self.name(0) if bottom is None else bottom
+        made = []
+        for number, (kind, settings) in enumerate(steps, start=1):
+            end = (self.output if top is None else top) if number == len(steps) else self.inner()
+            made.append(self.layer(kind, [value], settings, top=end))
+            value = end
+        return made
+
+
+TABLE: WriterTable[Call, list[CaffeLayer]] = WriterTable()
+"""The operators that can be written, as layers in their order."""
+
+written = TABLE.written
+
+
+def power(*, scale: float = 1.0, shift: float = 0.0, exponent: float = 1.0) -> Step:
+    """Return ``(shift + scale * x) ** exponent`` as a step."""
+    given = {"power": (exponent, 1.0), "scale": (scale, 1.0), "shift": (shift, 0.0)}
+    return "Power", {"power_param": {name: value for name, (value, usual) in given.items() if value != usual}}
+
+
+def per_axis(
+    name: str, numbers: Sequence[int], *, default: int | None, repeated: bool = True
+) -> dict[str, Any]:
+    """Return a setting with a number for each axis of a window, in the shortest form that Caffe has.
+
+    Args:
+        name: ``kernel_size``, ``stride``, ``pad`` or ``dilation``.
+        numbers: One for each axis.
+        default: What Caffe takes when it is left out.
+        repeated: Whether the setting may be a list.
+    """
+    if set(numbers) == {default}:
+        return {}
+    if len(set(numbers)) == 1:
+        return {name: [numbers[0]] if repeated else numbers[0]}
+    if len(numbers) == 2 and name != "dilation":
+        short = name.removesuffix("_size")
+        return {f"{short}_h": numbers[0], f"{short}_w": numbers[1]}
+    return {name: list(numbers)}
+
+
+def lazily(make: Callable[[], np.ndarray]) -> Blob:
+    """Return an array that is computed when it is written."""
+    return Blob(make)
