@@ -223,6 +223,18 @@ _BROADCASTING = (
     "Equal Less LessOrEqual Greater GreaterOrEqual BitwiseAnd BitwiseOr BitwiseXor"
 )
 
+
+def _split(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
+    x, lengths = _given(shapes, 0), node.inputs[1] if len(node.inputs) > 1 else None
+    if x is None or lengths is None or lengths.const_value is None:
+        return
+    _axis(node, [x])
+    axis = node.attributes.get_int("axis", 0)
+    total = int(lengths.const_value.numpy().sum())
+    if _differ(x[axis], total):
+        raise ValueError(f"{_input(node)} cannot be cut into parts of {total} elements along axis {axis}")
+
+
 _CHECKS: dict[str, Check] = {
     **dict.fromkeys(_BROADCASTING.split(), _broadcast),
     **dict.fromkeys(("Softmax", "LogSoftmax", "Hardmax", "ArgMax", "ArgMin"), _axis),
@@ -233,6 +245,7 @@ _CHECKS: dict[str, Check] = {
     "ConvTranspose": _conv_transpose,
     "Gemm": _gemm,
     "PRelu": _prelu,
+    "Split": _split,
     "Transpose": _transpose,
 }
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.files.writing import Refused
-from netweave.formats.caffe.writer.table import Call, lazily, written
+from netweave.formats.caffe.writer.table import Call, lazily, power, written
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
@@ -36,15 +36,15 @@ def batch_normalization(call: Call) -> list[CaffeLayer]:
 
 @written("LRN")
 def lrn(call: Call) -> list[CaffeLayer]:
-    """Across channels; ONNX's alpha is Caffe's."""
+    """Across channels; a constant other than 1 becomes a factor behind, since OpenCV does not read ``k``."""
     if call.get("size") % 2 == 0:
         raise Refused("its window has an even size, and Caffe's are odd")
-    names = {"size": "local_size", "alpha": "alpha", "beta": "beta", "bias": "k"}
-    defaults = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
-    settings = {caffe: call.get(name, defaults.get(name)) for name, caffe in names.items()}
-    if settings["k"] == 1:
-        del settings["k"]
-    return call.chain(("LRN", {"lrn_param": settings}))
+    alpha, beta, k = (call.get(name, usual) for name, usual in _LRN.items())
+    step = ("LRN", {"lrn_param": {"local_size": call.get("size"), "alpha": alpha / k, "beta": beta}})
+    return call.chain(step) if k == 1 else call.chain(step, power(scale=k**-beta))
+
+
+_LRN = {"alpha": 1e-4, "beta": 0.75, "bias": 1.0}
 
 
 @written("ChannelLRN", domain=DOMAIN)

@@ -38,7 +38,7 @@ def split(call: Call) -> list[CaffeLayer]:
 @written("Slice")
 def slice_(call: Call) -> list[CaffeLayer]:
     """A part along some axes; where its sizes are those of another value, a Crop."""
-    if not call.is_stored(2):
+    if call.value(2).producer() is not None:
         return [_crop(call)]
     starts, ends, shape = call.wholes(1), call.wholes(2), call.shape(0)
     axes = call.wholes(3) if call.has(3) else list(range(len(starts)))

@@ -1,0 +1,52 @@
+"""Run nets that Netweave wrote in the framework that they were written for; a test calls it.
+
+    cd REPOSITORY; ORACLES/bin/python -m tests.oracles.written FRAMEWORK FOLDER
+
+Each folder in FOLDER holds a net called ``written`` and its input ``x.npy``; its outputs go to ``y.npz``.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def caffe(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Run a net of Caffe's in OpenCV, layer by layer as it stands."""
+    import cv2
+
+    net = cv2.dnn.readNetFromCaffe(str(folder / "written.prototxt"), str(folder / "written.caffemodel"))
+    net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
+    net.enableFusion(False)
+    net.enableWinograd(False)
+    net.setInput(x, "x")
+    text = (folder / "written.prototxt").read_text()
+    read = set(re.findall(r'bottom: "(.*)"', text))
+    known, found = set(net.getLayerNames()), {}
+    for block in text.split("layer {")[1:]:
+        name, tops = block.split('"')[1], re.findall(r'top: "(.*)"', block)
+        wanted = [top for top in tops if top not in read]
+        if wanted:  # OpenCV calls an output like its layer, or like its blob
+            [arrays] = net.forwardAndRetrieve([name if name in known else wanted[0]])
+            found.update((top, array) for top, array in zip(tops, arrays, strict=False) if top in wanted)
+    return found
+
+
+FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {"caffe": caffe}
+
+
+def main(framework: str, folder: Path) -> None:
+    """Run every net of a folder."""
+    for each in sorted(path for path in folder.iterdir() if path.is_dir()):
+        np.savez(each / "y.npz", **FRAMEWORKS[framework](each, np.load(each / "x.npy")))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))
