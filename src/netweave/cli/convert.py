@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     examples=[
         "netweave convert det1-symbol.json,det1-0001.params det1.onnx",
         "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py",
+        "netweave convert resnet50.keras resnet50.prototxt",
         "netweave convert deploy.prototxt,net_iter_600.checkpoint net.caffemodel",
         "netweave convert deploy.prototxt,net.caffemodel port-0001.params --into port-symbol.json "
         "--into-shape data=1x1x28x28",
@@ -58,14 +59,14 @@ def convert(
     random_weights: bool,
     load: Callable[[str], Graph],
 ) -> int:
-    """Write NET in the format that OUT asks for: .onnx, or .py for PyTorch source with weights beside it.
+    """Write NET in the format that OUT asks for: .onnx, .prototxt for Caffe, or .py for PyTorch source.
 
-    NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. Source is read again and
-    compared with NET before it is called done. Weights alone are written as .caffemodel or .caffemodel.h5
-    (if NET, or PORT, is for Caffe), or as .params (for MXNet).
+    NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. But for .onnx the weights lie
+    beside OUT. What was written is read again and compared with NET before it is called done. Weights alone
+    are written as .caffemodel or .caffemodel.h5 (if NET, or PORT, is for Caffe), or as .params (for MXNet).
 
-    Exit status: 0 written, and equal where it was compared; 1 what was written differs; 2 NET could not be
-    read or written; 3 not decidable.
+    Exit status: 0 written, and equal; 1 what was written differs; 2 NET could not be read or written; 3 not
+    decidable.
     """
     from rich.text import Text
 
@@ -83,11 +84,6 @@ def convert(
     if port or api.writes_weights(out):
         api.save_weights(graph, out, random_weights=random_weights)
         output_console().print(weights_written(graph, Path(out)))
-        return 0
-    if Path(out).suffix == ".onnx":
-        with working(f"writing {out}"):
-            api.save(graph, out, random_weights=random_weights)
-        output_console().print(converted(graph, Path(out)))
         return 0
     with working(f"writing {out}") as status:
         found = api.port(

@@ -33,4 +33,4 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     from netweave.formats.onnx import writer
 
     writer.write(graph, path, random_weights=random_weights)
-    return Written(path)
+    return Written(path, inputs=None)
