@@ -156,7 +156,7 @@ def test_convert_without_weights_needs_leave(netweave, tmp_path):
     assert "the values in the file are drawn" in called.out
 
 
-def test_convert_writes_only_onnx(folder, netweave, tmp_path):
+def test_convert_says_which_names_it_writes(folder, netweave, tmp_path):
     called = netweave("convert", str(folder / "leaves.prototxt"), str(tmp_path / "net.pb"))
     assert called.status == 2
-    assert "nets are written as .onnx" in called.err
+    assert "nets are written as .prototxt" in called.err
