@@ -139,6 +139,11 @@ NO_ARRAYS = {
     ),
     ("MVN", "mvn_param"): ("", "across_channels: true", "normalize_variance: false", "eps: 0.5"),
     ("Dropout", "dropout_param"): ("dropout_ratio: 0.3",),
+    ("Permute", "permute_param"): (
+        "order: 0 order: 2 order: 3 order: 1",
+        "order: 0 order: 1 order: 3 order: 2",
+        "order: 2",
+    ),
 }
 
 WITH_ARRAYS: dict[tuple[str, str], dict[tuple[str, Shape], tuple[Blob, ...]]] = {
@@ -161,11 +166,30 @@ WITH_ARRAYS: dict[tuple[str, str], dict[tuple[str, Shape], tuple[Blob, ...]]] = 
         ("axis: 2 bias_term: true", IMAGE): (((9,), "scale"), ((9,), "bias")),
         ("axis: 1 num_axes: 3", IMAGE): (((4, 9, 8), "scale"),),
     },
+    ("Normalize", "norm_param"): {
+        ("", IMAGE): (((1,), "scale"),),
+        ("across_spatial: false channel_shared: false", IMAGE): (((4,), "scale"),),
+        ("across_spatial: true channel_shared: false", IMAGE): (((4,), "scale"),),
+        ("across_spatial: false channel_shared: true eps: 0.5", IMAGE): (((1,), "scale"),),
+    },
     ("PReLU", "prelu_param"): {
         ("", IMAGE): (((4,), "slope"),),
         ("channel_shared: true", IMAGE): (((), "slope"),),
     },
 }
+
+PRIORS = (
+    # OpenCV clips where the file does not say
+    "min_size: 7 variance: 0.1 clip: false",
+    "min_size: 7 max_size: 12 aspect_ratio: 2 aspect_ratio: 3 variance: 0.1 variance: 0.1 variance: 0.2 "
+    "variance: 0.3 clip: false",
+    "min_size: 7 max_size: 12 aspect_ratio: 2 flip: false clip: true variance: 0.3",
+    "min_size: 7 min_size: 9 max_size: 8 max_size: 30 aspect_ratio: 2 aspect_ratio: 1 aspect_ratio: 2 "
+    "variance: 0.1 clip: false",
+    "min_size: 20 aspect_ratio: 0.5 step: 8 offset: 0.25 variance: 0.1 clip: false",
+    "min_size: 20 step_h: 7 step_w: 9 variance: 0.1 clip: false",
+    "min_size: 7.9 max_size: 12.6 variance: 0.1 clip: false",
+)
 
 SEVERAL: dict[tuple[str, str], dict[str, tuple[tuple[Shape, ...], int]]] = {
     ("Eltwise", "eltwise_param"): {
@@ -186,6 +210,7 @@ SEVERAL: dict[tuple[str, str], dict[str, tuple[tuple[Shape, ...], int]]] = {
         "axis: 2 slice_point: 4": ((IMAGE,), 2),
         "axis: -1": ((IMAGE,), 4),
     },
+    ("PriorBox", "prior_box_param"): dict.fromkeys(PRIORS, (((1, 4, 5, 6), (1, 3, 60, 80)), 1)),
     ("Crop", "crop_param"): {
         "axis: 2 offset: 1": ((IMAGE, (2, 4, 5, 6)), 1),
         "axis: 2 offset: 2 offset: 1": ((IMAGE, (2, 4, 5, 6)), 1),

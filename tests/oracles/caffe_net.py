@@ -17,8 +17,8 @@ from tests.oracles.prototxt import Message, every, last, word
 ALIASES = {"conv": "convolution", "pool": "pooling", "images": "imagedata"}
 """V0's names of kinds that the later generations call otherwise."""
 
-DATA = {"data", "imagedata", "windowdata", "hdf5data", "memorydata", "dummydata", "input"}
-SINKS = re.compile(r"accuracy|.*loss|silence|hdf5output")
+DATA = {"data", "imagedata", "windowdata", "hdf5data", "memorydata", "dummydata", "input", "annotateddata"}
+SINKS = re.compile(r"accuracy|.*loss|silence|hdf5output|detectionevaluate")
 OLD_FIELDS = {"kernelsize": "kernel_size", "biasterm": "bias_term", "cropsize": "crop_size"}
 
 Shape = tuple[int, ...]
@@ -169,6 +169,9 @@ def _arrays(layer: Layer, given: list[Shape]) -> list[tuple[Shape, str]]:
     if layer.kind == "batchnorm":
         channels = (given[0][1],)
         return [(channels, "mean"), (channels, "variance"), ((1,), "scale")]
+    if layer.kind == "normalize":
+        shared = layer.settings.get("channel_shared", ["true"])[-1] == "true"
+        return [((1 if shared else given[0][1],), "scale")]
     if layer.kind in {"scale", "prelu"}:
         channels = (given[0][1],)
         bias = [(channels, "bias")] if layer.settings.get("bias_term") == ["true"] else []
@@ -202,11 +205,52 @@ def _outputs(layer: Layer, given: list[Shape]) -> list[Shape]:
     if layer.kind == "flatten":
         return [(first[0], prod(first[1:]))]
     if layer.kind == "concat":
-        return [(first[0], sum(shape[1] for shape in given), *first[2:])]
+        axis = layer.number("axis", 1)
+        return [(*first[:axis], sum(shape[axis] for shape in given), *first[axis + 1 :])]
     if layer.kind == "slice":
         points = [0, *map(int, layer.settings.get("slice_point", [])), first[1]]
         return [(first[0], end - begin, *first[2:]) for begin, end in pairwise(points)]
+    if layer.kind in _SSD:
+        return [_SSD[layer.kind](layer, first)]
     return [first] * len(layer.tops)
+
+
+def _permuted(layer: Layer, first: Shape) -> Shape:
+    return tuple(first[int(axis)] for axis in layer.settings["order"])
+
+
+def _priors(layer: Layer, first: Shape) -> Shape:
+    return (1, 2, 4 * first[2] * first[3] * _num_priors(layer))
+
+
+def _detections(layer: Layer, first: Shape) -> Shape:
+    return (1, 1, 0, 7)
+
+
+def _reshaped(layer: Layer, first: Shape) -> Shape:
+    known = [size or first[axis] for axis, size in enumerate(_dims(_shape(layer)))]
+    return tuple(prod(first) // -prod(known) if size == -1 else size for size in known)
+
+
+_SSD = {
+    "permute": _permuted,
+    "priorbox": _priors,
+    "detectionoutput": _detections,
+    "reshape": _reshaped,
+}
+"""Output shapes of the layers that SSD's nets have and others have not."""
+
+
+def _shape(layer: Layer) -> Message:
+    return last(last(layer.message, "reshape_param"), "shape")
+
+
+def _num_priors(layer: Layer) -> int:
+    """Return the number of boxes of a cell; the settings have flips, and no ratio twice."""
+    mins, maxs, ratios = (
+        len(layer.settings.get(name, [])) for name in ("min_size", "max_size", "aspect_ratio")
+    )
+    return mins * (1 + 2 * ratios) + maxs
 
 
 def _spatial(layer: Layer, shape: Shape) -> Shape:
@@ -217,7 +261,9 @@ def _spatial(layer: Layer, shape: Shape) -> Shape:
         return (*shape[:2], 1, 1)
     axes = list(zip(shape[2:], _window(layer, "kernel", 0), _window(layer, "stride", 1), pads, strict=True))
     if layer.kind == "convolution":
-        return (shape[0], layer.number("num_output"), *((i + 2 * p - k) // s + 1 for i, k, s, p in axes))
+        spread = layer.number("dilation", 1)
+        spatial = ((i + 2 * p - spread * (k - 1) - 1) // s + 1 for i, k, s, p in axes)
+        return (shape[0], layer.number("num_output"), *spatial)
     sizes = [(ceil((i + 2 * p - k) / s) + 1, i, s, p) for i, k, s, p in axes]
     clip = any(pads)
     return (*shape[:2], *(n - 1 if clip and (n - 1) * s >= i + p else n for n, i, s, p in sizes))

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "caffe_nets.json"
 
-NOT_HERE = re.compile(r"solver|labelmap|__ssd__|linreg")
-"""Files that are no nets, the SSD fork's (its layers are refused for now), and a layer in Python."""
+NOT_HERE = re.compile(r"solver|labelmap|__ssd__.*__t(rain|est)|linreg")
+"""Files that are no nets, those of SSD that train and evaluate, and a layer in Python."""
 
 DATA_SHAPES = {
     "lenet": (1, 28, 28),
@@ -35,8 +35,12 @@ DATA_SHAPES = {
     "cifar": (3, 32, 32),
     "hdf5": (4,),
     "CaffeModels__alexnet": (1, 224, 224),
+    "SSD_300x300": (3, 300, 300),
 }
 """Sizes of the records of a data set that only its name tells; a later word of the file's name wins."""
+
+SCALES = {"SSD_300x300": 1.0}
+"""Deviation of the inputs where pixels would be too much: widths of boxes are exponentials of the heads."""
 
 STAGES = {"mnist_autoencoder": ("test-on-test",)}
 
@@ -54,8 +58,9 @@ def main(corpus: Path) -> None:
         sys.stdout.write(f"{name}\n")
         stages = next((stages for word, stages in STAGES.items() if word in path.name), ())
         body = caffe_net.read(path.read_text(), phase="TEST", stages=stages)
+        scale = next((scale for word, scale in SCALES.items() if word in path.name), recipe.IMAGE_SCALE)
         try:
-            record = run(body, input_shapes(path, body), stages)
+            record = run(body, input_shapes(path, body), stages, scale)
         except cv2.error as error:
             record = {"refused": error.err}
         shared = records.setdefault(json.dumps(record), {"files": {}, **record})
@@ -72,7 +77,7 @@ def input_shapes(path: Path, body: Body) -> dict[str, Shape]:
     return {name: (1 if np.prod(shape) > 20_000 else 2, *shape) for name, shape in shapes.items()}
 
 
-def run(body: Body, inputs: dict[str, Shape], stages: tuple[str, ...]) -> dict[str, Any]:
+def run(body: Body, inputs: dict[str, Shape], stages: tuple[str, ...], scale: float) -> dict[str, Any]:
     """Run a body on drawn weights and inputs, and describe every layer's output."""
     shapes, blobs = caffe_net.stored(body, inputs)
     weights = {
@@ -90,7 +95,7 @@ def run(body: Body, inputs: dict[str, Shape], stages: tuple[str, ...]) -> dict[s
     net.enableFusion(False)
     net.enableWinograd(False)
     for name, shape in inputs.items():
-        net.setInput(recipe.image(name, shape), name)
+        net.setInput(recipe.image(name, shape, scale), name)
     layers = [layer for layer in body.inner if layer.kind != "padding"]
     names = opencv_names(layers)
     results = [
@@ -102,6 +107,7 @@ def run(body: Body, inputs: dict[str, Shape], stages: tuple[str, ...]) -> dict[s
     return {
         "stages": stages,
         "inputs": inputs,
+        **({"scale": scale} if scale != recipe.IMAGE_SCALE else {}),
         "weights": weights,
         "tensors": described(body, layers, results, shapes),
     }
@@ -120,13 +126,18 @@ def opencv_names(layers: list[Layer]) -> list[str]:
 def described(
     body: Body, layers: list[Layer], results: Any, shapes: dict[str, Shape]
 ) -> list[tuple[str, str, dict[str, Any]]]:
-    """Return blob, writer and description of every tensor, in order; its shape must be by the formulas."""
+    """Return blob, writer and description of every tensor, in order; its shape must be by the formulas.
+
+    How many detections there are, a 0 in a formula, no formula knows.
+    """
     read = {name for layer in body.inner for name in layer.bottoms if name not in layer.tops}
     found = []
     for layer, arrays in zip(layers, results, strict=True):
         for top, array in zip(layer.tops, arrays, strict=True):
-            if array.shape != shapes[top]:
+            if any(wanted not in {size, 0} for size, wanted in zip(array.shape, shapes[top], strict=True)):
                 raise ValueError(f"{layer.name}: OpenCV makes {array.shape}, the formulas {shapes[top]}")
+            if layer.kind == "detectionoutput":  # OpenCV orders an image by scores alone
+                array = array[:, :, np.lexsort((array[0, 0, :, 1], array[0, 0, :, 0]))]
             found.append((top, layer.name, golden.describe(array, TAPS if top in read else OUTPUTS)))
     return found
 

@@ -18,6 +18,7 @@ TYPES = {
     "scale": (None, None, "Scale"),
     "prelu": (None, None, "PReLU"),
     "deconvolution": (None, 39, "Deconvolution"),
+    "normalize": (None, None, "Normalize"),
 }
 """What each generation calls the layers that store arrays: V0 by a word, V1 by a number."""
 

@@ -47,7 +47,18 @@ def transposed(x: np.ndarray) -> np.ndarray:
     return x @ recipe.weight("op/0", (7, 5), "matrix") + recipe.weight("op/1", (5,), "bias")
 
 
+def whole_sizes(x: np.ndarray) -> np.ndarray:
+    """prior_box_layer.cpp: the sizes are whole numbers, 7 and 12 here; a cell is 12 by 80/6 pixels."""
+    rows = []
+    for i, j in np.ndindex(5, 6):
+        for size in (7, (7 * 12) ** 0.5):
+            x0, y0 = ((j + 0.5) * 80 / 6 - size / 2) / 80, ((i + 0.5) * 12 - size / 2) / 60
+            rows.append((x0, y0, x0 + size / 80, y0 + size / 60))
+    return np.stack([np.ravel(rows), np.full(240, 0.1)])[None]
+
+
 OPENCV_DEPARTS = {
+    "PriorBox of 1x4x5x6 and 1x3x60x80: min_size: 7.9 max_size: 12.6 variance: 0.1 clip: false": whole_sizes,
     "Pooling of 2x4x9x8: kernel_size: 2 stride: 3": empty_window,
     "MVN of 2x4x9x8: eps: 0.5": normalised_by_deviation,
     "LRN of 2x7x6x5: local_size: 3 alpha: 0.2 beta: 0.6 k: 2": with_k,

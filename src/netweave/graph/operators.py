@@ -59,7 +59,8 @@ class Operator:
         tensor_forward: Of an operator of the user's own: its outputs from torch tensors, with the attributes
             as keywords; None where ``forward`` is all there is.
         tensor_gradient: Gradients of the inputs from lists of tensors, likewise; None where torch finds them.
-        defaults: Attributes of an operator of the user's own, with their defaults.
+        defaults: Attributes of an operator that torch runs by ``forward`` or ``tensor_forward``, with their
+            defaults.
     """
 
     op_type: str
@@ -93,10 +94,12 @@ def operator(
     gradient: Gradient | None = None,
     effects: Iterable[Effect] = (),
     dtypes: Sequence[ir.DataType] = (),
+    defaults: Attributes | None = None,
 ) -> Callable[[Forward], Forward]:
     """Register the decorated forward as an operator of the domain ``netweave``.
 
-    The first line of its docstring names the source of the rule.
+    The first line of its docstring names the source of the rule. ``defaults`` are wanted where torch has no
+    lowering of its own and runs the forward.
     """
 
     def register(forward: Forward) -> Forward:
@@ -109,11 +112,22 @@ def operator(
                 effects=frozenset(effects),
                 source=(forward.__doc__ or "").strip().split("\n")[0],
                 dtypes=tuple(dtypes),
+                defaults=defaults or {},
             )
         )
         return forward
 
     return register
+
+
+def no_gradient(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Send nothing back: the gradient of operators that choose."""
+    return [None] * len(inputs)
 
 
 def register_operator(entry: Operator) -> None:

@@ -141,6 +141,20 @@ def caffe_recurrences():
         yield Case("CaffeRNN", (real(4, 2, 3), cont, real(3, 3), *given[:1]))
 
 
+def corners(*shape):
+    low = RNG.uniform(0, 1, (*shape, 2))
+    return np.concatenate([low, low + RNG.uniform(0.1, 0.5, (*shape, 2))], axis=-1)
+
+
+def choices():
+    settings = {"background_label_id": 0, "confidence_threshold": 0.1, "nms_threshold": 0.3, "eta": 1.0}
+    for top_k, keep_top_k in ((-1, -1), (9, 5)):
+        limits = {"top_k": top_k, "keep_top_k": keep_top_k}
+        for num_boxes in (1, 3):
+            inputs = (corners(2, 20, num_boxes), RNG.dirichlet(np.ones(3), (2, 20)))
+            yield Case("DetectionOutput", inputs, settings | limits)
+
+
 CASES = [
     *poolings(),
     *normalisations(),
@@ -149,6 +163,7 @@ CASES = [
     *caffe_losses(),
     *mxnet_outputs(),
     *caffe_recurrences(),
+    *choices(),
 ]
 METRICS = {"Accuracy"}
 """They send no gradient back."""

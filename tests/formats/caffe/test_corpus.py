@@ -36,4 +36,5 @@ def test_outputs_have_the_shapes_of_opencv():
         for output in text.partition("parameters: ")[2].split(", "):
             blob, _, shape = output.rstrip("]").partition("[")
             if blob in shapes:
-                assert shape.split(",")[1:] == [str(size) for size in shapes[blob][1:]], (name, given, blob)
+                for size, expected in zip(shape.split(",")[1:], shapes[blob][1:], strict=True):
+                    assert size in {str(expected), "_d0"}, (name, given, blob)  # _d0: how many detections

@@ -8,10 +8,18 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from netweave.backends.torch.table import lowering
+from netweave.backends.torch.registered import registered_lowering
+from netweave.backends.torch.table import add_lowering, lowering
 
 if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints, Number
+
+_CHOOSING = {"DetectionOutput": 2}
+"""Operators of the registry that choose boxes, with the number of their inputs. One comparison follows on the
+other and no gradient flows through, so torch runs the registry's forward on the host, as the sources do."""
+
+for _op_type, _num_inputs in _CHOOSING.items():
+    add_lowering(registered_lowering(_op_type, num_inputs=_num_inputs))
 
 
 def _corners(boxes: Tensor, *, center_point_box: bool) -> Tensor:

@@ -1,4 +1,4 @@
-"""Operators of the registry that the table lacks, by their own forward and gradient: those of the user."""
+"""Operators of the registry by their own forward and gradient: the user's, and those that choose boxes."""
 
 from __future__ import annotations
 

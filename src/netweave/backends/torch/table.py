@@ -86,7 +86,7 @@ def lowering(op_type: str, *, since: int, domain: str = "") -> Callable[[F], F]:
     """Register the decorated function as an operator's lowering from version ``since`` on."""
 
     def add(function: F) -> F:
-        _register(_described(domain, op_type, since, function))
+        add_lowering(_described(domain, op_type, since, function))
         return function
 
     return add
@@ -101,7 +101,7 @@ def lower_to(
     in_place: Callable[..., Any] | None = None,
 ) -> None:
     """Register one of torch's own functions, which takes tensors and no attributes, as a lowering."""
-    _register(
+    add_lowering(
         Lowering(
             domain="",
             op_type=op_type,
@@ -115,6 +115,13 @@ def lower_to(
             in_place=in_place,
         )
     )
+
+
+def add_lowering(row: Lowering) -> None:
+    """Enter a lowering in the table."""
+    rows = _LOWERINGS.setdefault((row.domain, row.op_type), [])
+    assert all(other.since != row.since for other in rows), f"{row.name} is lowered twice"
+    rows.append(row)
 
 
 def find_lowering(domain: str, op_type: str, version: int) -> Lowering | None:
@@ -131,12 +138,6 @@ def all_lowerings() -> list[Lowering]:
 
 def _plain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
-
-
-def _register(row: Lowering) -> None:
-    rows = _LOWERINGS.setdefault((row.domain, row.op_type), [])
-    assert all(other.since != row.since for other in rows), f"{row.name} is lowered twice"
-    rows.append(row)
 
 
 def _described(domain: str, op_type: str, since: int, function: Callable[..., Any]) -> Lowering:

@@ -16,11 +16,7 @@ _INTEL = "a layer of the Intel branch"
 OTHERS = {
     "AnnotatedData": _SSD,
     "DetectionEvaluate": _SSD,
-    "DetectionOutput": _SSD,
     "MultiBoxLoss": _SSD,
-    "Normalize": _SSD,
-    "Permute": _SSD,
-    "PriorBox": _SSD,
     "SmoothL1Loss": "a layer of the SSD and Faster R-CNN branches",
     "VideoData": _SSD,
     "Proposal": _RCNN,

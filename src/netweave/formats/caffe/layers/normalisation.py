@@ -1,4 +1,4 @@
-"""LRN, BatchNorm and MVN: ``lrn_layer.cpp``, ``batch_norm_layer.cpp``, ``mvn_layer.cpp``."""
+"""LRN, BatchNorm, MVN and SSD's Normalize: ``lrn_layer.cpp``, ``batch_norm_layer.cpp``, and so on."""
 
 from __future__ import annotations
 
@@ -93,3 +93,23 @@ def mean_variance(call: Call) -> Sequence[ir.Value]:
     variance = call.add("ReduceMean", [call.add("Mul", [centred, centred]), axes])
     deviation = call.add("Add", [call.add("Sqrt", [variance]), call.constant(parameter["eps"])])
     return [call.add("Div", [centred, deviation], top=0)]
+
+
+@layer("Normalize")
+def normalize(call: Call) -> Sequence[ir.Value]:
+    """Divided by the Euclidean norm over the channels of each place, or of all places, then scaled.
+
+    A layer of the SSD branch, ``normalize_layer.cpp``: ``eps`` is inside the root.
+    """
+    parameter = call.spec["norm_param"]
+    shape = call.shape()
+    if len(shape) < 2:
+        raise call.wrong_shape(f"needs a channel axis, found {len(shape)} axes")
+    channels = 1 if parameter["channel_shared"] else call.size(1)
+    layout = (("reshape", (channels, *[1] * (len(shape) - 2))),)
+    scale = call.blob(0, (channels,), "gamma", parameter.get("scale_filler", None), layout=layout)
+    axes = list(range(1, len(shape))) if parameter["across_spatial"] else [1]
+    x = call.bottoms[0]
+    squares = call.add("ReduceSum", [call.add("Mul", [x, x]), call.constant(axes, dtype="int64")])
+    norm = call.add("Sqrt", [call.add("Add", [squares, call.constant(parameter["eps"])])])
+    return [call.add("Mul", [call.add("Div", [x, norm]), scale], top=0)]

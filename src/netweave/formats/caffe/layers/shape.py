@@ -95,6 +95,19 @@ def flatten(call: Call) -> Sequence[ir.Value]:
     return [call.add("Reshape", [call.bottoms[0], call.constant(shape, dtype="int64")], top=0)]
 
 
+@layer("Permute")
+def permute(call: Call) -> Sequence[ir.Value]:
+    """The axes in another order; those that are not listed follow in their own. A layer of the SSD branch."""
+    parameter = call.spec["permute_param"]
+    order, rank = list(parameter["order"]), len(call.shape())
+    if len(set(order)) != len(order) or any(axis >= rank for axis in order):
+        raise call.wrong(
+            f"'order' is {order}, expected axes from 0 to {rank - 1}, each once", parameter.line_of("order")
+        )
+    order += [axis for axis in range(rank) if axis not in order]
+    return [call.add("Transpose", [call.bottoms[0]], {"perm": order}, top=0)]
+
+
 @layer("Reshape")
 def reshape(call: Call) -> Sequence[ir.Value]:
     """New sizes for some axes: 0 keeps one, -1 is worked out. An open batch size stays open."""

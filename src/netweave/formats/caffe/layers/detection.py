@@ -1,0 +1,172 @@
+"""The layers of the SSD branch between heads and boxes: priors, and which boxes are detections.
+
+L is the number of boxes that a prior gets: 1, or one for each class where locations are not shared.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.priors import Grid, aspect_ratios, prior_boxes, prior_sizes
+from netweave.graph import DOMAIN
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files.protobuf import Message
+
+_LOWEST = -3.4028234663852886e38
+"""The lowest float: Caffe's threshold where the file has none."""
+
+
+@layer("PriorBox", bottoms=2)
+def prior_box(call: Call) -> Sequence[ir.Value]:
+    """Boxes around the centre of each cell of the first bottom, relative to the image: a constant."""
+    parameter = call.spec["prior_box_param"]
+    sizes = _prior_sizes(call, parameter)
+    cells = (call.size(2), call.size(3))
+    image = _pair(call, parameter, "img_size", "img_h", "img_w")
+    height, width = image or (call.size(2, index=1), call.size(3, index=1))
+    step = _pair(call, parameter, "step", "step_h", "step_w")
+    steps = step or (height / cells[0], width / cells[1])
+    grid = Grid(cells, (int(height), int(width)), steps, parameter["offset"])
+    boxes = prior_boxes(grid, sizes, _variances(call, parameter), clip=parameter["clip"])
+    return [call.add("Identity", [call.constant(boxes)], top=0)]
+
+
+def _prior_sizes(call: Call, parameter: Message) -> Sequence[tuple[float, float]]:
+    least, most = parameter["min_size"], parameter["max_size"]
+    if not least or any(size < 1 for size in least):
+        raise call.wrong(
+            f"'min_size' is {list(least)}, expected at least one number, each 1 or more",
+            parameter.line_of("min_size") or parameter.line,
+        )
+    if most and (len(most) != len(least) or any(b <= a for a, b in zip(least, most, strict=True))):
+        raise call.wrong(
+            f"'max_size' is {list(most)}, expected as many as 'min_size' ({list(least)}), each larger",
+            parameter.line_of("max_size"),
+        )
+    if any(ratio <= 0 for ratio in parameter["aspect_ratio"]):
+        raise call.wrong(
+            f"'aspect_ratio' is {list(parameter['aspect_ratio'])}, expected numbers above 0",
+            parameter.line_of("aspect_ratio"),
+        )
+    return prior_sizes(least, most, aspect_ratios(parameter["aspect_ratio"], flip=parameter["flip"]))
+
+
+def _pair(call: Call, parameter: Message, both: str, height: str, width: str) -> tuple[float, float] | None:
+    """Return a size that is given once or for each axis; None if it is not given."""
+    if both in parameter and (height in parameter or width in parameter):
+        raise call.wrong(f"has both {both!r} and {height!r} or {width!r}", parameter.line_of(both))
+    names = (both, both) if both in parameter else (height, width)
+    if not any(name in parameter for name in names):
+        return None
+    found = tuple(parameter[name] for name in names)
+    if any(size <= 0 for size in found):
+        raise call.wrong(f"{names[0]!r} and {names[1]!r} must be above 0, found {found}", parameter.line)
+    return found[0], found[1]
+
+
+def _variances(call: Call, parameter: Message) -> list[float]:
+    given = list(parameter["variance"])
+    if len(given) not in {0, 1, 4} or any(number <= 0 for number in given):
+        raise call.wrong(
+            f"'variance' is {given}, expected none, one or four numbers, each above 0",
+            parameter.line_of("variance"),
+        )
+    return given if len(given) == 4 else (given or [0.1]) * 4
+
+
+@layer("DetectionOutput", bottoms=3)
+def detection_output(call: Call) -> Sequence[ir.Value]:
+    """Locations, scores and priors: the boxes are decoded, and those that stay are rows of seven numbers."""
+    parameter = call.spec["detection_output_param"]
+    num_priors = _num_priors(call)
+    num_classes = _num_classes(call, parameter, num_priors)
+    shared = parameter["share_location"]
+    locations = reshaped(call, call.bottoms[0], [0, num_priors, 1 if shared else num_classes, 4])
+    scores = reshaped(call, call.bottoms[1], [0, num_priors, num_classes])
+    boxes = decoded(
+        call,
+        locations,
+        code_type=parameter["code_type"],
+        scaled=not parameter["variance_encoded_in_target"],
+    )
+    nms = parameter["nms_param"]
+    if not 0 < nms["eta"] <= 1:
+        raise call.wrong(f"'eta' is {nms['eta']:g}, expected a number above 0, at most 1", nms.line)
+    attributes: dict[str, Any] = {
+        "background_label_id": parameter["background_label_id"],
+        "confidence_threshold": parameter.get("confidence_threshold", _LOWEST),
+        "nms_threshold": nms["nms_threshold"],
+        "top_k": nms.get("top_k", -1),
+        "keep_top_k": parameter["keep_top_k"],
+        "eta": nms["eta"],
+    }
+    return [call.add("DetectionOutput", [boxes, scores], attributes, domain=DOMAIN, top=0)]
+
+
+def _num_priors(call: Call) -> int:
+    if len(call.shape(2)) < 3 or call.size(1, index=2) != 2 or call.size(2, index=2) % 4:
+        raise call.wrong_shape(
+            f"its third bottom has the shape {call.shape(2)}, expected priors: (1, 2, 4 for each)"
+        )
+    return call.size(2, index=2) // 4
+
+
+def _num_classes(call: Call, parameter: Message, num_priors: int) -> int:
+    """Return the number of classes, for which the sizes of locations and scores must be right."""
+    classes: int = parameter["num_classes"]
+    if classes < 1:
+        raise call.wrong("has no 'num_classes'", parameter.line)
+    boxes = num_priors if parameter["share_location"] else num_priors * classes
+    for index, expected, what in ((0, 4 * boxes, "locations"), (1, num_priors * classes, "scores")):
+        found = call.size(1, index=index)
+        if found != expected:
+            raise call.wrong_shape(
+                f"bottom {call.bottoms[index].name!r} has {found} {what} for an image, expected {expected} "
+                f"for {num_priors} priors and {classes} classes"
+            )
+    return classes
+
+
+def reshaped(call: Call, value: ir.Value, shape: list[int]) -> ir.Value:
+    """Return a value in other sizes; 0 keeps one."""
+    return call.add("Reshape", [value, call.constant(shape, dtype="int64")])
+
+
+def decoded(call: Call, locations: ir.Value, *, code_type: str, scaled: bool) -> ir.Value:
+    """Return boxes as corners: ``bbox_util.cpp``, DecodeBBox.
+
+    Args:
+        call: The layer; its third bottom are the priors.
+        locations: What the net says of each prior, (N, P, L, 4).
+        code_type: ``CORNER``, ``CENTER_SIZE`` or ``CORNER_SIZE``.
+        scaled: The locations are multiplied with the variances first.
+    """
+    num_priors = call.size(2, index=2) // 4
+    both = reshaped(call, call.bottoms[2], [2, num_priors, 1, 4])
+    priors, variances = _halves(call, both, axis=0)
+    delta = call.add("Mul", [locations, variances]) if scaled else locations
+    if code_type == "CORNER":
+        return call.add("Add", [priors, delta])
+    low, high = _halves(call, priors, axis=-1)
+    size = call.add("Sub", [high, low])
+    if code_type == "CORNER_SIZE":
+        sizes = call.add("Concat", [size, size], {"axis": -1})
+        return call.add("Add", [priors, call.add("Mul", [delta, sizes])])
+    moves, growths = _halves(call, delta, axis=-1)
+    half = call.constant(0.5)
+    old_centre = call.add("Mul", [call.add("Add", [low, high]), half])
+    centre = call.add("Add", [call.add("Mul", [moves, size]), old_centre])
+    reach = call.add("Mul", [call.add("Mul", [call.add("Exp", [growths]), size]), half])
+    corners = [call.add("Sub", [centre, reach]), call.add("Add", [centre, reach])]
+    return call.add("Concat", corners, {"axis": -1})
+
+
+def _halves(call: Call, value: ir.Value, *, axis: int) -> tuple[ir.Value, ...]:
+    attributes = {"axis": axis, "num_outputs": 2}
+    return call.builder.add_many("Split", [value], attributes, outputs=["", ""])

@@ -1,0 +1,83 @@
+"""SSD's prior boxes, which depend on sizes alone: ``prior_box_layer.cpp``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import zip_longest
+from math import sqrt
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_SAME_RATIO = 1e-6
+
+
+def aspect_ratios(given: Sequence[float], *, flip: bool) -> list[float]:
+    """Return the ratios of width to height: 1, then each new one of those given, and its reciprocal.
+
+    >>> aspect_ratios([2.0, 1.0, 0.5, 4.0], flip=True)
+    [1.0, 2.0, 0.5, 4.0, 0.25]
+    """
+    found = [1.0]
+    for ratio in given:
+        if all(abs(ratio - known) >= _SAME_RATIO for known in found):
+            found += [ratio, 1 / ratio] if flip else [ratio]
+    return found
+
+
+def prior_sizes(
+    min_sizes: Sequence[float], max_sizes: Sequence[float], ratios: Sequence[float]
+) -> list[tuple[float, float]]:
+    """Return width and height of the boxes of one cell, in pixels of the image.
+
+    Args:
+        min_sizes: Caffe drops what is behind the point.
+        max_sizes: As many, or none; likewise.
+        ratios: As ``aspect_ratios`` gives them.
+
+    >>> prior_sizes([30.0], [120.9], [1.0, 4.0])
+    [(30, 30), (60.0, 60.0), (60.0, 15.0)]
+    """
+    found: list[tuple[float, float]] = []
+    for least, most in zip_longest(map(int, min_sizes), map(int, max_sizes)):
+        found.append((least, least))
+        if most is not None:
+            found.append((sqrt(least * most),) * 2)
+        roots = [sqrt(ratio) for ratio in ratios if abs(ratio - 1) >= _SAME_RATIO]
+        found += [(least * root, least / root) for root in roots]
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Where the cells of a feature map lie in the image: sizes and steps are (height, width), in pixels."""
+
+    cells: tuple[int, int]
+    image: tuple[int, int]
+    step: tuple[float, float]
+    offset: float
+
+
+def prior_boxes(
+    grid: Grid, sizes: Sequence[tuple[float, float]], variances: Sequence[float], *, clip: bool
+) -> np.ndarray:
+    """Return boxes and variances as Caffe lays them out: (1, 2, H * W * P * 4).
+
+    Args:
+        grid: The cells, row by row.
+        sizes: Width and height of the P boxes of a cell.
+        variances: Four numbers for every box.
+        clip: Move corners outside of the image to its border.
+    """
+    y, x = (
+        (np.arange(cells) + grid.offset) * step for cells, step in zip(grid.cells, grid.step, strict=True)
+    )
+    centres = np.stack(np.meshgrid(x, y), axis=-1)[:, :, None, :]
+    half = np.array(sizes, np.float64) / 2
+    boxes = np.concatenate([centres - half, centres + half], axis=-1) / np.tile(grid.image[::-1], 2)
+    boxes = np.clip(boxes, 0, 1) if clip else boxes
+    rows = [boxes, np.broadcast_to(np.asarray(variances, np.float64), boxes.shape)]
+    return np.stack([row.reshape(-1) for row in rows])[None].astype(np.float32)

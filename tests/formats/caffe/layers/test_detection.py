@@ -1,0 +1,182 @@
+"""SSD's layers against the loops and formulas of the branch: priors, decoded boxes, detections."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from netweave.errors import ReadError, ShapeError
+from tests.formats.caffe.nets import inputs, layer, load, normal, run
+
+IMAGES = inputs(x=(1, 2, 3, 4), image=(1, 3, 60, 100))
+
+
+def prior_box(settings, *, head=IMAGES):
+    return head + layer("PriorBox", f"prior_box_param {{ {settings} }}", bottoms="x image")
+
+
+def looped(sizes, *, step=(20, 25), image=(60, 100), offset=0.5):
+    """PriorBoxLayer::Forward_cpu for 3 by 4 cells."""
+    rows = []
+    for h in range(3):
+        for w in range(4):
+            x, y = (w + offset) * step[1], (h + offset) * step[0]
+            for width, height in sizes:
+                corners = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+                rows += [value / side for value, side in zip(corners, image[::-1] * 2, strict=True)]
+    return np.array(rows)
+
+
+ROOT = 2**0.5
+
+
+@pytest.mark.parametrize(
+    ("settings", "boxes"),
+    [
+        ("min_size: 9", looped([(9, 9)])),
+        ("min_size: 9.8 max_size: 16.2", looped([(9, 9), (12, 12)])),
+        ("min_size: 9 max_size: 16 aspect_ratio: 4", looped([(9, 9), (12, 12), (18, 4.5), (4.5, 18)])),
+        ("min_size: 9 aspect_ratio: 4 flip: false", looped([(9, 9), (18, 4.5)])),
+        (
+            "min_size: 9 aspect_ratio: 1 aspect_ratio: 4 aspect_ratio: 4",
+            looped([(9, 9), (18, 4.5), (4.5, 18)]),
+        ),
+        (
+            "min_size: 4 min_size: 9 max_size: 9 max_size: 16 aspect_ratio: 2 flip: false",
+            looped([(4, 4), (6, 6), (4 * ROOT, 4 / ROOT), (9, 9), (12, 12), (9 * ROOT, 9 / ROOT)]),
+        ),
+        ("min_size: 9 step: 8 offset: 0.25", looped([(9, 9)], step=(8, 8), offset=0.25)),
+        ("min_size: 9 step_h: 8 step_w: 7", looped([(9, 9)], step=(8, 7))),
+        ("min_size: 9 img_size: 120", looped([(9, 9)], step=(40, 30), image=(120, 120))),
+        ("min_size: 9 img_h: 30 img_w: 40", looped([(9, 9)], step=(10, 10), image=(30, 40))),
+        ("min_size: 80 clip: true", np.clip(looped([(80, 80)]), 0, 1)),
+    ],
+)
+def test_priors_are_those_of_the_loops(tmp_path, settings, boxes):
+    found = run(load(tmp_path, prior_box(settings)), x=normal(1, 2, 3, 4), image=normal(1, 3, 60, 100))["y"]
+    assert found.shape == (1, 2, boxes.size)
+    np.testing.assert_allclose(found[0, 0], boxes, rtol=1e-6, atol=1e-7)
+    np.testing.assert_array_equal(found[0, 1], np.float32(0.1))
+
+
+@pytest.mark.parametrize(("given", "row"), [("0.3", [0.3] * 4), ("0.1 0.2 0.3 0.4", [0.1, 0.2, 0.3, 0.4])])
+def test_variances_are_one_for_all_or_four(tmp_path, given, row):
+    settings = "min_size: 9 " + " ".join(f"variance: {number}" for number in given.split())
+    graph = load(tmp_path, prior_box(settings))
+    found = run(graph, x=normal(1, 2, 3, 4), image=normal(1, 3, 60, 100))["y"]
+    np.testing.assert_array_equal(found[0, 1].reshape(-1, 4), np.tile(np.float32(row), (12, 1)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("", r"'min_size' is \[\], expected at least one number, each 1 or more"),
+        ("min_size: 0.5", r"'min_size' is \[0.5\], expected at least one"),
+        ("min_size: 9 max_size: 9", r"'max_size' is \[9.0\], expected as many as 'min_size'"),
+        ("min_size: 9 max_size: 10 max_size: 11", "expected as many as 'min_size'"),
+        ("min_size: 9 aspect_ratio: -1", r"'aspect_ratio' is \[-1.0\], expected numbers above 0"),
+        ("min_size: 9 variance: 0.1 variance: 0.1", "expected none, one or four numbers, each above 0"),
+        ("min_size: 9 variance: 0", "expected none, one or four numbers, each above 0"),
+        ("min_size: 9 img_size: 8 img_h: 8", "has both 'img_size' and 'img_h' or 'img_w'"),
+        ("min_size: 9 step: -1", "'step' and 'step' must be above 0"),
+        ("min_size: 9 step_h: 4", "'step_h' and 'step_w' must be above 0"),
+    ],
+)
+def test_wrong_settings_of_priors_are_named(tmp_path, settings, message):
+    with pytest.raises(ReadError, match=message):
+        load(tmp_path, prior_box(settings))
+
+
+def test_permute_lists_the_first_axes(tmp_path):
+    text = inputs(x=(2, 3, 4, 5)) + layer("Permute", "permute_param { order: 0 order: 2 }")
+    x = normal(2, 3, 4, 5)
+    np.testing.assert_array_equal(run(load(tmp_path, text), x=x)["y"], x.transpose(0, 2, 1, 3))
+    for order in ("order: 4", "order: 1 order: 1"):
+        with pytest.raises(ReadError, match="expected axes from 0 to 3, each once"):
+            load(tmp_path, inputs(x=(2, 3, 4, 5)) + layer("Permute", f"permute_param {{ {order} }}"))
+
+
+PRIORS = np.array([[0.1, 0.2, 0.5, 0.4], [0.3, 0.3, 0.9, 0.8], [-0.2, 0.0, 0.4, 1.2]], np.float32)
+VARIANCES = np.tile(np.float32([0.1, 0.15, 0.2, 0.3]), (3, 1))
+
+
+def decoded(locations, code_type, *, scaled=True):
+    """DecodeBBox of bbox_util.cpp, box by box; locations (N, 3, L, 4)."""
+    found = np.empty(locations.shape)
+    for image, box, label in np.ndindex(locations.shape[:3]):
+        x0, y0, x1, y1 = PRIORS[box].astype(float)
+        delta = locations[image, box, label] * (VARIANCES[box] if scaled else 1)
+        width, height = x1 - x0, y1 - y0
+        if code_type == "CENTER_SIZE":
+            x, y = delta[0] * width + (x0 + x1) / 2, delta[1] * height + (y0 + y1) / 2
+            w, h = np.exp(delta[2]) * width, np.exp(delta[3]) * height
+            found[image, box, label] = x - w / 2, y - h / 2, x + w / 2, y + h / 2
+        else:
+            sides = (width, height, width, height) if code_type == "CORNER_SIZE" else 1
+            found[image, box, label] = PRIORS[box] + delta * sides
+    return found
+
+
+def detection_output(settings, num_locations):
+    blobs = inputs(loc=(2, num_locations), conf=(2, 9), priors=(1, 2, 12))
+    text = f"detection_output_param {{ num_classes: 3 {settings} }}"
+    return blobs + layer("DetectionOutput", text, bottoms="loc conf priors")
+
+
+@pytest.mark.parametrize("code_type", ["CORNER", "CENTER_SIZE", "CORNER_SIZE"])
+@pytest.mark.parametrize("scaled", [True, False])
+@pytest.mark.parametrize("shared", [True, False])
+def test_boxes_are_decoded(tmp_path, code_type, scaled, shared):
+    flags = (
+        f"share_location: {str(shared).lower()} variance_encoded_in_target: {str(not scaled).lower()} "
+        f"code_type: {code_type} nms_param {{ nms_threshold: 1 }} background_label_id: -1"
+    )
+    locations = normal(2, 3, 1 if shared else 3, 4)
+    scores = np.random.default_rng(0).permuted(np.linspace(0, 1, 18)).reshape(2, 3, 3)
+    graph = load(tmp_path, detection_output(flags, locations[0].size))
+    priors = np.stack([PRIORS, VARIANCES]).reshape(1, 2, -1)
+    found = run(graph, loc=locations.reshape(2, -1), conf=scores.reshape(2, 9), priors=priors)["y"][0, 0]
+    boxes, rows = decoded(locations, code_type, scaled=scaled), []
+    for image in range(2):
+        for label in range(3):
+            for box in np.argsort(-scores[image, :, label]):
+                score = scores[image, box, label]
+                rows.append([image, label, score, *boxes[image, box, 0 if shared else label]])
+    np.testing.assert_allclose(found, rows, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_locations", "error", "message"),
+    [
+        ("share_location: false", 12, ShapeError, "'loc' has 12 locations for an image, expected 36 for 3"),
+        ("", 16, ShapeError, "'loc' has 16 locations for an image, expected 12 for 3 priors and 3 classes"),
+        ("nms_param { eta: 0 }", 12, ReadError, "'eta' is 0, expected a number above 0, at most 1"),
+    ],
+)
+def test_what_does_not_fit_is_named(tmp_path, settings, num_locations, error, message):
+    with pytest.raises(error, match=message):
+        load(tmp_path, detection_output(settings, num_locations))
+
+
+@pytest.mark.parametrize(
+    ("count", "error", "message"),
+    [
+        (4, ShapeError, "'conf' has 9 scores for an image, expected 12 for 3 priors"),
+        (0, ReadError, "has no 'num_classes'"),
+    ],
+)
+def test_the_number_of_classes_must_be_that_of_the_scores(tmp_path, count, error, message):
+    text = detection_output("", 12).replace("num_classes: 3", f"num_classes: {count}")
+    with pytest.raises(error, match=message):
+        load(tmp_path, text)
+
+
+def test_priors_of_another_shape_are_refused(tmp_path):
+    blobs = inputs(loc=(2, 12), conf=(2, 9), priors=(1, 3, 12))
+    text = blobs + layer(
+        "DetectionOutput", "detection_output_param { num_classes: 3 }", bottoms="loc conf priors"
+    )
+    with pytest.raises(
+        ShapeError, match=r"third bottom has the shape .*, expected priors: \(1, 2, 4 for each\)"
+    ):
+        load(tmp_path, text)
