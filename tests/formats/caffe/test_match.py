@@ -127,7 +127,8 @@ def test_all_unknown_layers_are_named_at_once(tmp_path):
     )
     message = (
         f"{path}: the net has 3 layers that Netweave does not read: 'a' (VideoData, a layer of the SSD "
-        f"branch) at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; 'd' (Bar) at {path}:6"
+        f"branch) at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; "
+        f"'d' (Bar) at {path}:6"
     )
     with pytest.raises(UnsupportedError, match=f"^{re.escape(message)}$"):
         read(Source(path))
