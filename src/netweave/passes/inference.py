@@ -34,6 +34,7 @@ LOSSES = {
     "EuclideanLoss": Loss(),
     "HingeLoss": Loss(),
     "InfogainLoss": Loss(activation="Softmax"),
+    "MultiBoxLoss": Loss(inputs=(0, 1)),
     "MultinomialLogisticLoss": Loss(),
     "SigmoidCrossEntropyLoss": Loss(activation="Sigmoid"),
     "SoftmaxWithLoss": Loss(activation="Softmax"),

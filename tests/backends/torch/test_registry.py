@@ -155,6 +155,22 @@ def choices():
             yield Case("DetectionOutput", inputs, settings | limits)
 
 
+def multibox_losses():
+    truth = [[0, 1, 0, 0.1, 0.1, 0.5, 0.6, 0], [0, 3, 0, 0.4, 0.2, 0.9, 0.9, 1], [1, 2, 0, 0, 0, 0.7, 0.4, 0]]
+    variances = np.tile([0.1, 0.2, 0.3, 0.4], (20, 1))
+    priors = np.stack([corners(20), variances]).reshape(1, 2, -1)
+    inputs = (real(3, 80), real(3, 80), priors, np.array(truth)[None, None])
+    for attributes in (
+        {},
+        {"loc_loss": "L2", "loc_weight": 0.5, "code_type": "CENTER_SIZE", "normalization": "BATCH_SIZE"},
+        {"conf_loss": "LOGISTIC", "normalization": "FULL", "overlap_threshold": 0.2, "neg_overlap": 0.2},
+        {"mining_type": "NONE", "encode_variance_in_target": 1, "use_difficult_gt": 0},
+        {"match_type": "BIPARTITE", "code_type": "CORNER_SIZE", "conf_weight": 0.5, "neg_pos_ratio": 1.5},
+        {"ignore_cross_boundary_bbox": 1, "normalization": "NONE"},
+    ):
+        yield Case("MultiBoxLoss", inputs, attributes)
+
+
 CASES = [
     *poolings(),
     *normalisations(),
@@ -164,6 +180,7 @@ CASES = [
     *mxnet_outputs(),
     *caffe_recurrences(),
     *choices(),
+    *multibox_losses(),
 ]
 METRICS = {"Accuracy"}
 """They send no gradient back."""

@@ -16,7 +16,7 @@ from netweave.backends.torch.gradients import with_gradient
 from netweave.backends.torch.table import lowering
 
 _NOTHING_IGNORED = -(2**31)
-_LOG_TINY = math.log(torch.finfo(torch.float32).tiny)
+LOG_TINY = math.log(torch.finfo(torch.float32).tiny)
 _LOG_THRESHOLD = 1e-20
 
 
@@ -49,7 +49,7 @@ def softmax_cross_entropy(
     return loss, log_prob
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """Return scores with the digits that a loss needs: bfloat16 has not three."""
     return x.float() if x.itemsize < 4 else x
 
@@ -58,7 +58,7 @@ def _positions(
     x: Tensor, labels: Tensor, axis: int, ignore_label: int | None
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return predictions, at least in float32, labels (0 where ignored) and which labels count."""
-    x = _wide(x)
+    x = wide(x)
     flat = x.flatten(axis + 1) if x.ndim > axis + 1 else x.unsqueeze(-1)
     flat = flat.reshape(-1, *flat.shape[-2:])
     numbers = labels.reshape(flat.shape[0], flat.shape[2]).to(torch.int64)
@@ -80,7 +80,7 @@ def _at(flat: Tensor, labels: Tensor) -> Tensor:
     return flat.gather(1, labels[:, None, :])[:, 0, :]
 
 
-def _bounded(value: Tensor, low: float) -> Tensor:
+def bounded(value: Tensor, low: float) -> Tensor:
     """Bound a value from below without bounding its gradient."""
     return with_gradient(value, value.clamp(min=low), torch.ones_like(value), times_above=True)
 
@@ -97,7 +97,7 @@ def softmax_with_loss(
     """Return the cross entropy of the softmax, and the softmax, which sends no gradient back."""
     flat, numbers, kept = _positions(x, labels, axis, ignore_label)
     log_p = torch.log_softmax(flat, 1)
-    losses = -_bounded(_at(log_p, numbers), _LOG_TINY) * kept
+    losses = -bounded(_at(log_p, numbers), LOG_TINY) * kept
     return losses.sum() / _divisor(kept, normalization), log_p.detach().exp().reshape(x.shape)
 
 
@@ -106,7 +106,7 @@ def sigmoid_cross_entropy(
     x: Tensor, target: Tensor, *, ignore_label: int | None = None, normalization: str = "VALID"
 ) -> Tensor:
     """Return the cross entropy with targets between 0 and 1, to which no gradient flows."""
-    rows, goals = _wide(x).flatten(1), target.detach().reshape(x.shape[0], -1)
+    rows, goals = wide(x).flatten(1), target.detach().reshape(x.shape[0], -1)
     losses = functional.binary_cross_entropy_with_logits(rows, goals, reduction="none")
     kept = torch.ones_like(goals, dtype=torch.bool)
     if ignore_label is not None:
@@ -117,13 +117,13 @@ def sigmoid_cross_entropy(
 @lowering("EuclideanLoss", since=1, domain="netweave")
 def euclidean(a: Tensor, b: Tensor) -> Tensor:
     """Return the sum of squared differences over twice the batch size."""
-    return (_wide(a) - b.reshape(a.shape)).square().sum() / (2 * a.shape[0])
+    return (wide(a) - b.reshape(a.shape)).square().sum() / (2 * a.shape[0])
 
 
 @lowering("HingeLoss", since=1, domain="netweave")
 def hinge(x: Tensor, labels: Tensor, *, norm: str = "L1") -> Tensor:
     """Return how far each class is on the wrong side of its margin, one class against all others."""
-    rows = _wide(x).reshape(x.shape[0], -1)
+    rows = wide(x).reshape(x.shape[0], -1)
     hit = functional.one_hot(labels.reshape(-1).to(torch.int64), rows.shape[1]).to(rows.dtype)
     margins = torch.relu(1 - (2 * hit - 1) * rows)
     return (margins if norm == "L1" else margins.square()).sum() / rows.shape[0]
@@ -137,7 +137,7 @@ def contrastive(
 
     Caffe's gradient of a distance divides by the distance plus 1e-4.
     """
-    difference = (_wide(a) - b.reshape(a.shape)).reshape(a.shape[0], -1)
+    difference = (wide(a) - b.reshape(a.shape)).reshape(a.shape[0], -1)
     same = (alike.reshape(-1).to(torch.int64) != 0)[:, None]
     with torch.no_grad():
         squared = difference.square().sum(1, keepdim=True)
@@ -177,7 +177,7 @@ def infogain(
     flat, numbers, kept = _positions(x, labels, axis, ignore_label)
     log_p = torch.log_softmax(flat, 1)
     rows = gains.detach().reshape(flat.shape[1], flat.shape[1])[numbers].movedim(2, 1)
-    losses = -(rows * _bounded(log_p, math.log(_LOG_THRESHOLD))).sum(1) * kept
+    losses = -(rows * bounded(log_p, math.log(_LOG_THRESHOLD))).sum(1) * kept
     return losses.sum() / _divisor(kept, normalization), log_p.detach().exp().reshape(x.shape)
 
 

@@ -91,6 +91,19 @@ def data_base(spec: Message, place: Place) -> DataSource:
     )
 
 
+@feeds("AnnotatedData")
+def annotated(spec: Message, place: Place) -> DataSource:
+    """SSD's images with boxes: their records are not read, nor are they cut out by their boxes."""
+    samplers = len(spec["annotated_data_param"]["batch_sampler"])
+    changes = [name for name in _UNREAD if name in spec["transform_param"]]
+    raise UnsupportedError(
+        f"its records (AnnotatedDatum), {samplers} batch samplers and {', '.join(changes) or 'no changes'} "
+        "of images are not read for training; the net itself is: run it on batches of your own, with its "
+        "label as (1, 1, boxes, 8): image, class, number, x0, y0, x1, y1, difficult",
+        place=place.of(spec),
+    )
+
+
 @feeds("ImageData")
 def image_list(spec: Message, place: Place) -> DataSource:
     """A list of image files with their labels."""

@@ -41,6 +41,9 @@ Declared = tuple[str, "Shape | None", "Wired"]
 Sizes = Callable[["Message", "Path"], "Sequence[Shape | None]"]
 """Sizes of a layer's tops from its settings and the folder of its file; None where nothing is known."""
 
+OPEN_SIZES = {("AnnotatedData", 1, 2)}
+"""Sizes that differ from batch to batch, as (type, top, axis): how many boxes the images have."""
+
 INPUTS: dict[str, Sizes] = {}
 """The types of layers that bring data into a net, with the rule for the sizes of their tops."""
 
@@ -74,7 +77,7 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
     missing = [
         (wired, name, shape)
         for (name, _, wired), shape in zip(declared, shapes, strict=True)
-        if shape is None or None in shape[1:]
+        if shape is None or not _is_known(name, shape, wired)
     ]
     if missing:
         raise _missing(missing, source)
@@ -87,6 +90,12 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
         _check_size(name, whole, wired, source)
         inputs[name] = NetInput(whole, follows)
     return inputs
+
+
+def _is_known(name: str, shape: Shape, wired: Wired) -> bool:
+    """Whether all sizes of an input are said but for those that are open by their nature, and the first."""
+    kind, top = wired.spec["type"], wired.tops.index(name)
+    return all(size is not None or (kind, top, axis + 1) in OPEN_SIZES for axis, size in enumerate(shape[1:]))
 
 
 def _first_sizes(declared: Sequence[Declared], shapes: Sequence[Shape | None]) -> list[int | None]:
@@ -161,6 +170,16 @@ def image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     channels = _num_channels(spec, parameter, transform) or mean[0]
     batch = parameter["batch_size"] or None
     return [(batch, channels, height, width), (batch,)]
+
+
+@sizes_of("AnnotatedData")
+def annotated_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of SSD's layer: images that are made of one size, and one row of 8 numbers for each box."""
+    transform = spec["transform_param"]
+    resize, crop = transform["resize_param"], transform["crop_size"]
+    height, width = resize["height"] or crop or None, resize["width"] or crop or None
+    channels = _num_channels(spec, spec["data_param"], transform)
+    return [(spec["data_param"]["batch_size"] or None, channels, height, width), (None, 1, None, 8)]
 
 
 def _num_channels(spec: Message, parameter: Message, transform: Message) -> int | None:

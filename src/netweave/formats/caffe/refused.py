@@ -14,9 +14,7 @@ _DEPTHWISE = "write it as a Convolution with 'group' equal to its channels"
 _INTEL = "a layer of the Intel branch"
 
 OTHERS = {
-    "AnnotatedData": _SSD,
     "DetectionEvaluate": _SSD,
-    "MultiBoxLoss": _SSD,
     "SmoothL1Loss": "a layer of the SSD and Faster R-CNN branches",
     "VideoData": _SSD,
     "Proposal": _RCNN,

@@ -1,5 +1,13 @@
 """The operators that ONNX lacks, one file per family; importing this package registers them all."""
 
-from netweave.graph.ops import caffe_recurrent, detection, losses, normalisation, outputs, pooling
+from netweave.graph.ops import (
+    caffe_recurrent,
+    detection,
+    losses,
+    multibox_loss,
+    normalisation,
+    outputs,
+    pooling,
+)
 
-__all__ = ["caffe_recurrent", "detection", "losses", "normalisation", "outputs", "pooling"]
+__all__ = ["caffe_recurrent", "detection", "losses", "multibox_loss", "normalisation", "outputs", "pooling"]

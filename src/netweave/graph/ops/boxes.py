@@ -11,6 +11,9 @@ import numpy as np
 _BLOCK = 256
 """Overlaps are found for so many candidates at a time."""
 
+LEAST_OVERLAP = 1e-6
+"""Boxes that overlap by no more do not overlap, where priors are matched to boxes of the truth."""
+
 
 def larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return ``std::max(a, b)``: ``a`` unless it is less; NumPy's hands on every NaN."""
@@ -80,3 +83,47 @@ def suppress(boxes: np.ndarray, order: np.ndarray, *, threshold: float, eta: flo
                     threshold *= eta
         kept = rivals[stays]
     return kept
+
+
+def pair_best(common: np.ndarray) -> np.ndarray:
+    """Return which box each prior is paired with, -1 for none: the best pair of all left at a time.
+
+    Each is in one pair at most; of equal pairs the one of the first prior counts, then of the first box.
+
+    Args:
+        common: Overlaps of priors and boxes of the truth, (P, G).
+    """
+    left = np.where(common > LEAST_OVERLAP, common, -1)
+    paired = np.full(len(left), -1)
+    for _ in range(left.shape[1]):
+        prior, box = np.unravel_index(left.argmax(), left.shape)
+        if left[prior, box] < 0:
+            break
+        paired[prior] = box
+        left[prior], left[:, box] = -1, -1
+    return paired
+
+
+def encoded(boxes: np.ndarray, truth: np.ndarray, code_type: str) -> np.ndarray:
+    """Return what a location must say of a prior to give a box, before variances: bbox_util.cpp, EncodeBBox.
+
+    Args:
+        boxes: The priors, (K, 4).
+        truth: A box for each, (K, 4).
+        code_type: ``CORNER``, ``CENTER_SIZE`` or ``CORNER_SIZE``.
+    """
+    size = boxes[:, 2:] - boxes[:, :2]
+    if code_type == "CORNER":
+        return truth - boxes
+    if code_type == "CORNER_SIZE":
+        return np.asarray((truth - boxes) / np.tile(size, 2))
+    moves = (truth[:, :2] + truth[:, 2:] - boxes[:, :2] - boxes[:, 2:]) / 2 / size
+    return np.concatenate([moves, np.log((truth[:, 2:] - truth[:, :2]) / size)], axis=1)
+
+
+def decoded(boxes: np.ndarray, deltas: np.ndarray) -> np.ndarray:
+    """Return the boxes that locations by ``CENTER_SIZE`` say, (K, 4), with variances already in them."""
+    size = boxes[:, 2:] - boxes[:, :2]
+    centre = deltas[:, :2] * size + (boxes[:, :2] + boxes[:, 2:]) / 2
+    half = np.exp(deltas[:, 2:]) * size / 2
+    return np.concatenate([centre - half, centre + half], axis=1)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
-from netweave.errors import ReadError, ShapeError
+from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.files.prototext import parse_text
+from netweave.formats.caffe.feeding import Place, data_sources
+from netweave.formats.caffe.schema import caffe_schema
 from tests.formats.caffe.nets import inputs, layer, load, normal, run
 
 IMAGES = inputs(x=(1, 2, 3, 4), image=(1, 3, 60, 100))
@@ -180,3 +185,118 @@ def test_priors_of_another_shape_are_refused(tmp_path):
         ShapeError, match=r"third bottom has the shape .*, expected priors: \(1, 2, 4 for each\)"
     ):
         load(tmp_path, text)
+
+
+def multibox_loss(settings, *, more=""):
+    blobs = inputs(loc=(2, 12), conf=(2, 9), priors=(1, 2, 12), label=(1, 1, 2, 8))
+    text = f"{more} multibox_loss_param {{ num_classes: 3 {settings} }}"
+    return blobs + layer("MultiBoxLoss", text, bottoms="loc conf priors label")
+
+
+@pytest.mark.parametrize(
+    ("settings", "more", "expected"),
+    [
+        ("", "", {"code_type": "CORNER", "normalization": "VALID", "mining_type": "MAX_NEGATIVE"}),
+        (
+            "loc_loss_type: L2 conf_loss_type: LOGISTIC loc_weight: 0.5 match_type: BIPARTITE "
+            "overlap_threshold: 0.3 use_difficult_gt: false neg_pos_ratio: 2 neg_overlap: 0.4",
+            "loss_param { normalize: false }",
+            {
+                "loc_loss": "L2",
+                "conf_loss": "LOGISTIC",
+                "loc_weight": 0.5,
+                "match_type": "BIPARTITE",
+                "overlap_threshold": pytest.approx(0.3),
+                "use_difficult_gt": 0,
+                "neg_pos_ratio": 2.0,
+                "neg_overlap": pytest.approx(0.4),
+                "normalization": "BATCH_SIZE",
+            },
+        ),
+        (
+            "mining_type: NONE background_label_id: 2 code_type: CENTER_SIZE encode_variance_in_target: true "
+            "ignore_cross_boundary_bbox: true do_neg_mining: false",
+            "loss_param { normalization: FULL } propagate_down: false propagate_down: true",
+            {
+                "mining_type": "NONE",
+                "background_label_id": 2,
+                "code_type": "CENTER_SIZE",
+                "encode_variance_in_target": 1,
+                "ignore_cross_boundary_bbox": 1,
+                "normalization": "FULL",
+                "loc_weight": 0.0,
+                "conf_weight": 1.0,
+            },
+        ),
+    ],
+)
+def test_settings_of_the_loss_are_read(tmp_path, settings, more, expected):
+    graph = load(tmp_path, multibox_loss(settings, more=more))
+    (node,) = (node for node in graph.nodes if node.op_type == "MultiBoxLoss")
+    found = {name: attribute.value for name, attribute in node.attributes.items()}
+    assert {name: found[name] for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        (
+            "use_prior_for_matching: false",
+            UnsupportedError,
+            "'use_prior_for_matching' is false, which is not",
+        ),
+        ("map_object_to_agnostic: true", UnsupportedError, "'map_object_to_agnostic' is true, which is not"),
+        ("bp_inside: true", UnsupportedError, "'bp_inside' is true, which is not read; only false is"),
+        ("mining_type: HARD_EXAMPLE", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
+        ("nms_param { top_k: 9 }", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
+        ("do_neg_mining: false", ReadError, "'do_neg_mining' contradicts 'mining_type' MAX_NEGATIVE"),
+        ("share_location: false", ReadError, "mines negatives, for which 'share_location' must be true"),
+        (
+            "conf_loss_type: LOGISTIC mining_type: NONE",
+            UnsupportedError,
+            "LOGISTIC is read with mining and 0",
+        ),
+    ],
+)
+def test_settings_of_the_loss_that_are_not_read_are_named(tmp_path, settings, error, message):
+    with pytest.raises(error, match=message):
+        load(tmp_path, multibox_loss(settings))
+
+
+ANNOTATED = """
+layer { name: "data" type: "AnnotatedData" top: "data" top: "label"
+  transform_param { mean_value: 104 mean_value: 117 mean_value: 123 %s }
+  data_param { source: "none_lmdb" batch_size: %d }
+  annotated_data_param { batch_sampler { max_sample: 1 } batch_sampler { max_sample: 1 } } }
+layer { name: "out" type: "Silence" bottom: "label" }
+layer { name: "copy" type: "Split" bottom: "data" top: "y" }
+"""
+
+
+@pytest.mark.parametrize("batch", [1, 32])
+def test_annotated_data_gives_images_of_one_size_and_any_number_of_boxes(tmp_path, batch):
+    graph = load(tmp_path, ANNOTATED % ("resize_param { height: 30 width: 40 }", batch))
+    images, boxes = graph.inputs
+    assert str(images.shape) == "[N,3,30,40]"
+    assert [size if isinstance(size, int) else None for size in boxes.shape] == [None, 1, None, 8]
+    assert "N" not in {str(size) for size in boxes.shape}
+
+
+def test_annotated_data_without_a_size_asks_for_it(tmp_path):
+    with pytest.raises(ReadError, match=r"does not say all sizes of 'data'.*--input-shape data="):
+        load(tmp_path, ANNOTATED % ("", 4))
+
+
+def test_training_on_annotated_data_is_refused_with_what_it_lacks():
+    net = parse_text(
+        (ANNOTATED % ("resize_param { height: 30 width: 40 }", 4)).encode(),
+        caffe_schema(),
+        "NetParameter",
+        place="net",
+    )
+    message = (
+        r"net:2: layer 'data' \(AnnotatedData\): its records \(AnnotatedDatum\), 2 batch samplers and "
+        "resize_param of images are not read for training; the net itself is"
+    )
+    with pytest.raises(UnsupportedError, match=message):
+        data_sources(net["layer"], Place("net", Path(), "TRAIN"))

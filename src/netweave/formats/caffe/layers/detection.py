@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.layers.losses import normalization
 from netweave.formats.caffe.priors import Grid, aspect_ratios, prior_boxes, prior_sizes
 from netweave.graph import DOMAIN
 
@@ -170,3 +171,67 @@ def decoded(call: Call, locations: ir.Value, *, code_type: str, scaled: bool) ->
 def _halves(call: Call, value: ir.Value, *, axis: int) -> tuple[ir.Value, ...]:
     attributes = {"axis": axis, "num_outputs": 2}
     return call.builder.add_many("Split", [value], attributes, outputs=["", ""])
+
+
+_LOSS_SETTINGS = ("match_type", "overlap_threshold", "background_label_id", "neg_pos_ratio", "neg_overlap")
+_LOSS_FLAGS = ("use_difficult_gt", "ignore_cross_boundary_bbox", "encode_variance_in_target")
+
+_LOSS_UNREAD = {
+    "use_prior_for_matching": True,
+    "map_object_to_agnostic": False,
+    "bp_inside": False,
+}
+"""Settings of MultiBoxLoss that are read at these values only."""
+
+
+@layer("MultiBoxLoss", bottoms=4)
+def multibox_loss(call: Call) -> Sequence[ir.Value]:
+    """Locations, scores before any softmax, priors and boxes of the truth: one number."""
+    parameter = call.spec["multibox_loss_param"]
+    _refuse_unread(call, parameter)
+    _num_classes(call, parameter, _num_priors(call))
+    passes_down = (
+        [*call.spec["propagate_down"], True, True][:2] if call.spec["propagate_down"] else [True] * 2
+    )
+    attributes: dict[str, Any] = {
+        "loc_loss": parameter["loc_loss_type"],
+        "conf_loss": parameter["conf_loss_type"],
+        "loc_weight": float(parameter["loc_weight"]) if passes_down[0] else 0.0,
+        "conf_weight": float(passes_down[1]),
+        "code_type": parameter["code_type"],
+        "mining_type": parameter["mining_type"],
+        "normalization": normalization(call, "VALID")["normalization"],
+    }
+    attributes |= {name: parameter[name] for name in _LOSS_SETTINGS}
+    attributes |= {name: int(parameter[name]) for name in _LOSS_FLAGS}
+    return [call.add("MultiBoxLoss", call.bottoms, attributes, domain=DOMAIN, top=0)]
+
+
+def _refuse_unread(call: Call, parameter: Message) -> None:
+    for name, value in _LOSS_UNREAD.items():
+        if parameter[name] != value:
+            text = (
+                f"{name!r} is {str(parameter[name]).lower()}, which is not read; only {str(value).lower()} is"
+            )
+            raise call.unsupported(text, parameter.line_of(name))
+    if parameter["mining_type"] == "HARD_EXAMPLE" or "nms_param" in parameter:
+        raise call.unsupported(
+            "'mining_type' HARD_EXAMPLE and 'nms_param' are not read; only NONE and MAX_NEGATIVE without are",
+            parameter.line_of("mining_type") or parameter.line_of("nms_param"),
+        )
+    mines = parameter["mining_type"] != "NONE"
+    if parameter.get("do_neg_mining", mines) != mines:
+        raise call.wrong(
+            f"'do_neg_mining' contradicts 'mining_type' {parameter['mining_type']}; leave it out",
+            parameter.line_of("do_neg_mining"),
+        )
+    if mines and not parameter["share_location"]:
+        raise call.wrong(
+            "mines negatives, for which 'share_location' must be true", parameter.line_of("share_location")
+        )
+    if parameter["conf_loss_type"] == "LOGISTIC" and (not mines or parameter["background_label_id"]):
+        raise call.unsupported(
+            "'conf_loss_type' LOGISTIC is read with mining and 0 for the background; Caffe writes targets to "
+            "wrong places otherwise",
+            parameter.line_of("conf_loss_type"),
+        )

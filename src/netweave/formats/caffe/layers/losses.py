@@ -22,7 +22,7 @@ def _add(call: Call, inputs: Sequence[ir.Value], attributes: dict[str, Any]) -> 
     return call.builder.add_many(call.layer.type, inputs, attributes, domain=DOMAIN, outputs=call.tops)
 
 
-def _normalization(call: Call, default: str) -> dict[str, Any]:
+def normalization(call: Call, default: str) -> dict[str, Any]:
     """Return what a loss is divided by; ``normalize`` is the older form, and ``normalization`` wins."""
     parameter = call.spec["loss_param"]
     if "normalization" in parameter:
@@ -36,13 +36,13 @@ def _normalization(call: Call, default: str) -> dict[str, Any]:
 def softmax_with_loss(call: Call) -> Sequence[ir.Value]:
     """Softmax and the logarithmic loss of the labels; the softmax is the second top."""
     axis = call.axis(call.spec["softmax_param"]["axis"])
-    return _add(call, call.bottoms, {"axis": axis} | _normalization(call, "VALID"))
+    return _add(call, call.bottoms, {"axis": axis} | normalization(call, "VALID"))
 
 
 @layer("SigmoidCrossEntropyLoss", bottoms=2, tops=(1, 2))
 def sigmoid_cross_entropy(call: Call) -> Sequence[ir.Value]:
     """Cross entropy of independent probabilities; the sigmoid is the second top."""
-    attributes = _normalization(call, "BATCH_SIZE")
+    attributes = normalization(call, "BATCH_SIZE")
     loss = call.builder.add(call.layer.type, call.bottoms, attributes, domain=DOMAIN, outputs=call.tops[0])
     return [loss] if len(call.tops) == 1 else [loss, call.add("Sigmoid", [call.bottoms[0]], top=1)]
 
@@ -82,7 +82,7 @@ def infogain(call: Call) -> Sequence[ir.Value]:
                 parameter.line_of("source"),
             )
         bottoms.append(call.constant(read_blob(path).astype(np.float32)))
-    attributes = {"axis": call.axis(parameter["axis"])} | _normalization(call, "VALID")
+    attributes = {"axis": call.axis(parameter["axis"])} | normalization(call, "VALID")
     return _add(call, bottoms, attributes)
 
 
