@@ -207,6 +207,7 @@ def test_a_loss_that_the_net_uses_stays():
 def test_every_loss_of_the_registry_has_a_row():
     """Drift: an operator whose name says that it ends a net must be known here."""
     known = {*LOSSES, *METRICS, *ACTIVATIONS, "SoftmaxOutput"}
-    ends = {name for name in all_operators() if name.endswith(("Loss", "Output", "Accuracy"))}
+    names = all_operators().keys() - {"DetectionOutput"}  # which chooses boxes, in prediction as well
+    ends = {name for name in names if name.endswith(("Loss", "Output", "Accuracy"))}
     assert ends <= known
     assert known <= set(all_operators())

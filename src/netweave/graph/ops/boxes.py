@@ -114,7 +114,7 @@ def encoded(boxes: np.ndarray, truth: np.ndarray, code_type: str) -> np.ndarray:
     """
     size = boxes[:, 2:] - boxes[:, :2]
     if code_type == "CORNER":
-        return truth - boxes
+        return np.asarray(truth - boxes)
     if code_type == "CORNER_SIZE":
         return np.asarray((truth - boxes) / np.tile(size, 2))
     moves = (truth[:, :2] + truth[:, 2:] - boxes[:, :2] - boxes[:, 2:]) / 2 / size

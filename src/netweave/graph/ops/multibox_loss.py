@@ -105,15 +105,22 @@ def choose(loc: np.ndarray, conf: np.ndarray, priors: np.ndarray, truth: np.ndar
     if s["mining_type"] == "NONE":
         scores = _all_scores(conf.shape, scores, s)
     image, prior, row = found.T
-    labels = truth[row, 1].astype(np.int64)
-    slot = labels if loc.shape[2] > 1 else np.zeros_like(labels)
-    variances = priors[1][prior]
-    targets, scale = encoded(priors[0][prior], truth[row, 3:7], s["code_type"]), variances
+    conf_image, conf_prior, labels = scores.T
+    own, variances = truth[row], priors[1][prior]
+    targets, scale = encoded(priors[0][prior], own[:, 3:7], s["code_type"]), variances
     if not s["encode_variance_in_target"]:
         targets, scale = targets / variances, np.ones_like(variances)
     divisor = {"FULL": conf.shape[0] * conf.shape[1], "VALID": len(found), "BATCH_SIZE": len(conf), "NONE": 1}
     return Chosen(
-        image, prior, slot, targets, scale, *scores.T, divisor=float(max(1, divisor[s["normalization"]]))
+        image=image,
+        prior=prior,
+        slot=own[:, 1].astype(np.int64) if loc.shape[2] > 1 else np.zeros_like(prior),
+        targets=targets,
+        scale=scale,
+        conf_image=conf_image,
+        conf_prior=conf_prior,
+        labels=labels,
+        divisor=float(max(1, divisor[s["normalization"]])),
     )
 
 
