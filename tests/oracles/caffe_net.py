@@ -176,10 +176,12 @@ def _arrays(layer: Layer, given: list[Shape]) -> list[tuple[Shape, str]]:
         channels = (given[0][1],)
         bias = [(channels, "bias")] if layer.settings.get("bias_term") == ["true"] else []
         return [(channels, "scale" if layer.kind == "scale" else "slope"), *bias]
-    if layer.kind not in {"convolution", "innerproduct"}:
+    if layer.kind not in {"convolution", "deconvolution", "innerproduct"}:
         return []
     outputs = layer.number("num_output")
-    if layer.kind == "convolution":
+    if layer.kind == "deconvolution":
+        weight = ((given[0][1], outputs // layer.number("group", 1), *_window(layer, "kernel", 0)), "filter")
+    elif layer.kind == "convolution":
         kernel = _window(layer, "kernel", 0)
         weight = ((outputs, given[0][1] // layer.number("group", 1), *kernel), "filter")
     else:
@@ -198,8 +200,11 @@ def _outputs(layer: Layer, given: list[Shape]) -> list[Shape]:
     if not given:
         return []
     first = given[0]
-    if layer.kind in {"convolution", "pooling", "padding"}:
+    if layer.kind in {"convolution", "deconvolution", "pooling", "padding"}:
         return [_spatial(layer, first)]
+    if layer.kind == "crop":
+        axis = layer.number("axis", 2)
+        return [first[:axis] + given[1][axis:]]
     if layer.kind == "innerproduct":
         return [(first[0], layer.number("num_output"))]
     if layer.kind == "flatten":
@@ -260,6 +265,8 @@ def _spatial(layer: Layer, shape: Shape) -> Shape:
     if layer.settings.get("global_pooling") == ["true"]:
         return (*shape[:2], 1, 1)
     axes = list(zip(shape[2:], _window(layer, "kernel", 0), _window(layer, "stride", 1), pads, strict=True))
+    if layer.kind == "deconvolution":
+        return (shape[0], layer.number("num_output"), *((i - 1) * s + k - 2 * p for i, k, s, p in axes))
     if layer.kind == "convolution":
         spread = layer.number("dilation", 1)
         spatial = ((i + 2 * p - spread * (k - 1) - 1) // s + 1 for i, k, s, p in axes)

@@ -53,9 +53,11 @@ def draw(name: str, shape: tuple[int, ...], kind: str = "normal") -> np.ndarray:
     Args:
         name: Seeds the draw.
         shape: Its sizes.
-        kind: ``normal`` lies around 0 with deviation 1; ``positive`` between 0.5 and 2.2; ``integers n``
-            are whole numbers from 0 to n - 1, as floats.
+        kind: ``normal`` lies around 0 with deviation 1, ``pixels`` with that of ``image``; ``positive``
+            between 0.5 and 2.2; ``integers n`` are whole numbers from 0 to n - 1, as floats.
     """
+    if kind == "pixels":
+        return image(name, shape)
     values = image(name, shape, 1.0)
     if kind == "positive":
         return np.abs(values) + np.float32(0.5)

@@ -1,0 +1,96 @@
+"""What is said of one cell, and of what it is kept by: its files, its reference, and Netweave's own source."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("api", "backends", "compare", "files", "formats", "graph", "passes", "symbol")
+"""What a cell's outcome may hang on, of Netweave."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """An outcome.
+
+    Attributes:
+        net: Key of the net.
+        format: Key of the format; of a pair, the second one.
+        kind: ``theirs``, ``ours``, ``pair`` or ``code``.
+        origin: Where the net comes from: the framework and its script; for others, the format of the first.
+        ok: Whether all is as it should be.
+        error: Largest difference from the reference, relative to its rms; None if there is nothing to compare.
+        said: What is to be said: the verdict, or why it failed.
+        facts: More of it.
+        seconds: How long it took, when it was last done.
+    """
+
+    net: str
+    format: str
+    kind: str
+    origin: str
+    ok: bool
+    error: float | None = None
+    said: str = ""
+    facts: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
+
+
+def attempt(head: dict[str, str], work: Callable[[], dict[str, Any]]) -> Cell:
+    """Do the work of a cell; what goes wrong is its outcome."""
+    start = time.perf_counter()
+    try:
+        outcome = work()
+    except NetweaveError as error:
+        outcome = {"ok": False, "said": " ".join(str(error).split())[:400]}
+    except Exception as error:  # noqa: BLE001 (a cell that crashes is one that failed)
+        outcome = {"ok": False, "said": f"{type(error).__name__}: {' '.join(str(error).split())}"[:400]}
+    return Cell(**head, **outcome, seconds=round(time.perf_counter() - start, 1))
+
+
+class Kept:
+    """Outcomes of earlier runs, by the content of everything that they hang on."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._cells: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+        self._code = _digest(_source())
+
+    def __call__(self, head: dict[str, str], files: Iterable[Path], work: Callable[[], dict[str, Any]]) -> Cell:
+        """Return the outcome of a cell, from before if nothing that it hangs on has changed."""
+        content = _digest(_contents(files))
+        key = hashlib.sha256(json.dumps([head, self._code, content]).encode()).hexdigest()
+        if key not in self._cells:
+            self._cells[key] = asdict(attempt(head, work))
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps(self._cells, indent=1) + "\n")
+        return Cell(**self._cells[key])
+
+
+def _source() -> Iterable[Path]:
+    own = ROOT / "src" / "netweave"
+    folders = [*(own / room for room in ROOMS), Path(__file__).parent]
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def _contents(files: Iterable[Path]) -> Iterable[Path]:
+    for path in files:
+        yield from sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+
+
+def _digest(paths: Iterable[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in paths:
+        with path.open("rb") as file:
+            whole.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return whole.hexdigest()

@@ -1,0 +1,95 @@
+"""The matrix: classic nets by formats, read, written, carried over, and as code of PyTorch.
+
+::
+
+    python -m benchmarks.matrix.run --files FOLDER --oracles PYTHON --tensorflow PYTHON --torch PYTHON \\
+        --corpus CORPUS --sources SOURCES [--net NET] [--format FORMAT] [--part theirs] [--out result.json]
+
+A cell is *theirs* if the framework itself made, saved and ran the net, *ours* if Netweave wrote the file and
+the framework read it back; its reference is what the framework computes. The files are made when first needed
+(some 10 GB in FOLDER), and outcomes are kept there by content. Exit status 1 if a cell failed.
+
+PYTHON of ``--oracles`` has MXNet, OpenCV and Chainer (``tests/oracles/setup``), of ``--tensorflow`` TensorFlow
+2.21 and tf-slim, of ``--torch`` torch and torchvision. SOURCES is a folder of clones of other people's work;
+what misses is cloned.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from benchmarks.matrix import theirs
+from benchmarks.matrix.cells import Cell, Kept
+from benchmarks.matrix.nets import COLUMNS, NETS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+PARTS = ("theirs",)
+
+
+def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+    """Yield the half of the matrix that the frameworks themselves made."""
+    for net, format_ in asked.cells:
+        head = {"net": net, "format": format_, "kind": "theirs", "origin": ""}
+        try:
+            their = theirs.made(net, format_, asked.files, asked.pythons, asked.more)
+        except ValueError as error:
+            yield Cell(**head, ok=False, said=str(error))
+            continue
+        if their is not None:
+            head["origin"] = f"{their.record['framework']}: {their.record['source']}"
+            record = their.folder / "record.json"
+            yield kept(head, [*their.files, record], lambda their=their: theirs.check(their))
+
+
+def arguments() -> argparse.Namespace:
+    """Return what was asked for."""
+    parser = argparse.ArgumentParser(description="Classic nets by formats.")
+    parser.add_argument("--files", type=Path, required=True, help="where the nets are made, and outcomes kept")
+    parser.add_argument("--oracles", default=sys.executable, help="a Python with MXNet, OpenCV and Chainer")
+    parser.add_argument("--tensorflow", default=sys.executable, help="a Python with TensorFlow 2.21")
+    parser.add_argument("--torch", default=sys.executable, help="a Python with torch and torchvision")
+    parser.add_argument("--corpus", type=Path, help="the corpus, for Caffe's nets")
+    parser.add_argument("--sources", type=Path, help="a folder of clones; FILES/sources by default")
+    parser.add_argument("--net", choices=NETS, nargs="+", default=list(NETS))
+    parser.add_argument("--format", choices=COLUMNS, nargs="+", default=list(COLUMNS))
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
+    parser.add_argument("--out", type=Path, help="writes the outcomes as JSON")
+    asked = parser.parse_args()
+    asked.cells = [(net, format_) for net in asked.net for format_ in asked.format]
+    asked.pythons = {name: getattr(asked, name) for name in ("oracles", "tensorflow", "torch")}
+    asked.more = ["--sources", str(asked.sources or asked.files / "sources")]
+    asked.more += ["--corpus", str(asked.corpus)] if asked.corpus else []
+    return asked
+
+
+def main() -> None:
+    """Do what was asked for, and print it."""
+    asked, console = arguments(), Console(soft_wrap=True)
+    kept, found = Kept(asked.files / "outcomes.json"), []
+    parts = {"theirs": cells_of_theirs}
+    for part in asked.part:
+        for cell in parts[part](asked, kept):
+            found.append(cell)
+            error = "" if cell.error is None else f"{cell.error:.1e}"
+            mark = "[green]ok[/]" if cell.ok else "[red]FAILED[/]"
+            console.print(f"{mark} {cell.kind:6} {cell.net:13} {cell.format:10} {error:8} {cell.said}", highlight=False)
+    failed = sum(not cell.ok for cell in found)
+    console.print(f"{len(found)} cells, {failed} failed")
+    if asked.out:
+        result = {"machine": f"{os.cpu_count()} cores, no GPU", "cells": [asdict(cell) for cell in found]}
+        asked.out.write_text(json.dumps(result, indent=1) + "\n")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
