@@ -67,7 +67,13 @@ class Kept:
         self._code = _digest(_source())
 
     def __call__(self, head: dict[str, str], files: Iterable[Path], work: Callable[[], dict[str, Any]]) -> Cell:
-        """Return the outcome of a cell, from before if nothing that it hangs on has changed."""
+        """Return the outcome of a cell, from before if nothing that it hangs on has changed.
+
+        Args:
+            head: Names the cell.
+            files: All that was read for it, and the module that does the work.
+            work: Does it.
+        """
         content = _digest(_contents(files))
         key = hashlib.sha256(json.dumps([head, self._code, content]).encode()).hexdigest()
         if key not in self._cells:
@@ -78,9 +84,7 @@ class Kept:
 
 
 def _source() -> Iterable[Path]:
-    own = ROOT / "src" / "netweave"
-    folders = [*(own / room for room in ROOMS), Path(__file__).parent]
-    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+    return sorted(path for room in ROOMS for path in (ROOT / "src" / "netweave" / room).rglob("*.py"))
 
 
 def _contents(files: Iterable[Path]) -> Iterable[Path]:

@@ -53,7 +53,7 @@ class Column:
 COLUMNS = {
     "caffe": Column("Caffe", ("with_opencv", "caffe"), suffix=".prototxt", judge="OpenCV"),
     "tensorflow": Column("TensorFlow", ("with_tensorflow",), "tensorflow"),
-    "keras": Column("Keras", ("with_keras",), "tensorflow", suffix=".keras.py", judge="Keras"),
+    "keras": Column("Keras", ("with_keras",), "tensorflow"),
     "mxnet": Column("MXNet", ("with_mxnet",), suffix="-symbol.json", judge="MXNet"),
     "chainer": Column("Chainer", ("with_chainer",)),
     "pytorch": Column("PyTorch", ("with_torch",), "torch", suffix=".py", judge="PyTorch"),

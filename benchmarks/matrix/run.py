@@ -21,34 +21,53 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks.matrix import theirs
+from benchmarks.matrix import ours, theirs
 from benchmarks.matrix.cells import Cell, Kept
 from benchmarks.matrix.nets import COLUMNS, NETS
+from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-PARTS = ("theirs",)
-
 
 def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that the frameworks themselves made."""
     for net, format_ in asked.cells:
         head = {"net": net, "format": format_, "kind": "theirs", "origin": ""}
         try:
-            their = theirs.made(net, format_, asked.files, asked.pythons, asked.more)
+            their = asked.made(net, format_)
         except ValueError as error:
             yield Cell(**head, ok=False, said=str(error))
             continue
         if their is not None:
             head["origin"] = f"{their.record['framework']}: {their.record['source']}"
-            record = their.folder / "record.json"
-            yield kept(head, [*their.files, record], lambda their=their: theirs.check(their))
+            yield kept(head, [*their.read, Path(theirs.__file__)], partial(theirs.check, their))
+
+
+def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+    """Yield the half of the matrix that Netweave writes."""
+    for net in asked.net:
+        source = asked.source(net)
+        for format_ in asked.format if source else ():
+            column = COLUMNS[format_]
+            if column.judge and source.format != format_ and is_written(column.suffix):
+                head = {"net": net, "format": format_, "kind": "ours", "origin": source.format}
+                work = partial(ours.check, source, format_, asked.judges[column.judge])
+                read = [*source.read, *map(Path, (theirs.__file__, ours.__file__, ours.READING))]
+                yield kept(head, read, work)
+
+
+def is_written(suffix: str | None) -> bool:
+    """Whether Netweave writes files that end so."""
+    return any(row.written and suffix and suffix.endswith(row.written) for row in FORMATS)
+
+
+PARTS = {"theirs": cells_of_theirs, "ours": cells_of_ours}
 
 
 def arguments() -> argparse.Namespace:
@@ -58,6 +77,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--oracles", default=sys.executable, help="a Python with MXNet, OpenCV and Chainer")
     parser.add_argument("--tensorflow", default=sys.executable, help="a Python with TensorFlow 2.21")
     parser.add_argument("--torch", default=sys.executable, help="a Python with torch and torchvision")
+    parser.add_argument("--alone", default=sys.executable, help="a Python with torch and NumPy alone")
     parser.add_argument("--corpus", type=Path, help="the corpus, for Caffe's nets")
     parser.add_argument("--sources", type=Path, help="a folder of clones; FILES/sources by default")
     parser.add_argument("--net", choices=NETS, nargs="+", default=list(NETS))
@@ -67,8 +87,17 @@ def arguments() -> argparse.Namespace:
     asked = parser.parse_args()
     asked.cells = [(net, format_) for net in asked.net for format_ in asked.format]
     asked.pythons = {name: getattr(asked, name) for name in ("oracles", "tensorflow", "torch")}
+    asked.judges = {
+        "ONNX Runtime": sys.executable,
+        "PyTorch": asked.alone,
+        "Keras": asked.tensorflow,
+        "MXNet": asked.oracles,
+        "OpenCV": asked.oracles,
+    }
     asked.more = ["--sources", str(asked.sources or asked.files / "sources")]
     asked.more += ["--corpus", str(asked.corpus)] if asked.corpus else []
+    asked.made = lambda net, format_: theirs.made(net, format_, asked.files, asked.pythons, asked.more)
+    asked.source = lambda net: ours.source(net, asked.made)
     return asked
 
 
@@ -76,9 +105,8 @@ def main() -> None:
     """Do what was asked for, and print it."""
     asked, console = arguments(), Console(soft_wrap=True)
     kept, found = Kept(asked.files / "outcomes.json"), []
-    parts = {"theirs": cells_of_theirs}
     for part in asked.part:
-        for cell in parts[part](asked, kept):
+        for cell in PARTS[part](asked, kept):
             found.append(cell)
             error = "" if cell.error is None else f"{cell.error:.1e}"
             mark = "[green]ok[/]" if cell.ok else "[red]FAILED[/]"

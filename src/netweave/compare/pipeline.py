@@ -12,6 +12,7 @@ from netweave.compare.align.alignment import Alignment, match_values
 from netweave.compare.align.structure import Extension
 from netweave.compare.align.transplant import transplant
 from netweave.compare.align.weights import match_weights
+from netweave.compare.explain.flatten import dense_orders
 from netweave.compare.explain.judge import Judge
 from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.part import cut_parts
@@ -335,7 +336,8 @@ def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to
     if trial is None:
         return None
     Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
-    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b)
+    orders = dense_orders(trial.alignment, trial.tensors_a, trial.tensors_b, to_b=to_b)
+    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b, orders=orders)
 
 
 def _key(sizes: Sizes) -> SizeKey:

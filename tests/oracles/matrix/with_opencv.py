@@ -42,7 +42,7 @@ def repository(
 
 
 def caffe(
-    folder: Path, text: str, source: str, *, kind: str = "normal", shape: Sequence[int] = (), dense: float = 1.0
+    folder: Path, text: str, source: str, *, kind: str = "normal", shape: Sequence[int] = (), last: float = 0.1
 ) -> Made:
     """Draw a net's arrays and run it in its test phase.
 
@@ -52,17 +52,18 @@ def caffe(
         source: Where it comes from.
         kind: How the input is drawn.
         shape: Sizes of the input, where its file does not say.
-        dense: Factor of dense layers' weights, so that a softmax behind a deep net does not saturate.
+        last: Factor of the last weights, so that a softmax behind them tells more than one class.
     """
     body = caffe_net.read(text, phase="TEST")
     (name,) = body.inputs
     inputs = {name: tuple(shape) or (1, *body.declared[name][1:])}
     shapes, blobs = caffe_net.stored(body, inputs)
     layers = [
-        (layer.name, layer.kind, [_drawn(layer, blob, dense) for blob in blobs[layer.name]])
+        (layer.name, layer.kind, [recipe.weight(blob.owner, blob.shape, blob.role) for blob in blobs[layer.name]])
         for layer in body.inner
         if layer.name in blobs
     ]
+    layers[-1][2][0] *= np.float32(last)
     model = caffemodel.caffemodel(layers, generation=max(1, body.generation))
     (folder / "net.prototxt").write_text(text)
     (folder / "net.caffemodel").write_bytes(model)
@@ -74,11 +75,6 @@ def caffe(
         if array.shape != shapes[top]:
             raise ValueError(f"{top}: OpenCV makes {array.shape}, the formulas {shapes[top]}")
     return Made(source, ("net.prototxt", "net.caffemodel"), drawn, outputs)
-
-
-def _drawn(layer: Any, blob: Any, dense: float) -> np.ndarray:
-    values = recipe.weight(blob.owner, blob.shape, blob.role)
-    return values * np.float32(dense) if layer.kind == "innerproduct" and blob.role == "matrix" else values
 
 
 def _ends(body: Any) -> set[str]:
@@ -136,12 +132,12 @@ CAFFE = {
     "googlenet": partial(corpus, path="caffe/rc3/models__bvlc_googlenet__deploy.prototxt"),
     "inception-bn": partial(repository, origin=SOEAVER, path="cls/inception/deploy_inception-v2.prototxt"),
     "inception-v3": partial(repository, origin=SOEAVER, path="cls/inception/deploy_inception-v3.prototxt"),
-    "resnet18": partial(repository, origin=SOEAVER, path="cls/resnet/deploy_resnet18-priv.prototxt", dense=0.05),
+    "resnet18": partial(repository, origin=SOEAVER, path="cls/resnet/deploy_resnet18-priv.prototxt", last=0.01),
     "resnet50": partial(
         corpus,
         path="caffe/branch-intel/models__default_resnet_50__train_val.prototxt",
         shape=(1, 3, 224, 224),
-        dense=0.05,
+        last=0.01,
     ),
     "densenet121": partial(repository, origin=("shicai/DenseNet-Caffe", "d47f7b7"), path="DenseNet_121.prototxt"),
     "squeezenet": partial(repository, origin=("forresti/SqueezeNet", "51147dc"), path="SqueezeNet_v1.0/deploy.prototxt"),

@@ -14,13 +14,15 @@ from netweave.compare.signals import constants_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from netweave.compare.align.alignment import Alignment
 
 FILTERED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 SCALING = frozenset({"BatchNormalization", "Mul", "Add"})
 
 
-def transplant(alignment: Alignment, *, to_b: bool) -> int:
+def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndarray] | None = None) -> int:
     """Copy stored arrays from one net to the other, group by group, in place; return how many were copied.
 
     Where both sides cut a group alike, arrays are copied one to one; where one side has folded a
@@ -29,6 +31,8 @@ def transplant(alignment: Alignment, *, to_b: bool) -> int:
     Args:
         alignment: Pairs found by structure.
         to_b: Copy from A to B; otherwise from B to A.
+        orders: For dense nodes that read what is flattened in another order, by the name of the node that is
+            given weights: for each of its inputs the input of the other node.
     """
     count = 0
     for draft in build_groups(alignment):
@@ -36,9 +40,9 @@ def transplant(alignment: Alignment, *, to_b: bool) -> int:
         if not source or not target:
             continue
         if [n.op_type for n in source] == [n.op_type for n in target]:
-            count += sum(_copy(s, t) for s, t in zip(source, target, strict=True))
+            count += sum(_copy(s, t, orders or {}) for s, t in zip(source, target, strict=True))
         elif source[0].op_type in FILTERED and source[0].op_type == target[0].op_type:
-            count += _fold_into(source, target)
+            count += _fold_into(source, target, orders or {})
         elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
             count += _carry_scaling(source, target)
     graph = alignment.b.graph if to_b else alignment.a.graph
@@ -46,15 +50,22 @@ def transplant(alignment: Alignment, *, to_b: bool) -> int:
     return count
 
 
-def _copy(source: ir.Node, target: ir.Node) -> int:
+def _copy(source: ir.Node, target: ir.Node, orders: Mapping[str, np.ndarray]) -> int:
     given, taken = constants_of(source), constants_of(target)
     count = 0
     if source.op_type in FILTERED and 1 in given and 1 in taken:
-        count += _set_filters(target, filters_of(source))
+        count += _set_filters(target, _ordered(filters_of(source), target, orders))
     for index, value in given.items():
         if index in taken and not (index == 1 and source.op_type in FILTERED):
             count += _set(taken[index], None if value.const_value is None else value.const_value.numpy())
     return count
+
+
+def _ordered(
+    filters: np.ndarray | None, target: ir.Node, orders: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    order = orders.get(str(target.name))
+    return filters if filters is None or order is None else filters[:, order]
 
 
 def _set(value: ir.Value, array: np.ndarray | None) -> int:
@@ -82,9 +93,9 @@ def _set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
     return _set(weight, array) if weight is not None else 0
 
 
-def _fold_into(source: list[ir.Node], target: list[ir.Node]) -> int:
+def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str, np.ndarray]) -> int:
     """Give a chain of filters and scalings what another chain computes."""
-    filters = filters_of(source[0])
+    filters = _ordered(filters_of(source[0]), target[0], orders)
     if filters is None:
         return 0
     scale, shift = np.ones(len(filters)), np.zeros(len(filters))

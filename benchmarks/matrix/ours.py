@@ -1,0 +1,97 @@
+"""Nets that Netweave writes: the framework itself, in a process without Netweave, reads them back and runs them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+import netweave
+from benchmarks.matrix.cells import ROOT
+from benchmarks.matrix.nets import COLUMNS
+from netweave import api
+from tests.oracles import golden
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from benchmarks.matrix.theirs import Their
+
+SOURCES = ("mxnet", "pytorch", "caffe", "darknet", "keras", "chainer")
+"""Formats that a net is written from, the first that has it; those that are channels first before others."""
+
+READING = ROOT / "tests" / "oracles" / "matrix" / "reading.py"
+SAME = 1e-5
+"""Largest difference of written PyTorch code from the graph that it was written from, relative to the largest
+value: a softmax whose one probability stands for its rms would count the rounding of that one 30 times."""
+
+MOST_LINES = {"resnet50": 200}
+"""Lines of PyTorch code that a net may take."""
+
+
+def check(their: Their, format_: str, python: str) -> dict[str, Any]:
+    """Write a net of a framework in another format, have it read back and run, and compare."""
+    graph = api.predicting(their.load())
+    inputs = their.inputs(graph)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        column = COLUMNS[format_]
+        written = api.save(graph, folder / f"{their.net.replace('-', '_')}{column.suffix}")
+        names = written.inputs or {}
+        np.savez(folder / "inputs.npz", **{names.get(name, name): array for name, array in inputs.items()})
+        found = _run(folder, written, column.judge or "", python)
+        facts = _facts(written.net, their.net) if format_ == "pytorch" else {}
+    wanted = netweave.run(graph, inputs)
+    from_graph = max(_error(a, b) for a, b in zip(found, wanted.values(), strict=True))
+    by_name = dict(zip(wanted, found, strict=True))
+    error = their.difference(by_name)
+    ok = error < golden.TOLERANCE and all(facts.values()) and (format_ != "pytorch" or from_graph < SAME)
+    wrong = [name for name, value in facts.items() if not value]
+    said = "; ".join(wrong) if wrong else "" if ok else f"{from_graph:.1e} from the graph that it was written from"
+    return {"ok": ok, "error": error, "said": said, "facts": facts | {"from_graph": from_graph}}
+
+
+def _run(folder: Path, written: Any, judge: str, python: str) -> list[np.ndarray]:
+    files = {"net": str(written.net), "weights": str(written.weights or ""), "entry": written.entry or ""}
+    (folder / "written.json").write_text(json.dumps(files))
+    alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    command = [python, "-W", "ignore", str(READING), judge, str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, env=alone, check=False)
+    if done.returncode:
+        raise ValueError(f"{judge} does not read it: {done.stderr.strip().splitlines()[-1]}")
+    made = np.load(folder / "outputs.npz")
+    return [made[name] for name in made.files]
+
+
+def _facts(file: Path, net: str) -> dict[str, Any]:
+    """Return what is to be said of written code: whether ruff accepts it, and its lines."""
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,W,I,B,UP,SIM", "--line-length"]
+    ruff = subprocess.run([*command, "110", str(file)], capture_output=True, text=True, check=False)
+    lines = len(file.read_text().splitlines())
+    return {
+        "ruff accepts it": ruff.returncode == 0,
+        "lines": lines if lines < MOST_LINES.get(net, sys.maxsize) else 0,
+    }
+
+
+def _error(array: np.ndarray, wanted: np.ndarray) -> float:
+    if array.shape != wanted.shape:
+        return float("inf")
+    return float(np.abs(array.astype(np.float64) - wanted).max() / (np.abs(wanted).max() or 1.0))
+
+
+def source(net: str, made: Callable[[str, str], Their | None]) -> Their | None:
+    """Return what a net is written from: the first format whose framework makes it."""
+    for format_ in SOURCES:
+        with contextlib.suppress(ValueError):  # the cell of theirs says why it could not be made
+            found = made(net, format_)
+            if found is not None:
+                return found
+    return None
