@@ -1,4 +1,4 @@
-"""What is said of one cell, and of what it is kept by: its files, its reference, and Netweave's own source."""
+"""What is said of one cell, and what it is kept by: its files, its reference, and Netweave's own source."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cell:
         kind: ``theirs``, ``ours``, ``pair`` or ``code``.
         origin: Where the net comes from: the framework and its script; for others, the format of the first.
         ok: Whether all is as it should be.
-        error: Largest difference from the reference, relative to its rms; None if there is nothing to compare.
+        error: Largest difference from the reference, relative to its rms; None if nothing could be compared.
         said: What is to be said: the verdict, or why it failed.
         facts: More of it.
         seconds: How long it took, when it was last done.
@@ -66,7 +66,9 @@ class Kept:
         self._cells: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
         self._code = _digest(_source())
 
-    def __call__(self, head: dict[str, str], files: Iterable[Path], work: Callable[[], dict[str, Any]]) -> Cell:
+    def __call__(
+        self, head: dict[str, str], files: Iterable[Path], work: Callable[[], dict[str, Any]]
+    ) -> Cell:
         """Return the outcome of a cell, from before if nothing that it hangs on has changed.
 
         Args:

@@ -57,9 +57,7 @@ COLUMNS = {
     "mxnet": Column("MXNet", ("with_mxnet",), suffix="-symbol.json", judge="MXNet"),
     "chainer": Column("Chainer", ("with_chainer",)),
     "pytorch": Column("PyTorch", ("with_torch",), "torch", suffix=".py", judge="PyTorch"),
-    "onnx": Column(
-        "ONNX", ("with_torch",), "torch", file="net.onnx", suffix=".onnx", judge="ONNX Runtime"
-    ),
+    "onnx": Column("ONNX", ("with_torch",), "torch", file="net.onnx", suffix=".onnx", judge="ONNX Runtime"),
     "darknet": Column("Darknet", ("with_opencv", "darknet")),
     "singa": Column("SINGA"),
 }

@@ -1,8 +1,7 @@
-"""Nets that Netweave writes: the framework itself, in a process without Netweave, reads them back and runs them."""
+"""Nets that Netweave writes: the framework itself, in a process without Netweave, reads and runs them."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
@@ -54,7 +53,13 @@ def check(their: Their, format_: str, python: str) -> dict[str, Any]:
     error = their.difference(by_name)
     ok = error < golden.TOLERANCE and all(facts.values()) and (format_ != "pytorch" or from_graph < SAME)
     wrong = [name for name, value in facts.items() if not value]
-    said = "; ".join(wrong) if wrong else "" if ok else f"{from_graph:.1e} from the graph that it was written from"
+    said = (
+        "; ".join(wrong)
+        if wrong
+        else ""
+        if ok
+        else f"{from_graph:.1e} from the graph that it was written from"
+    )
     return {"ok": ok, "error": error, "said": said, "facts": facts | {"from_graph": from_graph}}
 
 
@@ -72,7 +77,16 @@ def _run(folder: Path, written: Any, judge: str, python: str) -> list[np.ndarray
 
 def _facts(file: Path, net: str) -> dict[str, Any]:
     """Return what is to be said of written code: whether ruff accepts it, and its lines."""
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,W,I,B,UP,SIM", "--line-length"]
+    command = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--select",
+        "E,F,W,I,B,UP,SIM",
+        "--line-length",
+    ]
     ruff = subprocess.run([*command, "110", str(file)], capture_output=True, text=True, check=False)
     lines = len(file.read_text().splitlines())
     return {
@@ -87,11 +101,6 @@ def _error(array: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(array.astype(np.float64) - wanted).max() / (np.abs(wanted).max() or 1.0))
 
 
-def source(net: str, made: Callable[[str, str], Their | None]) -> Their | None:
+def source(net: str, found: Callable[[str, str], Their | None]) -> Their | None:
     """Return what a net is written from: the first format whose framework makes it."""
-    for format_ in SOURCES:
-        with contextlib.suppress(ValueError):  # the cell of theirs says why it could not be made
-            found = made(net, format_)
-            if found is not None:
-                return found
-    return None
+    return next((their for format_ in SOURCES if (their := found(net, format_)) is not None), None)

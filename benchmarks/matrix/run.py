@@ -1,15 +1,15 @@
-"""The matrix: classic nets by formats, read, written, carried over, and as code of PyTorch.
+r"""The matrix: classic nets by formats, read, written, carried over, and as code of PyTorch.
 
 ::
 
-    python -m benchmarks.matrix.run --files FOLDER --oracles PYTHON --tensorflow PYTHON --torch PYTHON \\
+    python -m benchmarks.matrix.run --files FOLDER --oracles PYTHON --tensorflow PYTHON --torch PYTHON \
         --corpus CORPUS --sources SOURCES [--net NET] [--format FORMAT] [--part theirs] [--out result.json]
 
 A cell is *theirs* if the framework itself made, saved and ran the net, *ours* if Netweave wrote the file and
 the framework read it back; its reference is what the framework computes. The files are made when first needed
 (some 10 GB in FOLDER), and outcomes are kept there by content. Exit status 1 if a cell failed.
 
-PYTHON of ``--oracles`` has MXNet, OpenCV and Chainer (``tests/oracles/setup``), of ``--tensorflow`` TensorFlow
+PYTHON of ``--oracles`` has MXNet, OpenCV and Chainer (``tests/oracles/setup``), of ``--tensorflow`` TF
 2.21 and tf-slim, of ``--torch`` torch and torchvision. SOURCES is a folder of clones of other people's work;
 what misses is cloned.
 """
@@ -17,6 +17,7 @@ what misses is cloned.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -27,13 +28,14 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from benchmarks.matrix import ours, theirs
+from benchmarks.matrix import ours, pairs, theirs
 from benchmarks.matrix.cells import Cell, Kept
 from benchmarks.matrix.nets import COLUMNS, NETS
 from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that the frameworks themselves made."""
@@ -52,7 +54,7 @@ def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
 def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that Netweave writes."""
     for net in asked.net:
-        source = asked.source(net)
+        source = ours.source(net, asked.found)
         for format_ in asked.format if source else ():
             column = COLUMNS[format_]
             if column.judge and source.format != format_ and is_written(column.suffix):
@@ -62,18 +64,32 @@ def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
                 yield kept(head, read, work)
 
 
+def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
+    """Yield pairs of one net by two frameworks."""
+    for net in asked.net:
+        made = {format_: their for format_ in COLUMNS if (their := asked.found(net, format_)) is not None}
+        for format_ in asked.format:
+            other = pairs.partner(net, format_, list(made)) if format_ in made else None
+            if other is not None:
+                head = {"net": net, "format": format_, "kind": "pair", "origin": other}
+                read = [*made[other].read, *made[format_].read, *map(Path, (theirs.__file__, pairs.__file__))]
+                yield kept(head, read, partial(pairs.check, made[other], made[format_]))
+
+
 def is_written(suffix: str | None) -> bool:
     """Whether Netweave writes files that end so."""
     return any(row.written and suffix and suffix.endswith(row.written) for row in FORMATS)
 
 
-PARTS = {"theirs": cells_of_theirs, "ours": cells_of_ours}
+PARTS = {"theirs": cells_of_theirs, "ours": cells_of_ours, "pairs": cells_of_pairs}
 
 
 def arguments() -> argparse.Namespace:
     """Return what was asked for."""
     parser = argparse.ArgumentParser(description="Classic nets by formats.")
-    parser.add_argument("--files", type=Path, required=True, help="where the nets are made, and outcomes kept")
+    parser.add_argument(
+        "--files", type=Path, required=True, help="where the nets are made, and outcomes kept"
+    )
     parser.add_argument("--oracles", default=sys.executable, help="a Python with MXNet, OpenCV and Chainer")
     parser.add_argument("--tensorflow", default=sys.executable, help="a Python with TensorFlow 2.21")
     parser.add_argument("--torch", default=sys.executable, help="a Python with torch and torchvision")
@@ -97,24 +113,33 @@ def arguments() -> argparse.Namespace:
     asked.more = ["--sources", str(asked.sources or asked.files / "sources")]
     asked.more += ["--corpus", str(asked.corpus)] if asked.corpus else []
     asked.made = lambda net, format_: theirs.made(net, format_, asked.files, asked.pythons, asked.more)
-    asked.source = lambda net: ours.source(net, asked.made)
+    asked.found = partial(found, asked)
     return asked
+
+
+def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | None:
+    """Return a framework's own net; None if there is none, or it could not be made, as its own cell says."""
+    with contextlib.suppress(ValueError):
+        return asked.made(net, format_)
+    return None
 
 
 def main() -> None:
     """Do what was asked for, and print it."""
     asked, console = arguments(), Console(soft_wrap=True)
-    kept, found = Kept(asked.files / "outcomes.json"), []
+    kept, cells = Kept(asked.files / "outcomes.json"), []
     for part in asked.part:
         for cell in PARTS[part](asked, kept):
-            found.append(cell)
+            cells.append(cell)
             error = "" if cell.error is None else f"{cell.error:.1e}"
             mark = "[green]ok[/]" if cell.ok else "[red]FAILED[/]"
-            console.print(f"{mark} {cell.kind:6} {cell.net:13} {cell.format:10} {error:8} {cell.said}", highlight=False)
-    failed = sum(not cell.ok for cell in found)
-    console.print(f"{len(found)} cells, {failed} failed")
+            console.print(
+                f"{mark} {cell.kind:6} {cell.net:13} {cell.format:10} {error:8} {cell.said}", highlight=False
+            )
+    failed = sum(not cell.ok for cell in cells)
+    console.print(f"{len(cells)} cells, {failed} failed")
     if asked.out:
-        result = {"machine": f"{os.cpu_count()} cores, no GPU", "cells": [asdict(cell) for cell in found]}
+        result = {"machine": f"{os.cpu_count()} cores, no GPU", "cells": [asdict(cell) for cell in cells]}
         asked.out.write_text(json.dumps(result, indent=1) + "\n")
     sys.exit(1 if failed else 0)
 

@@ -1,4 +1,4 @@
-"""Nets that a framework made, saved and ran itself: made where they are missing, read, and held against it."""
+"""Nets that a framework made, saved and ran itself: made where they miss, read, and held against it."""
 
 from __future__ import annotations
 
@@ -103,7 +103,9 @@ def made(net: str, format_: str, folder: Path, pythons: dict[str, str], more: li
     if not (place / "record.json").exists():
         script, *first = column.maker
         command = [pythons[column.python], "-W", "ignore", "-m", f"tests.oracles.matrix.{script}", *first]
-        done = subprocess.run([*command, str(place), net, *more], cwd=ROOT, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [*command, str(place), net, *more], cwd=ROOT, capture_output=True, text=True, check=False
+        )
         if done.returncode:
             raise ValueError(f"{net} was not made: {done.stderr.strip().splitlines()[-1]}")
     record = json.loads((place / "record.json").read_text())
@@ -111,7 +113,9 @@ def made(net: str, format_: str, folder: Path, pythons: dict[str, str], more: li
     if net not in records:
         golden.write_json(kept, dict(sorted((records | {net: record}).items())))
     elif not _same(record, records[net]):
-        raise ValueError(f"{place}: {record['framework']} computes something else than {kept.name} keeps of it")
+        raise ValueError(
+            f"{place}: {record['framework']} computes something else than {kept.name} keeps of it"
+        )
     return Their(net, format_, place, records.get(net, record))
 
 
@@ -149,7 +153,9 @@ def _known(format_: str, pythons: dict[str, str]) -> list[str]:
 
 
 def _same(record: dict[str, Any], before: dict[str, Any]) -> bool:
-    if {**record, "outputs": 0} != {**before, "outputs": 0} or len(record["outputs"]) != len(before["outputs"]):
+    if {**record, "outputs": 0} != {**before, "outputs": 0} or len(record["outputs"]) != len(
+        before["outputs"]
+    ):
         return False
     for (_, ours), (_, theirs) in zip(record["outputs"], before["outputs"], strict=True):
         scale = theirs["rms"] or 1.0

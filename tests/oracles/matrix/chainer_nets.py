@@ -1,8 +1,8 @@
 """Model classes in Chainer's words, for the nets that its examples do not have."""
 
 import chainer
-import chainer.functions as F
-import chainer.links as L
+import chainer.functions as F  # noqa: N812 (as every model of Chainer has it)
+import chainer.links as L  # noqa: N812
 
 
 class LeNet(chainer.Chain):
@@ -112,7 +112,9 @@ class FCN8s(chainer.Chain):
         depths, channels = (2, 2, 3, 3, 3), 3
         self.depths = depths
         with self.init_scope():
-            for block, (depth, width) in enumerate(zip(depths, (64, 128, 256, 512, 512)), start=1):
+            for block, (depth, width) in enumerate(
+                zip(depths, (64, 128, 256, 512, 512), strict=True), start=1
+            ):
                 for number in range(1, depth + 1):
                     pad = 100 if block == number == 1 else 1
                     setattr(self, f"conv{block}_{number}", L.Convolution2D(channels, width, 3, 1, pad))

@@ -19,6 +19,9 @@ from tests.oracles import golden, recipe
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # TensorFlow says what it could do on another machine
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
+
 VALUES = 256
 """Number of elements kept of an output."""
 
@@ -26,7 +29,8 @@ SATURATED = 0.999
 """A probability above this says nothing of the sums before it."""
 
 ROLES = {
-    "gamma": "scale", "scale": "scale", "weight": "filter", "weights": "filter", "kernel": "filter", "w": "filter",
+    "gamma": "scale", "scale": "scale", "weight": "filter", "weights": "filter", "kernel": "filter",
+    "w": "filter",
     "running_var": "variance", "moving_var": "variance", "moving_variance": "variance", "avg_var": "variance",
     "parameters": "matrix",
 }  # fmt: skip
@@ -60,7 +64,7 @@ def drawn(key: str, shape: Sequence[int], *, fan_in: int | None = None) -> np.nd
     Args:
         key: The framework's name of it.
         shape: Its sizes.
-        fan_in: Number of inputs of an element of the output; that of a filter with its outputs first by default.
+        fan_in: Number of inputs of an element of the output; by default that of a filter, outputs first.
     """
     name = key.replace("/", "_").replace(".", "_").lower()
     role = next((role for end, role in ROLES.items() if name == end or name.endswith(f"_{end}")), "bias")
@@ -164,9 +168,3 @@ def import_file(path: Path, name: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def quiet() -> None:
-    """Keep TensorFlow from saying what it could do on another machine."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")

@@ -2,8 +2,8 @@
 
     PYTHON tests/oracles/matrix/reading.py JUDGE FOLDER
 
-FOLDER has ``inputs.npz`` (arrays by the names of the file's inputs), ``written.json`` (the names of the files),
-and gets ``outputs.npz``. Nothing of Netweave, nor of this repository, is imported: PYTHON needs NumPy and the
+FOLDER has ``inputs.npz`` (arrays by the names of the file's inputs), ``written.json`` (the files' names), and
+gets ``outputs.npz``. Nothing of Netweave, nor of this repository, is imported: PYTHON needs NumPy and the
 framework alone.
 """
 
@@ -50,7 +50,7 @@ def mxnet(files, inputs):
     stored = {key.partition(":")[2]: array for key, array in mx.nd.load(files["weights"]).items()}
     shapes, _, _ = symbol.infer_shape_partial(**{name: array.shape for name, array in inputs.items()})
     given = {name: mx.nd.array(array) for name, array in inputs.items()}
-    for name, shape in zip(symbol.list_arguments(), shapes):
+    for name, shape in zip(symbol.list_arguments(), shapes, strict=True):
         if name not in given:
             given[name] = stored[name] if name in stored else mx.nd.zeros(shape)  # labels
     aux = {name: stored[name] for name in symbol.list_auxiliary_states()}

@@ -22,7 +22,9 @@ def conv(
     """Return a convolution with a bias and mostly a rectifier."""
     with v1.variable_scope(name):
         kernel = variable("weights", size, size, x.shape[-1], filters)
-        made = nn.bias_add(nn.conv2d(x, kernel, strides=strides, padding=padding), variable("biases", filters))
+        made = nn.bias_add(
+            nn.conv2d(x, kernel, strides=strides, padding=padding), variable("biases", filters)
+        )
         return nn.relu(made) if relu else made
 
 
@@ -33,7 +35,9 @@ def dense(x: Any, name: str, units: int) -> Any:
         return tf.matmul(flat, variable("weights", flat.shape[-1], units)) + variable("biases", units)
 
 
-def up(x: Any, name: str, size: int, strides: int, filters: int, padding: str = "SAME", bias: bool = False) -> Any:
+def up(
+    x: Any, name: str, size: int, strides: int, filters: int, padding: str = "SAME", bias: bool = False
+) -> Any:
     """Return a transposed convolution to a size that is computed from the input's."""
     with v1.variable_scope(name):
         kernel = variable("transposed/weights", size, size, filters, x.shape[-1])
@@ -104,7 +108,9 @@ def squeezenet() -> Any:
 def fcn8s() -> Any:
     """FCN-8s with SAME padding, as ports to TensorFlow had it: sizes are those of other tensors."""
     h, pools = images(96, 128, 3), []
-    for block, (depth, width) in enumerate(zip((2, 2, 3, 3, 3), (64, 128, 256, 512, 512), strict=True), start=1):
+    for block, (depth, width) in enumerate(
+        zip((2, 2, 3, 3, 3), (64, 128, 256, 512, 512), strict=True), start=1
+    ):
         for number in range(1, depth + 1):
             h = conv(h, f"conv{block}_{number}", 3, width)
         h = nn.max_pool2d(h, 2, 2, "SAME")

@@ -56,7 +56,10 @@ class Twice(nn.Sequential):
 
     def __init__(self, channels, width):
         super().__init__(
-            nn.Conv2d(channels, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1), nn.ReLU()
+            nn.Conv2d(channels, width, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(width, width, 3, padding=1),
+            nn.ReLU(),
         )
 
 

@@ -48,7 +48,9 @@ def own(folder: Path, sources: Sources, entry: str, shape: Sequence[int], kind: 
 
 def links(folder: Path, sources: Sources) -> Made:
     """VGG-16 as a link of Chainer's."""
-    return save(folder, VGG, "make", {"x": ((1, 3, 224, 224), "normal")}, "chainer.links.VGG16Layers", raw=True)
+    return save(
+        folder, VGG, "make", {"x": ((1, 3, 224, 224), "normal")}, "chainer.links.VGG16Layers", raw=True
+    )
 
 
 def save(

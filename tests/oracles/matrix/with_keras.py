@@ -1,6 +1,6 @@
 """Models of Keras 3 on TensorFlow 2.21: its applications, and three of our own, as ``.keras``.
 
-    ORACLE/bin/python -m tests.oracles.matrix.with_keras FOLDER NET
+ORACLE/bin/python -m tests.oracles.matrix.with_keras FOLDER NET
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, main, quiet
-
-quiet()
-
 import keras
 import numpy as np
+
+from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """Nets of MXNet 1.9.1: its model zoo, the symbol scripts of its examples, and two symbols of our own.
 
-    ORACLES/bin/python -m tests.oracles.matrix.with_mxnet FOLDER NET --sources SOURCES
+ORACLES/bin/python -m tests.oracles.matrix.with_mxnet FOLDER NET --sources SOURCES
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def zoo(folder: Path, sources: Sources, name: str, shape: tuple[int, ...] = IMAG
     )
 
 
-def script(folder: Path, sources: Sources, path: str, shape: tuple[int, ...] = IMAGE, **settings: Any) -> Made:
+def script(
+    folder: Path, sources: Sources, path: str, shape: tuple[int, ...] = IMAGE, **settings: Any
+) -> Made:
     """A symbol script of the examples of image classification."""
     path = f"example/image-classification/symbols/{path}.py"
     file = folder / "symbol_script.py"
@@ -119,7 +121,9 @@ def unet(folder: Path, sources: Sources) -> Made:
         x = S.Pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max", name=f"pool{level}")
     x = block(x, 1024, "bottom")
     for level, filters in reversed(list(enumerate((64, 128, 256, 512)))):
-        x = S.Deconvolution(x, num_filter=filters, kernel=(2, 2), stride=(2, 2), no_bias=False, name=f"up{level}")
+        x = S.Deconvolution(
+            x, num_filter=filters, kernel=(2, 2), stride=(2, 2), no_bias=False, name=f"up{level}"
+        )
         x = block(S.Concat(skips[level], x, name=f"concat{level}"), filters, f"left{level}")
     symbol = S.Convolution(x, num_filter=2, kernel=(1, 1), name="score")
     return save(folder, symbol, "a symbol of our own", {"data": ((1, 3, 96, 128), "normal")})
@@ -135,7 +139,7 @@ def save(
     """Draw a symbol's arrays, save both, and run it."""
     zeros = dict(zeros or {})
     sizes = {name: shape for name, (shape, _) in inputs.items()}
-    args, outputs, states = symbol.infer_shape(**sizes, **zeros)
+    args, _, states = symbol.infer_shape(**sizes, **zeros)
     shapes = dict(zip(symbol.list_arguments(), args, strict=True))
     zeros |= {name: shapes[name] for name in shapes if name.endswith("label")}
     given = draw_inputs(inputs) | {name: np.zeros(shape, np.float32) for name, shape in zeros.items()}

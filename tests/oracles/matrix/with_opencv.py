@@ -13,7 +13,6 @@ from __future__ import annotations
 import re
 import sys
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import cv2
@@ -24,6 +23,7 @@ from tests.oracles.matrix.making import Made, Sources, draw_inputs, main
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 SOEAVER = ("soeaver/caffe-model", "49dc8e0")
 DARKNET = ("pjreddie/darknet", "f6afaabc")
@@ -34,15 +34,19 @@ def corpus(folder: Path, sources: Sources, path: str, **settings: Any) -> Made:
     return caffe(folder, (sources.corpus / path).read_text(), path, **settings)
 
 
-def repository(
-    folder: Path, sources: Sources, origin: tuple[str, str], path: str, **settings: Any
-) -> Made:
+def repository(folder: Path, sources: Sources, origin: tuple[str, str], path: str, **settings: Any) -> Made:
     """A net of somebody's repository."""
     return caffe(folder, sources.text(*origin, path), f"{origin[0]}, {path}", **settings)
 
 
 def caffe(
-    folder: Path, text: str, source: str, *, kind: str = "normal", shape: Sequence[int] = (), last: float = 0.1
+    folder: Path,
+    text: str,
+    source: str,
+    *,
+    kind: str = "normal",
+    shape: Sequence[int] = (),
+    last: float = 0.1,
 ) -> Made:
     """Draw a net's arrays and run it in its test phase.
 
@@ -59,7 +63,11 @@ def caffe(
     inputs = {name: tuple(shape) or (1, *body.declared[name][1:])}
     shapes, blobs = caffe_net.stored(body, inputs)
     layers = [
-        (layer.name, layer.kind, [recipe.weight(blob.owner, blob.shape, blob.role) for blob in blobs[layer.name]])
+        (
+            layer.name,
+            layer.kind,
+            [recipe.weight(blob.owner, blob.shape, blob.role) for blob in blobs[layer.name]],
+        )
         for layer in body.inner
         if layer.name in blobs
     ]
@@ -70,7 +78,9 @@ def caffe(
     net = cv2.dnn.readNetFromCaffe(body.text(inputs).encode(), model)
     drawn = {name: (inputs[name], kind)}
     names = [layer.name for layer in body.inner if layer.tops[0] in _ends(body)]
-    outputs = dict(zip([_top(body, name) for name in names], run(net, draw_inputs(drawn), names), strict=True))
+    outputs = dict(
+        zip([_top(body, name) for name in names], run(net, draw_inputs(drawn), names), strict=True)
+    )
     for top, array in outputs.items():
         if array.shape != shapes[top]:
             raise ValueError(f"{top}: OpenCV makes {array.shape}, the formulas {shapes[top]}")
@@ -119,9 +129,7 @@ def darknet(folder: Path, sources: Sources, path: str, size: int) -> Made:
 
 
 CAFFE = {
-    "lenet": partial(
-        corpus, path="caffe/rc3/examples__mnist__lenet.prototxt", shape=(1, 1, 28, 28)
-    ),
+    "lenet": partial(corpus, path="caffe/rc3/examples__mnist__lenet.prototxt", shape=(1, 1, 28, 28)),
     "alexnet": partial(corpus, path="caffe/rc3/models__bvlc_alexnet__deploy.prototxt", kind="pixels"),
     "caffenet": partial(
         corpus, path="caffe/rc3/models__bvlc_reference_caffenet__deploy.prototxt", kind="pixels"
@@ -132,17 +140,27 @@ CAFFE = {
     "googlenet": partial(corpus, path="caffe/rc3/models__bvlc_googlenet__deploy.prototxt"),
     "inception-bn": partial(repository, origin=SOEAVER, path="cls/inception/deploy_inception-v2.prototxt"),
     "inception-v3": partial(repository, origin=SOEAVER, path="cls/inception/deploy_inception-v3.prototxt"),
-    "resnet18": partial(repository, origin=SOEAVER, path="cls/resnet/deploy_resnet18-priv.prototxt", last=0.01),
+    "resnet18": partial(
+        repository, origin=SOEAVER, path="cls/resnet/deploy_resnet18-priv.prototxt", last=0.01
+    ),
     "resnet50": partial(
         corpus,
         path="caffe/branch-intel/models__default_resnet_50__train_val.prototxt",
         shape=(1, 3, 224, 224),
         last=0.01,
     ),
-    "densenet121": partial(repository, origin=("shicai/DenseNet-Caffe", "d47f7b7"), path="DenseNet_121.prototxt"),
-    "squeezenet": partial(repository, origin=("forresti/SqueezeNet", "51147dc"), path="SqueezeNet_v1.0/deploy.prototxt"),
-    "mobilenet": partial(repository, origin=("shicai/MobileNet-Caffe", "a0b0c46"), path="mobilenet_deploy.prototxt"),
-    "mobilenet-v2": partial(repository, origin=("shicai/MobileNet-Caffe", "a0b0c46"), path="mobilenet_v2_deploy.prototxt"),
+    "densenet121": partial(
+        repository, origin=("shicai/DenseNet-Caffe", "d47f7b7"), path="DenseNet_121.prototxt"
+    ),
+    "squeezenet": partial(
+        repository, origin=("forresti/SqueezeNet", "51147dc"), path="SqueezeNet_v1.0/deploy.prototxt"
+    ),
+    "mobilenet": partial(
+        repository, origin=("shicai/MobileNet-Caffe", "a0b0c46"), path="mobilenet_deploy.prototxt"
+    ),
+    "mobilenet-v2": partial(
+        repository, origin=("shicai/MobileNet-Caffe", "a0b0c46"), path="mobilenet_v2_deploy.prototxt"
+    ),
     "ssd300": partial(
         corpus,
         path="caffe/branch-intel/models__intel_optimized_models__ssd__VGGNet__VOC0712__SSD_300x300__deploy.prototxt",

@@ -2,8 +2,8 @@
 
     ORACLE/bin/python -m tests.oracles.matrix.with_tensorflow FOLDER NET
 
-What TensorFlow 1's API builds is saved as a frozen graph, ``net.pb``; a model of Keras as a SavedModel. ORACLE
-has ``tensorflow==2.21.0`` and, for the nets of slim, ``tf-slim==1.1.0`` (``pip install --no-deps``).
+What TensorFlow 1's API builds is saved as a frozen graph, ``net.pb``; a model of Keras as a SavedModel.
+ORACLE has ``tensorflow==2.21.0`` and, for the nets of slim, ``tf-slim==1.1.0`` (``pip install --no-deps``).
 """
 
 from __future__ import annotations
@@ -14,28 +14,38 @@ from functools import partial
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, main, quiet
-
-quiet()
-
-import numpy as np
 import tensorflow as tf
 
 from tests.oracles.matrix import tensorflow_nets, with_keras
+from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
+
+    import numpy as np
 
 v1 = tf.compat.v1
 IMAGE = (1, 224, 224, 3)
 
 
 def slim(
-    folder: Path, sources: Sources, module: str, net: str, scope: str, shape: Sequence[int] = IMAGE, **settings: Any
+    folder: Path,
+    sources: Sources,
+    module: str,
+    net: str,
+    scope: str,
+    shape: Sequence[int] = IMAGE,
+    **settings: Any,
 ) -> Made:
     """A net of tf-slim up to its logits."""
-    for part in ("", ".convolutional", ".core", ".normalization", ".pooling"):  # where TensorFlow looks for them
+    for part in (
+        "",
+        ".convolutional",
+        ".core",
+        ".normalization",
+        ".pooling",
+    ):  # where TensorFlow looks for them
         found = importlib.import_module(f"tf_keras.src.legacy_tf_layers{part}")
         sys.modules[f"tf_keras.legacy_tf_layers{part}"] = found
     import tf_slim
@@ -119,9 +129,7 @@ NETS = {
     "mobilenet-v2": partial(application, name="MobileNetV2"),
     "fcn8s": partial(own, build=tensorflow_nets.fcn8s, inputs=_image(96, 128, 3)),
     "unet": partial(own, build=tensorflow_nets.unet, inputs=_image(96, 128, 3)),
-    "lstm": partial(
-        own, build=tensorflow_nets.language_model, inputs={"words": ((2, 7), "integers 200")}
-    ),
+    "lstm": partial(own, build=tensorflow_nets.language_model, inputs={"words": ((2, 7), "integers 200")}),
 }
 
 if __name__ == "__main__":

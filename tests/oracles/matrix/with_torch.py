@@ -10,7 +10,6 @@ asked for.
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, main
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 IMAGE = (1, 3, 224, 224)
 
@@ -69,7 +69,9 @@ def save(folder: Path, model: Any, inputs: dict[str, Any], source: str) -> Made:
     with torch.no_grad():
         made = model(x)
         torch.export.save(torch.export.export(model, (x,)), folder / "net.pt2")
-        torch.onnx.export(model, (x,), str(folder / "net.onnx"), dynamo=True, external_data=False, verbose=False)
+        torch.onnx.export(
+            model, (x,), str(folder / "net.onnx"), dynamo=True, external_data=False, verbose=False
+        )
     made = made if isinstance(made, (tuple, list)) else [made]
     outputs = {f"y{index}": value.numpy() for index, value in enumerate(made)}
     return Made(source, ("net.pt2",), inputs, outputs)

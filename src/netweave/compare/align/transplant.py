@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from netweave.compare.align.groups import build_groups
 from netweave.compare.align.weights import filters_of
-from netweave.compare.signals import constants_of
+from netweave.compare.signals import constants_of, family_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
@@ -36,18 +36,23 @@ def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndar
     """
     count = 0
     for draft in build_groups(alignment):
-        source, target = draft.nodes if to_b else (draft.nodes[1], draft.nodes[0])
+        source, target = (_without_pads(draft.nodes[side]) for side in ((0, 1) if to_b else (1, 0)))
         if not source or not target:
             continue
         if [n.op_type for n in source] == [n.op_type for n in target]:
             count += sum(_copy(s, t, orders or {}) for s, t in zip(source, target, strict=True))
-        elif source[0].op_type in FILTERED and source[0].op_type == target[0].op_type:
+        elif source[0].op_type in FILTERED and family_of(source[0]) == family_of(target[0]):
             count += _fold_into(source, target, orders or {})
         elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
             count += _carry_scaling(source, target)
     graph = alignment.b.graph if to_b else alignment.a.graph
     graph.parameters.update({key: replace(p, loaded=True) for key, p in graph.parameters.items()})
     return count
+
+
+def _without_pads(nodes: list[ir.Node]) -> list[ir.Node]:
+    """Leave out padding, which one net writes in a layer of its own and another in its convolution."""
+    return [node for node in nodes if node.op_type != "Pad"]
 
 
 def _copy(source: ir.Node, target: ir.Node, orders: Mapping[str, np.ndarray]) -> int:

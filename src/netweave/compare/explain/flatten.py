@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +42,7 @@ def dense_orders(
 ) -> dict[str, np.ndarray]:
     """Return, for dense nodes behind a flatten in another order, which input takes whose weights.
 
-    Nothing is known of the values yet: what is flattened has the layout that its sizes tell, the likeliest first.
+    Nothing is known of the values yet: what is flattened has the likeliest layout that its sizes tell.
 
     Args:
         alignment: Pairs found by structure.
@@ -69,7 +68,7 @@ def dense_orders(
             alignment.b,
             (node_a,),
             (node_b,),
-            mappings={ends[1]: mapping for mapping in itertools.islice(layouts, 1)},
+            mappings=dict(zip(ends[1:], layouts, strict=False)),
             shapes_a={ends[0]: shape},
         )
         order = column_order(case, node_a, node_b)
