@@ -58,18 +58,18 @@ def dense_orders(
         node_b = alignment.partner(node_a)
         if node_b is None or not {node_a.op_type, node_b.op_type} <= DENSE:
             continue
-        ends = _source(alignment.a, node_a), _source(alignment.b, node_b)
-        if ends[0] not in tensors_a or ends[1] not in tensors_b:
+        name_a, name_b = _source(alignment.a, node_a), _source(alignment.b, node_b)
+        if name_a is None or name_b is None or name_a not in tensors_a or name_b not in tensors_b:
             continue
-        shape = tensors_a[ends[0]].shape
-        layouts = candidate_layouts(shape, tensors_b[ends[1]].shape, alignment.hints())
+        shape = tensors_a[name_a].shape
+        layouts = candidate_layouts(shape, tensors_b[name_b].shape, alignment.hints())
         case = Case(
             alignment.a,
             alignment.b,
             (node_a,),
             (node_b,),
-            mappings=dict(zip(ends[1:], layouts, strict=False)),
-            shapes_a={ends[0]: shape},
+            mappings=dict(zip((name_b,), layouts, strict=False)),
+            shapes_a={name_a: shape},
         )
         order = column_order(case, node_a, node_b)
         if order is not None and (order != np.arange(len(order))).any():
