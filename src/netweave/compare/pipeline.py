@@ -12,8 +12,8 @@ from netweave.compare.align.alignment import Alignment, match_values
 from netweave.compare.align.structure import Extension
 from netweave.compare.align.transplant import transplant
 from netweave.compare.align.weights import match_weights
-from netweave.compare.explain.flatten import dense_orders
 from netweave.compare.explain.judge import Judge
+from netweave.compare.explain.orders import dense_orders
 from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict

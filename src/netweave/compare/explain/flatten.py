@@ -6,20 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.compare.align.layout import candidate_layouts
-from netweave.compare.explain.traps.trap import Case
 from netweave.compare.pieces import PieceBuilder
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     import onnx_ir as ir
 
-    from netweave.compare.align.alignment import Alignment
+    from netweave.compare.explain.traps.trap import Case
     from netweave.compare.signals import Signals
-
-DENSE = frozenset({"Gemm", "MatMul"})
 
 
 def column_order(case: Case, node_a: ir.Node, node_b: ir.Node) -> np.ndarray | None:
@@ -27,58 +21,14 @@ def column_order(case: Case, node_a: ir.Node, node_b: ir.Node) -> np.ndarray | N
 
     None if either reads no views, or the order cannot be found.
     """
-    ends = [_source(signals, node) for signals, node in ((case.a, node_a), (case.b, node_b))]
+    ends = [flattened(signals, node) for signals, node in ((case.a, node_a), (case.b, node_b))]
     if ends[0] is None or ends[1] is None:
         return None
     return _order(case, node_a, node_b, ends[0], ends[1])
 
 
-def dense_orders(
-    alignment: Alignment,
-    tensors_a: Mapping[str, np.ndarray],
-    tensors_b: Mapping[str, np.ndarray],
-    *,
-    to_b: bool,
-) -> dict[str, np.ndarray]:
-    """Return, for dense nodes behind a flatten in another order, which input takes whose weights.
-
-    Nothing is known of the values yet: what is flattened has the likeliest layout that its sizes tell.
-
-    Args:
-        alignment: Pairs found by structure.
-        tensors_a: Tensors of A, for their sizes.
-        tensors_b: Tensors of B.
-        to_b: Whether weights go from A to B; otherwise from B to A.
-
-    Returns:
-        By the name of the node that is given weights: for each of its inputs the input of the other node.
-    """
-    found = {}
-    for node_a in alignment.a.nodes:
-        node_b = alignment.partner(node_a)
-        if node_b is None or not {node_a.op_type, node_b.op_type} <= DENSE:
-            continue
-        name_a, name_b = _source(alignment.a, node_a), _source(alignment.b, node_b)
-        if name_a is None or name_b is None or name_a not in tensors_a or name_b not in tensors_b:
-            continue
-        shape = tensors_a[name_a].shape
-        layouts = candidate_layouts(shape, tensors_b[name_b].shape, alignment.hints())
-        case = Case(
-            alignment.a,
-            alignment.b,
-            (node_a,),
-            (node_b,),
-            mappings=dict(zip((name_b,), layouts, strict=False)),
-            shapes_a={name_a: shape},
-        )
-        order = column_order(case, node_a, node_b)
-        if order is not None and (order != np.arange(len(order))).any():
-            target = node_b if to_b else node_a
-            found[str(target.name)] = order if to_b else np.argsort(order)
-    return found
-
-
-def _source(signals: Signals, node: ir.Node) -> str | None:
+def flattened(signals: Signals, node: ir.Node) -> str | None:
+    """Return the signal that a dense node reads, through whatever views."""
     value = node.inputs[0]
     return signals.root.get(str(value.name)) if value is not None else None
 
