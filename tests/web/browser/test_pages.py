@@ -1,4 +1,4 @@
-"""The workbench in a real browser, in a window of 1280 by 720."""
+"""The pages of the workbench in a real browser, in a window of 1280 by 720."""
 
 from __future__ import annotations
 
@@ -7,62 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.running import Workbench
+from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, side
 
 playwright = pytest.importorskip("playwright.sync_api")
-CHROMIUM = shutil.which("chromium")
-AXE = Path(__file__).parents[2] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = Path(__file__).parents[3] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.multi,
-    pytest.mark.skipif(CHROMIUM is None, reason="needs the browser chromium"),
-]
+pytestmark = [pytest.mark.browser, pytest.mark.multi]
 
-VIEWER = "[data-netweave-viewer]"
-READ_MS = 30_000
+GOLDEN = Path(__file__).parents[2] / "golden" / "tensorflow"
 
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    with Workbench(tmp_path_factory.mktemp("bench"), workers=2) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as engine:
-        switches = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-        yield engine.chromium.launch(executable_path=CHROMIUM, args=switches)
-
-
-@pytest.fixture
-def page(browser, bench):
-    context = browser.new_context(viewport={"width": 1280, "height": 720}, base_url=bench.url, locale="en-GB")
-    page = context.new_page()
-    page.complaints = []
-    page.on("console", lambda line: page.complaints.append(line.text) if line.type == "error" else None)
-    page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    page.set_default_timeout(READ_MS)
-    yield page
-    assert page.complaints == []
-    context.close()
-
-
-def side(page, letter):
-    return page.get_by_role("region", name=f"Net {letter}")
-
-
-def drop(page, letter, *files):
-    page.get_by_label(f"Files of net {letter}", exact=True).set_input_files([str(file) for file in files])
-
-
-def compare_a_sample(page, title="A port with a mistake"):
-    page.goto("/")
-    page.get_by_role("button", name=title).click()
-    page.get_by_role("button", name="Compare", exact=True).click()
-    page.wait_for_selector(VIEWER)
-    return page.url
+DROP_FOLDER = """names => {
+  // what a browser gives of a dropped folder; a script cannot drop a real one
+  const inside = (prefix) => {
+    const rest = names.filter((name) => name.startsWith(prefix)).map((name) => name.slice(prefix.length));
+    return [...new Set(rest.map((name) => name.split("/")[0]))].map((name) => entry(prefix + name));
+  };
+  const entry = (path) => {
+    const name = path.split("/").at(-1);
+    if (names.includes(path)) return { name, isFile: true, file: (done) => done(new File(["x"], name)) };
+    let given = false;
+    const some = () => (given ? [] : ((given = true), inside(path + "/")));
+    return { name, isDirectory: true, createReader: () => ({ readEntries: (done) => done(some()) }) };
+  };
+  const event = new Event("drop", { bubbles: true, cancelable: true });
+  const items = [{ webkitGetAsEntry: () => entry(names[0].split("/")[0]) }];
+  Object.defineProperty(event, "dataTransfer", { value: { items, files: [] } });
+  document.querySelector("[data-side=A]").dispatchEvent(event);
+}"""
 
 
 def test_two_clicks_lead_from_the_first_page_to_a_verdict(page):
@@ -74,8 +45,8 @@ def test_two_clicks_lead_from_the_first_page_to_a_verdict(page):
 def test_files_of_caffe_and_mxnet_are_recognised_as_they_arrive_and_compared(page, corpus):
     nets = corpus / "mtcnn"
     page.goto("/")
-    compare = page.get_by_role("button", name="Compare", exact=True)
-    playwright.expect(compare).to_be_disabled()
+    button = page.get_by_role("button", name="Compare", exact=True)
+    playwright.expect(button).to_be_disabled()
     drop(page, "A", nets / "det1.prototxt")
     playwright.expect(side(page, "A")).to_contain_text("Caffe net, recognised")
     playwright.expect(side(page, "A")).to_contain_text("The weights are missing")
@@ -84,8 +55,8 @@ def test_files_of_caffe_and_mxnet_are_recognised_as_they_arrive_and_compared(pag
     drop(page, "B", nets / "det1-symbol.json", nets / "det1-0001.params")
     playwright.expect(side(page, "B")).to_contain_text("MXNet net, recognised")
     playwright.expect(side(page, "B")).to_contain_text("6,632 parameters")
-    playwright.expect(compare).to_be_enabled()
-    compare.click()
+    playwright.expect(button).to_be_enabled()
+    button.click()
     page.wait_for_selector(VIEWER)
     playwright.expect(page.locator(VIEWER)).to_contain_text("height and width swapped")
 
@@ -168,10 +139,10 @@ def test_everything_goes_by_keyboard_alone(page):
         if sample.evaluate("element => element === document.activeElement"):
             break
     page.keyboard.press("Enter")
-    compare = page.get_by_role("button", name="Compare", exact=True)
-    playwright.expect(compare).to_be_enabled()
+    button = page.get_by_role("button", name="Compare", exact=True)
+    playwright.expect(button).to_be_enabled()
     page.keyboard.press("Shift+Tab")
-    playwright.expect(compare).to_be_focused()
+    playwright.expect(button).to_be_focused()
     page.keyboard.press("Enter")
     page.wait_for_selector(VIEWER)
     menu = page.locator("summary", has_text="Rename")
@@ -198,20 +169,55 @@ def test_nothing_is_cut_off_in_a_small_window(page):
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="axe-core is not installed: tools/frontend")
-def test_a_screen_reader_finds_labels_roles_and_contrast(page):
-    compare_a_sample(page)
-    done = page.url
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_screen_reader_finds_labels_roles_and_contrast(visit, scheme):
+    page = visit(color_scheme=scheme)
+    done = compare_a_sample(page)
     page.goto("/")
     page.get_by_role("button", name="The port, mended").click()
     playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
-    for path in (page.url, "/comparisons/", "/help/", "/programs/", done):
+    for path in (page.url, "/comparisons/", "/help/", "/programs/", "/runs/", done):
         page.goto(path)
         page.wait_for_load_state("networkidle")
         page.evaluate(AXE.read_text())  # by the debugger, which the page's policy does not bind
-        found = page.evaluate("axe.run({exclude: ['[data-netweave-viewer]']})")
+        found = page.evaluate("axe.run()")
         problems = [
             (rule["id"], node["html"][:160], node["failureSummary"][:200])
             for rule in found["violations"]
             for node in rule["nodes"]
         ]
         assert problems == [], path
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A net of TensorFlow in folders, as programs leave it, with what systems put there."""
+    made = tmp_path / "lenet"
+    (made / "variables").mkdir(parents=True)
+    (made / ".DS_Store").write_bytes(b"x")
+    shutil.copy(GOLDEN / "lenet.meta", made)
+    for file in ("lenet.index", "lenet.data-00000-of-00001"):
+        shutil.copy(GOLDEN / file, made / "variables")
+    return made
+
+
+def test_a_folder_is_one_net_and_so_is_its_archive(page, folder):
+    page.goto("/")
+    page.get_by_label("Folder of net A").set_input_files(folder)
+    drop(page, "B", shutil.make_archive(str(folder), "zip", folder))
+    for letter, files in (("A", 3), ("B", 1)):
+        playwright.expect(side(page, letter)).to_contain_text("TensorFlow net, recognised")
+        playwright.expect(side(page, letter)).not_to_contain_text("The weights are missing")
+        playwright.expect(side(page, letter).locator(".files li")).to_have_count(files)
+    compare(page)
+    playwright.expect(page.locator(VIEWER)).to_contain_text("Equal")
+
+
+def test_a_folder_is_dropped_with_all_that_is_in_it(page, folder):
+    page.goto("/")
+    names = [str(file.relative_to(folder.parent)) for file in sorted(folder.rglob("*")) if file.is_file()]
+    with page.expect_response(lambda response: "lenet.meta" in response.url):
+        page.evaluate(DROP_FOLDER, names)
+    playwright.expect(side(page, "A").locator(".files .name")).to_have_text(
+        ["lenet.data-00000-of-00001", "lenet.index", "lenet.meta"]
+    )

@@ -1,0 +1,60 @@
+"""A workbench in processes of its own, and Debian's chromium in a window of 1280 by 720."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from tests.web.running import Workbench
+
+CHROMIUM = shutil.which("chromium")
+SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+WAIT_MS = 30_000
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory):
+    """The folder of training runs that the workbench shows."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="session")
+def bench(tmp_path_factory, runs):
+    with Workbench(tmp_path_factory.mktemp("bench"), workers=2, settings=f'runs = "{runs}"') as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("needs the browser chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as engine:
+        yield engine.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
+
+
+@pytest.fixture
+def visit(browser, bench):
+    """Open a page for a new visitor; whatever a page complains of fails the test."""
+    contexts, complaints = [], []
+
+    def visit(**chosen):
+        chosen = {"viewport": {"width": 1280, "height": 720}, "locale": "en-GB"} | chosen
+        context = browser.new_context(base_url=bench.url, **chosen)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.set_default_timeout(WAIT_MS)
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(visit):
+    return visit()
