@@ -298,6 +298,9 @@ def test_one_address_brings_only_so_many_newcomers(visitor, choose):
     for _ in range(2):
         visitor().make_net()
     assert visitor().call("POST", "/nets", {}).status_code == 429
+    page = visitor().submit("/programs/")
+    assert (page.status_code, page["Retry-After"]) == (429, "60")
+    assert b"more than 2 new browsers in a minute" in page.content
     assert visitor("10.0.0.9").call("POST", "/nets", {}).status_code == 201
 
 

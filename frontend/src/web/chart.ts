@@ -12,7 +12,7 @@ export interface Curve {
 const WIDTH = 480;
 const HEIGHT = 240;
 const MARGIN = { top: 10, right: 22, bottom: 30, left: 54 };
-const COLOURS = ["#3451b2", "#c2570c", "#19713a", "#8a3ffc"];
+const COLOURS = ["var(--curve-1)", "var(--curve-2)", "var(--curve-3)", "var(--curve-4)"];
 
 /** A loss that falls by more than this is drawn over a logarithmic axis. */
 const WIDE = 100;

@@ -1,5 +1,6 @@
 /** One of the two places for files: what is dropped is uploaded and read, and the place says what it is. */
 
+import { chosenFiles, droppedFiles } from "./dropped.ts";
 import { element, sizeText } from "./element.ts";
 import { call, type Facts, type Net, Refused, unfinished, upload } from "./http.ts";
 
@@ -25,11 +26,11 @@ export class Side {
     this.read = find(".read");
     this.clear = find(".clear");
     this.sizes = find(".sizes input");
-    const input = find<HTMLInputElement>("input[type=file]");
-    input.addEventListener("change", () => {
-      void this.add([...(input.files ?? [])]);
-      input.value = ""; // so that the same file may be chosen again
-    });
+    for (const input of root.querySelectorAll<HTMLInputElement>("input[type=file]"))
+      input.addEventListener("change", () => {
+        void this.add(chosenFiles(input.files));
+        input.value = ""; // so that the same file may be chosen again
+      });
     this.clear.addEventListener("click", () => this.forget());
     this.sizes.addEventListener("change", () => void this.setSizes());
     this.takeDrops(find(".drop"));
@@ -65,6 +66,8 @@ export class Side {
 
   async add(files: File[]): Promise<void> {
     if (!files.length) return;
+    const twice = files.find(({ name }, place) => files.findIndex((other) => other.name === name) < place);
+    if (twice) return this.say("bad", `There are two files called ${twice.name}; drop those of one net.`);
     this.uploading += files.length;
     this.render();
     for (const file of files) await this.addOne(file);
@@ -204,7 +207,9 @@ export class Side {
   }
 
   private sayWhy(error: string): void {
-    this.say("bad", error);
+    const [what = "", known] = error.split(/(?<=\.) (?=It reads [A-Z])/); // the formats that there are
+    this.say("bad", what);
+    if (known) this.read.append(element("a", { href: "/help/#formats", text: "What can be read" }));
     if (!/the sizes of the input/.test(error)) return;
     this.read.append(
       element("p", {
@@ -229,7 +234,7 @@ export class Side {
     this.root.addEventListener("dragleave", over(false));
     this.root.addEventListener("drop", (event) => {
       over(false)(event);
-      void this.add([...(event.dataTransfer?.files ?? [])]);
+      void droppedFiles(event.dataTransfer).then((files) => this.add(files));
     });
     target.addEventListener("dragenter", over(true));
   }

@@ -35,7 +35,7 @@ export class Toolbar {
     this.measure = h(
       "select",
       { "aria-label": "Heat on the layers", onchange: () => this.measureChosen() },
-      h("option", { value: "" }, "No heat"),
+      h("option", { value: "" }, "Heat: off"),
       ...Object.entries(MEASURES)
         .filter(([name]) => document.kind === "comparison" || name !== "error")
         .map(([value, { words }]) => h("option", { value }, words)),

@@ -12,6 +12,7 @@ from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
+from netweave.web.pages.errors import too_many
 from netweave.web.safety import TooManyError, client, count
 
 if TYPE_CHECKING:
@@ -67,6 +68,5 @@ def _counted(request: HttpRequest) -> HttpResponse | None:
         count("tries to sign in", client(request), limit=limit)
         count("tries to sign in", f"name {request.POST.get('username', '')}", limit=limit)
     except TooManyError as error:
-        context = {"title": "Too many tries", "text": str(error)}
-        return render(request, "web/error.html", context, status=429)
+        return too_many(request, error)
     return None

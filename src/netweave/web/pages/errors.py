@@ -9,6 +9,8 @@ from django.shortcuts import render
 if TYPE_CHECKING:
     from django.http import HttpRequest, HttpResponse
 
+    from netweave.web.safety import TooManyError
+
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a request that no browser sends."""
@@ -30,6 +32,13 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Answer a request for what is not there, or not the visitor's."""
     text = "It was deleted, its shared link has ended, or it belongs to another browser or account."
     return _show(request, 404, "There is nothing here", text)
+
+
+def too_many(request: HttpRequest, error: TooManyError) -> HttpResponse:
+    """Answer what is done too often."""
+    response = _show(request, 429, "Too often", f"That was {error}.")
+    response.headers["Retry-After"] = "60"
+    return response
 
 
 def broken(request: HttpRequest) -> HttpResponse:

@@ -10,6 +10,8 @@ from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 
 from netweave.web.owners import make_workspace, welcome, workspace_of
+from netweave.web.pages.errors import too_many
+from netweave.web.safety import TooManyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +34,10 @@ def owned(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
         owner = workspace_of(request)
         if owner is None and settings.OPTIONS.has_accounts:
             return redirect_to_login(request.get_full_path())
-        return welcome(request, view(request, owner, *args, **kwargs))
+        try:
+            return welcome(request, view(request, owner, *args, **kwargs))
+        except TooManyError as error:
+            return too_many(request, error)
 
     return inner
 

@@ -1,0 +1,37 @@
+/** What was dropped or chosen as plain files: folders are walked, and what systems leave in them is passed over. */
+
+/** More files than any net has; what is dropped by mistake is often a whole disk. */
+const MAX_FILES = 200;
+
+/** A file of the system, not of a net: .DS_Store, .gitignore, Thumbs.db. */
+const isHidden = (name: string): boolean => name.startsWith(".") || name === "Thumbs.db";
+
+/** Returns the files of a drop. It has to be called while the event is being handled, before anything is awaited. */
+export async function droppedFiles(transfer: DataTransfer | null): Promise<File[]> {
+  const entries = [...(transfer?.items ?? [])].map((item) => item.webkitGetAsEntry());
+  if (!entries.some((entry) => entry?.isDirectory)) return [...(transfer?.files ?? [])];
+  const found: File[] = [];
+  for (const entry of entries) if (entry) await walk(entry, found);
+  return found;
+}
+
+/** Returns the files of a folder that was chosen. */
+export function chosenFiles(list: FileList | null): File[] {
+  return [...(list ?? [])].filter(({ webkitRelativePath, name }) =>
+    webkitRelativePath ? !webkitRelativePath.split("/").some(isHidden) : name !== "",
+  );
+}
+
+async function walk(entry: FileSystemEntry, found: File[]): Promise<void> {
+  if (isHidden(entry.name) || found.length >= MAX_FILES) return;
+  if (entry.isFile) {
+    found.push(await new Promise<File>((done, fail) => (entry as FileSystemFileEntry).file(done, fail)));
+    return;
+  }
+  const reader = (entry as FileSystemDirectoryEntry).createReader();
+  for (;;) {
+    const some = await new Promise<FileSystemEntry[]>((done, fail) => reader.readEntries(done, fail));
+    if (!some.length) return; // a browser gives a hundred at a time
+    for (const inner of some) await walk(inner, found);
+  }
+}
