@@ -112,13 +112,6 @@ def change_net(net: Net, *, name: str | None = None, input_shapes: InputShapes |
             leases.queue(net, read_net)
 
 
-def delete_net(net: Net) -> None:
-    """Delete a net with its files; comparisons with it keep their results."""
-    names = [net.document, *net.files.values_list("stored", flat=True)]
-    net.delete()
-    storage.drop(names)
-
-
 def parse_input_shapes(text: str) -> InputShapes:
     """Parse sizes of inputs as a person types them: ``data=1x3x224x224, mask=1x10``.
 

@@ -27,6 +27,8 @@ FILE = "settings.toml"
 SECRET_KEY_FILE = "secret-key"
 """In the data folder: what cookies are signed with."""
 
+MAY_BE_ZERO = ("keep_days",)
+
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Names under which a workbench is reached on its own machine."""
 
@@ -51,6 +53,7 @@ class Options:
         max_file_mb: Size of an uploaded file, in MiB.
         max_total_mb: Size of all uploads of one user, in MiB.
         max_files: Files of one net.
+        keep_days: Days after its last use that a net's files are deleted; 0 keeps them. Results stay.
         uploads_per_minute: Files that one user may upload in a minute.
         comparisons_per_minute: Comparisons that one user may start in a minute.
         sign_ins_per_minute: Tries to sign in, from one address, in a minute.
@@ -71,6 +74,7 @@ class Options:
     max_file_mb: int = 2048
     max_total_mb: int = 16384
     max_files: int = 32
+    keep_days: float = 0.0
     uploads_per_minute: int = 120
     comparisons_per_minute: int = 30
     sign_ins_per_minute: int = 10
@@ -136,6 +140,7 @@ def _checked(name: str, value: Any, default: Any, file: Path) -> Any:
         raise ReadError(f"{name} is {value!r}, expected such as {default!r}", place=str(file))
     if name == "accounts" and value not in {"off", "closed", "open"}:
         raise ReadError(f"accounts is {value!r}, expected 'off', 'closed' or 'open'", place=str(file))
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value <= 0:
-        raise ReadError(f"{name} is {value!r}, expected more than 0", place=str(file))
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if value < 0 or (value == 0 and name not in MAY_BE_ZERO):
+            raise ReadError(f"{name} is {value!r}, expected more than 0", place=str(file))
     return value

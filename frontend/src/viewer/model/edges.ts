@@ -1,6 +1,7 @@
 /** The edges of the union: which item reads what another makes, and what is better named than drawn. */
 
 import type { Item } from "./document.ts";
+import { pause } from "../pause.ts";
 import { ownersReading } from "./flow.ts";
 import type { Edge, Model } from "./model.ts";
 import { sharedOrder } from "./order.ts";
@@ -12,9 +13,10 @@ const MANY_READERS = 10;
 const FAR = 16;
 
 /** Join the items of a model that has all of them, and put them in order. */
-export function connect(model: Model, makers: Map<number, number>[]): void {
-  const edges = new Map<string, Edge>();
-  model.items.forEach((list, side) => {
+export async function connect(model: Model, makers: Map<number, number>[]): Promise<void> {
+  const edges = new Map<number, Edge>();
+  for (const [side, list] of model.items.entries()) {
+    await pause();
     const readers = ownersReading(model, side);
     for (const item of list) {
       for (const value of item.outputs) {
@@ -23,9 +25,11 @@ export function connect(model: Model, makers: Map<number, number>[]): void {
         connectValue(model, edges, { side, value, source, reading: readers.get(value) ?? [] });
       }
     }
-  });
+  }
+  await pause();
   model.edges = [...edges.values()];
   model.order = sharedOrder(model);
+  await pause();
   shortenInputs(model);
 }
 
@@ -36,7 +40,7 @@ interface Reading {
   reading: number[];
 }
 
-function connectValue(model: Model, edges: Map<string, Edge>, found: Reading): void {
+function connectValue(model: Model, edges: Map<number, Edge>, found: Reading): void {
   const { side, value, source } = found;
   const targets = found.reading.filter((target) => target !== source);
   targets.forEach((target, place) => {
@@ -45,7 +49,7 @@ function connectValue(model: Model, edges: Map<string, Edge>, found: Reading): v
       model.stubs.push({ source, target, side, value: name });
       return;
     }
-    const key = `${source} ${target}`;
+    const key = source * model.union.length + target;
     const edge = edges.get(key);
     if (edge) edge.sides |= 1 << side;
     else edges.set(key, { source, target, sides: 1 << side, back: false });

@@ -46,8 +46,7 @@ class Builder {
     this.takeWithin();
     await pause();
     this.takeTheRest();
-    await pause();
-    connect(this.model, this.makers);
+    await connect(this.model, this.makers);
     return this.model;
   }
 

@@ -13,6 +13,7 @@ from netweave.web import nets
 from netweave.web.http.documents import document_response
 from netweave.web.http.schemas import NetChange, NetOut, NewNet, Problem
 from netweave.web.models import Net
+from netweave.web.work import storage
 
 router = Router()
 
@@ -53,7 +54,7 @@ def change_net(request: HttpRequest, key: UUID, body: NetChange) -> Any:
 @router.delete("/{uuid:key}", response={204: None}, summary="Delete a net with its files")
 def delete_net(request: HttpRequest, key: UUID) -> Any:
     """Comparisons with it keep their results."""
-    nets.delete_net(own_net(request, key))
+    storage.delete_net(own_net(request, key))
     return Status(204, None)
 
 

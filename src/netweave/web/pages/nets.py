@@ -10,9 +10,9 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from netweave.web import nets
 from netweave.web.models import Net
 from netweave.web.pages.shared import owned
+from netweave.web.work import storage
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -42,6 +42,6 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
 def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Delete a net with its files."""
     found = _own(owner, key)
-    nets.delete_net(found)
+    storage.delete_net(found)
     messages.success(request, f"Deleted the net “{found.name}” and its files.")
     return redirect("new")

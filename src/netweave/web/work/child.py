@@ -138,7 +138,10 @@ def facts(graph: Graph) -> dict[str, Any]:
 
 
 def _sizes(shape: Any) -> str:
-    return "×".join(str(size) for size in shape) if shape is not None else "of unknown size"
+    """Return sizes as the viewer writes them: what is left open is N for the batch, else a question mark."""
+    if shape is None:
+        return "of unknown size"
+    return "×".join(str(size) if isinstance(size, int) or str(size) == "N" else "?" for size in shape)
 
 
 def _write(request: Request, name: str, value: Any) -> None:

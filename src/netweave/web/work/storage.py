@@ -64,6 +64,13 @@ def kept_json(name: str) -> Any:
     return json.loads(gzip.decompress(kept_bytes(name)))
 
 
+def delete_net(net: Net) -> None:
+    """Delete a net with its files; comparisons with it keep their results."""
+    names = [net.document, *net.files.values_list("stored", flat=True)]
+    net.delete()
+    drop(names)
+
+
 def drop(names: Iterable[str]) -> None:
     """Remove stored files; one that is gone already is passed over."""
     for name in names:

@@ -1,4 +1,4 @@
-"""The worker's program: takes jobs from the queue, and puts back what dead workers left.
+"""The worker's program: takes jobs from the queue, puts back what dead workers left, and deletes old uploads.
 
 It ends when its standard input does, and so with whoever started it, however that ends. It may be killed
 at any moment: what it was doing is done again.
@@ -11,6 +11,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import uuid
 
 import django
@@ -19,6 +20,7 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.2
 SWEEP_SECONDS = 3.0
+EXPIRY_SECONDS = 600.0
 
 
 def main() -> None:
@@ -58,17 +60,21 @@ def end_with_parent() -> None:
 def _sweep() -> None:
     from django.db import Error, close_old_connections
 
+    from netweave.web.work.expiry import delete_unused_nets
     from netweave.web.work.leases import requeue_lost
     from netweave.web.work.tasks import TASKS
 
-    pause = threading.Event()
+    pause, swept = threading.Event(), float("-inf")
     while not pause.wait(SWEEP_SECONDS):
         close_old_connections()
         try:
             if count := requeue_lost(TASKS):
                 log.warning("%d jobs of workers that are gone were queued again", count)
+            if time.monotonic() - swept > EXPIRY_SECONDS:
+                swept = time.monotonic()
+                delete_unused_nets()
         except Error:  # the database may be away for a while; the next round tries again
-            log.exception("cannot look for lost jobs")
+            log.exception("cannot look for lost jobs and old nets")
 
 
 if __name__ == "__main__":
