@@ -140,7 +140,6 @@ def _checked(name: str, value: Any, default: Any, file: Path) -> Any:
         raise ReadError(f"{name} is {value!r}, expected such as {default!r}", place=str(file))
     if name == "accounts" and value not in {"off", "closed", "open"}:
         raise ReadError(f"accounts is {value!r}, expected 'off', 'closed' or 'open'", place=str(file))
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
-        if value < 0 or (value == 0 and name not in MAY_BE_ZERO):
-            raise ReadError(f"{name} is {value!r}, expected more than 0", place=str(file))
+    if type(value) in {int, float} and (value < 0 or (value == 0 and name not in MAY_BE_ZERO)):
+        raise ReadError(f"{name} is {value!r}, expected more than 0", place=str(file))
     return value
