@@ -123,6 +123,21 @@ def test_latent_findings_come_last_and_rows_point_at_their_number(small_net):
     assert pool.split()[-6:] == ["different", "0.5", "see", "1", "same", "weights"]
 
 
+def test_one_long_row_does_not_make_a_pipe_wide(small_net):
+    found = different(small_net)
+    lines = shown(found, width=PIPE_WIDTH, terminal=False, everything=True).splitlines()
+    name = "a_layer_whose_name_is_longer_than_all_others_by_far_" * 3
+    relu = replace(small_net.layers["relu"], key=name)
+    small_net.layers.add(relu)
+    longest = Group(("n",), ("n",), (name,), ("relu",), Evidence.NAME, Status.EQUAL)
+    found = replace(found, groups=(*found.groups, longest))
+    wider = shown(found, width=PIPE_WIDTH, terminal=False, everything=True).splitlines()
+    (row,) = [line for line in wider if name in line]
+    assert row.split()[0] == name
+    others = [len(line) for line in wider if name not in line]
+    assert max(others) <= max(map(len, lines))
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_long_names_are_folded_not_cut(width, small_net):
     names = ("inception_3a/5x5_reduce_and_what_stands_behind_it", "resnetv10_stage1_activation0_of_the_port")

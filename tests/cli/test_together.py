@@ -58,6 +58,9 @@ def test_a_net_that_says_no_size_takes_that_of_the_first(nets, netweave):
     found = netweave("compare", "data.prototxt", "img-symbol.json")
     assert found.status == 0, found.err
     assert "came without weights" in found.out
+    assert (
+        "note     img-symbol.json: the input 'img' takes its sizes from the first net: 1x3x9x9" in found.out
+    )
     alone = netweave("compare", "img-symbol.json", "data.prototxt")
     assert alone.status == 2
     assert "the sizes of the input 'img' are nowhere given" in alone.err

@@ -13,6 +13,7 @@ from rich.text import Text
 from netweave.cli.net_view import heading
 from netweave.cli.side_by_side import shown_groups, side_by_side
 from netweave.compare import Evidence, Status, Verdict
+from netweave.graph import Graph
 from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
@@ -91,9 +92,16 @@ def _facts(comparison: Comparison) -> Table:
         grid.add_row("run on", _listed(comparison.probes))
     if comparison.error is not None:
         grid.add_row("result", Text(f"the outputs {_apart(comparison.error, 'at most ')}"))
-    for note in comparison.notes:
+    for note in (*comparison.notes, *_reading_notes(comparison)):
         grid.add_row("note", Text(note, style="yellow"))
     return grid
+
+
+def _reading_notes(comparison: Comparison) -> Iterable[str]:
+    """Yield what the readers noted, such as sizes from elsewhere; a comparison from a file has no such notes."""
+    for net in (comparison.a, comparison.b):
+        if isinstance(net, Graph):
+            yield from net.notes
 
 
 def mapping_text(mapping: TensorMapping) -> Text:

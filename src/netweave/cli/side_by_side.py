@@ -74,8 +74,8 @@ def shown_groups(comparison: Comparison, *, everything: bool) -> set[int]:
 
 def side_by_side(
     console: Console, comparison: Comparison, *, numbers: Mapping[int, int], shown: set[int]
-) -> Table:
-    """Return the table of groups.
+) -> Table | Text:
+    """Return the table of groups; where no terminal sets a width, as text of one line a group.
 
     Args:
         console: Its width decides the form.
@@ -95,6 +95,8 @@ def side_by_side(
         "standing, error / rms",
         "evidence",
     ]
+    if in_lines(console):
+        return _as_lines(heads, rows)
     columns = range(5 if wide else 4)
     needed = [max(len(heads[index]), *(_width(row[index]) for row in rows), 1) for index in columns]
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
@@ -103,6 +105,23 @@ def side_by_side(
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _as_lines(heads: Sequence[str], rows: Sequence[Sequence[Text]]) -> Text:
+    """Lay rows out as lines: columns have room for most cells; a longer one pushes the rest of its line."""
+    table = [[Text(head) for head in heads], *rows]
+    widths = [_width_of_most([row[index].cell_len for row in table]) for index in range(len(heads))]
+    lines = []
+    for row in table:
+        pads = [" " * (width - cell.cell_len) for cell, width in zip(row, widths, strict=True)]
+        lines.append(Text(" ") + Text(" " * SEPARATOR).join(map(Text.assemble, row, pads)))
+    lines.insert(1, Text(" " + "─" * (lines[0].cell_len - 1)))
+    return Text("\n").join([*lines, Text()])
+
+
+def _width_of_most(widths: Sequence[int]) -> int:
+    """Return the width that is enough for nine of ten."""
+    return sorted(widths)[9 * (len(widths) - 1) // 10]
 
 
 def _rows(
