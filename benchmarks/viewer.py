@@ -9,8 +9,8 @@ navigation until the nets are drawn, the longest task of the page's main thread,
 wheel moves and zooms, folded as it opens and with everything unfolded. Then one net of ``--alone`` blocks
 (16 nodes each) is opened. Pages that lie in the folder are not made again. Needs the front end, Playwright
 and chromium. On 2 cores without GPU: the pair is shown after 0.63 s (0.61 to 0.87), the single net of 20,027
-nodes after 1.2 s, the longest tasks meanwhile 139 and 181 ms; while they move the median frame is 16.7 ms and the
-longest task 22 ms, also with everything unfolded.
+nodes after 1.2 s, the longest tasks meanwhile 139 and 181 ms; while they move the median frame is 16.7 ms
+and the longest task 22 ms, also with everything unfolded.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def _facts(comparison: Comparison) -> Table:
 
 
 def _reading_notes(comparison: Comparison) -> Iterable[str]:
-    """Yield what the readers noted, such as sizes from elsewhere; a comparison from a file has no such notes."""
+    """Yield what the readers noted, such as sizes from elsewhere; a saved comparison has no such notes."""
     for net in (comparison.a, comparison.b):
         if isinstance(net, Graph):
             yield from net.notes
