@@ -10,7 +10,7 @@ import onnxruntime
 from tests.formats.onnx.models import model, node
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     import onnx
 
@@ -175,3 +175,10 @@ def expected(made: onnx.ModelProto) -> tuple[np.ndarray, list[np.ndarray]]:
     x = np.random.default_rng(7).normal(size=SIZES).astype(np.float32)
     session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
     return x, session.run(None, {"x": x})
+
+
+def close(found: Iterable[np.ndarray], expected: Iterable[np.ndarray]) -> None:
+    """Hold outputs against others, to 2e-5 of their rms."""
+    for array, wanted in zip(found, expected, strict=True):
+        scale = float(np.sqrt(np.mean(np.square(wanted, dtype=np.float64))))
+        np.testing.assert_allclose(array, wanted, atol=2e-5 * scale, rtol=0)

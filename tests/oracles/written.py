@@ -39,7 +39,19 @@ def caffe(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {"caffe": caffe}
+def mxnet(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Run a net of MXNet's by its module, as a script would; outputs by their number."""
+    import mxnet as mx
+
+    symbol, arguments, auxiliary = mx.model.load_checkpoint(str(folder / "written"), 0)
+    module = mx.mod.Module(symbol, data_names=["x"], label_names=None)
+    module.bind(for_training=False, data_shapes=[("x", x.shape)])
+    module.set_params(arguments, auxiliary)
+    module.forward(mx.io.DataBatch([mx.nd.array(x)]), is_train=False)
+    return {str(number): array.asnumpy() for number, array in enumerate(module.get_outputs())}
+
+
+FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {"caffe": caffe, "mxnet": mxnet}
 
 
 def main(framework: str, folder: Path) -> None:

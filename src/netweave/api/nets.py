@@ -179,7 +179,8 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Wri
     """Write a net in the format that the file's name asks for.
 
     ``.onnx``: with its layers as metadata. The others hold the net as it predicts: ``.prototxt`` with its
-    weights beside it as ``.caffemodel``; ``.py``, PyTorch source, with them as ``.safetensors``.
+    weights beside it as ``.caffemodel``; ``-symbol.json`` with them as ``-0000.params``; ``.py``, PyTorch
+    source, with them as ``.safetensors``.
 
     Args:
         graph: The net.

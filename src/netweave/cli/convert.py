@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         "netweave convert det1-symbol.json,det1-0001.params det1.onnx",
         "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py",
         "netweave convert resnet50.keras resnet50.prototxt",
+        "netweave convert resnet50.keras resnet50-symbol.json",
         "netweave convert deploy.prototxt,net_iter_600.checkpoint net.caffemodel",
         "netweave convert deploy.prototxt,net.caffemodel port-0001.params --into port-symbol.json "
         "--into-shape data=1x1x28x28",
@@ -59,7 +60,7 @@ def convert(
     random_weights: bool,
     load: Callable[[str], Graph],
 ) -> int:
-    """Write NET in the format that OUT asks for: .onnx, .prototxt for Caffe, or .py for PyTorch source.
+    """Write NET in the format that OUT asks for: .onnx, .prototxt, -symbol.json, or .py for PyTorch.
 
     NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. But for .onnx the weights lie
     beside OUT. What was written is read again and compared with NET before it is called done. Weights alone

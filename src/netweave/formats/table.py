@@ -47,7 +47,7 @@ class Format:
 
 FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel", written=".prototxt"),
-    Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params"),
+    Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params", written="-symbol.json"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),
@@ -117,7 +117,7 @@ def find_written(path: Path) -> Format:
         UsageError: None does.
     """
     for row in FORMATS:
-        if row.written is not None and path.suffix == row.written:
+        if row.written is not None and path.name.endswith(row.written):
             return row
     known = ", ".join(f"{row.written} ({row.title})" for row in FORMATS if row.written)
     raise UsageError(f"cannot write {str(path)!r}: nets are written as {known}")

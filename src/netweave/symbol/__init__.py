@@ -47,6 +47,7 @@ __all__ = [
     "maximum",
     "minimum",
     "ones",
+    "operator_function",
     "pow",
     "var",
     "variable",

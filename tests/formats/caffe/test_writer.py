@@ -14,7 +14,7 @@ from netweave import api
 from netweave.errors import UnsupportedError, UsageError
 from tests.formats import written_nets
 from tests.formats.onnx.models import load, model, node
-from tests.formats.written_nets import NETS, SIZES, net, one
+from tests.formats.written_nets import NETS, SIZES, close, net, one
 
 ORACLES = os.environ.get("NETWEAVE_ORACLES")
 ROOT = Path(__file__).parents[3]
@@ -24,12 +24,6 @@ def saved(made, folder):
     graph = load(made, folder, input_shapes={"x": SIZES})
     netweave.save(graph, folder / "written.prototxt")
     return folder / "written.prototxt"
-
-
-def close(found, expected):
-    for array, wanted in zip(found, expected, strict=True):
-        scale = float(np.sqrt(np.mean(np.square(wanted, dtype=np.float64))))
-        np.testing.assert_allclose(array, wanted, atol=2e-5 * scale, rtol=0)
 
 
 @pytest.mark.parametrize("name", NETS)

@@ -55,6 +55,35 @@ def num_windows(
     return count
 
 
+def window_sizes(
+    sizes: Sequence[int],
+    counts: Sequence[int],
+    *,
+    kernel: Sequence[int],
+    strides: Sequence[int],
+    begin: Sequence[int],
+    end: Sequence[int],
+    includes: bool,
+) -> np.ndarray:
+    """Return what the sum of each window of a mean is divided by: float64, one axis for each spatial one.
+
+    Args:
+        sizes: Elements along each axis.
+        counts: Windows along each axis.
+        kernel: Elements of the window along each axis.
+        strides: Steps from one window to the next.
+        begin: Padding before.
+        end: Padding behind; a window that goes on beyond it is cut there.
+        includes: Whether padding counts.
+    """
+    found = np.ones((), np.float64)
+    for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+        first = np.arange(count) * strides[axis] - begin[axis]
+        last = np.minimum(first + kernel[axis], size + (end[axis] if includes else 0))
+        found = np.multiply.outer(found, last - (first if includes else np.maximum(first, 0)))
+    return found
+
+
 def is_standard(kernel: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], rounding: str) -> bool:
     """Whether a rule gives the windows of ONNX (``ceil_mode`` 0 or 1) for every input size.
 

@@ -15,7 +15,7 @@ from netweave.files.writing import Refused
 from netweave.formats.caffe.writer.operators.shape import cut
 from netweave.formats.caffe.writer.table import Call, lazily, per_axis, written
 from netweave.graph import DOMAIN
-from netweave.graph.ops.pooling import num_windows
+from netweave.graph.ops.pooling import num_windows, window_sizes
 
 if TYPE_CHECKING:
     from netweave.formats.caffe.writer.layer import CaffeLayer
@@ -99,13 +99,15 @@ def average_pool(call: Call) -> list[CaffeLayer]:
 def _divisors(
     windows: _Windows, sizes: list[int], counts: list[int], end: list[int], *, includes: bool
 ) -> np.ndarray:
-    """Return what the sum of each window is divided by: its elements, up to the end of the padding or not."""
-    axes = []
-    for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-        first = np.arange(count) * windows.strides[axis] - windows.begin[axis]
-        last = np.minimum(first + windows.kernel[axis], size + (end[axis] if includes else 0))
-        axes.append(last - (first if includes else np.maximum(first, 0)))
-    return np.multiply.outer(axes[0], axes[1]).astype(np.float64)
+    return window_sizes(
+        sizes,
+        counts,
+        kernel=windows.kernel,
+        strides=windows.strides,
+        begin=windows.begin,
+        end=end,
+        includes=includes,
+    )
 
 
 def _pooled(call: Call, method: str, windows: _Windows, *, top: str | None = None) -> list[CaffeLayer]:

@@ -1,0 +1,84 @@
+"""Writing a net and its weights as two files, the old ones whole until the new ones are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.files import Written
+from netweave.files.writing import Refusals
+from netweave.files.written import need_weights, replacing
+from netweave.formats.mxnet.params import encode_arrays
+from netweave.formats.mxnet.writer import operators
+from netweave.formats.mxnet.writer.table import TABLE, Call, Net
+from netweave.graph import known_shape
+from netweave.passes import (
+    absorb_pads,
+    absorb_scales,
+    chain,
+    prune,
+    see_through,
+    specialise,
+    to_inference,
+)
+from netweave.symbol import Symbol, group, variable
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+SUFFIX = "-symbol.json"
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+    """Write ``NET-symbol.json``, and ``NET-0000.params`` beside it.
+
+    The net is written as it predicts. Its inputs are as they are in the source, with the sizes known.
+
+    Args:
+        graph: The net; it is not changed.
+        path: The file of the net, in a folder that is there; its name ends in ``-symbol.json``.
+        random_weights: Write a net without weights with the drawn ones that stand in for them.
+
+    Raises:
+        UnsupportedError: It has operators for which MXNet has none.
+        UsageError: The net has no weights, or a file cannot be written.
+    """
+    need_weights(graph, random_weights=random_weights)
+    plain = chain(to_inference, see_through, absorb_scales, absorb_pads, prune)(graph)
+    net = Net()
+    symbol = _symbol(specialise(plain), net)
+    weights = path.with_name(f"{path.name.removesuffix(SUFFIX)}-0000.params")
+    with replacing(path) as folder:
+        (folder / path.name).write_text(symbol.tojson())
+        (folder / weights.name).write_bytes(encode_arrays(net.arrays))
+    return Written(path, weights)
+
+
+def _is_missing(value: ir.Value, net: Net) -> bool:
+    return value.producer() is not None and value.const_value is None and value.name not in net.symbols
+
+
+def _symbol(graph: Graph, net: Net) -> Symbol:
+    """Return a net as a symbol.
+
+    Raises:
+        UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
+    """
+    assert operators  # imported for what it registers
+    refusals = Refusals(graph, "a net of MXNet's")
+    for value in graph.inputs:
+        name = value.name or ""
+        shape = tuple(size or 0 for size in known_shape(value) or ())
+        net.symbols[name] = variable(net.free(name), shape=shape or None)
+    for node in graph.nodes:
+        names = [value.name or "" for value in node.outputs]
+        if any(value is not None and _is_missing(value, net) for value in node.inputs):
+            continue  # what it reads is refused already
+        with refusals.collecting(node):
+            made = TABLE.find(node)(Call(node, graph, net))
+            net.symbols.update(dict(zip(names, made if len(names) > 1 else [made], strict=False)))
+    refusals.check()
+    return group([net.symbols[value.name or ""] for value in graph.outputs])

@@ -1,0 +1,156 @@
+"""The table of operators that can be written for MXNet, and what one is written from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.files.writing import NodeCall, Refused, WriterTable
+from netweave.symbol import Symbol, operator_function, variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+
+class Net:
+    """A net while it is written: the symbols of its values, and its stored arrays.
+
+    Attributes:
+        symbols: The symbol of each value so far, by the value's name.
+        arrays: The stored arrays by MXNet's key: ``arg:conv1_weight``.
+    """
+
+    def __init__(self) -> None:
+        self.symbols: dict[str, Symbol] = {}
+        self.arrays: dict[str, np.ndarray] = {}
+        self._names: set[str] = set()
+        self._variables: dict[str, Symbol] = {}
+
+    def free(self, stem: str) -> str:
+        """Return a name that no node has, and take it."""
+        name, count = stem, 1
+        while name in self._names:
+            count += 1
+            name = f"{stem}_{count}"
+        self._names.add(name)
+        return name
+
+    def stored(
+        self,
+        name: str,
+        array: Callable[[], np.ndarray],
+        *,
+        kind: str = "arg",
+        source: str | None = None,
+        is_operand: bool = False,
+    ) -> Symbol:
+        """Return the variable of a stored array; one that stands for the same stored value is used again.
+
+        Args:
+            name: What it is called if it is new.
+            array: Gives its values.
+            kind: ``aux`` for statistics, ``arg`` for all else.
+            source: Name of the stored value that it is as it stands.
+            is_operand: Whether an operator of elements reads it.
+        """
+        key = f"{kind}:{source}"
+        if source is not None and key in self._variables:
+            return self._variables[key]
+        free = self.free(name)
+        values = np.asarray(array())
+        self.arrays[f"{kind}:{free}"] = np.ascontiguousarray(values).reshape(values.shape or (1,))
+        # MXNet finds the sizes of weights by itself, but not those of an operand
+        made = variable(free, shape=self.arrays[f"{kind}:{free}"].shape if is_operand else None)
+        if source is not None:
+            self._variables[key] = made
+        return made
+
+
+class Call(NodeCall):
+    """One node while it is written.
+
+    Args:
+        node: The node.
+        graph: Its graph.
+        net: What it is written into.
+    """
+
+    def __init__(self, node: ir.Node, graph: Graph, net: Net) -> None:
+        super().__init__(node, graph)
+        self._net = net
+        self._num_made = 0
+        stem = self.layers[0] if self.layers else node.name or node.op_type
+        self.name = net.free(stem)
+
+    def symbol(self, index: int) -> Symbol:
+        """Return an input; a stored one as a variable."""
+        value = self.value(index)
+        if value.name in self._net.symbols:
+            return self._net.symbols[value.name]
+        if not self.is_stored(index):
+            raise Refused(f"its input {value.name!r} is of no node that is written")
+        return self.constant_array(f"constant{index}", self.constant(index))
+
+    def array(
+        self,
+        role: str,
+        index: int,
+        change: Callable[[np.ndarray], np.ndarray] | None = None,
+        *,
+        kind: str = "arg",
+    ) -> Symbol:
+        """Return the variable of a stored input.
+
+        Args:
+            role: What MXNet's name of it ends with: ``weight``.
+            index: The input.
+            change: What is done to its values first.
+            kind: ``aux`` for statistics.
+        """
+        values, name = self.lazily(index), f"{self.name}_{role}"
+        if change is None:
+            return self._net.stored(name, values, kind=kind, source=self.value(index).name)
+        return self._net.stored(name, lambda: change(values()), kind=kind)
+
+    def constant_array(self, role: str, array: np.ndarray) -> Symbol:
+        """Return the variable of an array that is computed here, or that is an operand as it stands."""
+        return self._net.stored(f"{self.name}_{role}", lambda: array, is_operand=True)
+
+    def make(self, op: str, *inputs: Symbol, **settings: Any) -> Symbol:
+        """Return a new node of MXNet's; the first one of a call has the name of the source's layer."""
+        self._num_made += 1
+        name = self.name if self._num_made == 1 else self._net.free(f"{self.name}_{op.strip('_').lower()}")
+        return operator_function(op)(*inputs, name=name, **settings)
+
+
+TABLE: WriterTable[Call, Symbol] = WriterTable()
+"""The operators that can be written, as a symbol with as many outputs as are used."""
+
+written = TABLE.written
+
+
+def padded(call: Call, x: Symbol, begin: list[int], end: list[int], value: float = 0.0) -> Symbol:
+    """Return a value with a number around its spatial axes."""
+    if not any(begin) and not any(end):
+        return x
+    if len(begin) not in {2, 3}:
+        raise Refused("MXNet pads two or three spatial axes, found another number of them")
+    width = [0, 0, 0, 0] + [pad for pair in zip(begin, end, strict=True) for pad in pair]
+    return call.make("Pad", x, mode="constant", pad_width=tuple(width), constant_value=value)
+
+
+def windows_pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
+    """Return the padding of a convolution or pooling: begins and ends.
+
+    Raises:
+        Refused: It is a rule.
+    """
+    if call.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
+        raise Refused("its padding is a rule (auto_pad) that depends on sizes that are not known")
+    pads = list(call.get("pads") or [0] * (2 * rank))
+    return pads[:rank], pads[rank:]

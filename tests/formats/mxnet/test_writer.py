@@ -1,0 +1,96 @@
+"""Nets written as symbol and params: they compute what the net does, in MXNet's own words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave import api
+from netweave.errors import UnsupportedError, UsageError
+from tests.formats import written_nets
+from tests.formats.onnx.models import load, node
+from tests.formats.written_nets import NETS, SIZES, close, net, one
+
+ORACLES = os.environ.get("NETWEAVE_ORACLES")
+ROOT = Path(__file__).parents[3]
+
+
+def saved(made, folder):
+    netweave.save(load(made, folder, input_shapes={"x": SIZES}), folder / "written-symbol.json")
+    return folder / "written-symbol.json"
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_what_is_written_computes_what_onnxruntime_does(name, tmp_path):
+    x, expected = written_nets.expected(NETS[name])
+    found = netweave.run(saved(NETS[name], tmp_path), {"x": x})
+    close(found.values(), expected)
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not ORACLES, reason="NETWEAVE_ORACLES names no environment with MXNet")
+def test_mxnet_computes_the_same(tmp_path):
+    for number, made in enumerate(NETS.values()):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        saved(made, folder)
+        np.save(folder / "x.npy", written_nets.expected(made)[0])
+    command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for number, made in enumerate(NETS.values()):
+        outputs = np.load(tmp_path / str(number) / "y.npz")
+        close(outputs.values(), written_nets.expected(made)[1])
+
+
+def test_names_are_those_that_mxnet_would_give(tmp_path):
+    made = net(
+        [
+            node("Conv", "x w b", "c", name="conv1", pads=[1] * 4),
+            node("BatchNormalization", "c g be m v", "n", name="bn1"),
+            node("Relu", "n", "y", name="relu1"),
+        ],
+        {"w": written_nets.drawn(6, 6, 3, 3), "b": written_nets.drawn(6), **written_nets.NORM},
+    )
+    written = json.loads(saved(made, tmp_path).read_text())
+    assert [(each["op"], each["name"]) for each in written["nodes"] if each["op"] != "null"] == [
+        ("Convolution", "conv1"),
+        ("BatchNorm", "bn1"),
+        ("Activation", "relu1"),
+    ]
+    assert [each["name"] for each in written["nodes"] if each["op"] == "null"] == [
+        "x", "conv1_weight", "conv1_bias", "bn1_gamma", "bn1_beta", "bn1_moving_mean", "bn1_moving_var",
+    ]  # fmt: skip
+
+
+def test_a_net_that_is_written_is_proven_equal(tmp_path):
+    graph = load(NETS["mean without its padding"], tmp_path, input_shapes={"x": SIZES})
+    assert api.port(graph, tmp_path / "port-symbol.json").exit_status == 0
+    assert (tmp_path / "port-0000.params").exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "MXNet's windows have no dilation"),
+        (one("Gelu", approximate="tanh"), r"net\.onnx: .*a net of MXNet's: Gelu: .*no approximation"),
+        (one("Pad", {"p": written_nets.ints(0, 1, 0, 0, 0, 0, 0, 0)}), "pads the spatial axes"),
+        (one("Hardmax"), r"Hardmax \(1, first 'hardmax'\); write it as \.onnx instead"),
+    ],
+)
+def test_what_mxnet_cannot_say_is_refused_by_name(made, message, tmp_path):
+    with pytest.raises(UnsupportedError, match=message):
+        saved(made, tmp_path)
+    assert not (tmp_path / "written-symbol.json").exists()
+
+
+def test_another_json_is_no_name_for_a_net(tmp_path):
+    graph = load(NETS["relu"], tmp_path)
+    with pytest.raises(UsageError, match=r"-symbol\.json \(MXNet\)"):
+        netweave.save(graph, tmp_path / "net.json")
