@@ -4,7 +4,7 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 """
 
 from netweave.passes.absorb import absorb, absorb_scales
-from netweave.passes.channels_first import channels_first
+from netweave.passes.channels_first import channels_first, early_transposes
 from netweave.passes.compose import compose
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
@@ -24,6 +24,7 @@ __all__ = [
     "chain",
     "channels_first",
     "compose",
+    "early_transposes",
     "explicit",
     "extract",
     "fold",

@@ -19,6 +19,15 @@ _ROWS = {"Gemm": 1, "MatMul": 1}
 
 
 @Pass
+def early_transposes(graph: Graph) -> None:
+    """Transpose to channels first before a Pad, or before arithmetic with one number, not behind it."""
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if _is_transpose(node):
+            _turn_before(rewriter, node)
+
+
+@Pass
 def channels_first(graph: Graph) -> None:
     """Give a net channels first wherever its source has them last, for frameworks that know no other order.
 
@@ -30,10 +39,8 @@ def channels_first(graph: Graph) -> None:
 
     Inputs and outputs then have other axes than before; all other transposes stay.
     """
+    early_transposes.edit(graph)
     rewriter = Rewriter(graph)
-    for node in list(graph.nodes):
-        if _is_transpose(node):
-            _turn_before(rewriter, node)
     for value in graph.inputs:
         _turn_input(rewriter, value)
     for node in list(graph.nodes):
@@ -63,7 +70,6 @@ def _to_last(rank: int) -> list[int]:
 
 
 def _turn_before(rewriter: Rewriter, node: ir.Node) -> None:
-    """Transpose before a Pad, or before arithmetic with one number, instead of behind it."""
     value = node.inputs[0]
     rank = len(known_shape(node.outputs[0]) or ())
     if rank < 3 or _perm(node) != _to_first(rank):

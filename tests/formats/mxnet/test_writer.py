@@ -14,7 +14,7 @@ import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
 from tests.formats import written_nets
-from tests.formats.onnx.models import load, node
+from tests.formats.onnx.models import load, model, node
 from tests.formats.written_nets import NETS, SIZES, close, net, one
 
 ORACLES = os.environ.get("NETWEAVE_ORACLES")
@@ -73,6 +73,31 @@ def test_a_net_that_is_written_is_proven_equal(tmp_path):
     graph = load(NETS["mean without its padding"], tmp_path, input_shapes={"x": SIZES})
     assert api.port(graph, tmp_path / "port-symbol.json").exit_status == 0
     assert (tmp_path / "port-0000.params").exists()
+
+
+def test_caffes_normalisation_within_a_channel(tmp_path):
+    (tmp_path / "net.prototxt").write_text(
+        """name: "net" input: "x" input_shape { dim: 2 dim: 6 dim: 9 dim: 8 }
+        layer { name: "norm" type: "LRN" bottom: "x" top: "norm"
+          lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 norm_region: WITHIN_CHANNEL } }"""
+    )
+    graph = netweave.load(tmp_path / "net.prototxt")
+    assert api.port(graph, tmp_path / "port-symbol.json").error < 1e-6
+
+
+def test_padding_with_channels_last_is_padding_of_the_convolution(tmp_path):
+    made = model(
+        [
+            node("Pad", "x p", "z"),
+            node("Transpose", "z", "t", perm=[0, 3, 1, 2]),
+            node("Conv", "t w", "y"),
+        ],
+        {"x": [1, 9, 8, 6]},
+        ["y"],
+        {**written_nets.W, "p": written_nets.ints(0, 1, 1, 0, 0, 1, 1, 0)},
+    )
+    assert api.port(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0
+    assert "Pad" not in (tmp_path / "port-symbol.json").read_text()
 
 
 @pytest.mark.parametrize(

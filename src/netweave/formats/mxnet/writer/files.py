@@ -15,6 +15,7 @@ from netweave.passes import (
     absorb_pads,
     absorb_scales,
     chain,
+    early_transposes,
     prune,
     see_through,
     specialise,
@@ -47,7 +48,7 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UsageError: The net has no weights, or a file cannot be written.
     """
     need_weights(graph, random_weights=random_weights)
-    plain = chain(to_inference, see_through, absorb_scales, absorb_pads, prune)(graph)
+    plain = chain(to_inference, see_through, absorb_scales, early_transposes, absorb_pads, prune)(graph)
     net = Net()
     symbol = _symbol(specialise(plain), net)
     weights = path.with_name(f"{path.name.removesuffix(SUFFIX)}-0000.params")

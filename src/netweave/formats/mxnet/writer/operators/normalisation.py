@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from netweave.files.writing import Refused
 from netweave.formats.mxnet.writer.table import Call, written
+from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
@@ -31,6 +32,17 @@ def lrn(call: Call) -> Symbol:
         "knorm": call.get("bias", 1.0),
     }
     return call.make("LRN", call.symbol(0), nsize=call.get("size"), **settings)
+
+
+@written("ChannelLRN", domain=DOMAIN)
+def channel_lrn(call: Call) -> Symbol:
+    """Over a square of places of the same channel (Caffe): a mean of squares, and arithmetic."""
+    x, size = call.symbol(0), call.get("size")
+    window = {"kernel": (size, size), "pad": (size // 2, size // 2)}
+    mean = call.make("Pooling", call.make("square", x), pool_type="avg", **window)
+    scaled = call.make("_mul_scalar", mean, scalar=call.get("alpha"))
+    base = call.make("_plus_scalar", scaled, scalar=1.0)
+    return call.make("elemwise_mul", x, call.make("_power_scalar", base, scalar=-call.get("beta")))
 
 
 @written("InstanceNormalization")
