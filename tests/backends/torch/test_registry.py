@@ -155,6 +155,32 @@ def choices():
             yield Case("DetectionOutput", inputs, settings | limits)
 
 
+def mxnet_choices():
+    labels = np.concatenate([classes(2, 5, 1, num=3), corners(2, 5)], axis=-1)
+    labels[:, -1] = -1
+    inputs = (corners(1, 30), labels, real(2, 4, 30))
+    for attributes in ({}, {"negative_mining_ratio": 1.5, "overlap_threshold": 0.3, "ignore_label": -2.0}):
+        yield Case("MultiBoxTarget", inputs, attributes)
+    inputs = (probabilities(2, 4, 30), real(2, 120), corners(1, 30))
+    for attributes in ({}, {"nms_topk": 9, "force_suppress": 1, "clip": 0, "nms_threshold": 0.2}):
+        yield Case("MultiBoxDetection", inputs, attributes)
+    rows = np.concatenate([classes(2, 20, 1), np.abs(real(2, 20, 1)), corners(2, 20)], axis=-1)
+    for attributes in ({}, {"id_index": 0, "topk": 7, "out_format": "center", "overlap_thresh": 0.2}):
+        yield Case("BoxNMS", (rows,), attributes)
+
+
+def regions():
+    settings = {"feature_stride": 4, "scales": (2.0, 4.0), "ratios": (0.5, 1.0), "rpn_min_size": 3}
+    info = np.array([[26.0, 30, 1.5], [28, 32, 1]])
+    inputs = (np.abs(real(2, 8, 7, 8)), real(2, 16, 7, 8), info)
+    yield Case("Proposal", inputs, settings | {"rpn_post_nms_top_n": 9, "threshold": 0.5})
+    rois = np.concatenate([classes(6, 1, num=2), 16 * corners(6)], axis=-1)
+    for shape in ((2, 3), (4, 4)):
+        attributes = {"pooled_shape": shape, "spatial_scale": 0.4}
+        yield Case("ROIPooling", (real(2, 3, 8, 9), rois), attributes)
+        yield Case("ROIPooling", (np.round(real(2, 3, 8, 9)), rois), attributes)  # with ties
+
+
 def multibox_losses():
     truth = [[0, 1, 0, 0.1, 0.1, 0.5, 0.6, 0], [0, 3, 0, 0.4, 0.2, 0.9, 0.9, 1], [1, 2, 0, 0, 0, 0.7, 0.4, 0]]
     variances = np.tile([0.1, 0.2, 0.3, 0.4], (20, 1))
@@ -181,6 +207,8 @@ CASES = [
     *caffe_recurrences(),
     *choices(),
     *multibox_losses(),
+    *mxnet_choices(),
+    *regions(),
 ]
 METRICS = {"Accuracy"}
 """They send no gradient back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import sqrt
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,39 @@ from tests.oracles import recipe
 
 ROLES = ("filter", "matrix", "scale", "bias", "variance")
 LOSSES = ("Softmax", "MakeLoss")
+
+
+def corners(values: np.ndarray, side: float = 1.0) -> np.ndarray:
+    """Return boxes around the unit square, or a larger one, from numbers between -1 and 1, (..., 4)."""
+    centres, sizes = (values[..., :2] + 1) / 2, 0.1 + 0.3 * (values[..., 2:] + 1)
+    boxes = np.concatenate([centres - sizes / 2, centres + sizes / 2], axis=-1)
+    return (boxes * np.float32(side)).astype(np.float32)
+
+
+def labels(values: np.ndarray, num_classes: int) -> np.ndarray:
+    """Return rows of class and corners; the last row of each image is none, of image 1 all are."""
+    parts = [_whole(values[..., :1], num_classes), corners(values[..., 1:5]), values[..., 5:]]
+    found = np.concatenate(parts, axis=-1)
+    found[:, -1:], found[1:2] = -1, -1
+    return found
+
+
+def rows(values: np.ndarray, num_classes: int) -> np.ndarray:
+    """Return rows of class, score and corners."""
+    scores = np.round(np.abs(values[..., 1:2]), 1)  # with ties
+    return np.concatenate([_whole(values[..., :1], num_classes), scores, corners(values[..., 2:])], axis=-1)
+
+
+def regions(values: np.ndarray, num_images: int, side: int) -> np.ndarray:
+    """Return rows of image and corners in pixels."""
+    return np.concatenate([_whole(values[..., :1], num_images), corners(values[..., 1:], side)], axis=-1)
+
+
+def _whole(values: np.ndarray, count: int) -> np.ndarray:
+    return np.clip(np.floor((values + 1) / 2 * count), 0, count - 1).astype(np.float32)
+
+
+BOXES = {"boxes": corners, "labels": labels, "rows": rows, "regions": regions}
 
 
 @dataclass(frozen=True)
@@ -32,6 +66,7 @@ class Input:
 
         A role is drawn as weights are; others lie around 0. ``positive`` is between 0.5 and 2.3; ``halves``
         are multiples of one half; ``integers n`` are from 0 to n - 1, and ``int32 n`` the same of that type.
+        ``given`` is followed by the values themselves; of those in ``BOXES`` the last four are corners.
         """
         if self.kind in ROLES:
             return recipe.weight(name, self.shape, self.kind)
@@ -41,6 +76,10 @@ class Input:
             return np.abs(values) + np.float32(0.5)
         if kind == "halves":
             return np.round(values * np.float32(2)) / np.float32(2)
+        if kind == "given":
+            return np.resize(np.array(count.split(), np.float32), self.shape)
+        if kind in BOXES:
+            return BOXES[kind](values / np.float32(sqrt(3)), *map(int, count.split()))
         if count:
             numbers = np.floor(np.abs(values) * np.float32(1000)) % np.float32(count)
             return numbers.astype(np.int32) if kind == "int32" else numbers

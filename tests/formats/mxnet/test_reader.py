@@ -303,13 +303,13 @@ class TestRefusals:
             variable("data"),
             node("Unheard", "one", [0]),
             node("Unheard", "two", [1]),
-            node("_contrib_MultiBoxPrior", "anchors", [2]),
+            node("_contrib_ROIAlign", "anchors", [2]),
         ]
         with pytest.raises(UnsupportedError) as caught:
             read(write(nodes))
         assert str(caught.value).split("net-symbol.json: ")[1] == (
             "2 operators that Netweave does not read: Unheard ('one' in line 9, 'two' in line 21); "
-            "_contrib_MultiBoxPrior ('anchors' in line 33: a layer of SSD: not read yet); "
+            "_contrib_ROIAlign ('anchors' in line 33: a layer of R-CNN: not read yet); "
             "see docs/how-to/add-an-mxnet-operator.md"
         )
 

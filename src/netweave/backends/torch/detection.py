@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import add_lowering, lowering
+from netweave.graph.ops.regions import bins
 
 if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints, Number
 
-_CHOOSING = {"DetectionOutput": 2}
+_CHOOSING = {
+    "BoxNMS": 1,
+    "DetectionOutput": 2,
+    "MultiBoxDetection": 3,
+    "MultiBoxTarget": 3,
+    "Proposal": 3,
+}
 """Operators of the registry that choose boxes, with the number of their inputs. One comparison follows on the
 other and no gradient flows through, so torch runs the registry's forward on the host, as the sources do."""
 
@@ -139,35 +147,23 @@ def roi_align(
     return torch.stack(out) if out else x.new_zeros(0, x.shape[1], output_height, output_width)
 
 
+@lowering("ROIPooling", since=1, domain="netweave")
 @lowering("MaxRoiPool", since=1)
 def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
     """Take the largest of each bin of each region, whose borders are rounded; an empty bin gives zero."""
     out = []
     for image, *borders in rois.tolist():
-        left, top, right, bottom = (_rounded(border * spatial_scale) for border in borders)
-        rows = _bins(top, bottom, pooled_shape[0], x.shape[2])
-        columns = _bins(left, right, pooled_shape[1], x.shape[3])
+        left, top, right, bottom = (border * spatial_scale for border in borders)
+        rows = bins(top, bottom, pooled_shape[0], x.shape[2])
+        columns = bins(left, right, pooled_shape[1], x.shape[3])
         plane = x[int(image)]
         cells = [
-            plane[:, y0:y1, x0:x1].amax((1, 2)) if y0 < y1 and x0 < x1 else plane.new_zeros(x.shape[1])
+            # of several that are largest, the first one gets the gradient
+            functional.adaptive_max_pool2d(plane[:, y0:y1, x0:x1], 1)[:, 0, 0]
+            if y0 < y1 and x0 < x1
+            else plane.new_zeros(x.shape[1])
             for y0, y1 in rows
             for x0, x1 in columns
         ]
         out.append(torch.stack(cells, 1).reshape(-1, *pooled_shape))
     return torch.stack(out) if out else x.new_zeros(0, x.shape[1], *pooled_shape)
-
-
-def _rounded(value: float) -> int:
-    """Round half away from zero, as C's ``round``."""
-    return int(math.copysign(math.floor(abs(value) + 0.5), value))
-
-
-def _bins(first: int, last: int, num_bins: int, limit: int) -> list[tuple[int, int]]:
-    size = max(last - first + 1, 1) / num_bins
-    return [
-        (
-            min(max(first + math.floor(i * size), 0), limit),
-            min(max(first + math.ceil((i + 1) * size), 0), limit),
-        )
-        for i in range(num_bins)
-    ]

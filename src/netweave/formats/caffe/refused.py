@@ -19,7 +19,6 @@ OTHERS = {
     "VideoData": _SSD,
     "Proposal": _RCNN,
     "PSROIPooling": _RCNN,
-    "ROIPooling": _RCNN,
     "BoxAnnotatorOHEM": _RCNN,
     "RegionLoss": _INTEL,
     "EvalDetection": _INTEL,

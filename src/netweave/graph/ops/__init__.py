@@ -4,10 +4,24 @@ from netweave.graph.ops import (
     caffe_recurrent,
     detection,
     losses,
+    multibox,
     multibox_loss,
     normalisation,
     outputs,
     pooling,
+    proposals,
+    regions,
 )
 
-__all__ = ["caffe_recurrent", "detection", "losses", "multibox_loss", "normalisation", "outputs", "pooling"]
+__all__ = [
+    "caffe_recurrent",
+    "detection",
+    "losses",
+    "multibox",
+    "multibox_loss",
+    "normalisation",
+    "outputs",
+    "pooling",
+    "proposals",
+    "regions",
+]

@@ -3,29 +3,7 @@
 from __future__ import annotations
 
 REASONS = {
-    **dict.fromkeys(
-        (
-            "MultiBoxPrior",
-            "MultiBoxTarget",
-            "MultiBoxDetection",
-            "_contrib_MultiBoxPrior",
-            "_contrib_MultiBoxTarget",
-            "_contrib_MultiBoxDetection",
-        ),
-        "a layer of SSD: not read yet",
-    ),
-    **dict.fromkeys(
-        (
-            "Proposal",
-            "MultiProposal",
-            "_contrib_Proposal",
-            "_contrib_MultiProposal",
-            "ROIPooling",
-            "_contrib_ROIAlign",
-            "_contrib_PSROIPooling",
-        ),
-        "a layer of R-CNN: not read yet",
-    ),
+    **dict.fromkeys(("_contrib_ROIAlign", "_contrib_PSROIPooling"), "a layer of R-CNN: not read yet"),
     **dict.fromkeys(
         ("Custom", "_Native", "_NDArray"), "its code is in the program that wrote the net, not in the file"
     ),

@@ -300,3 +300,33 @@ def test_training_on_annotated_data_is_refused_with_what_it_lacks():
     )
     with pytest.raises(UnsupportedError, match=message):
         data_sources(net["layer"], Place("net", Path(), "TRAIN"))
+
+
+@pytest.mark.parametrize(
+    ("size", "rows"),
+    [("pooled_h: 2 pooled_w: 3", (4, 5)), ("pooled_size: 2", (4, 5)), ("pooled_size: 3", (4, 5, 1, 1))],
+)
+def test_regions_are_pooled_bin_by_bin(tmp_path, size, rows):
+    """ROIPoolingLayer::Forward_cpu."""
+    text = inputs(x=(2, 3, 8, 9), rois=rows)
+    text += layer("ROIPooling", f"roi_pooling_param {{ {size} spatial_scale: 0.5 }}", bottoms="x rois")
+    x = normal(2, 3, 8, 9)
+    rois = np.array([[0, 0, 0, 15, 13], [1, 3, 5, 9, 9], [1, 4, 4, 2, 2], [0, 20, 20, 30, 30]], np.float32)
+    found = run(load(tmp_path, text), x=x, rois=rois.reshape(rows))["y"]
+    height, width = (2, 3) if "pooled_h" in size else (int(size[-1]),) * 2
+    assert found.shape == (4, 3, height, width)
+    for number, (image, *corners) in enumerate(rois):
+        x0, y0, x1, y1 = (int(np.floor(corner * 0.5 + 0.5)) for corner in corners)
+        bin_h, bin_w = max(y1 - y0 + 1, 1) / height, max(x1 - x0 + 1, 1) / width
+        for i, j in np.ndindex(height, width):
+            top, bottom = (min(max(y0 + b, 0), 8) for b in (int(i * bin_h), int(np.ceil((i + 1) * bin_h))))
+            left, right = (min(max(x0 + b, 0), 9) for b in (int(j * bin_w), int(np.ceil((j + 1) * bin_w))))
+            cells = x[int(image), :, top:bottom, left:right]
+            expected = cells.max(axis=(1, 2)) if cells.size else 0
+            np.testing.assert_array_equal(found[number, :, i, j], expected)
+
+
+def test_pooling_of_regions_needs_its_sizes(tmp_path):
+    text = inputs(x=(2, 3, 8, 9), rois=(4, 5)) + layer("ROIPooling", bottoms="x rois")
+    with pytest.raises(ReadError, match=r"'pooled_h' and 'pooled_w' are \[0, 0\], expected numbers above 0"):
+        load(tmp_path, text)

@@ -235,3 +235,21 @@ def _refuse_unread(call: Call, parameter: Message) -> None:
             "wrong places otherwise",
             parameter.line_of("conf_loss_type"),
         )
+
+
+@layer("ROIPooling", bottoms=2)
+def roi_pooling(call: Call) -> Sequence[ir.Value]:
+    """The largest of each bin of each region: the second bottom has rows of image and corners in pixels.
+
+    A layer of the Faster R-CNN branch, ``roi_pooling_layer.cpp``.
+    """
+    parameter = call.spec["roi_pooling_param"]
+    both = parameter["pooled_size"]
+    pooled = [parameter["pooled_h"] or both, parameter["pooled_w"] or both]
+    if not all(pooled):
+        raise call.wrong(f"'pooled_h' and 'pooled_w' are {pooled}, expected numbers above 0", parameter.line)
+    regions = call.bottoms[1]
+    if len(call.shape(1)) > 2:
+        regions = reshaped(call, regions, [0, -1])
+    attributes = {"pooled_shape": pooled, "spatial_scale": parameter["spatial_scale"]}
+    return [call.add("ROIPooling", [call.bottoms[0], regions], attributes, domain=DOMAIN, top=0)]
