@@ -186,6 +186,33 @@ def test_another_operator_on_a_computed_constant_is_told(tmp_path):
     assert (finding.trap, finding.layer_b, finding.fix) == ("operator", "sum", "op_type=Add")
 
 
+def dense(path, *, joined, weights, bias):
+    """A dense layer that reads pixels, channels last: as one node, or as a product and a sum."""
+    nodes = [
+        helper.make_node("Transpose", ["x"], ["pixels"], name="last", perm=[0, 2, 3, 1]),
+        helper.make_node("Flatten", ["pixels"], ["flat"], name="flat"),
+    ]
+    if joined:
+        nodes.append(helper.make_node("Gemm", ["flat", "w", "b"], ["y"], name="fc"))
+    else:
+        nodes.append(helper.make_node("MatMul", ["flat", "w"], ["product"], name="fc"))
+        nodes.append(helper.make_node("Add", ["product", "b"], ["y"], name="bias"))
+    return saved(path, nodes, {"w": weights, "b": bias})
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_dense_layers_of_one_node_and_of_two_are_explained(tmp_path, joined):
+    random = np.random.default_rng(0)
+    weights, bias = random.standard_normal((48, 5), np.float32), random.standard_normal(5, np.float32)
+    right = dense(tmp_path / "a.onnx", joined=joined, weights=weights, bias=bias)
+    channels_first = weights.reshape(4, 4, 3, 5).transpose(2, 0, 1, 3).reshape(48, 5)
+    another = dense(tmp_path / "order.onnx", joined=not joined, weights=channels_first, bias=bias)
+    assert culprit(netweave.compare(right, another)).trap == "flatten-order"
+    none = dense(tmp_path / "none.onnx", joined=not joined, weights=weights, bias=0 * bias)
+    (finding,) = netweave.compare(right, none).findings
+    assert finding.trap in {"weights", "missing-bias"}
+
+
 def scores(path, opset, axis):
     """A softmax of scores pooled to one pixel; before opset 13, over all axes from one on."""
     nodes = [

@@ -29,6 +29,9 @@ ROLES = {
     "Mul": ("factor", "factor"),
 }
 
+DENSE = frozenset({"Gemm", "MatMul"})
+"""Operators of dense layers."""
+
 
 def constant_traps(case: Case) -> Iterator[Proposal]:
     """Propose A's arrays, in B's layout, where B's differ."""
@@ -89,7 +92,7 @@ def wanted_constant(
         if order is not None and node_a.op_type == "Conv" and len(order) == turned.shape[1]:
             turned = turned[:, list(order)]
         return np.ascontiguousarray(turned) if turned.shape == b.shape else None
-    if index == 1 and node_a.op_type == "Gemm":
+    if index == 1 and node_a.op_type in DENSE:
         return _dense(case, node_a, node_b, b)
     order = _input_order(case, node_b)
     if order is not None and _is_vector(a) and a.size == len(order):
@@ -116,14 +119,19 @@ def _dense(case: Case, node_a: ir.Node, node_b: ir.Node, b: np.ndarray) -> np.nd
     from netweave.compare.explain.flatten import column_order
 
     filters = filters_of(node_a)
-    if filters is None or filters.size != b.size:
+    if filters is None or filters.ndim != 2 or filters.size != b.size:
         return None
     order = column_order(case, node_a, node_b)
     if order is not None and len(order) == filters.shape[1]:
         filters = filters[:, order]
-    transposed = node_b.attributes.get("transB")
-    wanted = filters if transposed is not None and transposed.as_int() else filters.T
+    wanted = as_stored(node_b, filters)
     return wanted if wanted.shape == b.shape else None
+
+
+def as_stored(dense: ir.Node, filters: np.ndarray) -> np.ndarray:
+    """Return the weights of a dense layer, given with outputs first, as its node has them."""
+    transposed = dense.attributes.get("transB")
+    return filters if transposed is not None and transposed.as_int() else filters.T
 
 
 def _role(node: ir.Node, index: int) -> str:

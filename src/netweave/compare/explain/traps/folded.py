@@ -14,6 +14,8 @@ import numpy as np
 from netweave.compare.align.weights import filters_of
 from netweave.compare.explain.traps.attributes import set_attribute
 from netweave.compare.explain.traps.constants import (
+    DENSE,
+    as_stored,
     replace_constant,
     same_array,
     say_filters,
@@ -68,7 +70,7 @@ def folded_traps(case: Case) -> Iterator[Proposal]:
     if [n.op_type for n in case.nodes_a] == [n.op_type for n in case.nodes_b]:
         return
     a, b = _chain(case.nodes_a), _chain(case.nodes_b)
-    if a is None or b is None or not b.links or a.bias.shape != b.bias.shape:
+    if a is None or b is None or not (a.links or b.links) or a.bias.shape != b.bias.shape:
         return
     ratio = np.ones_like(b.bias)
     if a.head is not None and b.head is not None:
@@ -145,12 +147,14 @@ def _link(node: ir.Node, size: int) -> tuple[np.ndarray, np.ndarray] | None:
 
 
 def _filters(case: Case, a: ir.Node, b: ir.Node) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return A's weights in B's layout, and B's; both as stored in B."""
-    if a.op_type != b.op_type or a.op_type != "Conv":
+    """Return A's weights in B's layout, and B's, both with outputs first."""
+    if not ({a.op_type, b.op_type} == {"Conv"} or {a.op_type, b.op_type} <= DENSE):
         return None
     array_a, array_b = _arrays(a)[1], _arrays(b)[1]
     wanted = wanted_constant(case, a, b, 1, array_a, array_b)
-    return None if wanted is None else (wanted, array_b)
+    if wanted is None or b.op_type == "Conv":
+        return None if wanted is None else (wanted, array_b)
+    return as_stored(b, wanted), as_stored(b, array_b)
 
 
 def _ratio(wanted: np.ndarray, b: np.ndarray) -> np.ndarray | None:
@@ -178,7 +182,9 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
         fix="give the filters A's values",
         node_a=a.head,
         node_b=b.head,
-        change=replace_constant(b.head.name, 1, values),
+        change=replace_constant(
+            b.head.name, 1, as_stored(b.head, values) if b.head.op_type in DENSE else values
+        ),
     )
 
 
