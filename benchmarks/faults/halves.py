@@ -21,10 +21,20 @@ NUM_PORTS = 4
 """Of the Caffe and MXNet nets drawn, so many are ported to PyTorch."""
 
 
+LATER = {
+    "keras": ["classic", "fire", "mobile", "residual"],
+    "tensorflow": ["classic", "fire", "mobile", "residual"],
+    "darknet": ["plain", "residual", "routes", "spatial"],
+    "chainer": ["classic", "decoder", "inception", "residual"],
+}
+"""Nets of the formats that came later; half of each are drawn."""
+
+
 def _draw() -> dict[str, list[str]]:
     generator = random.Random(SEED)
     drawn = {form: generator.sample(sorted(pool), count) for form, (pool, count) in POOLS.items()}
     drawn["pytorch"] = generator.sample([*drawn["caffe"], *drawn["mxnet"]], NUM_PORTS)
+    drawn |= {form: generator.sample(pool, len(pool) // 2) for form, pool in LATER.items()}
     return drawn
 
 

@@ -18,7 +18,7 @@ class Net:
     """A net as files.
 
     Attributes:
-        format: ``caffe``, ``mxnet`` or ``onnx``.
+        format: ``caffe``, ``mxnet``, ``onnx``, ... as in the folders of ``netweave.formats``.
         files: Its files.
         inputs: Input sizes by name, without the batch.
     """

@@ -1,8 +1,8 @@
-"""What the nets compute, by other people's programs: OpenCV, MXNet, ONNX Runtime and PyTorch.
+"""What the nets compute, by other people's programs, from OpenCV to TensorFlow.
 
 Run by an interpreter that has them: ``python -m benchmarks.faults.oracle FOLDER FORMAT...``. Every folder
 below FOLDER with a ``job.json`` of these formats gets an ``outputs.npz``, or an ``error.txt`` if the program
-refuses the net. Each net runs in a process of its own, since some programs end it on odd nets.
+refuses the net. Nets run in processes of their own, since some programs end them on odd nets.
 """
 
 from __future__ import annotations
@@ -12,22 +12,33 @@ import json
 import multiprocessing
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from tests.oracles import recipe
 
+SLOW_TO_IMPORT = {"pytorch": "torch", "chainer": "chainer"}
+"""Packages that are imported once, and forked."""
+
+TOGETHER = frozenset({"keras", "tensorflow"})
+"""Formats of TensorFlow, whose threads do not live through a fork; it refuses odd nets without ending."""
+
 
 def main(folder: Path, formats: list[str]) -> None:
     """Run every job of some formats that has no answer yet."""
     context = multiprocessing.get_context("fork")
-    if "pytorch" in formats:
-        importlib.import_module("torch")  # once, and not in every process
+    for form, package in SLOW_TO_IMPORT.items():
+        if form in formats:
+            importlib.import_module(package)  # once, and not in every process
     for job in sorted(folder.rglob("job.json")):
         place = job.parent
         if (place / "outputs.npz").exists() or (place / "error.txt").exists():
             continue
         if json.loads(job.read_text())["format"] not in formats:
+            continue
+        if json.loads(job.read_text())["format"] in TOGETHER:
+            answer(place)
             continue
         worker = context.Process(target=answer, args=(place,))
         worker.start()
@@ -58,10 +69,24 @@ def answer(place: Path) -> None:
 
 
 def run_caffe(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
-    """Run a Caffe net by OpenCV, without its own rewriting, one sample after another."""
+    """Run a Caffe net by OpenCV."""
     import cv2
 
-    net = cv2.dnn.readNetFromCaffe(str(place / files[0]), str(place / files[1]))
+    return forward(cv2.dnn.readNetFromCaffe(str(place / files[0]), str(place / files[1])), inputs)
+
+
+def run_darknet(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a Darknet net by OpenCV, which calls its only input by no name."""
+    import cv2
+
+    net = cv2.dnn.readNetFromDarknet(str(place / files[0]), str(place / files[1]))
+    return forward(net, {"": next(iter(inputs.values()))})
+
+
+def forward(net: Any, inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a net of OpenCV, without its own rewriting, one sample after another."""
+    import cv2
+
     net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     net.enableFusion(False)
     net.enableWinograd(False)
@@ -120,7 +145,42 @@ def run_torch(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> l
     return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]
 
 
-RUNNERS = {"caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx, "pytorch": run_torch}
+def run_keras(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a Keras net by Keras."""
+    import keras
+
+    model = keras.models.load_model(place / files[0], compile=False)
+    return [np.asarray(model(next(iter(inputs.values())), training=False))]
+
+
+def run_tensorflow(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a frozen graph by TensorFlow, without its own rewriting."""
+    import tensorflow as tf
+
+    graph = tf.compat.v1.GraphDef.FromString((place / files[0]).read_bytes())
+    options = tf.compat.v1.ConfigProto()
+    options.graph_options.rewrite_options.disable_meta_optimizer = True
+    with tf.Graph().as_default(), tf.compat.v1.Session(config=options) as session:
+        tf.import_graph_def(graph, name="")
+        return [session.run("Identity:0", {f"{name}:0": x for name, x in inputs.items()})]
+
+
+def run_chainer(place: Path, files: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Run a Chainer model by Chainer."""
+    import chainer
+
+    from benchmarks.faults.chainer_faults import made
+
+    model = made(place / files[0])
+    chainer.serializers.load_npz(str(place / files[1]), model)
+    with chainer.using_config("train", False), chainer.no_backprop_mode():
+        return [model(*inputs.values()).array]
+
+
+RUNNERS = {
+    "caffe": run_caffe, "mxnet": run_mxnet, "onnx": run_onnx, "pytorch": run_torch, "darknet": run_darknet,
+    "keras": run_keras, "tensorflow": run_tensorflow, "chainer": run_chainer,
+}  # fmt: skip
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]), sys.argv[2:])

@@ -2,7 +2,7 @@
 
 ::
 
-    python -m benchmarks.faults.run --corpus CORPUS --oracle PYTHON_WITH_OPENCV_AND_MXNET
+    python -m benchmarks.faults.run --corpus CORPUS --oracle PYTHON --tensorflow PYTHON
 """
 
 from __future__ import annotations
@@ -17,13 +17,24 @@ import subprocess
 import sys
 import time
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import netweave
-from benchmarks.faults import caffe_faults, mxnet_faults, onnx_faults, torch_nets, torch_subjects
+from benchmarks.faults import (
+    caffe_faults,
+    chainer_faults,
+    darknet_faults,
+    keras_faults,
+    mxnet_faults,
+    onnx_faults,
+    tensorflow_faults,
+    torch_nets,
+    torch_subjects,
+)
 from benchmarks.faults.halves import half_of
 from benchmarks.faults.kept import Kept
 from benchmarks.faults.score import EFFECT, Row, Score, is_missed, score
@@ -36,12 +47,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 
+KEEP_SIZES = frozenset({"onnx", "keras", "tensorflow", "darknet"})
+"""Formats whose files say how large the input is."""
+
 
 def main() -> None:
     """Run what the command line asks for."""
     parser = argparse.ArgumentParser(description="Count what netweave compare says of planted faults.")
     parser.add_argument("--corpus", type=Path, required=True)
-    parser.add_argument("--oracle", required=True, help="a Python that has OpenCV and MXNet")
+    parser.add_argument("--oracle", required=True, help="a Python with OpenCV, MXNet and Chainer")
+    parser.add_argument("--tensorflow", required=True, help="a Python with TensorFlow 2.21")
     parser.add_argument("--folder", type=Path, default=Path("build/faults"), help="for nets and answers")
     parser.add_argument("--half", choices=["seen", "unseen"], help="this half of the nets alone")
     parser.add_argument("--jobs", type=int, default=1, help="so many nets at once")
@@ -54,10 +69,11 @@ def main() -> None:
     def wanted(name: str) -> bool:
         return asked.half in {None, half_of(name)} and asked.only in name
 
+    oracles = Oracles(asked.oracle, asked.tensorflow)
     chosen = subjects(
-        asked.corpus, asked.folder, asked.oracle, lambda name: wanted(name) and kept.get(name) is None
+        asked.corpus, asked.folder, oracles, lambda name: wanted(name) and kept.get(name) is None
     )
-    for name, counts in at_once(chosen, asked.folder / "nets", asked.oracle, jobs=asked.jobs):
+    for name, counts in at_once(chosen, asked.folder / "nets", oracles, jobs=asked.jobs):
         kept.put(name, counts)
     results = Score()
     for name in filter(wanted, kept.names()):
@@ -67,19 +83,49 @@ def main() -> None:
     asked.result.write_text(json.dumps(written, indent=1) + "\n")
 
 
-def subjects(corpus: Path, folder: Path, oracle: str, wanted: Wanted) -> Iterator[Subject]:
+@dataclass(frozen=True)
+class Oracles:
+    """The interpreters that have other people's programs.
+
+    Attributes:
+        first: The one with OpenCV, MXNet and Chainer.
+        tensorflow: The one with TensorFlow.
+    """
+
+    first: str
+    tensorflow: str
+
+    def formats(self) -> dict[str, tuple[str, ...]]:
+        """Return the formats that each interpreter runs."""
+        return {
+            sys.executable: ("onnx", "pytorch"),
+            self.first: ("caffe", "mxnet", "darknet", "chainer"),
+            self.tensorflow: ("keras", "tensorflow"),
+        }
+
+
+def subjects(corpus: Path, folder: Path, oracles: Oracles, wanted: Wanted) -> Iterator[Subject]:
     """Yield the nets that are wanted with their partners and faults, as files in memory."""
-    zoo = folder / "zoo"
-    if not (zoo / "sizes.json").exists():
-        call([oracle, "-m", "benchmarks.faults.zoo", str(corpus.resolve()), str(zoo.resolve())])
+    zoo, keras, chainer = folder / "zoo", folder / "keras", folder / "chainer"
+    for python, script, *places in (
+        (oracles.first, "zoo", corpus, zoo),
+        (oracles.first, "chainer_zoo", chainer),
+        (oracles.tensorflow, "keras_zoo", keras),
+    ):
+        if not places[-1].exists():
+            call([python, "-m", f"benchmarks.faults.{script}", *(str(place.resolve()) for place in places)])
     yield from caffe_faults.subjects(corpus, wanted)
     yield from mxnet_faults.subjects(corpus, zoo, wanted)
+    yield from darknet_faults.subjects(wanted)
+    yield from keras_faults.subjects(keras, wanted)
+    yield from tensorflow_faults.subjects(keras, wanted)
+    yield from chainer_faults.subjects(chainer, wanted)
     yield from onnx_faults.subjects(wanted)
     yield from torch_subjects.subjects(corpus, zoo, folder / "exported", wanted)
 
 
 def at_once(
-    chosen: Iterable[Subject], folder: Path, oracle: str, *, jobs: int
+    chosen: Iterable[Subject], folder: Path, oracles: Oracles, *, jobs: int
 ) -> Iterator[tuple[str, Score]]:
     """Yield the counts of each net, several nets at once; no more are held in memory than that."""
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -88,16 +134,16 @@ def at_once(
             if len(running) == jobs:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
-            running.add(pool.submit(one, subject, folder / subject.name, oracle))
+            running.add(pool.submit(one, subject, folder / subject.name, oracles))
         yield from (future.result() for future in running)
 
 
-def one(subject: Subject, place: Path, oracle: str) -> tuple[str, Score]:
+def one(subject: Subject, place: Path, oracles: Oracles) -> tuple[str, Score]:
     """Write a net with all its forms and faults, let the oracles run them, and compare."""
     results = Score()
     for name, net in named(subject):
         write(net, place / name)
-    answers(place, oracle)
+    answers(place, oracles)
     compare_all(subject, place, results)
     print(f"{subject.name}: done", flush=True)
     return subject.name, results
@@ -125,9 +171,9 @@ def write(net: Net, folder: Path) -> None:
     (folder / "job.json").write_text(json.dumps(job))
 
 
-def answers(place: Path, oracle: str) -> None:
+def answers(place: Path, oracles: Oracles) -> None:
     """Let the oracles run all forms and faults of a net that they have not run yet."""
-    for python, formats in ((sys.executable, ("onnx", "pytorch")), (oracle, ("caffe", "mxnet"))):
+    for python, formats in oracles.formats().items():
         if _waiting(place, formats):
             call([python, "-m", "benchmarks.faults.oracle", str(place.resolve()), *formats])
 
@@ -212,9 +258,10 @@ def load(place: Path, net: Net) -> netweave.Graph:
         sizes = {name: (2, *shape) for name, shape in net.inputs.items()}
         return netweave.load(torch_nets.module(place), input_shapes=sizes)
     files = list(net.files)
-    shapes = {} if net.format == "onnx" else {name: (1, *shape) for name, shape in net.inputs.items()}
+    own = net.format in KEEP_SIZES
+    shapes = {} if own else {name: (1, *shape) for name, shape in net.inputs.items()}
     weights = place / files[1] if len(files) > 1 else None
-    return netweave.load(place / files[0], weights, input_shapes=shapes)
+    return netweave.load(place / files[0], weights, input_shapes=shapes, trust=net.format == "chainer")
 
 
 def report(results: Score, seconds: float) -> None:
