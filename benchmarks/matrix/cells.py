@@ -59,12 +59,12 @@ def attempt(head: dict[str, str], work: Callable[[], dict[str, Any]]) -> Cell:
 
 
 class Kept:
-    """Outcomes of earlier runs, by the content of everything that they hang on."""
+    """Outcomes of earlier runs in a folder, by the content of everything that they hang on."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._cells: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
         self._code = _digest(_source())
+        folder.mkdir(parents=True, exist_ok=True)
 
     def __call__(
         self, head: dict[str, str], files: Iterable[Path], work: Callable[[], dict[str, Any]]
@@ -78,11 +78,10 @@ class Kept:
         """
         content = _digest(_contents(files))
         key = hashlib.sha256(json.dumps([head, self._code, content]).encode()).hexdigest()
-        if key not in self._cells:
-            self._cells[key] = asdict(attempt(head, work))
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._path.write_text(json.dumps(self._cells, indent=1) + "\n")
-        return Cell(**self._cells[key])
+        path = self._folder / f"{key}.json"
+        if not path.exists():
+            path.write_text(json.dumps(asdict(attempt(head, work)), indent=1) + "\n")
+        return Cell(**json.loads(path.read_text()))
 
 
 def _source() -> Iterable[Path]:

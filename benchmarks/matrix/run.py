@@ -127,7 +127,7 @@ def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | N
 def main() -> None:
     """Do what was asked for, and print it."""
     asked, console = arguments(), Console(soft_wrap=True)
-    kept, cells = Kept(asked.files / "outcomes.json"), []
+    kept, cells = Kept(asked.files / "outcomes"), []
     for part in asked.part:
         for cell in PARTS[part](asked, kept):
             cells.append(cell)

@@ -61,8 +61,8 @@ class Their:
         name, *weights = map(str, self.files)
         if "entry" in self.record:
             name = f"{name}:{self.record['entry']}"
-        is_code = self.format in {"pytorch", "onnx"}  # which name inputs themselves
-        return netweave.load(name, *weights, input_shapes=None if is_code else self.shapes, trust=True)
+        knows_sizes = self.format in {"pytorch", "onnx", "keras"}  # and has names of its own for them
+        return netweave.load(name, *weights, input_shapes=None if knows_sizes else self.shapes, trust=True)
 
     def inputs(self, graph: netweave.Graph) -> dict[str, np.ndarray]:
         """Return what the framework was given, by the graph's names."""

@@ -12,6 +12,8 @@ from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
 from netweave.api.weights import carry, save_weights, writes_weights
+from netweave.api.zoo import ZooNet, zoo_costs
+from netweave.api.zoo_picture import save_zoo_picture
 from netweave.backends.custom import operator
 from netweave.compare import (
     OUTPUT_TOLERANCE,
@@ -32,6 +34,7 @@ __all__ = [
     "Job",
     "Module",
     "Sequential",
+    "ZooNet",
     "bisect",
     "carry",
     "compare",
@@ -60,9 +63,11 @@ __all__ = [
     "save_comparison",
     "save_page",
     "save_weights",
+    "save_zoo_picture",
     "symbol",
     "time_layers",
     "train",
     "unpack_parts",
     "writes_weights",
+    "zoo_costs",
 ]

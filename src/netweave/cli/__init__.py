@@ -25,12 +25,13 @@ from netweave.cli.show import show
 from netweave.cli.test import test
 from netweave.cli.time import time
 from netweave.cli.train import train
+from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack, serve)
+COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack, zoo, serve)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

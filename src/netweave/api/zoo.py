@@ -1,0 +1,176 @@
+"""The classic nets compared as people do it by hand: what each costs, and what was reached with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from netweave.api.nets import predicting
+from netweave.errors import UsageError
+from netweave.graph.costs import total_cost
+from netweave.symbol import zoo
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.graph import Graph
+    from netweave.symbol import Symbol
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What was published of a net.
+
+    Attributes:
+        title: Its name.
+        year: When it was first published.
+        build: Makes it.
+        image: Channels, height and width of an image.
+        top1: Percentage of ImageNet's validation images whose class it finds by one crop of each; None for
+            a net of other images.
+        source: Where that figure is from, or what it was trained on.
+    """
+
+    title: str
+    year: int
+    build: Callable[[], Symbol]
+    image: tuple[int, int, int] = (3, 224, 224)
+    top1: float | None = None
+    source: str = ""
+
+
+NETS = {
+    "lenet": Published(
+        "LeNet",
+        1998,
+        zoo.lenet,
+        (1, 28, 28),
+        None,
+        "digits of MNIST; LeCun et al. 1998, widths of Caffe's example",
+    ),
+    "alexnet": Published(
+        "AlexNet", 2012, zoo.alexnet, (3, 227, 227), 57.1, "BVLC, models/bvlc_alexnet/readme.md"
+    ),
+    "caffenet": Published(
+        "CaffeNet", 2013, zoo.caffenet, (3, 227, 227), 57.4, "BVLC, models/bvlc_reference_caffenet/readme.md"
+    ),
+    "nin": Published(
+        "Network in Network",
+        2013,
+        zoo.nin,
+        (3, 224, 224),
+        59.36,
+        "Lin, gist of Caffe's Model Zoo (nin_imagenet)",
+    ),
+    "vgg16": Published("VGG-16", 2014, zoo.vgg, top1=71.59, source="torchvision, VGG16_Weights"),
+    "googlenet": Published(
+        "GoogLeNet", 2014, zoo.googlenet, top1=68.7, source="BVLC, models/bvlc_googlenet/readme.md"
+    ),
+    "inception-bn": Published(
+        "Inception-BN", 2015, zoo.inception_bn, top1=72.7, source="Ioffe et al. 2015, figure 3, BN-Baseline"
+    ),
+    "inception-v3": Published(
+        "Inception-v3", 2015, zoo.inception_v3, (3, 299, 299), 78.8, "Szegedy et al. 2015, table 3"
+    ),
+    "resnet18": Published(
+        "ResNet-18", 2015, partial(zoo.resnet, 18), top1=69.57, source="facebook/fb.resnet.torch, README"
+    ),
+    "resnet50": Published(
+        "ResNet-50",
+        2015,
+        partial(zoo.resnet, 50),
+        top1=75.3,
+        source="KaimingHe/deep-residual-networks, README",
+    ),
+    "resnet50-v2": Published(
+        "ResNet-50 v2", 2016, partial(zoo.resnet, 50, version=2), top1=76.0, source="keras.io, applications"
+    ),
+    "squeezenet": Published(
+        "SqueezeNet 1.0", 2016, zoo.squeezenet, top1=57.5, source="Iandola et al. 2016, table 2"
+    ),
+    "densenet121": Published(
+        "DenseNet-121", 2016, zoo.densenet, top1=74.98, source="Huang et al. 2016, table 3"
+    ),
+    "mobilenet": Published(
+        "MobileNet v1", 2017, zoo.mobilenet, top1=70.6, source="Howard et al. 2017, table 8"
+    ),
+    "mobilenet-v2": Published(
+        "MobileNet v2", 2018, zoo.mobilenet_v2, top1=72.0, source="Sandler et al. 2018, table 4"
+    ),
+}
+"""The nets by the name that ``zoo_costs`` takes; to add one, add its builder and a row."""
+
+WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+"""Operators that count as a layer of depth."""
+
+
+@dataclass(frozen=True, slots=True)
+class ZooNet:
+    """One net of the comparison; costs are for one image.
+
+    Attributes:
+        name: Its name for ``zoo_costs``.
+        title: Its name for people.
+        year: When it was first published.
+        image: Channels, height and width of the image.
+        depth: Layers with weights one after the other, on the longest way.
+        parameters: Numbers that are learnt; statistics of BatchNorm are not.
+        multiply_adds: Multiplications followed by an addition, in convolutions and dense layers.
+        activation_bytes: All values that layers make, as float32.
+        top1: Published percentage of right classes on ImageNet, with one crop; None for other images.
+        source: Where that is from.
+    """
+
+    name: str
+    title: str
+    year: int
+    image: tuple[int, int, int]
+    depth: int
+    parameters: int
+    multiply_adds: int
+    activation_bytes: int
+    top1: float | None
+    source: str
+
+
+def zoo_costs(names: Sequence[str] = ()) -> list[ZooNet]:
+    """Return what classic nets cost, computed from their graphs, with what was published of them.
+
+    Args:
+        names: Some of the nets, by name; all of them by default.
+
+    Raises:
+        UsageError: There is no net of such a name.
+    """
+    unknown = [name for name in names if name not in NETS]
+    if unknown:
+        raise UsageError(f"no net {', '.join(map(repr, unknown))} in the zoo; it has {', '.join(NETS)}")
+    return [_measured(name, NETS[name]) for name in names or NETS]
+
+
+def _measured(name: str, published: Published) -> ZooNet:
+    graph = predicting(published.build().graph(data=(1, *published.image)))
+    cost = total_cost(graph)
+    return ZooNet(
+        name=name,
+        title=published.title,
+        year=published.year,
+        image=published.image,
+        depth=_depth(graph),
+        parameters=sum(parameter.size for parameter in graph.parameters.values() if parameter.trainable),
+        multiply_adds=cost.multiply_adds,
+        activation_bytes=cost.activation_bytes,
+        top1=published.top1,
+        source=published.source,
+    )
+
+
+def _depth(graph: Graph) -> int:
+    """Return how many nodes with weights are on the longest way through a graph."""
+    depths: dict[str | None, int] = {}
+    for node in graph.nodes:
+        before = max((depths.get(value.name, 0) for value in node.inputs if value is not None), default=0)
+        here = before + (node.op_type in WEIGHTED)
+        depths.update((value.name, here) for value in node.outputs)
+    return max(depths.values(), default=0)
