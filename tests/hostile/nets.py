@@ -15,6 +15,7 @@ from tests.formats.onnx import test_reader, test_writer
 from tests.oracles import mxnet_params
 from tests.oracles.caffemodel import caffemodel
 from tests.oracles.darknet_net import Walk, sections
+from tests.oracles.singa_net import checkpoint
 
 TENSORFLOW = Path(__file__).parents[1] / "golden" / "tensorflow"
 """Files that TensorFlow wrote (``tests/oracles/tensorflow_nets.py``)."""
@@ -93,6 +94,44 @@ classes=2
 num=3
 """
 
+JOB_CONF = """
+name: "small"
+train_steps: 10
+train_one_batch { alg: kBPTT }
+neuralnet {
+  unroll_len: 3
+  layer { name: "data" type: kRecordInput unroll_len: 1 include: kTest
+    store_conf { backend: "kvfile" path: "x" batchsize: 4 shape: 3 shape: 12 shape: 10 } }
+  layer { name: "conv" type: kCConvolution srclayers: "data" unroll_len: 1 include: kTest
+    convolution_conf { num_filters: 4 kernel: 3 pad: 1 stride: 2 }
+    param { name: "w" init { type: kGaussian std: 0.1 } } param { name: "b" lr_scale: 2 } }
+  layer { name: "pool" type: kCPooling srclayers: "conv" unroll_len: 1 include: kTest
+    pooling_conf { pool: AVG kernel_x: 3 kernel_y: 2 stride: 2 pad: 1 } }
+  layer { name: "norm" type: kLRN srclayers: "pool" unroll_len: 1 include: kTest lrn_conf { local_size: 3 } }
+  layer { name: "ip" type: kInnerProduct srclayers: "norm" unroll_conn_type: kUnrollOneToAll shift: 0
+    include: kTest innerproduct_conf { num_output: 4 } param { name: "w1" } param { name: "b1" } }
+  layer { name: "more" type: kInnerProduct srclayers: "ip" shift: 0 include: kTest partition_dim: 1
+    innerproduct_conf { num_output: 4 transpose: true }
+    param { name: "w2" share_from: "u" } param { name: "b2" } }
+  layer { name: "u" type: kInnerProduct srclayers: "ip" shift: 0 include: kTest
+    innerproduct_conf { num_output: 4 } param { name: "u" } param { name: "b3" } }
+  layer { name: "join" type: kConcate srclayers: "more" srclayers: "u" include: kTest
+    concate_conf { concate_dim: 1 num_concates: 2 } }
+  layer { name: "cut" type: kSlice srclayers: "join" include: kTest
+    slice_conf { slice_dim: 1 num_slices: 2 } }
+  layer { name: "drop" type: kDropout srclayers: "cut" include: kTest dropout_conf { dropout_ratio: 0.4 } }
+  layer { name: "act" type: kSTanh srclayers: "cut" include: kTest }
+  layer { name: "vis" type: kRBMVis srclayers: "act" srclayers: "hid" include: kTest rbm_conf { hdim: 3 }
+    param { name: "wv" } param { name: "bv" } }
+  layer { name: "hid" type: kRBMHid srclayers: "vis" include: kTest rbm_conf { hdim: 3 gaussian: true }
+    param { name: "wh" share_from: "wv" } param { name: "bh" } }
+  layer { name: "loss" type: kSoftmaxLoss srclayers: "drop" srclayers: "data" include: kTest
+    unroll_conn_type: kUnrollOneToOne unroll_conn_type: kUnrollOneToAll
+    softmaxloss_conf { topk: 2 scale: 0.5 } }
+}
+cluster { workspace: "run" nworkers_per_group: 2 }
+"""
+
 
 @dataclass(frozen=True)
 class Net:
@@ -142,6 +181,8 @@ def nets() -> dict[str, Net]:
         "weights": Net(
             {"small.cfg": CFG.encode(), "small.weights": _darknet_weights()}, "small.weights", text=False
         ),
+        "job.conf": Net({"job.conf": JOB_CONF.encode()}, "job.conf", text=True),
+        "checkpoint": Net({"step9-worker0": _singa_checkpoint()}, "step9-worker0", text=False),
         "onnx": Net({"small.onnx": test_reader.small().SerializeToString()}, "small.onnx", text=False),
         "onnx of ours": Net({"ours.onnx": _written()}, "ours.onnx", text=False),
     }
@@ -149,6 +190,10 @@ def nets() -> dict[str, Net]:
 
 def _normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+
+
+def _singa_checkpoint() -> bytes:
+    return checkpoint({"w": _normal(4, 27), "b": _normal(4), "w1": _normal(4, 24)})
 
 
 def _caffe_weights() -> bytes:

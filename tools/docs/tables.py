@@ -113,6 +113,17 @@ def _darknet() -> dict[str, str]:
     return {name: _first_line(read) for name, read in all_layers().items()}
 
 
+def _singa() -> dict[str, str]:
+    from netweave.formats.singa import layers
+    from netweave.formats.singa.call import LAYERS
+    from netweave.formats.singa.inputs import INPUTS
+
+    assert layers  # imported for what it registers
+    rules = {name: _first_line(entry.rule) for name, entry in LAYERS.items()}
+    inputs = {name: "An input of the net." for name in INPUTS if name not in rules}
+    return dict(sorted((inputs | rules).items(), key=lambda item: item[0].lower()))
+
+
 def _tensorflow() -> dict[str, str]:
     from netweave.formats.tensorflow import operators
     from netweave.formats.tensorflow.registry import all_readers
@@ -135,6 +146,7 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {
     "caffe": _caffe,
     "mxnet": _mxnet,
     "darknet": _darknet,
+    "singa": _singa,
     "keras": _keras,
     "tensorflow": _tensorflow,
     "chainer": _chainer,
@@ -146,6 +158,7 @@ HOLDS: dict[str, Callable[[], str]] = {
     "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
     "arrays": lambda: "the arrays by name; nothing of a pickle is called",
     "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
+    "singa": lambda: f"{len(_singa())} types of layers, of 0.1 to 0.3, with phases, unrolled layers and RBMs",
     "chainer": lambda: f"{len(_chainer())} functions and links, by the guarded process",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
     "keras": lambda: f"{len(_keras())} classes of layers, of Keras 2 and 3",

@@ -11,7 +11,7 @@ from typing import Any
 from netweave.errors import UsageError
 from netweave.graph import Graph
 
-PHASES = ("TEST", "TRAIN")
+PHASES = ("TEST", "TRAIN", "VALIDATE")
 
 
 def check_phase(phase: Any) -> str:

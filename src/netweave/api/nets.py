@@ -57,7 +57,7 @@ def load(
         net: ``FILE`` or ``FILE,WEIGHTS``, for Python code also ``FILE:FACTORY``; or a PyTorch ``nn.Module``.
         weights: The file of stored arrays; one beside the net under the usual name is found by itself.
         input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
-        phase: ``TEST`` or ``TRAIN``, for formats that know phases.
+        phase: ``TEST`` or ``TRAIN``, for formats that know phases; SINGA's have ``VALIDATE`` too.
         stages: Stages, for formats that know them.
         level: Level, for formats that know it.
         trust: Let code in the files run without a guard around it.

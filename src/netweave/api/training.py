@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from netweave.data.probe import probe
 from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
+from netweave.files import is_file
 from netweave.formats.caffe.solver import read_solver
+from netweave.formats.singa import is_job, read_job
 from netweave.job import Job
 
 if TYPE_CHECKING:
@@ -32,10 +34,10 @@ def load_job(
     stages: Sequence[str] = (),
     level: int = 0,
 ) -> Job:
-    """Read how to train: Caffe's ``solver.prototxt``, with the nets that it names.
+    """Read how to train: Caffe's ``solver.prototxt``, with the nets that it names, or SINGA's ``job.conf``.
 
     Args:
-        solver: The file.
+        solver: The file. A ``job.conf`` is read whole; it cannot be trained yet.
         input_shapes: Sizes of inputs by name, batch size first; those of the data are found by opening it.
         stages: Stages that all nets are in, besides those that the file says.
         level: Level that all nets are at, if not 0.
@@ -44,6 +46,8 @@ def load_job(
         SourceError: The solver, a net or data cannot be read, or they do not fit together.
     """
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    if is_file(Path(solver)) and is_job(Path(solver)):
+        return read_job(Path(solver), input_shapes=shapes)
     return read_solver(Path(solver), probe=probe, input_shapes=shapes, stages=tuple(stages), level=level)
 
 

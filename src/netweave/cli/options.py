@@ -114,11 +114,11 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
     )
     @click.option(
         "--phase",
-        type=click.Choice(["TEST", "TRAIN"], case_sensitive=False),
+        type=click.Choice(["TEST", "TRAIN", "VALIDATE"], case_sensitive=False),
         default="TEST",
         metavar="TEST|TRAIN",
         show_default=True,
-        help="Phase to read, where the format has phases (Caffe).",
+        help="Phase to read, where the format has phases (Caffe; SINGA, which has VALIDATE too).",
     )
     @click.option(
         "--stage", "stages", metavar="NAME", multiple=True, help="Stage to be in (Caffe); may be repeated."

@@ -109,8 +109,8 @@ class Schema:
                 self.messages.setdefault(name, MessageType(name, self))
         for (kind, name), body in pairs:
             if kind == "message":
-                for text in body.replace("\n", " ").split(";"):
-                    self._add_field(self.messages[name], text.strip())
+                for text in filter(None, map(str.strip, body.replace("\n", " ").split(";"))):
+                    self._add_field(self.messages[name], text)
 
     def decode(self, name: str, content: bytes, *, place: str) -> Message:
         """Return the message that some bytes hold.

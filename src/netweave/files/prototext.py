@@ -33,6 +33,7 @@ _TOKEN = re.compile(
     |(?P<mark>[-{}<>\[\]:;,])""",
     re.VERBOSE | re.ASCII,
 )
+_EXTENSION = re.compile(r"\s*([A-Za-z_][\w./]*+)\s*\]", re.ASCII)
 _ESCAPE = re.compile(
     rb"\\(?:x([0-9a-fA-F]{1,2})|([0-7]{1,3})|u([0-9a-fA-F]{4})|U([0-9a-fA-F]{8})|(.))", re.DOTALL
 )
@@ -120,6 +121,8 @@ class _Parser:
             self._advance()
 
     def _field(self, message: Message, *, depth: int) -> None:
+        if self.token == "[" and self.kind == "mark":
+            self._extension(message)
         name, line = self.token, self.line
         if self.kind != "name":
             self.fail(f"found {name!r}, expected the name of a field of {message.type.name}")
@@ -140,11 +143,17 @@ class _Parser:
         else:
             message.put(name, self._value(message, known, depth=depth), line)
 
+    def _extension(self, message: Message) -> None:
+        """Take ``[package.name]``, a field that others have added to a kind of message, as one name."""
+        match = _EXTENSION.match(self._text, self._next)
+        if match is None:
+            self.fail(f"found '[', expected the name of a field of {message.type.name}")
+        self.kind, self.token, self._next = "name", f"[{match[1]}]", match.end()
+
     def _unknown(self, message: Message) -> None:
         """Refuse an unknown field, or note it and skip its value where the kind of message is lenient."""
-        text = (
-            f"unknown field {self.token!r} in {message.type.name}{_nearest(self.token, message.type.fields)}"
-        )
+        known = "" if self.token.startswith("[") else _nearest(self.token, message.type.fields)
+        text = f"unknown field {self.token!r} in {message.type.name}{known}"
         if message.type.name not in self._lenient:
             self.fail(text)
         message.unknown.append(ReadError(text, place=f"{self._place}:{self.line}"))

@@ -25,8 +25,8 @@ class Source:
         net: The file that describes the net.
         weights: The file of its stored arrays; None leaves the search for one to the reader.
         input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
-        phase: ``TEST`` or ``TRAIN``, for formats that know phases.
-        stages: Names of stages, for formats that know them (Caffe's NetState).
+        phase: ``TEST`` or ``TRAIN``, for formats that know phases; SINGA's have ``VALIDATE`` too.
+        stages: Names of stages, for formats that know them (Caffe's NetState; ``down`` of SINGA's RBMs).
         level: Level, for formats that know it (Caffe's NetState).
         entry: Name of the class or function in the net file that makes the net, for formats of Python code.
         trust: Whether code in the files may run without a guard around it.

@@ -48,6 +48,7 @@ class Format:
 FORMATS = (
     Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel", written=".prototxt"),
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params", written="-symbol.json"),
+    Format("singa", "SINGA", "job.conf with step1000-worker0"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),

@@ -42,11 +42,13 @@ class Job:
 
     Attributes:
         name: For people and file names.
-        phases: The nets by name: ``train``; ``test``, ``test-1``, ... in the order of testing.
+        phases: The nets by name: ``train``; ``test``, ``test-1``, ... in the order of testing; ``validate``;
+            of a machine with two directions ``train`` is the way up and ``down`` the way down.
         solver: How gradients change parameters.
         schedule: What happens when.
         checkpoints: What is kept, and what the run starts from.
         algorithm: ``bp`` (back-propagation), ``bptt`` (through time), ``cd`` (contrastive divergence).
+        algorithm_settings: The algorithm's own numbers by the source's names (``cd_k``).
         seed: Seed of everything that is drawn; None for a fresh one in each run.
         initializer: The rule for first values of weights that have none of their own, where the source of
             the nets leaves it to the run (MXNet): ``{"type": ..., its settings}``.
@@ -61,6 +63,7 @@ class Job:
     schedule: Schedule
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
     algorithm: str = "bp"
+    algorithm_settings: Mapping[str, Any] = field(default_factory=dict)
     seed: int | None = None
     initializer: Mapping[str, Any] = field(default_factory=dict)
     cluster: Cluster = field(default_factory=Cluster)
@@ -102,6 +105,7 @@ class Job:
             schedule=Schedule(**content["schedule"]),
             checkpoints=Checkpoints(**_tuples(content["checkpoints"], "formats", "weights")),
             algorithm=content["algorithm"],
+            algorithm_settings=content["algorithm_settings"],
             seed=content["seed"],
             initializer=content["initializer"],
             cluster=Cluster(**content["cluster"]),

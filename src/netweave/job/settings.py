@@ -53,6 +53,9 @@ class Schedule:
         test_at_start: Whether there is a test before the first iteration.
         display_at_end: Whether the end of training shows the training net once more on a further batch, as
             Caffe does.
+        validate_interval: Iterations between two passes over the phase ``validate``; 0 for none.
+        first: Iteration from which on something is done, where it is not from the start: ``display``,
+            ``test``, ``validate`` or ``checkpoint``.
     """
 
     max_iterations: int
@@ -61,6 +64,8 @@ class Schedule:
     test_interval: int = 0
     test_at_start: bool = True
     display_at_end: bool = True
+    validate_interval: int = 0
+    first: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

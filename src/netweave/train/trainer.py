@@ -307,6 +307,8 @@ class Trainer:
 
 
 def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
+    if job.solver.kind.startswith("singa."):
+        raise UnsupportedError(f"{job.name}: SINGA's jobs are read, but cannot be trained yet")
     if job.algorithm != "bp":
         raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not there yet, expected 'bp'")
     if job.cluster.num_workers > 1 or job.cluster.num_servers:

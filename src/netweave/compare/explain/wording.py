@@ -28,6 +28,13 @@ MXNET = {
     "size": "nsize",
     "bias": "knorm",
 }
+SINGA = {
+    "kernel_shape": "kernel",
+    "pads": "pad",
+    "strides": "stride",
+    "size": "local_size",
+    "bias": "knorm",
+}
 ROUNDING = {
     ("caffe", "floor"): "round_mode: FLOOR",
     ("caffe", "ceil"): "round_mode: CEIL",
@@ -35,6 +42,9 @@ ROUNDING = {
     ("mxnet", "floor"): "pooling_convention=valid",
     ("mxnet", "ceil"): "pooling_convention=full",
     ("mxnet", "full"): "pooling_convention=full",
+    ("singa", "ceil"): "rounding up, which no pooling of SINGA's does",
+    ("singa", "caffe"): "rounding up, which no pooling of SINGA's does",
+    ("singa", "full"): "rounding up, which no pooling of SINGA's does",
     ("onnx", "floor"): "ceil_mode=0",
     ("onnx", "ceil"): "ceil_mode=1",
 }
@@ -49,6 +59,10 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
             "Abs": 'type: "AbsVal"', "Elu": 'type: "ELU"', "Relu": 'type: "ReLU"',
             "Sigmoid": 'type: "Sigmoid"', "Softplus": 'type: "BNLL"', "Tanh": 'type: "TanH"',
         },
+    ),
+    "singa": (
+        {name: f"pool: {'MAX' if kind == 'max' else 'AVG'}" for name, kind in _POOLS.items()},
+        {"Relu": "type: kReLU", "Sigmoid": "type: kSigmoid"},
     ),
     "mxnet": (
         {name: f"pool_type={'max' if kind == 'max' else 'avg'}" for name, kind in _POOLS.items()},
@@ -92,6 +106,8 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
         if node.op_type == "LeakyRelu":
             return f"negative_slope: {in_words(name, value)}"
         return f"{CAFFE.get(name, name)}: {in_words(name, value)}"
+    if format == "singa":
+        return f"{SINGA.get(name, name)}: {in_words(name, value)}"
     if format == "mxnet":
         if node.op_type == "LeakyRelu":
             return f"slope={in_words(name, value)}"
@@ -126,4 +142,6 @@ def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002
         return f"padding {begin} before and {end} after, which takes a layer of its own before this one"
     if format == "caffe":
         return f"pad: {begin[0]}" if len(set(begin)) == 1 else f"pad_h: {begin[0]} pad_w: {begin[1]}"
+    if format == "singa":
+        return f"pad: {begin[0]}" if len(set(begin)) == 1 else f"pad_y: {begin[0]} pad_x: {begin[1]}"
     return f"pad=({', '.join(map(str, begin))})"

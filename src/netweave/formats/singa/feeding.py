@@ -1,0 +1,116 @@
+"""From input layers to the sources of a Job: ``input_layer/*.cc``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.job import DataSource
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.formats.singa.inputs import Feed
+    from netweave.formats.singa.unroll import Unit
+
+_DATA = {"kShardData": ("shard", "sharddata_conf"), "kLMDBData": ("lmdb", "lmdbdata_conf")}
+"""Layers of 0.1 that read records: what holds them, and the field that says where."""
+
+
+def data_sources(feeds: Mapping[str, Feed], *, training: bool) -> tuple[DataSource, ...]:
+    """Return where the inputs of a net come from: one source for each chain of input layers.
+
+    Args:
+        feeds: The input layers of the net by name.
+        training: Whether the net is that of training; only then images are cut and mirrored at random.
+    """
+    chains: dict[str, list[Feed]] = {}
+    for feed in feeds.values():
+        first = feed
+        while first.origin is not None:
+            first = first.origin
+        chains.setdefault(first.unit.name, []).append(feed)
+    found = []
+    for chain in chains.values():
+        outputs = [name for feed in chain for name in feed.inputs.read_by.get(feed.unit.name, ())]
+        if outputs:
+            found.append(_source(chain, tuple(dict.fromkeys(outputs)), training=training))
+    return tuple(found)
+
+
+def _source(chain: Sequence[Feed], outputs: tuple[str, ...], *, training: bool) -> DataSource:
+    unit = chain[0].unit
+    kind, settings, order = _records(unit)
+    sizes = chain[0].sizes()
+    batch = sizes[1] if unit.spec["type"] == "kCharRNN" else sizes[0]
+    labels = [name for feed in chain for name in _labels(feed, outputs)]
+    data_first = (*(name for name in outputs if name not in labels), *labels)
+    transforms = tuple(row for feed in chain for row in _transforms(feed.unit, training=training))
+    place = unit.place(chain[0].inputs.place)
+    return DataSource(kind, data_first, batch or 1, settings, order, transforms, place)
+
+
+def _labels(feed: Feed, outputs: tuple[str, ...]) -> list[str]:
+    if feed.unit.spec["type"] == "kLabel":
+        return [feed.unit.name] if feed.unit.name in outputs else []
+    return [name for name in feed.inputs.read_by.get(feed.unit.name, ()) if name != feed.unit.name]
+
+
+def _records(unit: Unit) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """Return what holds the records, what it needs to be opened, and the order of records."""
+    spec, kind = unit.spec, unit.spec["type"]
+    if kind in _DATA:
+        name, field = _DATA[kind]
+        settings = {"path": spec[field]["path"]}
+        skip = spec[field]["random_skip"]
+    elif kind in {"kRecordInput", "kCSVInput"}:
+        store = spec["store_conf"]
+        name = "csv" if kind == "kCSVInput" else store["backend"] or "kvfile"
+        settings = {"path": store["path"], "shape": list(store["shape"])}
+        if kind == "kCSVInput":
+            settings |= {"separator": store["separator"], "has_label": store["has_label"]}
+        skip = store["random_skip"]
+    else:
+        name = {"kCharRNN": "characters"}.get(kind, "drawn")
+        field = {"kCharRNN": "char_rnn_conf", "kDummy": "dummy_conf"}.get(kind, "rnn_dummy_conf")
+        settings, skip = spec[field].to_json(), 0
+    return name, settings, {"skip": skip} if skip else {}
+
+
+def _transforms(unit: Unit, *, training: bool) -> list[dict[str, Any]]:
+    """Return what a layer of a chain does to records, in order."""
+    spec, kind = unit.spec, unit.spec["type"]
+    if kind in {"kRecordInput", "kCSVInput"}:
+        return _normalised(spec["store_conf"])
+    if kind == "kMnist":
+        settings = spec["mnist_conf"]
+        steps = (
+            [{"kind": "scale", "factor": 1 / settings["norm_a"]}] if settings["norm_a"] not in {0, 1} else []
+        )
+        return steps + ([{"kind": "subtract", "values": [settings["norm_b"]]}] if settings["norm_b"] else [])
+    if kind not in {"kRGBImage", "kImagePreprocess"}:
+        return []
+    settings, steps = spec["rgbimage_conf"], []
+    if settings["meanfile"]:
+        steps.append({"kind": "subtract", "path": settings["meanfile"]})
+    if crop := settings["cropsize"]:
+        where = "random" if training else "top left"
+        steps.append({"kind": "crop", "height": crop, "width": crop, "where": where})
+    if settings["mirror"] and training:
+        steps.append({"kind": "mirror"})
+    if settings["scale"] != 1:
+        steps.append({"kind": "scale", "factor": settings["scale"]})
+    return steps
+
+
+def _normalised(store: Any) -> list[dict[str, Any]]:
+    """Return the mean that is subtracted and the deviation that is divided by: a file's, or one number."""
+    steps: list[dict[str, Any]] = []
+    if "mean_file" in store:
+        steps.append({"kind": "subtract", "path": store["mean_file"]})
+    elif store["mean_value"]:
+        steps.append({"kind": "subtract", "values": [store["mean_value"]]})
+    if "std_file" in store:
+        steps.append({"kind": "divide", "path": store["std_file"]})
+    elif store["std_value"] not in {0, 1}:
+        steps.append({"kind": "scale", "factor": 1 / store["std_value"]})
+    return steps

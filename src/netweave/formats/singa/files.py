@@ -1,0 +1,86 @@
+"""Files of SINGA: told by their first bytes, and the message of a ``job.conf``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+from netweave.files.prototext import field_names, parse_text
+from netweave.files.source import read_bytes
+from netweave.formats.singa.schema import singa_schema
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from netweave.files.protobuf import Message
+
+HEAD_BYTES = 1 << 16
+"""How much of a file is looked at; licence texts come first."""
+
+JOB = "job.conf"
+CHECKPOINT = "checkpoint"
+
+LENIENT = ("LayerProto",)
+"""Kinds with unknown fields that do no harm: a layer of the user's own is named by its type."""
+
+_OTHERS = {
+    "model.conf": "has the words of before SINGA 0.1 (model.conf), which are not read; write it as a "
+    "job.conf: the learning rate in 'updater { learning_rate }', and first values in 'init'",
+    "cluster.conf": "says which machines there are, and no net; give the job.conf",
+}
+
+
+def find_kind(head: bytes) -> str | None:
+    """Return what a file of SINGA's holds by its first bytes; None if it is none."""
+    if head.startswith(b"\x10") and _is_checkpoint(head):
+        return CHECKPOINT
+    if b"\0" in head:
+        return None
+    names = field_names(head.decode("utf-8", "replace"))
+    if "neuralnet" in names:
+        return "model.conf" if "train_one_batch" not in names and _is_old(names, head) else JOB
+    if "model" in names and b"neuralnet" in head:
+        return "model.conf"
+    return (
+        "cluster.conf"
+        if names and set(names) <= set(singa_schema().messages["ClusterProto"].fields)
+        else None
+    )
+
+
+def _is_old(names: Sequence[str], head: bytes) -> bool:
+    """Whether a text has the words that went with 0.1."""
+    old = {"alg", "test_frequency", "display_frequency", "checkpoint_frequency", "checkpoint"}
+    return bool(old.intersection(names)) or any(word in head for word in (b"lr_change", b"init_method"))
+
+
+def _is_checkpoint(head: bytes) -> bool:
+    """Whether bytes begin with numbers of fields 2 and 3 and then a name in field 4, as a BlobProtos does."""
+    position = 0
+    while position + 1 < len(head) and head[position] in {0x10, 0x18}:
+        position += 1
+        while position < len(head) and head[position] >= 0x80:
+            position += 1
+        position += 1
+    return position > 0 and head[position : position + 1] == b"\x22"
+
+
+def parse_job(path: Path) -> Message:
+    """Return the message of a ``job.conf``.
+
+    Raises:
+        ReadError: The file cannot be read, is of another kind, or has no net.
+    """
+    place = str(path)
+    content = read_bytes(path)
+    kind = find_kind(content[:HEAD_BYTES])
+    if kind in _OTHERS:
+        raise ReadError(_OTHERS[kind], place=place)
+    job = parse_text(content, singa_schema(), "JobProto", place=place, lenient=LENIENT)
+    if not job["neuralnet"]["layer"]:
+        raise ReadError("has no layers in its 'neuralnet', expected a net", place=place)
+    for layer in job["neuralnet"]["layer"]:
+        if not layer["name"]:
+            raise ReadError("a layer without a name", place=f"{place}:{layer.line}")
+    return job

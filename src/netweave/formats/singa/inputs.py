@@ -1,0 +1,227 @@
+"""What enters a net: input layers give records and labels to those that read them.
+
+Chains of input layers (``kShardData`` -> ``kMnist``, ``kRecordInput`` -> ``kImagePreprocess``) do to records
+what is no part of the net; the net's input is what the last of them gives, under its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.graph import BATCH
+from netweave.graph.shapes import MAX_ELEMENTS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files import Source
+    from netweave.formats.singa.unroll import Unit
+    from netweave.graph import GraphBuilder
+
+Shape = tuple[int | None, ...]
+
+Sizes = Callable[["Unit", Shape], Shape]
+"""Sizes of what a layer gives, batch first, from its settings and the sizes of its source."""
+
+INPUTS: dict[str, Sizes] = {}
+"""The types of layers that bring data into a net, with the rule for their sizes; None where open."""
+
+LABEL = "label"
+"""Name of the input that the labels of records become, unless a layer has it."""
+
+UNLABELLED = ("kCharRNN", "kRNNDummy", "kDummy")
+"""Types of inputs whose records have no label."""
+
+
+def sizes_of(*types: str) -> Callable[[Sizes], Sizes]:
+    """Register the decorated function for types of layers that bring data into the net."""
+
+    def register(rule: Sizes) -> Sizes:
+        INPUTS.update(dict.fromkeys(types, rule))
+        return rule
+
+    return register
+
+
+def is_input(unit: Unit) -> bool:
+    """Whether a layer brings data into the net; dummies do if they read no other layer."""
+    kind = unit.spec["type"]
+    return kind in INPUTS and not (unit.sources and kind in {"kDummy", "kRNNDummy"})
+
+
+@sizes_of("kRecordInput", "kCSVInput")
+def store_sizes(unit: Unit, source: Shape) -> Shape:
+    """The batch (one number, or one for each worker) and the sizes of a record: ``store.cc``."""
+    store = unit.spec["store_conf"]
+    return (sum(store["batchsize"]) or None, *(store["shape"] or [None]))
+
+
+@sizes_of("kShardData", "kLMDBData")
+def records(unit: Unit, source: Shape) -> Shape:
+    """The batch; a record's sizes are in the data."""
+    name = {"kShardData": "sharddata_conf", "kLMDBData": "lmdbdata_conf"}[unit.spec["type"]]
+    return (unit.spec[name]["batchsize"] or None, None)
+
+
+@sizes_of("kMnist")
+def mnist_sizes(unit: Unit, source: Shape) -> Shape:
+    """Square images of one channel."""
+    return (*source[:1], 1, None, None)
+
+
+@sizes_of("kRGBImage", "kImagePreprocess")
+def image_sizes(unit: Unit, source: Shape) -> Shape:
+    """Images, cut to a square if ``cropsize`` says so."""
+    crop = unit.spec["rgbimage_conf"]["cropsize"] or None
+    whole = source if len(source) == 4 else (*source[:1], None, None, None)
+    return (*whole[:2], crop, crop) if crop else whole
+
+
+@sizes_of("kLabel")
+def label_sizes(unit: Unit, source: Shape) -> Shape:
+    """One number for each record."""
+    return source[:1]
+
+
+@sizes_of("kCharRNN")
+def character_sizes(unit: Unit, source: Shape) -> Shape:
+    """Numbers of characters [step, record]: those that are read, and the one after."""
+    settings = unit.spec["char_rnn_conf"]
+    return (settings["unroll_len"] + 1, settings["batchsize"])
+
+
+@sizes_of("kDummy")
+def dummy_sizes(unit: Unit, source: Shape) -> Shape:
+    """The sizes that are said."""
+    return tuple(unit.spec["dummy_conf"]["shape"]) or (None,)
+
+
+@sizes_of("kRNNDummy")
+def sample_sizes(unit: Unit, source: Shape) -> Shape:
+    """The sizes that are said: what a sampling run starts from."""
+    return tuple(unit.spec["rnn_dummy_conf"]["shape"]) or (None,)
+
+
+@dataclass(slots=True)
+class Feed:
+    """What an input layer gives; an input of the net is made when something reads it.
+
+    Attributes:
+        unit: The layer.
+        origin: What it reads; None for the first of a chain.
+        inputs: The inputs of the net.
+    """
+
+    unit: Unit
+    origin: Feed | None
+    inputs: Inputs
+
+    def sizes(self) -> Shape:
+        """Return the sizes of what it gives, as far as they are known."""
+        source = self.origin.sizes() if self.origin else ()
+        return self.inputs.given(self.unit.name) or INPUTS[self.unit.spec["type"]](self.unit, source)
+
+    def data(self, step: int = 0) -> ir.Value:
+        """Return what a layer reads; of characters those of one step."""
+        value = self.inputs.value(self.unit.name, self.sizes(), self)
+        if self.unit.spec["type"] != "kCharRNN":
+            return value
+        count = self.sizes()[0] or 0
+        if step >= count:
+            raise ReadError(
+                f"has 'unroll_len' {count - 1} in its 'char_rnn_conf', and step {step} is read; give it the "
+                "'unroll_len' of the layers",
+                place=self.unit.place(self.inputs.place),
+            )
+        builder = self.inputs.builder
+        return builder.add("Gather", [value, builder.constant(step, dtype="int64")], {"axis": 0})
+
+    def label(self) -> ir.Value | None:
+        """Return the numbers of classes of its records; None if they have none."""
+        kind = self.unit.spec["type"]
+        if kind == "kLabel":
+            return self.data()
+        if kind in UNLABELLED or not self.unit.spec["store_conf"]["has_label"]:
+            return None
+        return self.origin.label() if self.origin else self.inputs.labels(self)
+
+
+class Inputs:
+    """The inputs of a net, made one by one as they are read.
+
+    Args:
+        builder: Where they go.
+        source: The net's files and the sizes that the caller gives.
+        taken: Names that an input of labels may not have: those of the layers.
+    """
+
+    def __init__(self, builder: GraphBuilder, source: Source, taken: Sequence[str]) -> None:
+        self.builder = builder
+        self.place = str(source.net)
+        self._source = source
+        self._taken = set(taken)
+        self._values: dict[str, ir.Value] = {}
+        self.read_by: dict[str, list[str]] = {}
+
+    def given(self, name: str) -> Shape:
+        """Return the sizes that the caller gives for an input, or none."""
+        return self._source.input_shapes.get(name, ())
+
+    def value(self, name: str, shape: Shape, feed: Feed) -> ir.Value:
+        """Return an input of the net.
+
+        Raises:
+            ReadError: A size is not known.
+            ShapeError: It would be too large.
+        """
+        self.read_by.setdefault(feed.unit.name, [])
+        if name not in self._values:
+            self._check(name, shape, feed)
+            if feed.unit.spec["type"] == "kCharRNN":
+                made = self.builder.input(name, (shape[0], BATCH), batch=False)
+            else:
+                made = self.builder.input(name, shape)
+            self._values[name] = made
+        if name not in self.read_by[feed.unit.name]:
+            self.read_by[feed.unit.name].append(name)
+        return self._values[name]
+
+    def labels(self, feed: Feed) -> ir.Value:
+        """Return the input that holds the labels of records."""
+        name = LABEL if LABEL not in self._taken else f"{feed.unit.name}/{LABEL}"
+        return self.value(name, self.given(name) or feed.sizes()[:1], feed)
+
+    def finish(self) -> None:
+        """Raise ``UsageError`` if sizes are given for something that is no input."""
+        unknown = [name for name in self._source.input_shapes if name not in self._values]
+        if unknown:
+            raise UsageError(
+                f"sizes are given for {', '.join(map(repr, unknown))}, but the inputs of {self.place} in "
+                f"phase {self._source.phase} are {', '.join(map(repr, self._values)) or 'none'}"
+            )
+
+    def _check(self, name: str, shape: Shape, feed: Feed) -> None:
+        place = feed.unit.place(self.place)
+        if any(size is None for size in shape[1:]) or not shape:
+            letters = "".join("NCHW"[: len(shape)] if len(shape) > 2 else "N")
+            known = "x".join(str(size or letter) for size, letter in zip(shape, letters, strict=False))
+            dots = "" if len(shape) > 2 else "x..."
+            raise ReadError(
+                f"the file does not say all sizes of {name!r}, which are those of its data; give them: "
+                f"--input-shape {name}={known}{dots}, with numbers for letters and dots",
+                place=place,
+                open_inputs=(name,),
+            )
+        sizes = [1 if size is None else size for size in shape]
+        if min(sizes) < 1 or prod(sizes) > MAX_ELEMENTS:
+            raise ShapeError(
+                f"input {name!r} would be {'x'.join(map(str, sizes))}; every size must be 1 or more, and all "
+                f"of them together at most {MAX_ELEMENTS:,} elements",
+                place=place,
+            )

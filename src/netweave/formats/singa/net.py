@@ -1,0 +1,251 @@
+"""From the layers of one phase to a Graph."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netweave.errors import UnsupportedError
+from netweave.formats.singa import layers as families
+from netweave.formats.singa.call import LAYERS, MANY, Call, Made
+from netweave.formats.singa.inputs import INPUTS, Feed, Inputs, is_input
+from netweave.formats.singa.layers.machine import downwards
+from netweave.formats.singa.parameters import Parameters
+from netweave.formats.singa.phases import included
+from netweave.formats.singa.unroll import Unit, forward_sources, kind_of, unroll
+from netweave.graph import Graph, GraphBuilder, Layer, Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files import Source
+    from netweave.files.protobuf import Message
+    from netweave.formats.singa.checkpoint import Weights
+
+_MOST_NAMED = 100
+"""How many unknown layers a message names one by one."""
+
+_NOT_SETTINGS = {"name", "type", "user_type", "srclayers"}
+
+
+@dataclass(slots=True)
+class Net:
+    """A net of one phase.
+
+    Attributes:
+        graph: What it computes.
+        losses: Names of the values that make its objective, with their weights.
+        feeds: Its input layers by name.
+        machines: Its RBMs: the visible and the hidden layer of each.
+    """
+
+    graph: Graph
+    losses: dict[str, float] = field(default_factory=dict)
+    feeds: dict[str, Feed] = field(default_factory=dict)
+    machines: list[tuple[Unit, Unit]] = field(default_factory=list)
+
+
+def build(job: Message, source: Source, weights: Weights | None) -> Net:
+    """Write the net of a phase as a Graph; of RBMs the way up.
+
+    Args:
+        job: The whole file.
+        source: Its name, the phase and the caller's wishes.
+        weights: Stored arrays, if there are any.
+
+    Raises:
+        SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
+    """
+    units, kept = _units(job, source)
+    builder = _builder(job, source, weights)
+    maker = _Maker(builder, Parameters(builder, kept, weights, place=str(source.net)), source, units)
+    for unit in units:
+        maker.make(unit)
+    maker.inputs.finish()
+    notes = (*maker.notes(), *maker.parameters.finish())
+    graph = replace(builder.finish(maker.outputs()), notes=notes)
+    losses = {name: weight for made in maker.made.values() for name, weight in made.losses.items()}
+    return Net(graph, losses, maker.feeds, maker.machines())
+
+
+def build_downwards(job: Message, source: Source, weights: Weights | None, net: Net) -> Graph:
+    """Write the way down of the topmost RBM of a net: from states of its hidden layer to its visible one.
+
+    Args:
+        job: The whole file.
+        source: Its name, the phase and the caller's wishes.
+        weights: Stored arrays, if there are any.
+        net: The way up, whose sizes hold here too.
+    """
+    _, kept = _units(job, source)
+    builder = _builder(job, source, weights)
+    parameters = Parameters(builder, kept, weights, place=str(source.net))
+    visible, hidden = net.machines[-1]
+    weight = net.graph.parameters[net.graph.layers[hidden.name].parameters[0]]
+    size, num_visible = weight.shape
+    states = builder.input(hidden.name, (None, size))
+    top = _entry(builder, hidden, str(source.net))
+    builder.layers.add(replace(top, outputs=(hidden.name,)))
+    layer = _entry(builder, visible, str(source.net))
+    with builder.layer(layer):
+        call = Call(visible, layer, builder, [Made([states])], parameters, False, 1, {})
+        made = downwards(call, num_visible)
+    builder.layers.add(
+        replace(layer, inputs=(hidden.name,), outputs=(visible.name,), parameters=parameters.keys(layer.key))
+    )
+    return replace(builder.finish(made.values), notes=parameters.finish())
+
+
+def _units(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
+    net, place = job["neuralnet"], str(source.net)
+    kept = included(net["layer"], source.phase, place=place)
+    _refuse_unknown(kept, place)
+    return unroll(kept, default=net["unroll_len"], of=net["layer"], place=place), kept
+
+
+def _builder(job: Message, source: Source, weights: Weights | None) -> GraphBuilder:
+    files = [str(source.net), *(weights.file.split(",") if weights else [])]
+    return GraphBuilder(job["name"] or source.net.stem, format="singa", files=files)
+
+
+def _entry(builder: GraphBuilder, unit: Unit, place: str) -> Layer:
+    spec = unit.spec
+    return Layer(
+        key=builder.layers.free_key(unit.name),
+        name=unit.name,
+        type=kind_of(spec),
+        settings={key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS},
+        outputs=(unit.name,),
+        origin=Origin(place, spec.line),
+        call=unit.index,
+    )
+
+
+class _Maker:
+    """Layers in order, and what each of them gives."""
+
+    def __init__(
+        self, builder: GraphBuilder, parameters: Parameters, source: Source, units: Sequence[Unit]
+    ) -> None:
+        self.parameters = parameters
+        self.made: dict[str, Made] = {}
+        self.feeds: dict[str, Feed] = {}
+        self.inputs = Inputs(builder, source, [unit.name for unit in units])
+        self._builder = builder
+        self._source = source
+        self._by_name = {unit.name: unit for unit in units}
+        self._joined: dict[tuple[str, ...], ir.Value] = {}
+        reads = [name for unit in units for name in forward_sources(unit, self._by_name)]
+        self._readers = Counter(reads)
+
+    def make(self, unit: Unit) -> None:
+        """Write one layer."""
+        place = str(self._source.net)
+        layer = _entry(self._builder, unit, place)
+        names = forward_sources(unit, self._by_name)
+        if is_input(unit):
+            origin = self.feeds.get(names[0]) if names else None
+            self.feeds[unit.name] = Feed(unit, origin, self.inputs)
+            self._builder.layers.add(layer)
+            return
+        sources: list[Made | Feed] = [self.feeds.get(name) or self.made[name] for name in names]
+        with self._builder.layer(layer):
+            call = Call(
+                unit,
+                layer,
+                self._builder,
+                sources,
+                self.parameters,
+                training=self._source.phase == "TRAIN",
+                readers=self._readers[unit.name],
+                joined=self._joined,
+            )
+            _check_sources(call)
+            made = self.made[unit.name] = LAYERS[unit.spec["type"]].rule(call)
+        values = [*made.results.values()] or [*made.values]
+        self._builder.layers.add(
+            replace(
+                layer,
+                inputs=tuple(dict.fromkeys(call.read)),
+                outputs=tuple(value.name or "" for value in values),
+                parameters=self.parameters.keys(layer.key),
+            )
+        )
+
+    def outputs(self) -> list[ir.Value]:
+        """Return the values that leave the net: losses, metrics, and what no layer reads."""
+        for name in self.feeds:
+            key = next(key for key, layer in self._builder.layers.items() if layer.name == name)
+            layer = self._builder.layers[key]
+            self._builder.layers.add(replace(layer, outputs=tuple(self.inputs.read_by.get(name, ()))))
+        found: dict[str, ir.Value] = {}
+        for name, made in self.made.items():
+            values = list(made.results.values())
+            if not values and not self._readers[name]:
+                values = list(made.values)
+            found |= {value.name or "": value for value in values}
+        return [
+            value if value.producer() is not None else self._builder.add("Identity", [value])
+            for value in found.values()
+        ]
+
+    def notes(self) -> tuple[str, ...]:
+        """Return what of the file is not in the graph."""
+        loops = [
+            (unit, unit.spec["rnn_dummy_conf"]["dynamic_srclayer"])
+            for unit in self._by_name.values()
+            if unit.spec["type"] == "kRNNDummy" and unit.spec["rnn_dummy_conf"]["dynamic_srclayer"]
+        ]
+        return tuple(
+            f"{self._source.net}:{unit.spec.line}: from the second step on SINGA feeds {source!r} back into "
+            f"{unit.name!r}; the graph is one step"
+            for unit, source in loops
+        )
+
+    def machines(self) -> list[tuple[Unit, Unit]]:
+        """Return the visible and the hidden layer of each RBM."""
+        found = []
+        for unit in self._by_name.values():
+            above = [self._by_name[name] for name in unit.sources]
+            found += [
+                (unit, each)
+                for each in above
+                if unit.spec["type"] == "kRBMVis" and each.spec["type"] == "kRBMHid"
+            ]
+        return found
+
+
+def _check_sources(call: Call) -> None:
+    least, most = LAYERS[call.spec["type"]].sources
+    count = len(call.unit.sources)
+    if not least <= count <= most:
+        wanted = f"{least}" if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
+        raise call.wrong(f"has {count} sources ('srclayers'), expected {wanted}")
+    if call.spec["type"] == "kRBMVis" and len(call.sources) != 1:
+        raise call.wrong("reads no layer besides kRBMHid, expected one, and its kRBMHid")
+
+
+def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
+    """Raise one error that names every layer which is not read, or a setting that no layer has."""
+    known = {**dict.fromkeys(INPUTS), **dict.fromkeys(LAYERS)}
+    unknown = [spec for spec in specs if spec["type"] not in known]
+    if not unknown:
+        for spec in specs:
+            if spec.unknown:
+                raise spec.unknown[0]
+        return
+    rows = []
+    for spec in unknown[:_MOST_NAMED]:
+        kind = kind_of(spec)
+        near = difflib.get_close_matches(kind, known, n=1, cutoff=0.8)
+        own = spec["type"] == "kUserLayer"
+        note = families.reason(kind, own=own) or (f"; did you mean {near[0]!r}?" if near else "")
+        rows.append(f"{spec['name']!r} ({kind}{note}) at {place}:{spec.line_of('type')}")
+    if len(unknown) > len(rows):
+        rows.append("and so on")
+    count = f"{len(unknown)} layers" if len(unknown) > 1 else "a layer"
+    raise UnsupportedError(f"the net has {count} that Netweave does not read: {'; '.join(rows)}", place=place)

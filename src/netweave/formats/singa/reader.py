@@ -1,0 +1,50 @@
+"""Which files are SINGA's, and from one of them to its Graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.formats.singa.checkpoint import Weights, read_checkpoints
+from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
+from netweave.formats.singa.net import build, build_downwards
+from netweave.graph import graph_of_weights
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.files import Source
+    from netweave.graph import Graph
+
+DOWN = "down"
+"""The stage in which an RBM is read from its hidden layer to its visible one."""
+
+
+def match(source: Source) -> bool:
+    """Whether a file is one of SINGA's, by its content."""
+    return find_kind(source.head(HEAD_BYTES)) is not None
+
+
+def read(source: Source) -> Graph:
+    """Read the net of a ``job.conf`` for a phase, or the arrays of a checkpoint alone.
+
+    Raises:
+        SourceError: The files cannot be read, hold something unknown, or do not fit together.
+        UsageError: The caller asks for a stage or sizes that the net does not have.
+    """
+    if find_kind(source.head(HEAD_BYTES)) == CHECKPOINT:
+        return _weights_alone(source.net)
+    job = parse_job(source.net)
+    weights = read_checkpoints(source.weights) if source.weights else None
+    net = build(job, source, None if DOWN in source.stages else weights)
+    unknown = [stage for stage in source.stages if stage != DOWN or not net.machines]
+    if unknown:
+        there = f"{DOWN!r} is the only one" if net.machines else "only nets with an RBM have one: 'down'"
+        raise UsageError(f"{source.net}: no stage {unknown[0]!r}; {there}")
+    return build_downwards(job, source, weights, net) if DOWN in source.stages else net.graph
+
+
+def _weights_alone(path: Path) -> Graph:
+    weights: Weights = read_checkpoints(path)
+    arrays = {name: parts[-1] for name, parts in weights.parts.items()}
+    return graph_of_weights(arrays, format_name="singa", file=str(path))

@@ -1,0 +1,167 @@
+"""A job.conf as a Job: rules, rates, phases, data; and that training refuses what is not there."""
+
+from __future__ import annotations
+
+import pytest
+
+import netweave
+from netweave.errors import ReadError, UnsupportedError
+from netweave.job import Job
+from tests.formats.singa.nets import conf, data, layer
+from tests.formats.singa.test_reader import RBM
+
+LOSS = layer("kSoftmaxLoss", sources="data data", name="loss")
+RATE = "learning_rate { base_lr: 0.1 type: kFixed }"
+CLUSTER = (
+    'cluster { nworker_groups: 2 nworkers_per_group: 3 nservers_per_group: 2 workspace: "run" sync_freq: 4 }'
+)
+
+
+def job(
+    folder,
+    *,
+    updater: str = f"type: kSGD {RATE}",
+    alg: str = "kBP",
+    more: str = "",
+    net: str = data(6) + LOSS,
+) -> Job:
+    head = f"train_steps: 90 train_one_batch {{ alg: {alg} }} updater {{ {updater} }} {CLUSTER} {more}"
+    (folder / "job.conf").write_text(conf(net, job=head))
+    return netweave.load_job(folder / "job.conf")
+
+
+@pytest.mark.parametrize(
+    ("updater", "kind", "settings"),
+    [
+        ("type: kSGD momentum: 0.5", "sgd", {"momentum": 0.5, "weight_decay": 0.0}),
+        ("type: kNesterov momentum: 0.5 weight_decay: 0.25", "nesterov", {"weight_decay": 0.25}),
+        ("type: kAdaGrad clip_low: -5 clip_high: 5", "adagrad", {"clip_low": -5.0, "clip_high": 5.0}),
+        ("type: kRMSProp rmsprop_conf { rho: 0.5 }", "rmsprop", {"rho": 0.5, "delta": 1e-8}),
+        ("type: kAdaDelta adadelta_conf { rho: 0.5 }", "adadelta", {"rho": 0.5}),
+        ("type: kAdam adam_conf { beta1: 0.5 }", "adam", {"beta1": 0.5, "beta2": 0.999}),
+        ("type: kAdamMax", "adammax", {"beta1": 0.9}),
+    ],
+)
+def test_updaters(updater, kind, settings, tmp_path):
+    found = job(tmp_path, updater=f"{updater} {RATE}").solver
+    assert found.kind == f"singa.{kind}"
+    assert settings.items() <= found.settings.items()
+    assert (found.policy.kind, found.policy.base_rate) == ("singa.fixed", pytest.approx(0.1))
+
+
+@pytest.mark.parametrize(
+    ("rate", "kind", "settings"),
+    [
+        ("type: kStep step_conf { gamma: 0.5 change_freq: 7 }", "step", {"gamma": 0.5, "change_freq": 7}),
+        (
+            "type: kFixedStep fixedstep_conf { step: 0 step: 5 step_lr: 1 step_lr: 0.5 }",
+            "fixed_step",
+            {"step": [0, 5], "step_lr": [1.0, 0.5]},
+        ),
+        (
+            "type: kLinear linear_conf { final_lr: 0.5 change_freq: 7 }",
+            "linear",
+            {"final_lr": 0.5, "change_freq": 7},
+        ),
+        ("type: kExponential exponential_conf { change_freq: 7 }", "exponential", {"change_freq": 7}),
+        ("type: kInverse inverse_conf { gamma: 0.5 pow: 2 }", "inverse", {"gamma": 0.5, "pow": 2.0}),
+        ("type: kInverseT inverset_conf { final_lr: 3 }", "inverse_t", {"final_lr": 3.0}),
+    ],
+)
+def test_policies(rate, kind, settings, tmp_path):
+    found = job(tmp_path, updater=f"type: kSGD learning_rate {{ {rate} }}").solver.policy
+    assert (found.kind, found.settings) == (f"singa.{kind}", settings)
+
+
+def test_schedule_cluster_and_checkpoints(tmp_path):
+    more = "disp_freq: 5 test_freq: 10 test_steps: 3 validate_freq: 20 validate_steps: 4 checkpoint_freq: 30 "
+    found = job(
+        tmp_path, more=more + 'test_after: 10 checkpoint_path: "a" checkpoint_path: "b" gpu: 0 gpu: 1'
+    )
+    schedule = found.schedule
+    assert (schedule.max_iterations, schedule.display_interval, schedule.test_interval) == (90, 5, 10)
+    assert (schedule.validate_interval, schedule.first, schedule.test_at_start) == (20, {"test": 10}, False)
+    assert {name: phase.num_batches for name, phase in found.phases.items()} == {
+        "train": None,
+        "validate": 4,
+        "test": 3,
+    }
+    assert (found.checkpoints.interval, found.checkpoints.weights) == (30, ("a", "b"))
+    assert found.checkpoints.prefix == "run/checkpoint/step"
+    assert (found.cluster.num_workers, found.cluster.num_servers) == (6, 2)
+    assert {"sync_freq": 4, "nworkers_per_group": 3, "gpu": [0, 1]}.items() <= found.cluster.settings.items()
+    graphs = {name: phase.graph for name, phase in found.phases.items()}
+    assert Job.from_json(found.to_json(), graphs) == found
+
+
+def test_records_are_fed_and_the_loss_is_learnt(tmp_path):
+    net = (
+        data(6).replace("batchsize: 2", "batchsize: 2 batchsize: 3 mean_value: 1 std_value: 4 random_skip: 9")
+        + LOSS
+    )
+    phase = job(tmp_path, net=net).phases["train"]
+    (source,) = phase.data
+    assert (source.kind, source.outputs, source.batch_size) == ("kvfile", ("data", "label"), 5)
+    assert source.order == {"skip": 9}
+    assert source.transforms == ({"kind": "subtract", "values": [1.0]}, {"kind": "scale", "factor": 0.25})
+    assert phase.losses == {"loss": 1.0}
+
+
+def test_images_are_cut_at_random_in_training_and_at_the_corner_outside_it(tmp_path):
+    net = (
+        data(3, 9, 9) + 'layer { name: "image" type: kImagePreprocess srclayers: "data" '
+        "rgbimage_conf { cropsize: 7 mirror: true scale: 2 } }\n"
+        + layer("kSoftmaxLoss", sources="image data", name="loss")
+    )
+    phases = job(tmp_path, net=net, more="test_freq: 1").phases
+    crop = {"kind": "crop", "height": 7, "width": 7}
+    scale = {"kind": "scale", "factor": 2.0}
+    (train,), (test,) = phases["train"].data, phases["test"].data
+    assert train.transforms == (crop | {"where": "random"}, {"kind": "mirror"}, scale)
+    assert test.transforms == (crop | {"where": "top left"}, scale)
+    assert train.outputs == ("image", "label")
+
+
+def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):
+    found = job(tmp_path, alg="kCD cd_conf { cd_k: 3 }", net=RBM)
+    assert (found.algorithm, found.algorithm_settings) == ("cd", {"cd_k": 3})
+    up, down = found.phases["train"].graph, found.phases["down"].graph
+    assert set(up.parameters) & set(down.parameters) == {"w"}
+    assert (
+        "divides the gradient of a shared parameter by the number of layers that share it (w_)"
+        in found.notes[0]
+    )
+
+
+@pytest.mark.parametrize(
+    ("wishes", "error", "message"),
+    [
+        ({"alg": "kUserAlg"}, UnsupportedError, r"job\.conf:2: the algorithm 'kUserAlg' is the user's own"),
+        ({"updater": f'user_type: "mine" {RATE}'}, UnsupportedError, "the updater 'mine' is the user's own"),
+        ({"updater": "type: kSGD"}, UnsupportedError, "the change of the learning rate 'kUserChange'"),
+        (
+            {"updater": "type: kSGD learning_rate { type: kFixedStep fixedstep_conf { step: 0 } }"},
+            ReadError,
+            "has 1 'step' for 0 'step_lr'",
+        ),
+        (
+            {"more": "test_freq: 3", "net": data(6).replace("store", "include: kTrain store") + LOSS},
+            ReadError,
+            r"reads 'data', which is left out here .*\(phase kTest\)",
+        ),
+    ],
+)
+def test_what_is_no_job(wishes, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        job(tmp_path, **wishes)
+
+
+def test_a_net_without_an_updater_trains_nothing(tmp_path):
+    (tmp_path / "job.conf").write_text(conf(data(6), LOSS))
+    with pytest.raises(ReadError, match="has no 'updater', so it trains nothing"):
+        netweave.load_job(tmp_path / "job.conf")
+
+
+def test_training_says_that_it_is_not_there_yet(tmp_path):
+    with pytest.raises(UnsupportedError, match="net: SINGA's jobs are read, but cannot be trained yet"):
+        netweave.train(job(tmp_path))
