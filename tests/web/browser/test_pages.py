@@ -14,7 +14,7 @@ AXE = Path(__file__).parents[3] / "frontend" / "node_modules" / "axe-core" / "ax
 
 pytestmark = [pytest.mark.browser, pytest.mark.multi]
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "tensorflow"
+GOLDEN = Path(__file__).parents[2] / "golden"
 
 DROP_FOLDER = """names => {
   // what a browser gives of a dropped folder; a script cannot drop a real one
@@ -191,13 +191,9 @@ def test_a_screen_reader_finds_labels_roles_and_contrast(visit, scheme):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A net of TensorFlow in folders, as programs leave it, with what systems put there."""
-    made = tmp_path / "lenet"
-    (made / "variables").mkdir(parents=True)
+    """A net as Keras saves it for TensorFlow, with what systems put in folders."""
+    made = shutil.copytree(GOLDEN / "keras" / "unet_saved_model", tmp_path / "unet")
     (made / ".DS_Store").write_bytes(b"x")
-    shutil.copy(GOLDEN / "lenet.meta", made)
-    for file in ("lenet.index", "lenet.data-00000-of-00001"):
-        shutil.copy(GOLDEN / file, made / "variables")
     return made
 
 
@@ -205,7 +201,7 @@ def test_a_folder_is_one_net_and_so_is_its_archive(page, folder):
     page.goto("/")
     page.get_by_label("Folder of net A").set_input_files(folder)
     drop(page, "B", shutil.make_archive(str(folder), "zip", folder))
-    for letter, files in (("A", 3), ("B", 1)):
+    for letter, files in (("A", 4), ("B", 1)):
         playwright.expect(side(page, letter)).to_contain_text("TensorFlow net, recognised")
         playwright.expect(side(page, letter)).not_to_contain_text("The weights are missing")
         playwright.expect(side(page, letter).locator(".files li")).to_have_count(files)
@@ -216,8 +212,7 @@ def test_a_folder_is_one_net_and_so_is_its_archive(page, folder):
 def test_a_folder_is_dropped_with_all_that_is_in_it(page, folder):
     page.goto("/")
     names = [str(file.relative_to(folder.parent)) for file in sorted(folder.rglob("*")) if file.is_file()]
-    with page.expect_response(lambda response: "lenet.meta" in response.url):
-        page.evaluate(DROP_FOLDER, names)
-    playwright.expect(side(page, "A").locator(".files .name")).to_have_text(
-        ["lenet.data-00000-of-00001", "lenet.index", "lenet.meta"]
+    page.evaluate(DROP_FOLDER, names)
+    playwright.expect(side(page, "A").locator(".files [data-stored] .name")).to_have_text(
+        ["fingerprint.pb", "saved_model.pb", "variables.data-00000-of-00001", "variables.index"]
     )
