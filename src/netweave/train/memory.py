@@ -13,7 +13,8 @@ import platform
 M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 """Parameters of glibc's ``mallopt`` (malloc.h)."""
 
-NEVER = 2**31 - 1
+NEVER = -1
+"""The size above which free memory at the end is given back; of positive ones 2 GiB would be the most."""
 
 
 def keep_memory() -> bool:

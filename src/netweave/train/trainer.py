@@ -23,6 +23,7 @@ from netweave.train.feeds import Feed, Feeding
 from netweave.train.keeping import Keeper, Running
 from netweave.train.means import averaged, elements
 from netweave.train.nets import make_nets, trained
+from netweave.train.team import dismiss_team
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -241,6 +242,7 @@ class Trainer:
     ) -> tuple[float, dict[str, torch.Tensor]]:
         """Run the net of a phase on its next batch, on the engine; return the objective and the outputs."""
         batch, variables = self._feeds[phase].take()
+        dismiss_team()  # the caller's, who may have computed something between two steps
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
             with torch.set_grad_enabled(backward):
