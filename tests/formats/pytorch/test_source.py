@@ -14,7 +14,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
-from netweave.formats.pytorch.source.naming import class_name, identifier
+from netweave.files.source_code.naming import class_name, identifier
 from tests.formats.darknet.test_layers import NETS, written
 from tests.hostile.nets import nets
 

@@ -6,9 +6,9 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.writing import Refusals
 from netweave.formats.pytorch.source import operators
-from netweave.formats.pytorch.source.steps import Field, Module, Step
 from netweave.formats.pytorch.source.table import TABLE, Call
 
 if TYPE_CHECKING:

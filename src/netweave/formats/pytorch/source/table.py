@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import numpy as np
-
+from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.text import number
 from netweave.files.writing import NodeCall, WriterTable
-from netweave.formats.pytorch.source.steps import Field, Module, Step
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,23 +65,3 @@ class Call(NodeCall):
             return number(array.reshape(-1)[0]), [], None
         fields = (Field("shape", tuple(array.shape)),)
         return "{m}", [], Module("nn.Parameter", fields, {"": self.lazily(index)})
-
-
-def number(value: Any) -> str:
-    """Return a number as Python writes it, with no more digits than its type holds.
-
-    >>> number(np.float32(0.1)), number(np.int64(3)), number(np.float32(2))
-    ('0.1', '3', '2.0')
-    """
-    if isinstance(value, float):
-        return number(np.float32(value))
-    if not isinstance(value, np.generic):
-        return repr(value)
-    if not isinstance(value, np.floating):
-        return str(value.item())
-    if not np.isfinite(value):
-        return f'float("{value.item()}")'
-    small = abs(value) < 1e-4 and value != 0
-    return (
-        np.format_float_scientific(value, trim="-") if small else np.format_float_positional(value, trim="0")
-    )

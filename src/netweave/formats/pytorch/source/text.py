@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.pytorch.source.forward import Forward
-from netweave.formats.pytorch.source.table import number
+from netweave.files.source_code.forward import Forward
+from netweave.files.source_code.text import WIDTH, commented, literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.formats.pytorch.source.steps import Module, Step
-
-WIDTH = 100
-"""Lines with a comment end here."""
+    from netweave.files.source_code.steps import Module, Step
 
 CONV_NORM = '''class ConvNorm(nn.Module):
     """A convolution, then normalisation by stored statistics."""
@@ -71,24 +68,6 @@ def constructor(module: Module, given: Mapping[str, str], defaults: Mapping[str,
         elif field.name in given or field.value != defaults.get(field.name, field.default):
             parts.append(f"{field.name}={text}")
     return f"{module.type}({', '.join(parts)})"
-
-
-def literal(value: Any) -> str:
-    """Return a value as Python writes it."""
-    return number(value) if isinstance(value, float) else repr(value)
-
-
-def commented(line: str, layers: Sequence[str]) -> str:
-    """Return a line with the source's names behind it, as many as fit; names may hold anything."""
-    names = ["".join(c if c.isprintable() else "?" for c in name) for name in dict.fromkeys(layers) if name]
-    more = ""
-    while names:
-        full = f"{line}  # {', '.join(names)}{more}"
-        if len(full) <= WIDTH:
-            return full
-        names.pop()
-        more = ", ..."
-    return line
 
 
 def signature(name: str, arguments: Sequence[str]) -> list[str]:

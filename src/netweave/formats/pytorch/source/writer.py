@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.pytorch.source.blocks import Block, BlockClass, parts_of
-from netweave.formats.pytorch.source.naming import (
+from netweave.files.source_code.blocks import Block, BlockClass, parts_of
+from netweave.files.source_code.naming import (
     TAKEN,
     Names,
     block_name,
@@ -18,16 +18,15 @@ from netweave.formats.pytorch.source.naming import (
     member_names,
     stem_of,
 )
+from netweave.files.source_code.steps import Step
+from netweave.files.source_code.text import commented, literal
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
-from netweave.formats.pytorch.source.steps import Step
 from netweave.formats.pytorch.source.text import (
     CONV_NORM,
     LOAD,
-    commented,
     constructor,
     forward_lines,
-    literal,
     signature,
 )
 from netweave.graph import known_shape

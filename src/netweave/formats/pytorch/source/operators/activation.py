@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.text import number
 from netweave.files.writing import Refused
-from netweave.formats.pytorch.source.steps import Field, Module, Step
-from netweave.formats.pytorch.source.table import Call, number, written
+from netweave.formats.pytorch.source.table import Call, written
 
 _CALLS = {
     "Abs": "torch.abs({0})",

@@ -8,7 +8,7 @@ from netweave.files.writing import Refused
 from netweave.formats.pytorch.source.table import Call, written
 
 if TYPE_CHECKING:
-    from netweave.formats.pytorch.source.steps import Step
+    from netweave.files.source_code.steps import Step
 
 _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
 _PAIRS = {"Max": "torch.maximum", "Min": "torch.minimum"}

@@ -12,7 +12,7 @@ from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import num_windows
 
 if TYPE_CHECKING:
-    from netweave.formats.pytorch.source.steps import Step
+    from netweave.files.source_code.steps import Step
 
 _AXES = {1: "1d", 2: "2d", 3: "3d"}
 

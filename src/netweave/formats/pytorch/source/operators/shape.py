@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.source_code.text import number
 from netweave.files.writing import Refused
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
-from netweave.formats.pytorch.source.table import Call, number, written
+from netweave.formats.pytorch.source.table import Call, written
 
 if TYPE_CHECKING:
-    from netweave.formats.pytorch.source.steps import Step
+    from netweave.files.source_code.steps import Step
 
 
 @written("Concat")
@@ -179,7 +180,7 @@ def expand(call: Call) -> Step:
 @written("Gather")
 def gather(call: Call) -> Step:
     """Rows of a stored table, by whole numbers."""
-    from netweave.formats.pytorch.source.steps import Field, Module
+    from netweave.files.source_code.steps import Field, Module
 
     if call.is_stored(0) and call.get("axis", 0) == 0 and call.rank(0) == 2:
         rows, columns = call.shape(0)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.formats.pytorch.source.steps import Step
+    from netweave.files.source_code.steps import Step
 
 MAX_DEPTH = 3
 """So many calls stand within each other: activation, normalisation, convolution."""
@@ -35,6 +35,7 @@ class Forward:
         inputs: The variable of each value that is given.
         outputs: The values to return.
         modules: How the module of a step is called (``self.conv1``), by the number of the step.
+        nests: Whether calls stand within calls; each is a line of its own otherwise.
     """
 
     def __init__(
@@ -43,7 +44,10 @@ class Forward:
         inputs: Mapping[str, str],
         outputs: Sequence[str],
         modules: Mapping[int, str],
+        *,
+        nests: bool = True,
     ) -> None:
+        self._depth = MAX_DEPTH if nests else 0
         self._uses = Counter(name for step in steps for name in step.inputs) + Counter(outputs)
         self._variables = dict(inputs)
         self._pending: dict[str, _Expression] = {}
@@ -51,7 +55,7 @@ class Forward:
         self.lines: list[tuple[str, list[str]]] = []
         for number, step in enumerate(steps):
             self._add(step, modules.get(number, ""))
-        results = self._take_all(outputs, depth=MAX_DEPTH)
+        results = self._take_all(outputs, depth=self._depth)
         self.lines.append(
             (
                 "return " + ", ".join(result.text for result in results),
@@ -61,7 +65,7 @@ class Forward:
 
     def _add(self, step: Step, module: str) -> None:
         simple = all(step.template.count(f"{{{place}}}") == 1 for place in range(len(step.inputs)))
-        depth = -1 if not simple else MAX_DEPTH - 1 if len(step.inputs) == 1 else 1
+        depth = -1 if not simple else self._depth - 1 if len(step.inputs) == 1 else min(1, self._depth)
         operands = self._take_all(step.inputs, depth=depth)
         texts = [
             operand.text if operand.binds or _is_argument(step.template, place) else f"({operand.text})"

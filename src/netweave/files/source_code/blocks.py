@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.pytorch.source.steps import Field, Step
+    from netweave.files.source_code.steps import Field, Step
 
 FAR = 20
 """A value that is read again after more steps passes by, as skips of a U-Net do: parts between may repeat."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from netweave.formats.pytorch.source.steps import Step
+    from netweave.files.source_code.steps import Step
 
 KINDS = {
     "ConvNorm": "conv",

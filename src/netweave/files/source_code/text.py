@@ -1,0 +1,51 @@
+"""Values, comments and numbers as Python writes them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WIDTH = 100
+"""Lines with a comment end here."""
+
+
+def literal(value: Any) -> str:
+    """Return a value as Python writes it."""
+    return number(value) if isinstance(value, float) else repr(value)
+
+
+def commented(line: str, layers: Sequence[str]) -> str:
+    """Return a line with the source's names behind it, as many as fit; names may hold anything."""
+    names = ["".join(c if c.isprintable() else "?" for c in name) for name in dict.fromkeys(layers) if name]
+    more = ""
+    while names:
+        full = f"{line}  # {', '.join(names)}{more}"
+        if len(full) <= WIDTH:
+            return full
+        names.pop()
+        more = ", ..."
+    return line
+
+
+def number(value: Any) -> str:
+    """Return a number as Python writes it, with no more digits than its type holds.
+
+    >>> number(np.float32(0.1)), number(np.int64(3)), number(np.float32(2))
+    ('0.1', '3', '2.0')
+    """
+    if isinstance(value, float):
+        return number(np.float32(value))
+    if not isinstance(value, np.generic):
+        return repr(value)
+    if not isinstance(value, np.floating):
+        return str(value.item())
+    if not np.isfinite(value):
+        return f'float("{value.item()}")'
+    small = abs(value) < 1e-4 and value != 0
+    return (
+        np.format_float_scientific(value, trim="-") if small else np.format_float_positional(value, trim="0")
+    )
