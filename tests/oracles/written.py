@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -51,7 +51,31 @@ def mxnet(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
     return {str(number): array.asnumpy() for number, array in enumerate(module.get_outputs())}
 
 
-FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {"caffe": caffe, "mxnet": mxnet}
+def keras(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+    """Run source for Keras as its user would, images with channels last; outputs by their number."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("written", folder / "written.py")
+    port = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(port)
+    found = port.load()(np.moveaxis(x, 1, -1), training=False)
+    arrays = map(as_array, found if isinstance(found, (list, tuple)) else [found])
+    return {
+        str(number): np.moveaxis(array, -1, 1) if array.ndim == 4 else array
+        for number, array in enumerate(arrays)
+    }
+
+
+def as_array(tensor: Any) -> np.ndarray:
+    """Return a tensor of the backend that Keras runs on."""
+    return np.asarray(tensor.detach() if hasattr(tensor, "detach") else tensor)
+
+
+FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {
+    "caffe": caffe,
+    "mxnet": mxnet,
+    "keras": keras,
+}
 
 
 def main(framework: str, folder: Path) -> None:

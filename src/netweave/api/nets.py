@@ -175,16 +175,17 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
     return chain(to_inference, fold, absorb, prune)(graph) if folded else to_inference(graph)
 
 
-def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Written:
+def save(graph: Graph, path: str | Path, *, to: str | None = None, random_weights: bool = False) -> Written:
     """Write a net in the format that the file's name asks for.
 
     ``.onnx``: with its layers as metadata. The others hold the net as it predicts: ``.prototxt`` with its
     weights beside it as ``.caffemodel``; ``-symbol.json`` with them as ``-0000.params``; ``.py``, PyTorch
-    source, with them as ``.safetensors``.
+    source, with them as ``.safetensors``, or with ``to="keras"`` source for Keras 3, with them as ``.npz``.
 
     Args:
         graph: The net.
         path: The file.
+        to: Name of the format, where several have files of such a name: ``keras``.
         random_weights: Write a net without weights with drawn ones.
 
     Returns:
@@ -197,7 +198,7 @@ def save(graph: Graph, path: str | Path, *, random_weights: bool = False) -> Wri
     file = check_file(path, what="path")
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: it holds weights alone; there is no net to write")
-    writer = find_written(file).load()
+    writer = find_written(file, to).load()
     written: Written = writer.write(graph, file, random_weights=random_weights)
     return written
 
@@ -206,6 +207,7 @@ def port(
     graph: Graph,
     path: str | Path,
     *,
+    to: str | None = None,
     random_weights: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
@@ -214,6 +216,7 @@ def port(
     Args:
         graph: The net.
         path: The file.
+        to: Name of the format, where several have files of such a name: ``keras``.
         random_weights: Write a net without weights with drawn ones.
         progress: Called with what is done next.
 
@@ -224,7 +227,7 @@ def port(
         SourceError: The net has operators that cannot be written, or what was written cannot be read.
         UsageError: No format is written under such a name, a file cannot be written, or weights miss.
     """
-    written = save(graph, path, random_weights=random_weights)
+    written = save(graph, path, to=to, random_weights=random_weights)
     names = written.inputs
     source = Source(
         net=written.net,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     examples=[
         "netweave convert det1-symbol.json,det1-0001.params det1.onnx",
         "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py",
+        "netweave convert resnet50.prototxt,resnet50.caffemodel resnet50.py --to keras",
         "netweave convert resnet50.keras resnet50.prototxt",
         "netweave convert resnet50.keras resnet50-symbol.json",
         "netweave convert deploy.prototxt,net_iter_600.checkpoint net.caffemodel",
@@ -30,6 +31,12 @@ if TYPE_CHECKING:
 )
 @NET("net")
 @click.argument("out", metavar="OUT")
+@click.option(
+    "--to",
+    type=click.Choice(["pytorch", "keras"]),
+    metavar="pytorch|keras",
+    help="Framework that source (.py) is written for; PyTorch by default.",
+)
 @click.option(
     "--into",
     "port",
@@ -54,6 +61,7 @@ if TYPE_CHECKING:
 def convert(
     net: str,
     out: str,
+    to: str | None,
     port: str | None,
     into_shapes: InputShapes,
     inference: bool,
@@ -90,6 +98,7 @@ def convert(
         found = api.port(
             graph,
             out,
+            to=to,
             random_weights=random_weights,
             progress=lambda stage: status.update(f"comparing {out} with {net}: {stage}"),
         )

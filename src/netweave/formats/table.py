@@ -61,7 +61,13 @@ FORMATS = (
         code=True,
         written=".py",
     ),
-    Format("keras", "Keras", "NET.keras, NET.h5, or NET.json with NET.weights.h5", archives=True),
+    Format(
+        "keras",
+        "Keras",
+        "NET.keras, NET.h5, or NET.json with NET.weights.h5",
+        archives=True,
+        written=".py",
+    ),
     Format(
         "tensorflow",
         "TensorFlow",
@@ -111,16 +117,22 @@ def _find_folder(source: Source) -> Format:
     )
 
 
-def find_written(path: Path) -> Format:
+def find_written(path: Path, to: str | None = None) -> Format:
     """Return the format that writes files of such a name.
+
+    Args:
+        path: The file.
+        to: Name of the format, where several write such files; else it is the first of them.
 
     Raises:
         UsageError: None does.
     """
     for row in FORMATS:
-        if row.written is not None and path.name.endswith(row.written):
+        if row.written is not None and path.name.endswith(row.written) and to in {None, row.name}:
             return row
     known = ", ".join(f"{row.written} ({row.title})" for row in FORMATS if row.written)
+    if to is not None:
+        raise UsageError(f"cannot write {str(path)!r} for {to!r}: nets are written as {known}")
     raise UsageError(f"cannot write {str(path)!r}: nets are written as {known}")
 
 

@@ -3,7 +3,7 @@
 To add one: a function over a Graph under ``@Pass``, in a file of its own, made of what ``rewrite`` offers.
 """
 
-from netweave.passes.absorb import absorb, absorb_scales
+from netweave.passes.absorb import absorb, absorb_biases, absorb_scales
 from netweave.passes.channels_first import channels_first, early_transposes
 from netweave.passes.compose import compose
 from netweave.passes.extract import Extractor, extract
@@ -19,6 +19,7 @@ __all__ = [
     "Extractor",
     "Pass",
     "absorb",
+    "absorb_biases",
     "absorb_pads",
     "absorb_scales",
     "chain",

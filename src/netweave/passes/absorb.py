@@ -42,9 +42,20 @@ def absorb_scales(graph: Graph) -> None:
     _absorb_into(graph, frozenset({"BatchNormalization"}))
 
 
-def _absorb_into(graph: Graph, takers: frozenset[str]) -> None:
+@Pass
+def absorb_biases(graph: Graph) -> None:
+    """Take Add and Sub of stored values per channel into the product before them: a dense layer has a bias.
+
+    As ``absorb``; the weights stay as they are.
+    """
+    _absorb_into(graph, frozenset({"MatMul", "Gemm"}), frozenset({"Add", "Sub"}))
+
+
+def _absorb_into(graph: Graph, takers: frozenset[str], taken: frozenset[str] | None = None) -> None:
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
+        if taken is not None and node.op_type not in taken:
+            continue
         read = _AFFINE.get(node.op_type) if node.domain == "" else None
         affine = read(node) if read else None
         maker = affine.value.producer() if affine else None

@@ -77,7 +77,8 @@ def _add(node: ir.Node, pads: list[int]) -> bool:
     return True
 
 
-def _is_never_negative(value: ir.Value | None) -> bool:
+def is_never_negative(value: ir.Value | None) -> bool:
+    """Whether an activation on the way to a value lets nothing below 0 through."""
     while value is not None:
         node = value.producer()
         if node is None or node.domain:
@@ -93,7 +94,7 @@ def _is_never_negative(value: ir.Value | None) -> bool:
 
 def _max_pool(node: ir.Node, source: ir.Value) -> bool:
     own = attributes_of(node).get("pads") or [0]
-    return len(node.outputs) == 1 and not any(own) and _is_never_negative(source)
+    return len(node.outputs) == 1 and not any(own) and is_never_negative(source)
 
 
 def _average_pool(node: ir.Node, source: ir.Value) -> bool:

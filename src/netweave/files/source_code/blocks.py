@@ -21,7 +21,10 @@ FAR = 20
 Form = tuple[Any, ...]
 """What must be equal in all blocks of a class."""
 
-ACTIVATIONS = ("F.relu(", "F.relu6(", "F.leaky_relu(", "F.elu(", "F.mish(", "torch.sigmoid(", "torch.tanh(")
+ACTIVATIONS = (
+    *("F.relu(", "F.relu6(", "F.leaky_relu(", "F.elu(", "F.mish(", "torch.sigmoid(", "torch.tanh("),
+    *("layers.ReLU(", "layers.LeakyReLU(", "layers.Activation("),
+)
 """Begins of expressions that belong to the block before them."""
 
 

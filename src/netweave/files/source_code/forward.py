@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
     from netweave.files.source_code.steps import Step
 
@@ -36,6 +36,7 @@ class Forward:
         outputs: The values to return.
         modules: How the module of a step is called (``self.conv1``), by the number of the step.
         nests: Whether calls stand within calls; each is a line of its own otherwise.
+        kept: Variables that are never given another value.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Forward:
         modules: Mapping[int, str],
         *,
         nests: bool = True,
+        kept: Collection[str] = (),
     ) -> None:
+        self._kept = set(kept)
         self._depth = MAX_DEPTH if nests else 0
         self._uses = Counter(name for step in steps for name in step.inputs) + Counter(outputs)
         self._variables = dict(inputs)
@@ -127,7 +130,7 @@ class Forward:
         """Return a variable that nobody needs any more, of those that are read here, or a new one."""
         alive = {variable for name, variable in self._variables.items() if self._uses[name] > 0}
         alive |= {variable for pending in self._pending.values() for variable in pending.reads}
-        alive = alive.union(*self._held)
+        alive = alive.union(self._kept, *self._held)
         for variable in sorted(expression.reads, key=lambda name: (name != "x", name)):
             if variable not in alive:
                 return variable

@@ -13,6 +13,7 @@ from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files.channels_last import Stored, Tensor, Writer
 from netweave.formats.keras import layers
 from netweave.formats.keras.call import Call
+from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
 from netweave.formats.keras.opening import is_ours, open_model
 from netweave.formats.keras.order import calls_in_order
@@ -29,12 +30,12 @@ MAX_DEPTH = 32
 
 
 def match(source: Source) -> bool:
-    """Whether the file is a model of Keras."""
-    return is_ours(source)
+    """Whether the file is a model of Keras, or code that makes one."""
+    return is_code(source.net) or is_ours(source)
 
 
 def read(source: Source) -> Graph:
-    """Read a model of Keras: ``.keras``, ``.h5``, or its configuration in JSON beside its weights.
+    """Read a model of Keras: ``.keras``, ``.h5``, its configuration in JSON beside its weights, or its code.
 
     Raises:
         ReadError: A file cannot be read or is damaged.
@@ -43,6 +44,8 @@ def read(source: Source) -> Graph:
         WeightError: The stored arrays are not those of the model.
         UsageError: The caller gave sizes for an input that the model does not have.
     """
+    if is_code(source.net):
+        return read_code(source, read)
     with open_model(source) as opened:
         return _Build(source, opened).graph()
 

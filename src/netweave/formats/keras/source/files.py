@@ -1,0 +1,49 @@
+"""Writing source and weights as two files, the old ones whole until the new ones are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.files import Written
+from netweave.files.written import need_weights, replacing
+from netweave.formats.keras.source.writer import write_source
+from netweave.passes import (
+    absorb_biases,
+    absorb_scales,
+    chain,
+    channels_first,
+    prune,
+    see_through,
+    specialise,
+    to_inference,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.graph import Graph
+
+
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+    """Write ``NAME.py``, and ``NAME.npz`` beside it.
+
+    The net is written as it predicts, and images have channels last.
+
+    Args:
+        graph: The net; it is not changed.
+        path: The file, in a folder that is there.
+        random_weights: Write a net without weights with the drawn ones that stand in for them.
+
+    Raises:
+        UnsupportedError: It has operators for which no layer of Keras is known.
+        UsageError: The net has no weights, or a file cannot be written.
+    """
+    need_weights(graph, random_weights=random_weights)
+    plain = chain(to_inference, see_through, absorb_scales, absorb_biases, prune)(graph)
+    source = write_source(channels_first(specialise(plain)), title=path.stem)
+    with replacing(path) as folder:
+        (folder / path.name).write_text(source.text)
+        np.savez(folder / f"{path.stem}.npz", allow_pickle=False, **source.arrays)
+    return Written(path, None, entry="load", inputs=None)

@@ -1,0 +1,52 @@
+"""From a Graph to steps of Keras."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from netweave.files.writing import Refusals
+from netweave.formats.keras.source import operators
+from netweave.formats.keras.source.table import TABLE, Call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.files.source_code.steps import Step
+    from netweave.graph import Graph
+
+_KEPT = "layers.Global", "Pooling2D(keepdims=True)({0})"
+
+
+def steps_of(graph: Graph) -> list[Step]:
+    """Return a net's nodes as steps, in their order.
+
+    Raises:
+        UnsupportedError: Some cannot be written; each kind is named once, with the reason.
+    """
+    assert operators  # imported for what it registers
+    refusals = Refusals(graph, "Keras source")
+    steps: list[Step] = []
+    for node in graph.nodes:
+        with refusals.collecting(node):
+            steps.append(TABLE.find(node)(Call(node, graph)))
+    refusals.check()
+    return _without_flattens(steps, [value.name or "" for value in graph.outputs])
+
+
+def _without_flattens(steps: Sequence[Step], outputs: Sequence[str]) -> list[Step]:
+    """Return the steps with a global pooling and the flatten behind it as one."""
+    uses = Counter(name for step in steps for name in step.inputs) + Counter(outputs)
+    makers = {step.outputs[0]: step for step in steps}
+    gone: set[int] = set()
+    found: list[Step] = []
+    for step in steps:
+        pooling = makers.get(step.inputs[0])
+        is_kept = pooling and pooling.template.startswith(_KEPT[0]) and pooling.template.endswith(_KEPT[1])
+        if pooling and is_kept and step.template == "layers.Flatten()({0})" and uses[step.inputs[0]] == 1:
+            gone.add(id(pooling))
+            template = pooling.template.replace("keepdims=True", "")
+            step = replace(pooling, template=template, outputs=step.outputs)
+        found.append(step)
+    return [step for step in found if id(step) not in gone]

@@ -1,0 +1,96 @@
+"""The table of operators that can be written, and what one is written from.
+
+Values of four axes are images: they have channels last in Keras, and channels first in the Graph. All others
+are as in the Graph.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.files.source_code.steps import Module, Step
+from netweave.files.writing import NodeCall, Refused, WriterTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
+
+    from netweave.files.source_code.steps import Field
+
+IMAGE = 4
+"""Number of axes of an image: batch, height, width, channels."""
+
+
+class Call(NodeCall):
+    """One node while it is written."""
+
+    def step(
+        self,
+        template: str,
+        *,
+        inputs: Sequence[int] = (0,),
+        module: Module | None = None,
+        num_outputs: int = 1,
+    ) -> Step:
+        """Return the node as an expression over some of its inputs.
+
+        Args:
+            template: See ``Step``.
+            inputs: Numbers of the inputs that it reads.
+            module: Its layer, if it has weights.
+            num_outputs: How many of the node's outputs are given.
+        """
+        computed = [self.value(index) for index in inputs]
+        if any(self.is_stored(index) for index in inputs):
+            raise Refused("one of its inputs is stored")
+        return Step(
+            name=self.layers[0] if self.layers else self.node.name or self.node.op_type,
+            layers=self.layers,
+            template=template,
+            inputs=tuple(value.name or "" for value in computed),
+            outputs=tuple(value.name or "" for value in self.node.outputs[:num_outputs]),
+            module=module,
+        )
+
+    def weighted(
+        self,
+        kind: str,
+        fields: Sequence[Field],
+        state: dict[str, Callable[[], np.ndarray]],
+        template: str = "{m}({0})",
+    ) -> Step:
+        """Return the node as a layer with weights; its state is in Keras's order, by Keras's names."""
+        return self.step(template, module=Module(f"layers.{kind}", tuple(fields), state))
+
+    def sizes(self, index: int = 0) -> list[int] | None:
+        """Return height and width of an image; None if they are not known."""
+        found = self.shape(index)[2:]
+        known = [size for size in found if size is not None]
+        return known if len(known) == len(found) else None
+
+    def need_image(self, index: int = 0) -> None:
+        """Refuse a value that is no image."""
+        if self.rank(index) != IMAGE:
+            raise Refused(f"it is written over images only, found {self.rank(index)} axes")
+
+
+TABLE: WriterTable[Call, Step] = WriterTable()
+"""The operators that can be written."""
+
+written = TABLE.written
+
+
+def channels_last(axis: int, rank: int) -> int:
+    """Return where an axis of the Graph is in Keras."""
+    return [0, 3, 1, 2][axis] if rank == IMAGE else axis
+
+
+def around(begin: Sequence[int], end: Sequence[int]) -> str:
+    """Return what is put around height and width as Keras takes it.
+
+    >>> around([1, 1], [1, 1]), around([0, 2], [1, 2])
+    ('1', '((0, 1), (2, 2))')
+    """
+    pairs = tuple(zip(begin, end, strict=True))
+    return str(begin[0]) if len({*begin, *end}) == 1 else repr(pairs)

@@ -1,0 +1,345 @@
+"""A net as a file of Python for Keras 3, with its arrays by layer and name."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.files.source_code.blocks import Block, BlockClass, parts_of
+from netweave.files.source_code.forward import Forward
+from netweave.files.source_code.naming import block_name, identifier, shared_prefix, stem_of
+from netweave.files.source_code.steps import Step
+from netweave.files.source_code.text import WIDTH, commented, literal
+from netweave.formats.keras.source.reading import steps_of
+from netweave.formats.keras.source.table import IMAGE
+from netweave.graph import known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.files.source_code.steps import Module
+    from netweave.graph import Graph
+
+HEAD = '''"""{title} in Keras 3, written by Netweave.
+
+From {source}, whose names its layers have. Images have channels last.
+"""
+
+from pathlib import Path
+
+import keras
+import numpy as np
+from keras import layers
+
+WEIGHTS = Path(__file__).with_suffix(".npz")
+'''
+
+LOAD = '''def load(path=WEIGHTS):
+    """Return the net with its weights."""
+    net = build()
+    with np.load(path) as arrays:
+        for layer in net.layers:
+            if layer.weights:
+                layer.set_weights([arrays[f"{layer.name}/{weight.name}"] for weight in layer.weights])
+    return net
+'''
+
+_KINDS = {"BatchNormalization": "bn", "Conv2D": "conv", "Conv2DTranspose": "deconv", "Dense": "fc"}
+_FUNCTIONS = {
+    "build",
+    "load",
+    "keras",
+    "layers",
+    "np",
+    "x",
+    "name",
+    "inputs",
+    "net",
+    "path",
+    "Path",
+    "WEIGHTS",
+}
+_MEETINGS = {"layers.Add": "residual", "layers.Concatenate": "branches", "layers.Multiply": "gated"}
+"""What a block is called by the layer in which its branches meet."""
+
+_LOOP = re.compile(r"(?P<target>\w+) = LOOP(?P<number>\d+)\((?P<source>\w+)\)")
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A net as source.
+
+    Attributes:
+        text: The file.
+        inputs: Name of the argument of Keras's for each input of the net.
+        arrays: The arrays by layer and name: ``conv1/kernel``.
+    """
+
+    text: str
+    inputs: dict[str, str]
+    arrays: dict[str, np.ndarray]
+
+
+def write_source(graph: Graph, *, title: str) -> Text:
+    """Return a net, in the form in which it predicts and with channels first, as Python.
+
+    Args:
+        graph: The net.
+        title: Name of the net.
+
+    Raises:
+        UnsupportedError: It has operators for which no layer of Keras is known.
+    """
+    return _Writer(graph, title).written()
+
+
+class _Writer:
+    def __init__(self, graph: Graph, title: str) -> None:
+        self._graph = graph
+        self._title = "".join(c for c in title if c.isprintable() and c not in '"\\')
+        self._outputs = [value.name or "" for value in graph.outputs]
+        self._inputs = {value.name or "": layer_name(value.name or "") for value in graph.inputs}
+        self._names: set[str] = set(self._inputs.values())
+        self._functions: dict[int, str] = {}
+        self._members: dict[int, list[str]] = {}
+        self._loops: list[tuple[list[str], str]] = []
+        self.arrays: dict[str, np.ndarray] = {}
+
+    def written(self) -> Text:
+        parts = parts_of(steps_of(self._graph), list(self._inputs), self._outputs)
+        blocks = [part for part in parts if isinstance(part, Block)]
+        kinds = list(dict.fromkeys(block.kind for block in blocks))
+        functions = [self._function(kind) for kind in kinds]
+        source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
+        source = "".join(c for c in source if c.isprintable() and c not in '"\\')
+        head = HEAD.format(title=self._title, source=source)
+        text = "\n\n".join([head, *functions, self._build(parts), LOAD])
+        return Text(text, self._inputs, self.arrays)
+
+    def _function(self, kind: BlockClass) -> str:
+        """Return the function that makes blocks of a kind."""
+        taken = {*self._functions.values(), *_FUNCTIONS}
+        name = _free(_function_name(kind), taken)
+        self._functions[id(kind)] = name
+        self._members[id(kind)] = _member_suffixes(kind)
+        arguments = _argument_names(kind)
+        modules = {}
+        for number, step in enumerate(kind.steps):
+            if step.module is None:
+                continue
+            given = {
+                field.name: arguments[kind.uses[number, field.name]]
+                for field in step.module.fields
+                if (number, field.name) in kind.uses
+            }
+            modules[number] = _constructor(
+                step.module, given, f'f"{{name}}{self._members[id(kind)][number]}"'
+            )
+        names = [block_name(block.steps) for block in kind.blocks]
+        shown = ", ".join(dict.fromkeys(each for each in names if each))
+        doc = shown if 0 < len(shown) < WIDTH - 20 else f"{len(kind.blocks)} parts of the net"
+        lines = [f"def {name}({', '.join(['x', *arguments, 'name'])}):", f'    """{_plain(doc)}."""']
+        first = kind.blocks[0]
+        lines += _statements(kind.steps, {first.entry: "x"}, [first.exit], modules)
+        return "\n".join(lines) + "\n"
+
+    def _build(self, parts: Sequence[Step | Block]) -> str:
+        lines = ["def build():", '    """Return the net, its weights not yet loaded."""']
+        variables = {name: "x" if len(self._inputs) == 1 else identifier(name) for name in self._inputs}
+        for value in self._graph.inputs:
+            shape = list(known_shape(value) or ())[1:]
+            sizes = (*shape[1:], shape[0]) if len(shape) == IMAGE - 1 else tuple(shape)
+            dtype = "" if value.dtype is None or value.dtype.numpy() == np.float32 else ', dtype="int32"'
+            name = self._inputs[value.name or ""]
+            target = "inputs" if len(self._inputs) == 1 else f"{variables[value.name or '']}_"
+            lines.append(f"    {target} = keras.Input({sizes}, name={name!r}{dtype})".replace("'", '"'))
+            variables[value.name or ""] = target
+        steps, modules = self._top_steps(parts)
+        body = _statements(steps, variables, self._outputs, modules, is_top=True)
+        lines += [line for statement in body for line in self._loop_lines(statement)]
+        result = lines.pop().strip().removeprefix("return ")
+        ends = f"[{result}]" if len(self._outputs) > 1 else result
+        starts = "inputs" if len(self._inputs) == 1 else f"[{', '.join(variables.values())}]"
+        lines.append(f'    return keras.Model({starts}, {ends}, name="{layer_name(self._title)}")')
+        return "\n".join(lines) + "\n"
+
+    def _top_steps(self, parts: Sequence[Step | Block]) -> tuple[list[Step], dict[int, str]]:
+        steps: list[Step] = []
+        modules: dict[int, str] = {}
+        for group in _runs(parts):
+            if isinstance(group, Step):
+                if group.module:
+                    name = self._keep(group, layer_name(group.name))
+                    modules[len(steps)] = _constructor(group.module, {}, f'"{name}"')
+                steps.append(group)
+            else:
+                steps.append(self._call_of(group))
+        return steps, modules
+
+    def _call_of(self, run: Sequence[Block]) -> Step:
+        """Return blocks with the same arguments, one after another, as a step."""
+        names = [self._keep_block(block) for block in run]
+        function = self._functions[id(run[0].kind)]
+        given = "".join(f", {literal(value)}" for value in run[0].arguments)
+        if len(run) == 1:
+            template = f'{function}({{0}}{given}, name="{names[0]}")'
+        else:
+            template = f"LOOP{len(self._loops)}({{0}})"
+            self._loops.append((names, f"{function}(VALUE{given}, name=name)"))
+        return Step(names[0], (), template, (run[0].entry,), (run[-1].exit,))
+
+    def _keep_block(self, block: Block) -> str:
+        """Keep the arrays of a block and return its name: of the source, or a free one."""
+        suffixes = self._members[id(block.kind)]
+        wanted = layer_name(_prefix(block)) or self._functions[id(block.kind)]
+        name, count = wanted, 1
+        while any(f"{name}{suffix}" in self._names for suffix in suffixes if suffix):
+            count += 1
+            name = f"{wanted}_{count}"
+        for step, suffix in zip(block.steps, suffixes, strict=True):
+            if step.module:
+                self._keep(step, f"{name}{suffix}")
+        return name
+
+    def _keep(self, step: Step, wanted: str) -> str:
+        """Keep the arrays of a step's layer and return the layer's name."""
+        name = _free(wanted, self._names)
+        self._names.add(name)
+        for key, array in (step.module.state if step.module else {}).items():
+            self.arrays[f"{name}/{key}"] = np.ascontiguousarray(array())
+        return name
+
+    def _loop_lines(self, line: str) -> list[str]:
+        """Return a statement that stands for a loop as the loop."""
+        found = _LOOP.search(line)
+        if found is None:
+            return [line]
+        names, call = self._loops[int(found["number"])]
+        target, source = found["target"], found["source"]
+        before = [] if target == source else [f"    {target} = {source}"]
+        shown = ", ".join(f'"{name}"' for name in names)
+        head = f"    for name in ({shown}):"
+        lines = [head]
+        if len(head) > WIDTH:
+            lines = ["    for name in (", *(f'        "{name}",' for name in names), "    ):"]
+        return [*before, *lines, f"        {target} = {call.replace('VALUE', target)}"]
+
+
+def layer_name(name: str) -> str:
+    """Return a name as Keras allows it: letters, digits and underscores, a letter in front.
+
+    >>> layer_name("inception_3a/1x1"), layer_name("3a"), layer_name("layers.0")
+    ('inception_3a_1x1', 'layer_3a', 'layers_0')
+    """
+    plain = re.sub(r"[^0-9A-Za-z_]+", "_", name).strip("_")
+    return f"layer_{plain}" if plain[:1].isdigit() else plain
+
+
+def _prefix(block: Block) -> str:
+    return re.sub(r"[^0-9A-Za-z]+$", "", shared_prefix([step.name for step in block.steps if step.module]))
+
+
+def _function_name(kind: BlockClass) -> str:
+    """Return a name for blocks: the source's, if it says something, or one of how their branches meet."""
+    stem = stem_of([block_name(block.steps) for block in kind.blocks])
+    word = identifier("".join(c for c in stem if not c.isdigit())).lower().strip("_")
+    if len(word) > 4 and word not in {"block", "layer", "layers", "stage"}:
+        return word
+    ends = [
+        word for step in kind.steps for start, word in _MEETINGS.items() if step.template.startswith(start)
+    ]
+    return ends[-1] if ends else "block"
+
+
+def _member_suffixes(kind: BlockClass) -> list[str]:
+    """Return what the name of each layer adds to that of its block: the source's, if all blocks agree."""
+    prefixes = [_prefix(block) for block in kind.blocks]
+    found: list[str] = []
+    for number, step in enumerate(kind.steps):
+        if step.module is None:
+            found.append("")
+            continue
+        ends = {
+            block.steps[number].name.removeprefix(prefix)
+            for block, prefix in zip(kind.blocks, prefixes, strict=True)
+        }
+        plain = layer_name(f"x{ends.pop()}")[1:] if len(ends) == 1 else ""
+        kind_name = _KINDS.get(step.module.type.removeprefix("layers."), "layer")
+        wanted = plain if plain else f"_{kind_name}"
+        found.append(_free(wanted if all(prefixes) or not plain else f"_{plain.strip('_')}", set(found)))
+    return found
+
+
+def _argument_names(kind: BlockClass) -> list[str]:
+    """Return a name for each argument of blocks: of the field, with its layer's where several have one."""
+    suffixes = _member_suffixes(kind)
+    fields = Counter(name for _, name in {(column, name) for (_, name), column in kind.uses.items()})
+    taken = set(_FUNCTIONS)
+    found = []
+    for column in range(len(kind.columns)):
+        number, field = next(place for place, used in kind.uses.items() if used == column)
+        stem = field if fields[field] == 1 else f"{field}{suffixes[number]}"
+        found.append(_free(stem + ("_" if keyword.iskeyword(stem) else ""), taken))
+        taken.add(found[-1])
+    return found
+
+
+def _constructor(module: Module, given: dict[str, str], name: str) -> str:
+    parts = []
+    for field in module.fields:
+        text = given.get(field.name) or literal(field.value).replace("'", '"')
+        if field.is_positional:
+            parts.append(text)
+        elif field.name in given or field.value != field.default:
+            parts.append(f"{field.name}={text}")
+    return f"{module.type}({', '.join([*parts, f'name={name}'])})"
+
+
+def _statements(
+    steps: Sequence[Step],
+    variables: dict[str, str],
+    outputs: Sequence[str],
+    modules: dict[int, str],
+    *,
+    is_top: bool = False,
+) -> list[str]:
+    """Return statements, indented, one call each, with the source's names where they are not in the code."""
+    kept = variables.values() if is_top else ()
+    body = Forward(steps, variables, outputs, modules, nests=False, kept=kept)
+    return [commented(f"    {text}", layers if is_top else ()) for text, layers in body.lines]
+
+
+def _runs(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
+    """Return the parts with blocks put together that follow one another and have the same arguments."""
+    runs: list[Step | list[Block]] = []
+    for part in parts:
+        last = runs[-1] if runs else None
+        if isinstance(part, Step):
+            runs.append(part)
+        elif isinstance(last, list) and _continues(last[-1], part):
+            last.append(part)
+        else:
+            runs.append([part])
+    return runs
+
+
+def _continues(before: Block, block: Block) -> bool:
+    is_alike = before.kind is block.kind and repr(before.arguments) == repr(block.arguments)
+    return is_alike and before.exit == block.entry
+
+
+def _free(stem: str, taken: set[str] | set[Any]) -> str:
+    name, count = stem, 1
+    while name in taken:
+        count += 1
+        name = f"{stem}_{count}"
+    return name
+
+
+def _plain(text: str) -> str:
+    return "".join(c for c in text if c.isprintable() and c not in '"\\')

@@ -1,0 +1,158 @@
+"""Keras source that Netweave writes: it computes what the net does, and reads as a person's would."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import netweave
+from netweave import api
+from netweave.errors import CodeError, UnsupportedError, UsageError
+from tests.formats import written_nets
+from tests.formats.onnx.models import load, model, node
+from tests.formats.written_nets import NETS, SIZES, close
+
+ROOT = Path(__file__).parents[3]
+TENSORFLOW = os.environ.get("NETWEAVE_TENSORFLOW")
+
+needs_keras = pytest.mark.skipif(find_spec("keras") is None, reason="Keras is not installed")
+
+REFUSED = {
+    "deconvolution by groups": "no transposed convolution by groups",
+    "maximum rounded up": "zeros in its place would count",
+    "maximum rounded down": "zeros in its place would count",
+    "maximum padded at its end": "zeros in its place would count",
+    "mean rounded up": "its last windows are cut",
+    "lrn": r"LRN \(1, first 'lrn'\)",
+    "absolute": "Abs",
+    "clipped": "bounded by 0 below",
+    "clipped below": "bounded by 0 below",
+    "hard sigmoid": "has a slope of 1/6",
+    "log of a softmax": "LogSoftmax",
+    "square": "Pow",
+    "split": "Split",
+}
+"""Nets that Keras's layers cannot say, and why."""
+
+SAID = [name for name in NETS if name not in REFUSED]
+
+
+def residuals(folder: Path, *channels: int) -> netweave.Graph:
+    """Return a net of residual blocks of two convolutions each, read from Caffe's text."""
+    text, last = 'name: "net" input: "data" input_shape { dim: 1 dim: 4 dim: 12 dim: 12 }\n', "data"
+
+    def conv(name: str, bottom: str, count: int, size: int) -> str:
+        return f"""layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}"
+            convolution_param {{ num_output: {count} kernel_size: {size} pad: {size // 2} }} }}
+        layer {{ name: "{name}_relu" type: "ReLU" bottom: "{name}" top: "{name}" }}
+        """
+
+    for number, count in enumerate(channels):
+        block = f"res{chr(97 + number)}"
+        text += conv(f"{block}_1", last, count, 1) + conv(f"{block}_2", f"{block}_1", 4, 3)
+        text += f"""layer {{ name: "{block}" type: "Eltwise" top: "{block}"
+            bottom: "{last}" bottom: "{block}_2" }}
+        """
+        last = block
+    (folder / "net.prototxt").write_text(text)
+    return netweave.load(folder / "net.prototxt")
+
+
+def saved(made, folder):
+    netweave.save(load(made, folder, input_shapes={"x": SIZES}), folder / "written.py", to="keras")
+    return folder / "written.py"
+
+
+def run(python: str, folder: Path, **environment: str) -> None:
+    """Run every net that Keras can say, in a process of its own, and hold it against ONNX Runtime."""
+    for number, name in enumerate(SAID):
+        inner = folder / str(number)
+        inner.mkdir()
+        saved(NETS[name], inner)
+        np.save(inner / "x.npy", written_nets.expected(NETS[name])[0])
+    command = [python, "-m", "tests.oracles.written", "keras", str(folder)]
+    environment = {**os.environ, **environment}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for number, name in enumerate(SAID):
+        close(np.load(folder / str(number) / "y.npz").values(), written_nets.expected(NETS[name])[1])
+
+
+@pytest.mark.slow
+@needs_keras
+def test_what_is_written_computes_what_onnxruntime_does(tmp_path):
+    run(sys.executable, tmp_path, KERAS_BACKEND="torch", KERAS_HOME=str(tmp_path))
+
+
+@pytest.mark.oracle
+@pytest.mark.skipif(not TENSORFLOW, reason="NETWEAVE_TENSORFLOW names no Python with TensorFlow")
+def test_tensorflow_computes_the_same(tmp_path):
+    run(str(TENSORFLOW), tmp_path)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_keras_cannot_say_is_refused_by_name(name, tmp_path):
+    with pytest.raises(UnsupportedError, match=f"cannot be written as Keras source: .*{REFUSED[name]}"):
+        saved(NETS[name], tmp_path)
+    assert not (tmp_path / "written.py").exists()
+
+
+def test_parts_that_repeat_are_functions_and_loops(tmp_path):
+    netweave.save(residuals(tmp_path, 8, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True)
+    text = (tmp_path / "port.py").read_text()
+    tree = ast.parse(text)
+    functions = [part.name for part in tree.body if isinstance(part, ast.FunctionDef)]
+    assert functions == ["residual", "build", "load"]
+    assert 'for name in ("resa", "resb", "resc"):\n        x = residual(x, 8, name=name)' in text
+    assert 'x = residual(x, 16, name="resd")' in text
+    assert "netweave" not in text.replace("Netweave", "")
+
+
+def test_the_source_passes_ruff(tmp_path):
+    netweave.save(residuals(tmp_path, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True)
+    checked = subprocess.run(
+        ["ruff", "check", "--isolated", "--line-length", "120", str(tmp_path / "port.py")],
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_arrays_are_by_layer_and_name_in_keras_order(tmp_path):
+    saved(NETS["dense behind a transpose"], tmp_path)
+    with np.load(tmp_path / "written.npz") as arrays:
+        assert sorted(arrays) == ["y/bias", "y/kernel"]
+        x, [wanted] = written_nets.expected(NETS["dense behind a transpose"])
+        flat = np.moveaxis(x, 1, -1).reshape(len(x), -1)
+        close([flat @ arrays["y/kernel"] + arrays["y/bias"]], [wanted])
+
+
+@pytest.mark.slow
+@needs_keras
+def test_a_port_is_read_again_and_proven_equal(tmp_path):
+    found = api.port(residuals(tmp_path, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True)
+    assert found.exit_status == 0
+    assert found.error < 1e-5
+
+
+@pytest.mark.slow
+@needs_keras
+def test_code_that_fails_is_told_by_its_line(tmp_path):
+    (tmp_path / "bad.py").write_text(
+        "import keras\n\n\ndef build():\n    return keras.Input((0, -1)) + nothing\n"
+    )
+    with pytest.raises(CodeError, match=r"bad\.py:5: its code fails"):
+        netweave.load(tmp_path / "bad.py")
+
+
+def test_a_framework_that_has_no_such_files_is_refused(tmp_path):
+    graph = load(model([node("Relu", "x", "y")], {"x": SIZES}, ["y"]), tmp_path)
+    with pytest.raises(UsageError, match=r"for 'keras': nets are written as .*\.py \(Keras\)"):
+        netweave.save(graph, tmp_path / "net.onnx", to="keras")
