@@ -92,8 +92,11 @@ def faults(net: ChainerNet, *, count: int) -> Iterator[Fault]:
         places = [i for i, line in enumerate(lines) if re.search(pattern, line)]
         for place in spread(places, count):
             changed = [*lines[:place], re.sub(pattern, change, lines[place]), *lines[place + 1 :]]
-            made = replace(net, source="\n".join(changed)).net()
-            yield Fault(kind, _layer(lines[place]), frozenset(traps), made, in_table)
+            layer = _layer(lines[place])
+            gone = f"{layer}/b" if kind == "bias left out" else None
+            arrays = {key: values for key, values in net.arrays.items() if key != gone}
+            made = replace(net, source="\n".join(changed), arrays=arrays).net()
+            yield Fault(kind, layer, frozenset(traps), made, in_table)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values}).net()
         yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)

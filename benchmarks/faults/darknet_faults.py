@@ -87,6 +87,6 @@ EDITS: tuple[Edit, ...] = (
     ("activation left out", "shortcut", _active("leaky"), _to(activation="linear"), {"missing-layer"}, False),
     ("activation added", "shortcut", _active("linear"), _to(activation="leaky"), {"missing-layer"}, False),
     ("branches swapped", "route", _branches, _swapped, {"input-order"}, False),
-    ("another branch", "shortcut", _any, _to(from_="-2"), set(), False),
+    ("another branch", "shortcut", _any, _to(from_="-2"), {"input"}, False),
 )  # fmt: skip
 """Kind, section, which of them, what is set to what, traps that explain it, whether the table has it."""

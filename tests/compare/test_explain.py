@@ -213,6 +213,29 @@ def test_dense_layers_of_one_node_and_of_two_are_explained(tmp_path, joined):
     assert finding.trap in {"weights", "missing-bias"}
 
 
+def summed(path, reads):
+    """A sum of a convolution's output and that of another layer."""
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["one"], name="conv1", pads=[1, 1, 1, 1]),
+        helper.make_node("Conv", ["one", "second"], ["two"], name="conv2", pads=[1, 1, 1, 1]),
+        helper.make_node("Tanh", ["two"], ["bent"], name="tanh"),
+        helper.make_node("Add", ["bent", reads], ["sum"], name="sum"),
+        helper.make_node("Sigmoid", ["sum"], ["y"], name="last"),
+    ]
+    random = np.random.default_rng(0)
+    arrays = {name: random.standard_normal((3, 3, 3, 3), np.float32) for name in ("first", "second")}
+    return saved(path, nodes, arrays)
+
+
+def test_a_sum_with_the_output_of_another_layer_is_told(tmp_path):
+    finding = culprit(
+        netweave.compare(summed(tmp_path / "a.onnx", "one"), summed(tmp_path / "b.onnx", "two"))
+    )
+    assert (finding.trap, finding.layer_b) == ("input", "sum")
+    assert finding.cause == "A reads what 'conv1' makes, B what 'conv2' makes"
+    assert finding.error_fixed <= 1e-5
+
+
 def scores(path, opset, axis):
     """A softmax of scores pooled to one pixel; before opset 13, over all axes from one on."""
     nodes = [

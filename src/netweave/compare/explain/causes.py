@@ -51,6 +51,8 @@ class Explainer:
         """Return what is wrong with a group, as far as a trap explains it."""
         case = self._case(draft, graft)
         reordered = self._reordered(draft, graft, case)
+        if reordered is None:
+            reordered = self._rewired(draft, graft)
         if reordered is not None:
             return self._finding(draft, graft, [reordered[1]], reordered[0])
         proposals = [proposal for trap in TRAPS for proposal in trap(case)]
@@ -88,6 +90,24 @@ class Explainer:
             return None
         feeds = {name: in_order_of_a(graft.layouts[name], x) for name, x in graft.feeds.items()}
         error = self._error_with(draft, replace(graft, feeds=feeds), [])
+        return (error, proposal) if error <= LOCAL_TOLERANCE else None
+
+    def _rewired(self, draft: Draft, graft: Graft) -> tuple[float, Proposal] | None:
+        """Return what B's group reads in the place of what A's reads, if that alone is wrong."""
+        if not graft.instead:
+            return None
+        feeds = {**graft.feeds, **graft.instead}
+        error = self._error_with(draft, replace(graft, feeds=feeds), [])
+        reads_b = ", ".join(_maker(self.b, name) for name in graft.instead)
+        reads_a = ", ".join(_maker(self.a, graft.rewired[name]) for name in graft.instead)
+        proposal = Proposal(
+            trap="input",
+            cause=f"A reads what {reads_a} makes, B what {reads_b} makes",
+            fix=f"read what {reads_a} makes",
+            node_a=draft.nodes[0][0],
+            node_b=draft.nodes[1][0],
+            change=_nothing,
+        )
         return (error, proposal) if error <= LOCAL_TOLERANCE else None
 
     def _error_with(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal]) -> float:
@@ -164,6 +184,16 @@ def _error(wanted: np.ndarray, found: np.ndarray) -> float:
         return relative_error(wanted, found)
     solved = solve_layout(wanted, found, tolerance=LOCAL_TOLERANCE)
     return float("inf") if solved is None else solved[1]
+
+
+def _maker(signals: Signals, name: str) -> str:
+    """Return the name of the layer that makes a signal, or of the input that it is."""
+    node = signals.producer.get(name)
+    return repr(where(signals, node)[0] if node is not None else name)
+
+
+def _nothing(graph: Graph) -> None:
+    """Change nothing: what a proposal proposes lies before the nodes of the group."""
 
 
 def where(signals: Signals, node: ir.Node) -> tuple[str, str]:

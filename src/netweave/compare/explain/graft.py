@@ -14,7 +14,7 @@ from netweave.backends import prepare
 from netweave.compare.align.layout import candidate_layouts, solve_layout
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
-from netweave.compare.result.comparison import TensorMapping
+from netweave.compare.result.comparison import Evidence, TensorMapping
 from netweave.errors import NetweaveError, RunError
 
 if TYPE_CHECKING:
@@ -46,6 +46,8 @@ class Graft:
         sizes: B's own values for what views in the group compute sizes from, by B's signal.
         sources: A's signal of each feed.
         layouts: How it became the feed.
+        rewired: A's signal that A's nodes read where B's read another one, by B's signal.
+        instead: Its tensor in B's layout.
         wanted: A's outputs in B's layout as far as it is known, by B's signal.
         mappings: Layout of each output, by B's signal, as far as it is known.
         reason: Why it could not be run.
@@ -56,6 +58,8 @@ class Graft:
     sizes: dict[str, np.ndarray] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     layouts: dict[str, TensorMapping] = field(default_factory=dict)
+    rewired: dict[str, str] = field(default_factory=dict)
+    instead: dict[str, np.ndarray] = field(default_factory=dict)
     wanted: dict[str, np.ndarray] = field(default_factory=dict)
     mappings: dict[str, TensorMapping] = field(default_factory=dict)
     reason: str = ""
@@ -157,7 +161,7 @@ class Grafter:
         if not draft.outputs:
             graft.reason = "no output of the group has a counterpart"
             return graft
-        for name_a, name_b in self._frontier(draft):
+        for name_a, name_b in self._frontier(draft, graft):
             if name_a is None:
                 graft.reason = f"no counterpart of {name_b!r} is known"
                 return graft
@@ -168,6 +172,10 @@ class Grafter:
             graft.sources[name_b] = name_a
             graft.layouts[name_b] = mapping
             graft.feeds[name_b] = mapping.apply(self._tensors_a[name_a])
+        for name_b, name_a in graft.rewired.items():
+            mapping = self._layout(name_a, name_b)
+            if mapping is not None:
+                graft.instead[name_b] = mapping.apply(self._tensors_a[name_a])
         return graft
 
     def _layout(self, name_a: str, name_b: str) -> TensorMapping | None:
@@ -178,8 +186,17 @@ class Grafter:
         known = self._tensors_b.get(name_b)
         return self._likely(self._tensors_a[name_a].shape, None if known is None else known.shape)
 
-    def _frontier(self, draft: Draft) -> list[tuple[str | None, str]]:
-        """Return (signal of A, signal of B) for everything that B's nodes read from outside."""
+    def _proven(self, name_a: str | None) -> bool:
+        """Whether B is proven to have a signal of A."""
+        pair = self._pairs.of_a.get(name_a or "")
+        return pair is not None and pair.evidence is Evidence.VALUES
+
+    def _frontier(self, draft: Draft, graft: Graft) -> list[tuple[str | None, str]]:
+        """Return (signal of A, signal of B) for everything that B's nodes read from outside.
+
+        What is proven to be another signal of A than A's nodes read is fed as what it is, and noted, if B has
+        both: a layer that B lacks makes another finding.
+        """
         reads = [
             _reads(signals, draft.nodes[side]) for side, signals in enumerate((self._pairs.a, self._pairs.b))
         ]
@@ -193,6 +210,10 @@ class Grafter:
         free_b = [name for name in reads[1] if name not in found]
         if len(free_a) == len(free_b):
             found |= dict(zip(free_b, free_a, strict=True))
+        for name_b in free_b:
+            known = self._pairs.of_b.get(name_b)
+            if known is not None and self._proven(known.a) and self._proven(found.get(name_b)):
+                graft.rewired[name_b], found[name_b] = found[name_b], known.a
         return [(found.get(name), name) for name in reads[1]]
 
 

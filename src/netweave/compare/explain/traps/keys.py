@@ -34,6 +34,7 @@ TRAP_KEYS: dict[str, str] = {
     "flatten-order": "Height, width, channel for channel, height, width before a dense layer.",
     "gate-order": "The gates of a recurrent layer in another order: i, f, c, o; i, c, f, o; i, o, f, c.",
     "input-order": "The inputs of a node, or branches that are joined, in another order.",
+    "input": "The output of another layer read.",
     "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
     "weights": "Stored values differ.",
     "missing-bias": "One layer has a bias, the other has none.",
