@@ -236,6 +236,35 @@ def test_a_sum_with_the_output_of_another_layer_is_told(tmp_path):
     assert finding.error_fixed <= 1e-5
 
 
+def padded(path, amounts):
+    """A padding of ones, which is no padding of a convolution."""
+    nodes = [
+        helper.make_node("Pad", ["x", "amounts", "one"], ["wide"], name="pad"),
+        helper.make_node("Tanh", ["wide"], ["y"], name="tanh"),
+    ]
+    return saved(path, nodes, {"amounts": np.array(amounts), "one": np.float32(1)})
+
+
+def test_padding_at_the_other_end_is_told(tmp_path):
+    right, wrong = (0, 0, 0, 0, 0, 0, 1, 1), (0, 0, 1, 0, 0, 0, 0, 1)
+    finding = culprit(
+        netweave.compare(padded(tmp_path / "a.onnx", right), padded(tmp_path / "b.onnx", wrong))
+    )
+    assert (finding.trap, finding.layer_b) == ("padding", "pad")
+    assert finding.cause == "padding before and after axis 2 is (0, 1) in A and (1, 0) in B"
+
+
+@pytest.mark.parametrize("groups", [1, 3])
+def test_filters_in_another_order_are_told(tmp_path, groups):
+    weights = np.random.default_rng(0).standard_normal((6, 3 // groups, 3, 3), np.float32)
+    nodes = [helper.make_node("Conv", ["x", "w"], ["y"], name="conv", group=groups)]
+    right = saved(tmp_path / "a.onnx", nodes, {"w": weights})
+    wrong = saved(tmp_path / "b.onnx", nodes, {"w": weights[[3, 1, 2, 0, 4, 5]]})
+    found = netweave.compare(right, wrong)
+    said = found.sentence if found.equal else culprit(found).cause
+    assert "3, 1, 2, 0, 4, 5" in said
+
+
 def scores(path, opset, axis):
     """A softmax of scores pooled to one pixel; before opset 13, over all axes from one on."""
     nodes = [

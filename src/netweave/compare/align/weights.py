@@ -234,7 +234,7 @@ def _orders(a: np.ndarray, b: np.ndarray) -> list[tuple[tuple[int, ...] | None, 
     found: list[tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = [(None, None)]
     unit_a, unit_b = (np.abs(x) / (_norms(x) + 1e-30) for x in (a, b))
     in_order = match_entries(unit_a, unit_b, axis=1)
-    out_order = match_entries(unit_a, unit_b, axis=0)
+    out_order = match_entries(np.sqrt(unit_a), np.sqrt(unit_b), axis=0)  # their squares all sum up to 1
     plain_in = None if in_order is None or in_order == tuple(range(a.shape[1])) else in_order
     plain_out = None if out_order is None or out_order == tuple(range(len(a))) else out_order
     for orders in ((plain_in, None), (None, plain_out), (plain_in, plain_out)):

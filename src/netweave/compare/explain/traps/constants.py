@@ -51,6 +51,8 @@ def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Propos
             yield from _missing(node_a, node_b, index, array_a)
             continue
         array_b = _numpy(value_b)
+        if array_b is not None and node_b.op_type == "Pad" and index == 1:
+            yield from _amounts(node_a, node_b, array_a, array_b)
         if array_b is None or array_b.dtype.kind != "f":
             continue
         wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
@@ -66,6 +68,24 @@ def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Propos
             node_b=node_b,
             change=replace_constant(node_b.name, index, wanted),
         )
+
+
+def _amounts(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
+    """Propose what A's Pad adds at the begins and ends of all axes."""
+    if a.shape != b.shape or np.array_equal(a, b):
+        return
+    pairs_a, pairs_b = (x.reshape(2, -1).T.tolist() for x in (a, b))
+    apart = [axis for axis, pairs in enumerate(zip(pairs_a, pairs_b, strict=True)) if pairs[0] != pairs[1]]
+    shown_a, shown_b = (", ".join(str(tuple(pairs[axis])) for axis in apart) for pairs in (pairs_a, pairs_b))
+    axes = f"{'axes' if len(apart) > 1 else 'axis'} {', '.join(map(str, apart))}"
+    yield Proposal(
+        trap="padding",
+        cause=f"padding before and after {axes} is {shown_a} in A and {shown_b} in B",
+        fix=f"pad {axes} by {shown_a}",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 1, a),
+    )
 
 
 def _numpy(value: ir.Value) -> np.ndarray | None:
