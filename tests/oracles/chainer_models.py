@@ -26,6 +26,7 @@ SIZES = {
     "Language": (3, 2),
     "Arithmetic": (2, 2, 6, 6),
     "Classified": (3, 2, 8, 8),
+    "Numbered": (2, 3),
 }
 """Models and the sizes of their inputs."""
 

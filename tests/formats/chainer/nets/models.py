@@ -160,3 +160,20 @@ class Classified(chainer.Chain):
         loss = F.softmax_cross_entropy(self.fc(x), t) + 0.3 * F.softmax_cross_entropy(self.side(x), t)
         chainer.report({"loss": loss, "accuracy": F.accuracy(self.fc(x), t)}, self)
         return loss
+
+
+class Numbered(chainer.Chain):
+    """A Sequential of more than two links, whose numbers are not in the order of the calls."""
+
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            self.body = chainer.Sequential(
+                L.Linear(3, 4), F.relu, L.Linear(4, 5), L.Linear(5, 6), F.tanh, L.Linear(6, 7)
+            )
+            self.last = chainer.Sequential(
+                F.relu, L.Linear(7, 6), L.Linear(6, 5), L.Linear(5, 4), L.Linear(4, 3)
+            )
+
+    def forward(self, x):
+        return self.last(self.body(x))

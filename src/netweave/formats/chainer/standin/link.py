@@ -221,11 +221,19 @@ class Sequential(ChainList):
     def __init__(self, *layers: Any) -> None:
         super().__init__()
         self._layers: list[Callable[..., Any]] = []
+        self._links: list[Link] = []
         for layer in layers:
             self.append(layer)
 
     def append(self, layer: Any) -> None:
-        """Add a link or a function at the end."""
+        """Add a link or a function at the end.
+
+        Chainer numbers links, and so names their arrays, in another order than they are called: each goes
+        behind the place of the first link (``Sequential.insert`` of version 7).
+        """
+        if isinstance(layer, Link):
+            first = next((place for place, each in enumerate(self._layers) if isinstance(each, Link)), 0)
+            self._links.insert(first + 1 if self._layers else 0, layer)
         self._layers.append(layer)
         for name, link in self._named_children():
             link.name = name
@@ -246,8 +254,7 @@ class Sequential(ChainList):
         return Sequential(*found) if isinstance(found, list) else found
 
     def _named_children(self) -> Iterable[tuple[str, Link]]:
-        links = [layer for layer in self._layers if isinstance(layer, Link)]
-        return [(str(number), link) for number, link in enumerate(links)]
+        return [(str(number), link) for number, link in enumerate(self._links)]
 
     def forward(self, *x: Any) -> Any:
         """Every layer on what the one before made."""
