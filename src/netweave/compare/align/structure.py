@@ -11,6 +11,7 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, SignalPair
+from netweave.compare.align.weights import filter_shape
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals, family_of
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
+
+KINDS, SIZES, FILTERS = range(3)
+"""How much of two nodes has to agree: what they do; what comes out, too; what is stored for it, too."""
 
 COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean"})
 
@@ -49,18 +53,18 @@ class Extension:
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
 
     def run(self) -> None:
-        """Grow along edges, first where sizes agree, then where only the kind of node does; fill the gaps."""
-        for by_size in (True, False):
-            self._grow(by_size=by_size)
+        """Grow along edges: where filters agree, then sizes, then only the kind of node; fill the gaps."""
+        for detail in (FILTERS, SIZES, KINDS):
+            self._grow(detail)
         while self._fill_gaps():
-            self._grow(by_size=False)
+            self._grow(KINDS)
 
     def seed(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
         """Take a pair of nodes in, and queue it."""
         if self._pairs.pair_nodes(a, b, evidence):
             self._nodes.append((a, b))
 
-    def _grow(self, *, by_size: bool) -> None:
+    def _grow(self, detail: int) -> None:
         a = self._pairs.a
         self._signals.extend((pair.a, pair.b) for pair in self._pairs.of_a.values())
         self._nodes.extend((n, p) for n in a.nodes if (p := self._pairs.partner(n)) is not None)
@@ -68,18 +72,18 @@ class Extension:
             while self._nodes:
                 self._around(*self._nodes.popleft())
             if self._signals:
-                self._after(*self._signals.popleft(), by_size=by_size)
+                self._after(*self._signals.popleft(), detail)
 
     def _pair(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
         if self._pairs.pair_nodes(a, b, evidence):
             self._nodes.append((a, b))
 
-    def _after(self, name_a: str, name_b: str, *, by_size: bool) -> None:
+    def _after(self, name_a: str, name_b: str, detail: int) -> None:
         """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
         a, b = self._pairs.a, self._pairs.b
         readers_a = [n for n in a.consumers.get(name_a, ()) if id(n) not in self._pairs.node_of_a]
         readers_b = [n for n in b.consumers.get(name_b, ()) if id(n) not in self._pairs.node_of_b]
-        for node_a, node_b in self._unique(readers_a, readers_b, by_size=by_size):
+        for node_a, node_b in self._unique(readers_a, readers_b, detail):
             self._pair(node_a, node_b, Evidence.STRUCTURE)
         made_a, made_b = a.producer.get(name_a), b.producer.get(name_b)
         if made_a is not None and made_b is not None and family_of(made_a) == family_of(made_b):
@@ -114,20 +118,22 @@ class Extension:
         x = self._tensors[side].get(signal)
         return () if x is None else tuple(sorted(size for size in x.shape[1:] if size != 1))
 
-    def _key(self, side: int, node: ir.Node, *, by_size: bool) -> Hashable:
+    def _key(self, side: int, node: ir.Node, detail: int) -> Hashable:
         signals = (self._pairs.a, self._pairs.b)[side]
         outputs = signals.outputs_of(node)
-        return family_of(node), self._size(side, outputs[0]) if by_size and outputs else None
+        size = self._size(side, outputs[0]) if detail >= SIZES and outputs else None
+        filters = filter_shape(node) if detail >= FILTERS else None
+        return family_of(node), size, filters
 
     def _unique(
-        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node], *, by_size: bool
+        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node], detail: int
     ) -> list[tuple[ir.Node, ir.Node]]:
         """Return the pairs whose key occurs once on each side, or as often and with the same names."""
         keyed_a, keyed_b = defaultdict(list), defaultdict(list)
         for node in nodes_a:
-            keyed_a[self._key(0, node, by_size=by_size)].append(node)
+            keyed_a[self._key(0, node, detail)].append(node)
         for node in nodes_b:
-            keyed_b[self._key(1, node, by_size=by_size)].append(node)
+            keyed_b[self._key(1, node, detail)].append(node)
         found = []
         for key, group_a in keyed_a.items():
             group_b = keyed_b.get(key, [])
@@ -154,8 +160,8 @@ class Extension:
         for gap_a, gap_b in _gaps(self._pairs):
             if not gap_a or not gap_b or max(len(gap_a), len(gap_b)) > MAX_GAP:
                 continue
-            keys_a = [self._key(0, node, by_size=True) for node in gap_a]
-            keys_b = [self._key(1, node, by_size=True) for node in gap_b]
+            keys_a = [self._key(0, node, SIZES) for node in gap_a]
+            keys_b = [self._key(1, node, SIZES) for node in gap_b]
             for i, j in common_subsequence(keys_a, keys_b):
                 changed |= self._guess(gap_a[i], gap_b[j])
         return changed

@@ -271,6 +271,8 @@ class _Replace:
     def __call__(self, graph: Graph) -> None:
         node = node_named(graph, self._node)
         name = f"{self._node}/fixed{self._index}"
+        while name in graph.model.graph.initializers:  # of two changes of one array the later holds
+            name += "_"
         value = ir.Value(
             name=name,
             shape=ir.Shape(self._array.shape),
