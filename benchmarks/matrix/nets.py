@@ -62,3 +62,31 @@ COLUMNS = {
     "singa": Column("SINGA"),
 }
 """Formats; one that a framework's own files are made for has a maker, one that Netweave writes a suffix."""
+
+ORDER = ("mxnet", "pytorch", "onnx", "caffe", "chainer", "keras", "tensorflow", "darknet")
+"""A net's weights come from the first format that has it and is the same net as others."""
+
+OTHERS = {
+    ("lenet", "caffe"): "ReLU in the place of tanh, ten classes",
+    ("alexnet", "caffe"): "the net of the paper: LRN and groups, other widths",
+    ("alexnet", "chainer"): "LRN, and the widths of the paper without its groups",
+    ("alexnet", "tensorflow"): "slim's alexnet_v2: other widths, no padding in the first layer",
+    ("alexnet", "darknet"): "other widths, padding in the first layer",
+    ("nin", "chainer"): "no rectifier behind the last convolution of each block but those written",
+    ("googlenet", "pytorch"): "BatchNorm everywhere, 3x3 for 5x5",
+    ("googlenet", "onnx"): "BatchNorm everywhere, 3x3 for 5x5",
+    ("googlenet", "tensorflow"): "BatchNorm everywhere, 3x3 for 5x5",
+    ("googlenet", "caffe"): "LRN",
+    ("googlenet", "chainer"): "LRN, two more outputs",
+    ("inception-bn", "tensorflow"): "slim's inception_v2: a separable first convolution",
+    ("resnet18", "darknet"): "shortcuts without convolution",
+    ("resnet50", "pytorch"): "strides in the 3x3 convolutions",
+    ("resnet50", "onnx"): "strides in the 3x3 convolutions",
+    ("resnet50", "tensorflow"): "slim's: strides at the end of a stage",
+    ("squeezenet", "mxnet"): "averages 13 by 13 places, where others average the whole image",
+    ("squeezenet", "caffe"): "padding in the last convolution",
+    ("squeezenet", "keras"): "rounds the number of windows down",
+    ("squeezenet", "tensorflow"): "rounds the number of windows down",
+    ("lstm", "mxnet"): "takes the states, and time before batch",
+}
+"""Nets that are another one than the others of their name, by net and format, and what was changed."""

@@ -77,17 +77,8 @@ def _run(folder: Path, written: Any, judge: str, python: str) -> list[np.ndarray
 
 def _facts(file: Path, net: str) -> dict[str, Any]:
     """Return what is to be said of written code: whether ruff accepts it, and its lines."""
-    command = [
-        sys.executable,
-        "-m",
-        "ruff",
-        "check",
-        "--isolated",
-        "--select",
-        "E,F,W,I,B,UP,SIM",
-        "--line-length",
-    ]
-    ruff = subprocess.run([*command, "110", str(file)], capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", str(file)]
+    ruff = subprocess.run(command, capture_output=True, text=True, check=False)
     lines = len(file.read_text().splitlines())
     return {
         "ruff accepts it": ruff.returncode == 0,

@@ -21,7 +21,7 @@ import contextlib
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from benchmarks.matrix import ours, pairs, theirs
-from benchmarks.matrix.cells import Cell, Kept
-from benchmarks.matrix.nets import COLUMNS, NETS
+from benchmarks.matrix.cells import ROOT, Cell, Kept
+from benchmarks.matrix.nets import COLUMNS, NETS, OTHERS
 from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -73,7 +73,21 @@ def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
             if other is not None:
                 head = {"net": net, "format": format_, "kind": "pair", "origin": other}
                 read = [*made[other].read, *made[format_].read, *map(Path, (theirs.__file__, pairs.__file__))]
-                yield kept(head, read, partial(pairs.check, made[other], made[format_]))
+                cell = kept(head, read, partial(pairs.check, made[other], made[format_]))
+                yield as_known(cell, OTHERS.get((net, format_)))
+
+
+COMMAND = r"""python -m benchmarks.matrix.run --files FILES --oracles PYTHON --tensorflow PYTHON \
+    --torch PYTHON --alone PYTHON --corpus CORPUS --sources SOURCES --out benchmarks/matrix/result.json"""
+"""What writes the page's figures."""
+
+
+def as_known(cell: Cell, others: str | None) -> Cell:
+    """Return the outcome of a pair that is known to be two nets: right if Netweave found that they differ."""
+    if others is None:
+        return cell
+    facts = {**cell.facts, "others": others, "netweave": cell.said}
+    return replace(cell, ok=not cell.ok, said=others, facts=facts)
 
 
 def is_written(suffix: str | None) -> bool:
@@ -99,7 +113,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--net", choices=NETS, nargs="+", default=list(NETS))
     parser.add_argument("--format", choices=COLUMNS, nargs="+", default=list(COLUMNS))
     parser.add_argument("--part", choices=PARTS, nargs="+", default=list(PARTS))
-    parser.add_argument("--out", type=Path, help="writes the outcomes as JSON")
+    parser.add_argument("--out", type=Path, help="writes the outcomes into this JSON file")
     asked = parser.parse_args()
     asked.cells = [(net, format_) for net in asked.net for format_ in asked.format]
     asked.pythons = {name: getattr(asked, name) for name in ("oracles", "tensorflow", "torch")}
@@ -124,6 +138,19 @@ def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | N
     return None
 
 
+def write(asked: argparse.Namespace, cells: list[Cell]) -> None:
+    """Write outcomes over those of the same cells, and leave others as they were."""
+    before = json.loads(asked.out.read_text())["cells"] if asked.out.exists() else []
+    rows = {(cell["kind"], cell["net"], cell["format"]): cell for cell in (*before, *map(asdict, cells))}
+    nets, formats = list(NETS), list(COLUMNS)
+    ordered = sorted(
+        rows.values(), key=lambda c: (nets.index(c["net"]), formats.index(c["format"]), c["kind"])
+    )
+    result = {"command": COMMAND, "machine": f"{os.cpu_count()} cores, no GPU", "cells": ordered}
+    without_places = json.dumps(result, indent=1).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
+    asked.out.write_text(without_places + "\n")
+
+
 def main() -> None:
     """Do what was asked for, and print it."""
     asked, console = arguments(), Console(soft_wrap=True)
@@ -139,8 +166,7 @@ def main() -> None:
     failed = sum(not cell.ok for cell in cells)
     console.print(f"{len(cells)} cells, {failed} failed")
     if asked.out:
-        result = {"machine": f"{os.cpu_count()} cores, no GPU", "cells": [asdict(cell) for cell in cells]}
-        asked.out.write_text(json.dumps(result, indent=1) + "\n")
+        write(asked, cells)
     sys.exit(1 if failed else 0)
 
 
