@@ -34,9 +34,27 @@ def steps_of(graph: Graph) -> list[Step]:
     refusals = Refusals(graph, "PyTorch source")
     for node in graph.nodes:
         with refusals.collecting(node):
-            steps.append(TABLE.find(node)(Call(node, graph)))
+            made = TABLE.find(node)(Call(node, graph))
+            steps += made if isinstance(made, list) else [made]
     refusals.check()
-    return _joined(_without_identities(steps, graph))
+    return _joined(_without_identities(_needed(steps, graph), graph))
+
+
+def _needed(steps: Sequence[Step], graph: Graph) -> list[Step]:
+    """Return the steps that make what an output needs; of two that make the same value, the first."""
+    made: set[str] = set()
+    firsts = []
+    for step in steps:
+        if not made.intersection(step.outputs):
+            firsts.append(step)
+        made.update(step.outputs)
+    needed = {value.name for value in graph.outputs}
+    kept = []
+    for step in reversed(firsts):
+        if needed.intersection(step.outputs):
+            kept.append(step)
+            needed.update(step.inputs)
+    return kept[::-1]
 
 
 def _without_identities(steps: Sequence[Step], graph: Graph) -> list[Step]:

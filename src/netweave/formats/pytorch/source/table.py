@@ -11,8 +11,8 @@ from netweave.files.writing import NodeCall, WriterTable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TABLE: WriterTable[Call, Step] = WriterTable()
-"""The operators that can be written."""
+TABLE: WriterTable[Call, Step | list[Step]] = WriterTable()
+"""The operators that can be written, as a step or several."""
 
 written = TABLE.written
 

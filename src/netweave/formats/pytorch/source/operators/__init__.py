@@ -8,8 +8,9 @@ from netweave.formats.pytorch.source.operators import (
     arithmetic,
     normalisation,
     pooling,
+    recurrent,
     shape,
     weighted,
 )
 
-__all__ = ["activation", "arithmetic", "normalisation", "pooling", "shape", "weighted"]
+__all__ = ["activation", "arithmetic", "normalisation", "pooling", "recurrent", "shape", "weighted"]

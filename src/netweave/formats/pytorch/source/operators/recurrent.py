@@ -1,0 +1,199 @@
+"""LSTM, GRU and RNN as PyTorch's modules: gates in another order, the batch first where the net has it so.
+
+T steps, N examples, I inputs, H hidden units, D directions, G gates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.files.writing import Refused
+from netweave.formats.pytorch.source.steps import Field, Module, Step
+from netweave.formats.pytorch.source.table import Call, written
+from netweave.graph import known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import onnx_ir as ir
+
+_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
+"""PyTorch's gates in their order, by their number in ONNX: i o f c, and z r h."""
+
+_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
+
+_STATES = (5, 6)
+"""The inputs that are first states: of the output, and of the cell."""
+
+BATCH_FIRST = [1, 0, 2]
+
+
+@written("LSTM", "GRU", "RNN")
+def recurrent(call: Call) -> list[Step]:
+    """One layer, of one direction or of both."""
+    kind, hidden = call.node.op_type, int(call.get("hidden_size"))
+    direction = call.get("direction", "forward")
+    _check(call, kind)
+    nonlinearity = _nonlinearity(call, kind, 2 if direction == "bidirectional" else 1)
+    source = _batch_first(call) if direction != "reverse" else None
+    fields: tuple[Field, ...] = (
+        Field("input_size", call.shape(1)[2]),
+        Field("hidden_size", hidden),
+        Field("nonlinearity", nonlinearity, "tanh"),
+        Field("bias", call.has(3), True),
+        Field("batch_first", source is not None, False),
+        Field("bidirectional", direction == "bidirectional", False),
+    )
+    if kind != "RNN":
+        fields = tuple(field for field in fields if field.name != "nonlinearity")
+    module = Module(f"nn.{kind}", fields, _state(call, kind))
+    states = [index for index in _STATES if call.has(index)]
+    given = ", ".join(f"{{{place}}}" for place in range(1, 1 + len(states)))
+    given = f", ({given})" if kind == "LSTM" and given else f", {given}" if given else ""
+    x = "{0}.flip(0)" if direction == "reverse" else "{0}"
+    made = call.step(f"{{m}}({x}{given})", inputs=[0, *states], module=module)
+    if source is not None:
+        made = replace(made, inputs=(source.name or "", *made.inputs[1:]))
+    return _outputs(call, made, kind, is_batch_first=source is not None)
+
+
+def _check(call: Call, kind: str) -> None:
+    """Refuse what PyTorch's modules have not."""
+    reasons = {
+        "its gates reset before the product, and PyTorch's behind it (linear_before_reset)": kind == "GRU"
+        and not call.get("linear_before_reset", 0),
+        "its sequences have lengths": call.has(4),
+        "it has peepholes": call.has(7),
+        "it has the batch first by its layout": call.get("layout", 0) != 0,
+        "its gates are clipped or coupled": "clip" in call.attributes or bool(call.get("input_forget", 0)),
+        "one of its first states is left out": kind == "LSTM" and call.has(5) != call.has(6),
+    }
+    for reason, applies in reasons.items():
+        if applies:
+            raise Refused(reason)
+
+
+def _nonlinearity(call: Call, kind: str, num_directions: int) -> str:
+    given = [name.lower() for name in call.get("activations") or _ACTIVATIONS[kind] * num_directions]
+    if kind == "RNN" and set(given) in ({"relu"}, {"tanh"}):
+        return given[0]
+    if given != _ACTIVATIONS[kind] * num_directions:
+        raise Refused(f"its activations are {', '.join(given)}")
+    return "tanh"
+
+
+def _batch_first(call: Call) -> ir.Value | None:
+    """Return what is transposed into the sequence, if the batch comes first there."""
+    maker = call.value(0).producer()
+    return maker.inputs[0] if maker is not None and _is(maker, "Transpose", perm=BATCH_FIRST) else None
+
+
+def _state(call: Call, kind: str) -> dict[str, Callable[[], np.ndarray]]:
+    state: dict[str, Callable[[], np.ndarray]] = {}
+    for number, end in enumerate(("", "_reverse")[: call.shape(1)[0] or 1]):
+        state[f"weight_ih_l0{end}"] = _reordered(call, kind, 1, number)
+        state[f"weight_hh_l0{end}"] = _reordered(call, kind, 2, number)
+        if call.has(3):
+            state[f"bias_ih_l0{end}"] = _reordered(call, kind, 3, number, half=0)
+            state[f"bias_hh_l0{end}"] = _reordered(call, kind, 3, number, half=1)
+    return state
+
+
+def _reordered(
+    call: Call, kind: str, index: int, direction: int, half: int | None = None
+) -> Callable[[], np.ndarray]:
+    """Return a function that gives the weights of a direction with PyTorch's order of gates."""
+    array, gates = call.lazily(index), _GATES[kind]
+
+    def rows() -> np.ndarray:
+        mine = array()[direction]
+        if half is not None:
+            mine = np.split(mine, 2)[half]
+        parts = np.split(mine, len(gates))
+        return np.concatenate([parts[gate] for gate in gates])
+
+    return rows
+
+
+def _outputs(call: Call, made: Step, kind: str, *, is_batch_first: bool) -> list[Step]:
+    """Return the call and the steps that take ONNX's outputs from what it gives: a sequence and states."""
+    used = [bool(value.uses()) or value.is_graph_output() for value in call.node.outputs]
+    sequence, state = f"{made.outputs[0]}/sequence", f"{made.outputs[0]}/state"
+    names = [value.name or "" for value in call.node.outputs]
+    if used[0] and not any(used[1:]):
+        steps = [replace(made, template=f"{made.template}[0]", outputs=(sequence,))]
+    elif not used[0]:
+        steps = [replace(made, template=f"{made.template}[1]", outputs=(state,))]
+    else:
+        steps = [replace(made, outputs=(sequence, state))]
+    if used[0]:
+        steps.append(_sequence(call, sequence, is_batch_first=is_batch_first))
+    for number, name in enumerate(names[1:]):
+        if used[number + 1]:
+            template = f"{{0}}[{number}]" if kind == "LSTM" else "{0}"
+            steps.append(replace(made, template=template, inputs=(state,), outputs=(name,), module=None))
+    return steps
+
+
+def _sequence(call: Call, sequence: str, *, is_batch_first: bool) -> Step:
+    """Return ONNX's (T, D, N, H) from PyTorch's sequence, or what the net makes of it, where it is that."""
+    output, direction = call.node.outputs[0], call.get("direction", "forward")
+    hidden = int(call.get("hidden_size"))
+    columns = hidden * (2 if direction == "bidirectional" else 1)
+    by_batch = _by_batch(output, columns)
+    if is_batch_first and by_batch is not None:
+        return _step(call, "{0}", sequence, by_batch)
+    template = "{0}.flip(0)" if direction == "reverse" else "{0}"
+    if is_batch_first:
+        template = "{0}.transpose(0, 1)"
+    joined = _joined(output, columns)
+    if joined is not None:
+        return _step(call, template, sequence, joined)
+    if direction == "bidirectional":
+        return _step(call, f"{template}.unflatten(2, (2, {hidden})).transpose(1, 2)", sequence, output)
+    return _step(call, f"{template}.unsqueeze(1)", sequence, output)
+
+
+def _step(call: Call, template: str, sequence: str, value: ir.Value) -> Step:
+    return Step(call.node.op_type, call.layers, template, (sequence,), (value.name or "",))
+
+
+def _joined(output: ir.Value, columns: int) -> ir.Value | None:
+    """Return (T, N, D * H) if nothing but that is made of the output: what PyTorch gives."""
+    reader = _only_reader(output)
+    if reader is not None and _is(reader, "Squeeze"):
+        axes = reader.inputs[1].const_value if len(reader.inputs) > 1 and reader.inputs[1] else None
+        return reader.outputs[0] if axes is not None and axes.numpy().tolist() == [1] else None
+    return _reshaped(reader, [0, 2, 1, 3], columns)
+
+
+def _by_batch(output: ir.Value, columns: int) -> ir.Value | None:
+    """Return (N, T, D * H) if nothing but that is made of the output: what PyTorch gives, the batch first."""
+    if (made := _reshaped(_only_reader(output), [2, 0, 1, 3], columns)) is not None:
+        return made
+    joined = _joined(output, columns)
+    turned = _only_reader(joined) if joined is not None else None
+    return turned.outputs[0] if turned is not None and _is(turned, "Transpose", perm=BATCH_FIRST) else None
+
+
+def _reshaped(transpose: ir.Node | None, perm: Sequence[int], columns: int) -> ir.Value | None:
+    """Return what directions and units are put together in, behind a transpose that brings them together."""
+    if transpose is None or not _is(transpose, "Transpose", perm=perm):
+        return None
+    reshape = _only_reader(transpose.outputs[0])
+    shape = known_shape(reshape.outputs[0]) if reshape is not None and _is(reshape, "Reshape") else None
+    return reshape.outputs[0] if reshape and shape and len(shape) == 3 and shape[2] == columns else None
+
+
+def _only_reader(value: ir.Value) -> ir.Node | None:
+    uses = list(value.uses())
+    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
+
+
+def _is(node: ir.Node, op_type: str, *, perm: Sequence[int] | None = None) -> bool:
+    if node.domain or node.op_type != op_type:
+        return False
+    return perm is None or list(node.attributes.get_ints("perm", [])) == list(perm)
