@@ -122,13 +122,14 @@ def test_labels_are_asked_for_only_as_written(folder, netweave, tmp_path):
     assert "softmax_label" in called.err
 
 
-@pytest.mark.parametrize("options", [[], ["--inference"]])
+@pytest.mark.parametrize("options", [[], ["--for", "inference"]])
 @pytest.mark.parametrize("net", ["leaves.prototxt", "leaves-symbol.json"])
 def test_converted_net_computes_the_same_and_keeps_its_layers(folder, netweave, tmp_path, net, options):
     onnx, given, out = (str(tmp_path / name) for name in ("net.onnx", "in.npz", "out.npy"))
     called = netweave("convert", str(folder / net), onnx, *options)
     assert called.status == 0
     assert called.out.startswith("wrote ")
+    assert ("gained: nodes " in called.out) == bool(options)
     shown = [json.loads(netweave("inspect", name, "--json", "-").out) for name in (str(folder / net), onnx)]
     kept = [[(layer["name"], layer["type"], layer["settings"]) for layer in each["layers"]] for each in shown]
     assert kept[0] == kept[1]

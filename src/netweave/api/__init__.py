@@ -2,6 +2,7 @@
 
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
+from netweave.api.gains import gain_of
 from netweave.api.models import History, Module, Sequential
 from netweave.api.nets import compare, load, port, predicting, run, save
 from netweave.api.packing import pack
@@ -45,6 +46,7 @@ __all__ = [
     "find_checkpoints",
     "find_runs",
     "formats",
+    "gain_of",
     "load",
     "load_arrays",
     "load_for_timing",

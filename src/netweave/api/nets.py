@@ -209,6 +209,7 @@ def port(
     *,
     to: str | None = None,
     random_weights: bool = False,
+    against: Graph | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
     """Write a net as ``save`` does, read what was written, and compare it with the net.
@@ -218,6 +219,7 @@ def port(
         path: The file.
         to: Name of the format, where several have files of such a name: ``keras``.
         random_weights: Write a net without weights with drawn ones.
+        against: The net to compare with, if it is another form of the one that is written.
         progress: Called with what is done next.
 
     Returns:
@@ -238,7 +240,7 @@ def port(
         entry=written.entry,
         trust=True,  # the code is our own; of the source only identifiers and comments stand in it
     )
-    return compare_graphs(graph, read(source), progress=progress)
+    return compare_graphs(graph if against is None else against, read(source), progress=progress)
 
 
 def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:

@@ -52,9 +52,12 @@ if TYPE_CHECKING:
     help="Size of an input of PORT, where its file does not say; may be repeated.",
 )
 @click.option(
-    "--inference",
-    is_flag=True,
-    help="Write the net as it predicts: without dropout, losses and labels, BatchNorm folded in.",
+    "--for",
+    "purpose",
+    type=click.Choice(["inference"]),
+    metavar="inference",
+    help="Write the net as it predicts: without dropout, losses and labels, BatchNorm folded in; says what "
+    "that gained.",
 )
 @click.option("--random-weights", is_flag=True, help="Write drawn weights where none were found.")
 @reads_nets
@@ -64,7 +67,7 @@ def convert(
     to: str | None,
     port: str | None,
     into_shapes: InputShapes,
-    inference: bool,
+    purpose: str | None,
     random_weights: bool,
     load: Callable[[str], Graph],
 ) -> int:
@@ -82,10 +85,10 @@ def convert(
     from netweave import api
     from netweave.cli.compare_view import VERDICT_STYLES, show_comparison
     from netweave.cli.console import output_console, working
-    from netweave.cli.net_view import converted, weights_written
+    from netweave.cli.net_view import converted, gained, weights_written
 
-    graph = load(net)
-    if inference:
+    graph = whole = load(net)
+    if purpose == "inference":
         graph = api.predicting(graph, folded=True)
     if port:
         with working(f"carrying weights over to {port}"):
@@ -100,10 +103,15 @@ def convert(
             out,
             to=to,
             random_weights=random_weights,
+            against=whole,
             progress=lambda stage: status.update(f"comparing {out} with {net}: {stage}"),
         )
     console = output_console()
     console.print(converted(graph, Path(out)))
+    if purpose == "inference":
+        with working("measuring what that gained"):
+            gain = api.gain_of(whole, graph)
+        console.print(gained(gain))
     if found.exit_status == 0:
         console.print(Text(f"read again and compared: {found.sentence}", style=VERDICT_STYLES[found.verdict]))
     else:

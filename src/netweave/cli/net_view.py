@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console, RenderableType
 
+    from netweave.api.gains import Gain
     from netweave.compare import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
 
@@ -101,6 +102,17 @@ def converted(graph: Graph, out: Path) -> RenderableType:
     if not graph.loaded:
         lines.append("\nnote: no weights were found; the values in the file are drawn", style="yellow")
     return lines
+
+
+def gained(gain: Gain) -> Text:
+    """Return what ``convert --for inference`` says: before and after, of the net as it predicts."""
+    a, b = gain.before, gain.after
+    return Text(
+        f"gained: nodes {a.nodes:,} -> {b.nodes:,}; parameters {a.elements:,} -> {b.elements:,}; "
+        f"multiply-adds {amount_text(a.multiply_adds)} -> {amount_text(b.multiply_adds)}; ONNX Runtime "
+        f"{1e3 * a.median_s:.1f} -> {1e3 * b.median_s:.1f} ms (median of runs in turns; fastest "
+        f"{1e3 * a.fastest_s:.1f} -> {1e3 * b.fastest_s:.1f} ms)"
+    )
 
 
 def weights_written(graph: Graph, out: Path) -> Text:
