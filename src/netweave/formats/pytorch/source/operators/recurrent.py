@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.writing import Refused
-from netweave.formats.pytorch.source.steps import Field, Module, Step
 from netweave.formats.pytorch.source.table import Call, written
 from netweave.graph import known_shape
 
