@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import h5py
 import numpy as np
 
 from netweave.formats import onnx as onnx_format
@@ -165,7 +167,6 @@ def nets() -> dict[str, Net]:
     graph = TENSORFLOW / "squeeze.pb"
     checkpoint = {path.name: path.read_bytes() for path in TENSORFLOW.glob("gru.*") if "pb" not in path.name}
     checkpoint = {name: checkpoint[name] for name in sorted(checkpoint, key=lambda name: "meta" not in name)}
-    # HDF5 itself is not damaged here: its library does not end on some damaged files (decision 0062)
     keras = {name: (KERAS / name).read_bytes() for name in ("unet.json", "unet.weights.h5")}
     return {
         "keras as text": Net(keras, "unet.json", text=True),
@@ -188,6 +189,29 @@ def nets() -> dict[str, Net]:
     }
 
 
+@cache
+def hdf5_nets() -> dict[str, Net]:
+    """Return nets in HDF5, which another process reads: half a second each."""
+    keras = {name: (KERAS / name).read_bytes() for name in ("unet.json", "unet.weights.h5")}
+    whole, archive = "words.h5", "lenet.keras"
+    caffe = {"small.prototxt": PROTOTXT.encode(), "small.caffemodel.h5": _caffe_hdf5()}
+    return {
+        "h5": Net({whole: (KERAS / whole).read_bytes()}, whole, text=False),
+        "weights.h5": Net(keras, "unet.weights.h5", text=False),
+        "keras": Net({archive: (KERAS / archive).read_bytes()}, archive, text=False),
+        "caffemodel.h5": Net(caffe, "small.caffemodel.h5", text=False),
+    }
+
+
+def _caffe_hdf5() -> bytes:
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for layer, _, arrays in CAFFE_LAYERS:
+            for index, array in enumerate(arrays):
+                file[f"data/{layer}/{index}"] = array
+    return content.getvalue()
+
+
 def _normal(*shape: int) -> np.ndarray:
     return np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
 
@@ -196,15 +220,18 @@ def _singa_checkpoint() -> bytes:
     return checkpoint({"w": _normal(4, 27), "b": _normal(4), "w1": _normal(4, 24)})
 
 
+CAFFE_LAYERS = (
+    ("conv1", "convolution", [_normal(4, 3, 3, 3), _normal(4)]),
+    ("bn1", "batchnorm", [_normal(4), np.abs(_normal(4)), np.float32([1])]),
+    ("scale1", "scale", [_normal(4), _normal(4)]),
+    ("up", "convolution", [_normal(4, 4, 2, 2)]),
+    ("fc", "innerproduct", [_normal(5, 4 * 7 * 6), _normal(5)]),
+)
+"""Layer, kind and arrays of what ``PROTOTXT`` stores."""
+
+
 def _caffe_weights() -> bytes:
-    layers = [
-        ("conv1", "convolution", [_normal(4, 3, 3, 3), _normal(4)]),
-        ("bn1", "batchnorm", [_normal(4), np.abs(_normal(4)), np.float32([1])]),
-        ("scale1", "scale", [_normal(4), _normal(4)]),
-        ("up", "convolution", [_normal(4, 4, 2, 2)]),
-        ("fc", "innerproduct", [_normal(5, 4 * 7 * 6), _normal(5)]),
-    ]
-    return caffemodel(layers, generation=2)
+    return caffemodel(CAFFE_LAYERS, generation=2)
 
 
 def _darknet_weights() -> bytes:

@@ -17,7 +17,7 @@ import netweave
 from netweave.errors import NetweaveError
 from tests.formats.mxnet.cases import CASES
 from tests.hostile.mutations import damaged_bytes, damaged_model, damaged_text
-from tests.hostile.nets import Net, nets
+from tests.hostile.nets import Net, hdf5_nets, nets
 from tests.oracles import mxnet_params
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ LIMIT_S = 2.0
 """Seconds of this process's own time that a load may take, however busy the machine is."""
 
 quickly = settings(max_examples=40, deadline=None)
+a_little = settings(max_examples=5, deadline=None)
 thoroughly = settings(max_examples=1500, deadline=None)
 
 MAX_REAL_BYTES = 100_000
@@ -85,9 +86,39 @@ def test_many_damaged_nets_are_read_or_refused(drawn):
     load_damaged(nets()[name], content)
 
 
-@pytest.mark.parametrize("name", nets())
+def damage_hdf5(data: st.DataObject) -> None:
+    """Damage a file of HDF5; mostly its first part, where what is not numbers lies."""
+    net = hdf5_nets()[data.draw(st.sampled_from(sorted(hdf5_nets())))]
+    content = net.files[net.damaged]
+    size = data.draw(st.sampled_from([len(content), len(content), 8000, 3000]))
+    load_damaged(net, data.draw(damaged_bytes(content[:size])) + content[size:])
+
+
+@given(st.data())
+@a_little
+def test_a_damaged_hdf5_is_read_or_refused(data):
+    damage_hdf5(data)
+
+
+@pytest.mark.slow
+@given(st.data())
+@settings(max_examples=400, deadline=None)
+def test_many_damaged_hdf5_are_read_or_refused(data):
+    damage_hdf5(data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", hdf5_nets())
+def test_an_hdf5_cut_short_anywhere_is_read_or_refused(name):
+    net = hdf5_nets()[name]
+    content = net.files[net.damaged]
+    for place in range(24):
+        load_damaged(net, content[: place * len(content) // 24])
+
+
+@pytest.mark.parametrize("name", {**nets(), **hdf5_nets()})
 def test_the_undamaged_nets_are_read(name, tmp_path):
-    net = nets()[name]
+    net = (nets() | hdf5_nets())[name]
     assert len(netweave.load(net.write(tmp_path)).layers) > 1
 
 

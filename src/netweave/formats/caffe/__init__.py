@@ -26,7 +26,8 @@ _SUFFIXES = (".prototxt", ".caffemodel", ".caffemodel.h5", ".binaryproto", ".sol
 
 def match(source: Source) -> bool:
     """Whether a file is one of Caffe's, by its content; by its name only if the content says nothing."""
-    from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
+    from netweave.files.hdf5 import HDF5_MAGIC
+    from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
 
     head = source.head(HEAD_BYTES)
     named = source.net.name.endswith(_SUFFIXES)

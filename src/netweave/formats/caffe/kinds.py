@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netweave.files.hdf5 import HDF5_MAGIC
 from netweave.files.prototext import field_names
 from netweave.formats.caffe.schema import caffe_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 HEAD_BYTES = 1 << 16
 """How much of a file is looked at; licence texts come first in some."""

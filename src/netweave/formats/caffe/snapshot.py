@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
 from netweave.errors import ReadError, UsageError, WeightError
+from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.source import read_bytes
 from netweave.formats.caffe.blobs import sizes
-from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
+from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights, stored_blob
 from netweave.graph import parameter_key, statistics_of
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from netweave.files.hdf5 import Member
     from netweave.graph import Graph, Layer
 
     Arrays = Mapping[str, np.ndarray]
@@ -196,15 +198,22 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
 
 
 def _read_state_hdf5(content: bytes, place: str) -> SolverState:
-    try:
-        with _h5py().File(io.BytesIO(content), "r") as file:
-            history = file["history"]
-            arrays = (np.asarray(history[str(index)], np.float32) for index in range(len(history)))
-            net = file["learned_net"][()] if "learned_net" in file else b""
-            step = int(file["current_step"][()]) if "current_step" in file else 0
-            return SolverState(int(file["iter"][()]), net.decode(), tuple(arrays), step)
-    except (OSError, RuntimeError, KeyError, TypeError) as error:
-        raise ReadError(f"is no .solverstate.h5: {error}", place=place) from error
+    file = read_hdf5(content, place=place)
+    history, numbers = file.group("history"), [file.get(name) for name in ("iter", "current_step")]
+    iteration, step = (int(found.item()) if _is_one(found) else None for found in numbers)
+    if history is None or iteration is None:
+        raise ReadError("is no .solverstate.h5: it has no 'history' or no 'iter'", place=place)
+    arrays = [history.get(str(index)) for index in range(len(history.members))]
+    if not all(isinstance(array, np.ndarray) for array in arrays):
+        raise ReadError("is no .solverstate.h5: its 'history' is not arrays from '0' on", place=place)
+    net = file.get("learned_net")
+    values = tuple(np.asarray(array, np.float32) for array in arrays)
+    return SolverState(iteration, net if isinstance(net, str) else "", values, step or 0)
+
+
+def _is_one(found: Member) -> TypeGuard[np.ndarray]:
+    """Whether what a file holds is one whole number."""
+    return isinstance(found, np.ndarray) and found.size == 1 and found.dtype.kind in "iu"
 
 
 def _layer(graph: Graph, layer: Layer) -> dict[str, Any]:

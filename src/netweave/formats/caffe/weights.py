@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.errors import ReadError, SourceError, UsageError, WeightError
+from netweave.errors import ReadError, SourceError, WeightError
 from netweave.files import is_file, read_bytes
-from netweave.formats.caffe.kinds import HDF5_MAGIC, HEAD_BYTES, find_kind
+from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
+from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
 from netweave.graph import graph_of_weights
@@ -179,31 +181,17 @@ def read_blob(path: Path | str) -> np.ndarray:
 
 def _read_hdf5(path: Path) -> dict[str, dict[int, StoredBlob]]:
     """Read arrays by layer and number; those that a layer shares with another are only at their owner."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise UsageError(
-            f"{path}: reading HDF5 needs h5py; install it with: pip install 'netweave[hdf5]'"
-        ) from error
     layers: dict[str, dict[int, StoredBlob]] = {}
-    limit = max(1 << 20, path.stat().st_size * 1100)  # deflate shrinks by no more
-    try:
-        with h5py.File(path, "r") as file:
-
-            def visit(name: str, node: object) -> None:
-                layer, _, index = name.rpartition("/")
-                if isinstance(node, h5py.Dataset) and index.isdecimal():
-                    if prod(node.shape) * 4 > limit:
-                        raise WeightError(
-                            f"declares {'x'.join(map(str, node.shape))}, more than the file can hold",
-                            place=f"{path}: layer {layer!r}, array {index}",
-                        )
-                    values = node[()].astype(np.float32)
-                    layers.setdefault(layer, {})[int(index)] = StoredBlob(values.shape, False, lambda: values)
-
-            if "data" not in file:
-                raise ReadError("has no group 'data', so it is no .caffemodel.h5", place=str(path))
-            file["data"].visititems(visit)
-    except (OSError, RuntimeError, KeyError, TypeError) as error:
-        raise ReadError(f"cannot be read as HDF5: {error}", place=str(path)) from error
+    data = read_hdf5(path, place=str(path)).group("data")
+    if data is None:
+        raise ReadError("has no group 'data', so it is no .caffemodel.h5", place=str(path))
+    for name, array in data.arrays():
+        layer, _, index = name.rpartition("/")
+        if index.isdecimal():
+            values = array.astype(np.float32)
+            layers.setdefault(layer, {})[int(index)] = StoredBlob(values.shape, False, partial(_same, values))
     return layers
+
+
+def _same(values: np.ndarray) -> np.ndarray:
+    return values

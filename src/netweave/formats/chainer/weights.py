@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError
+from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-HDF5_HEAD = b"\x89HDF\r\n\x1a\n"
 
 
 def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
@@ -24,35 +23,15 @@ def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
 
     Raises:
         ReadError: It is damaged, or neither ``.npz`` nor HDF5.
-        UnsupportedError: It is HDF5, and h5py is not installed.
+        UsageError: It is HDF5, and h5py is not installed.
     """
     with path.open("rb") as file:
         head = file.read(8)
-    if head == HDF5_HEAD:
-        return _hdf5(path, place)
+    if head == HDF5_MAGIC:
+        return dict(read_hdf5(path, place=place).arrays())
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name.lstrip("/"): archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
         raise ReadError(f"is no file of weights of Chainer (.npz or HDF5): {error}", place=place) from error
     return {name: array for name, array in arrays.items() if array.dtype != object}
-
-
-def _hdf5(path: Path, place: str) -> dict[str, np.ndarray]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise UnsupportedError(
-            "is HDF5, and h5py is not installed: pip install 'netweave[hdf5]'", place=place
-        ) from error
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        with h5py.File(path, "r") as file:
-            file.visititems(
-                lambda name, item: (
-                    arrays.__setitem__(name, item[()]) if isinstance(item, h5py.Dataset) else None
-                )
-            )
-    except (OSError, RuntimeError, ValueError, KeyError) as error:
-        raise ReadError(f"is damaged: {error}", place=place) from error
-    return arrays

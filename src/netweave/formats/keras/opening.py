@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import json
 import zipfile
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import ReadError, UsageError
+from netweave.errors import ReadError
+from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.source import is_folder, read_bytes
 from netweave.formats.keras.weights import Weights
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from netweave.files import Source
 
-HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 ZIP_MAGIC = b"PK\x03\x04"
 CONFIG = "config.json"
 ARRAYS = "model.weights.h5"
@@ -54,53 +51,22 @@ def is_ours(source: Source) -> bool:
     return head.lstrip()[:1] == b"{" and b'"class_name"' in head
 
 
-@contextmanager
-def open_model(source: Source) -> Iterator[Opened]:
-    """Open a model; its arrays can be read as long as it is open.
+def open_model(source: Source) -> Opened:
+    """Open a model.
 
     Raises:
         ReadError: A file cannot be read or is damaged.
     """
     head = source.head()
-    with _Files() as files:
-        if head.startswith(ZIP_MAGIC):
-            yield _archive(files, source)
-        elif head.startswith(HDF5_MAGIC):
-            yield _hdf5(files, source)
-        else:
-            description = _json(read_bytes(source.net), str(source.net))
-            yield Opened(description, *_beside(files, source))
+    if head.startswith(ZIP_MAGIC):
+        return _archive(source)
+    if head.startswith(HDF5_MAGIC):
+        return _hdf5(source)
+    description = _json(read_bytes(source.net), str(source.net))
+    return Opened(description, *_beside(source))
 
 
-class _Files:
-    """HDF5 files that are open."""
-
-    def __init__(self) -> None:
-        self._open: list[Any] = []
-
-    def __enter__(self) -> _Files:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for file in self._open:
-            file.close()
-
-    def hdf5(self, path: Path | io.BytesIO, place: str) -> Any:
-        """Return an HDF5 file."""
-        try:
-            import h5py
-        except ImportError as error:
-            raise UsageError(
-                "models of Keras are HDF5, which needs h5py: pip install 'netweave[tensorflow]'"
-            ) from error
-        try:
-            self._open.append(h5py.File(path, "r"))
-        except (OSError, RuntimeError, ValueError) as error:
-            raise ReadError(f"is no whole HDF5 file: {error!s:.100}", place=place) from error
-        return self._open[-1]
-
-
-def _archive(files: _Files, source: Source) -> Opened:
+def _archive(source: Source) -> Opened:
     place = str(source.net)
     try:
         with zipfile.ZipFile(source.net) as archive:
@@ -109,9 +75,14 @@ def _archive(files: _Files, source: Source) -> Opened:
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
         raise ReadError(f"is no whole archive of Keras: {error!s:.100}", place=place) from error
     if arrays is None:
-        return Opened(description, *_beside(files, source))
-    group = files.hdf5(io.BytesIO(arrays), place)
-    return Opened(description, Weights(group, place), (place,))
+        return Opened(description, *_beside(source))
+    return Opened(description, Weights(_read(arrays, place), place), (place,))
+
+
+def _read(content: Path | bytes, place: str) -> Group:
+    """Return the groups of an HDF5 file, from that of the weights on."""
+    file = read_hdf5(content, place=place, extra="tensorflow")
+    return file.group("model_weights") or file
 
 
 def _member(archive: zipfile.ZipFile, name: str, limit: int, place: str) -> bytes:
@@ -133,24 +104,23 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int, place: str) -> byte
         raise ReadError(f"{name!r} is damaged: {error}", place=place) from error
 
 
-def _hdf5(files: _Files, source: Source) -> Opened:
+def _hdf5(source: Source) -> Opened:
     place = str(source.net)
-    file = files.hdf5(source.net, place)
-    held = file.attrs.get("model_config")
-    if held is None:
+    file = read_hdf5(source.net, place=place, extra="tensorflow")
+    held = file.attributes.get("model_config")
+    if not isinstance(held, str):
         raise ReadError(
             "holds arrays and no model; name the model's configuration first (model.to_json()), as in "
             f"model.json,{source.net.name}",
             place=place,
         )
-    description = _json(held if isinstance(held, bytes) else str(held).encode(), place)
+    description = _json(held.encode(), place)
     if source.weights:
-        return Opened(description, *_beside(files, source))
-    group = file.get("model_weights", file)
-    return Opened(description, Weights(group, place), (place,))
+        return Opened(description, *_beside(source))
+    return Opened(description, Weights(file.group("model_weights") or file, place), (place,))
 
 
-def _beside(files: _Files, source: Source) -> tuple[Weights | None, tuple[str, ...]]:
+def _beside(source: Source) -> tuple[Weights | None, tuple[str, ...]]:
     """Return the arrays that the caller named, or that lie beside a configuration under its name."""
     path = source.weights
     if path is None:
@@ -160,9 +130,7 @@ def _beside(files: _Files, source: Source) -> tuple[Weights | None, tuple[str, .
     if path is None:
         return None, (str(source.net),)
     read_bytes_head(path)
-    file = files.hdf5(path, str(path))
-    group = file.get("model_weights", file)
-    return Weights(group, str(path)), (str(source.net), str(path))
+    return Weights(_read(path, str(path)), str(path)), (str(source.net), str(path))
 
 
 def read_bytes_head(path: Path) -> None:

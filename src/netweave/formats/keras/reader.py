@@ -46,8 +46,7 @@ def read(source: Source) -> Graph:
     """
     if is_code(source.net):
         return read_code(source, read)
-    with open_model(source) as opened:
-        return _Build(source, opened).graph()
+    return _Build(source, open_model(source)).graph()
 
 
 class _Build:

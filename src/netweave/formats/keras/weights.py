@@ -18,6 +18,7 @@ from netweave.errors import ReadError, WeightError
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netweave.files.hdf5 import Group, Member
     from netweave.formats.keras.config import LayerConfig
 
 ROOTS = ("layers", "_layer_checkpoint_dependencies")
@@ -81,10 +82,10 @@ class Weights:
         file: Name of the file, for errors.
     """
 
-    def __init__(self, group: Any, file: str) -> None:
+    def __init__(self, group: Group, file: str) -> None:
         self._group = group
         self.file = file
-        self._root = next((name for name in ROOTS if name in group), None)
+        self._root = next((name for name in ROOTS if name in group.members), None)
         self._keys: dict[str, dict[str, str]] = {}
 
     def of(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> LayerArrays:
@@ -101,40 +102,41 @@ class Weights:
         counter = iter(found)
         return LayerArrays(self.file, names[-1], lambda _inside, _number: next(counter, None))
 
-    def _numbered(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> Any:
-        group = self._group
+    def _numbered(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> Group | None:
+        group: Group | None = self._group
         for layers, name in zip(path, names, strict=True):
-            root = next((root for root in ROOTS if group is not None and root in group), None)
-            within = group[root] if root is not None else None
-            group = self._child(within, layers, name)
+            roots = (group.group(root) for root in ROOTS) if group is not None else iter(())
+            group = self._child(next(filter(None, roots), None), layers, name)
         return group
 
-    def _child(self, group: Any, layers: Sequence[LayerConfig], name: str) -> Any:
+    def _child(self, group: Group | None, layers: Sequence[LayerConfig], name: str) -> Group | None:
         """Return the group of a layer among those of its model."""
         if group is None:
             return None
         if group.name not in self._keys:
             self._keys[group.name] = _keys(group, layers)
-        return group.get(self._keys[group.name].get(name, ""))
+        key = self._keys[group.name].get(name, "")
+        return group.group(key) if key else None
 
     def _listed(self, names: Sequence[str]) -> list[Any]:
         """Return the arrays of a layer in a file of Keras 2, in order."""
-        if names[0] not in self._group:
+        group = self._group.group(names[0])
+        if group is None:
             return []
-        group = self._group[names[0]]
-        listed = [_text(name) for name in group.attrs.get("weight_names", ())]
+        listed = group.attributes.get("weight_names", [])
         if len(names) > 1:
             inner = f"/{names[-1]}/"
             listed = [name for name in listed if inner in f"/{name}"]
         found = []
         for name in listed:
-            if name not in group:
+            array = group.get(name)
+            if array is None:
                 raise WeightError(f"lists {name!r} for {names[0]!r} and does not hold it", place=self.file)
-            found.append(group[name])
+            found.append(array)
         return found
 
 
-def _keys(group: Any, layers: Sequence[LayerConfig]) -> dict[str, str]:
+def _keys(group: Group, layers: Sequence[LayerConfig]) -> dict[str, str]:
     """Return the group of each layer of a model: by the name that it notes, else by its class and number."""
     found: dict[str, str] = {}
     counts: dict[str, int] = {}
@@ -145,26 +147,22 @@ def _keys(group: Any, layers: Sequence[LayerConfig]) -> dict[str, str]:
         found[layer.name] = f"{stem}_{number}" if number else stem
     names = {layer.name for layer in layers}
     noted = {}
-    for key in group:
-        variables: Any = group[key].get("vars") if hasattr(group[key], "get") else None
-        name = _text(variables.attrs.get("name", b"")) if variables is not None else ""
-        if name in names:
+    for key in group.members:
+        variables = group.group(f"{key}/vars")
+        name = variables.attributes.get("name") if variables is not None else None
+        if isinstance(name, str) and name in names:
             noted[name] = key
     return found | noted
 
 
-def _variable(group: Any, inside: str, number: int) -> Any:
-    for part in [*inside.split("/"), "vars", str(number)]:
-        if part:
-            group = group.get(part) if hasattr(group, "get") else None
-    return group
+def _variable(group: Group | None, inside: str, number: int) -> Member:
+    return group.get(f"{inside}/vars/{number}") if group is not None else None
 
 
 def _array(found: Any, file: str) -> np.ndarray:
-    if not hasattr(found, "dtype") or found.dtype.kind not in "fiu" or found.size * 8 > MAX_BYTES:
+    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or found.size * 8 > MAX_BYTES:
         raise ReadError(f"holds {found!r:.60} where an array of numbers is expected", place=file)
-    array = np.asarray(found[()])
-    return array.astype(np.float32) if array.dtype != np.float32 else array
+    return found.astype(np.float32, copy=False)
 
 
 def snake_case(name: str) -> str:
@@ -176,7 +174,3 @@ def snake_case(name: str) -> str:
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
     return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
