@@ -59,8 +59,9 @@ class ChainerNet:
         return replace(self, source=source.replace("def forward", "def __call__"), arrays=arrays)
 
     def stored(self) -> Iterator[Stored]:
-        """Yield what is stored, by role."""
-        for key, values in self.arrays.items():
+        """Yield what is stored, by role, in the order in which the source makes the links."""
+        made = re.findall(r"self\.(\w+) = ", self.source)
+        for key, values in sorted(self.arrays.items(), key=lambda row: made.index(row[0].partition("/")[0])):
             layer, _, last = key.partition("/")
             role = ROLES.get(last) or {4: "filter", 2: "matrix", 1: "slope"}.get(values.ndim)
             if role is not None:

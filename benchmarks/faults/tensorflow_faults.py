@@ -85,8 +85,10 @@ class FrozenNet:
 
 
 def _whole(node: str) -> str:
-    """Return the last node of the normalisation that a node is part of, or the node."""
+    """Return the node that a layer is named after: the last one of a normalisation, and a padding itself."""
     scope, normalises, _ = node.partition("/batchnorm/")
+    if node.endswith("_pad_1/Const"):
+        return node.removesuffix("Const") + "Pad"
     return f"{scope}/batchnorm/add_1" if normalises else node
 
 

@@ -131,3 +131,31 @@ def padded_convolution(amounts, *, value=0.0, mode="constant", channels=0):
         weight = np.random.default_rng(1).standard_normal((4, 7 + channels, 3, 3)).astype(np.float32)
         filters = builder.constant(weight)
         return builder.finish([builder.add("Conv", [padded, filters], {"pads": [1, 1, 1, 1]})])
+
+
+SLOPES = np.array([0.1, 0.2, -0.3, 0.0, 0.5, 1.5, -2.0], np.float32).reshape(1, 7, 1, 1)
+
+
+def rectified(*, turned="x", last="Add"):
+    """``relu(x) - slopes * relu(-x)``, or something that is nearly that."""
+    builder = GraphBuilder("net", format="onnx")
+    values = {"x": builder.input("x", X.shape)}
+    values["relu"] = builder.add("Relu", [values["x"]])
+    negative = builder.add("Relu", [builder.add("Neg", [values[turned]])])
+    product = builder.add("Mul", [builder.constant(-SLOPES), negative])
+    return builder.finish([builder.add(last, [values["relu"], product])])
+
+
+def test_a_rectifier_with_slopes_is_one_node():
+    composed = compose(rectified())
+    (node,) = composed.nodes
+    assert node.op_type == "PRelu"
+    np.testing.assert_allclose(run(composed), np.where(X > 0, X, SLOPES * X), rtol=1e-6)
+
+
+@pytest.mark.parametrize("change", [{"turned": "relu"}, {"last": "Sub"}])
+def test_what_is_nearly_a_rectifier_with_slopes_stays(change):
+    graph = rectified(**change)
+    composed = compose(graph)
+    assert "PRelu" not in [node.op_type for node in composed.nodes]
+    np.testing.assert_allclose(run(composed), run(graph), rtol=1e-6)

@@ -4,6 +4,7 @@
   ``x / (k + alpha * mean(x * x)) ** beta`` with a pooling for the mean: over the channels, turned into an
   axis that can be pooled, or over a square within each channel.
 - Padding of zeros before a convolution, as ports write it whose framework pads both ends alike.
+- A rectifier with learned slopes (``slopes``).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
 from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
+from netweave.passes.slopes import join_slopes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,9 +28,11 @@ _VIEWS = frozenset({"Identity", "Reshape", "Squeeze", "Unsqueeze"})
 
 @Pass
 def compose(graph: Graph) -> None:
-    """Make one LRN, ChannelLRN or Conv of the nodes that compute it; it belongs to the layers of them all."""
+    """Make one LRN, ChannelLRN, Conv or PRelu of the nodes that compute it; it is in all their layers."""
     rewriter = Rewriter(graph)
     for node in list(graph.nodes):
+        if node.op_type == "Add" and not node.domain and join_slopes(rewriter, node):
+            continue
         if node.op_type == "Conv" and not node.domain:
             _take_padding(rewriter, node)
         found = _normalisation(node) if node.op_type in {"Div", "Mul"} and not node.domain else None
