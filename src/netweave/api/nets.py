@@ -240,7 +240,9 @@ def port(
         entry=written.entry,
         trust=True,  # the code is our own; of the source only identifiers and comments stand in it
     )
-    return compare_graphs(graph if against is None else against, read(source), progress=progress)
+    return compare_graphs(
+        graph if against is None else against, read(source), one_size=written.one_size, progress=progress
+    )
 
 
 def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:

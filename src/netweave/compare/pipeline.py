@@ -52,6 +52,7 @@ def compare(
     last: str | None = None,
     probe: Mapping[str, np.ndarray] | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
+    one_size: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
@@ -63,6 +64,7 @@ def compare(
         last: Layer, node or value of A that it ends with.
         probe: Inputs of A (of the part's, if there is one) to run on, by name, instead of drawn ones.
         tolerance: Largest error of an output, relative to its rms, that counts as none, > 0.
+        one_size: Compare at the declared sizes alone, for a net that was made for one size of its images.
         progress: Told the name of each stage as it begins.
 
     Raises:
@@ -79,7 +81,7 @@ def compare(
         return compare_stored(a, b)
     with collector_at_rest():
         if first is None and last is None:
-            return _Pipeline(a, b, told, probe, tolerance).run()
+            return _Pipeline(a, b, told, probe, tolerance, one_size).run()
         whole = _Pipeline(a, b, told, None, tolerance).run()
         parts = cut_parts(comparable(a), comparable(b), whole, first=first, last=last)
         return _Pipeline(*parts, told, probe, tolerance).run()
@@ -92,6 +94,7 @@ class _Pipeline:
     progress: Progress
     probe: Mapping[str, np.ndarray] | None
     tolerance: float
+    one_size: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
@@ -133,7 +136,7 @@ class _Pipeline:
         """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
         if self.probe is None:
             declared = declared_sizes(a.graph, b.graph, rules)
-            return [oblong(declared), declared]
+            return [declared] if self.one_size else [oblong(declared), declared]
         missing = [rule.a for rule in rules if rule.a not in self.probe]
         if missing:
             given = ", ".join(map(repr, self.probe))

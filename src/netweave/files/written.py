@@ -27,12 +27,14 @@ class Written:
         entry: Name of the class in a file of code that is the net.
         inputs: The name that an input of the net has in the file, where it is another one; None if the file
             itself says the sizes of its inputs.
+        one_size: Whether it is for one size of images: what rounds is written for that size.
     """
 
     net: Path
     weights: Path | None = None
     entry: str | None = None
     inputs: Mapping[str, str] | None = field(default_factory=dict)
+    one_size: bool = False
 
 
 def need_weights(graph: Graph, *, random_weights: bool) -> None:

@@ -119,3 +119,13 @@ def test_another_json_is_no_name_for_a_net(tmp_path):
     graph = load(NETS["relu"], tmp_path)
     with pytest.raises(UsageError, match=r"-symbol\.json \(MXNet\)"):
         netweave.save(graph, tmp_path / "net.json")
+
+
+@pytest.mark.parametrize("size", [9, 10])
+def test_rounding_up_is_proven_equal_for_the_size_of_the_net(size, tmp_path):
+    made = model(
+        [node("MaxPool", "x", "y", kernel_shape=[2, 2], strides=[3, 3], ceil_mode=1)],
+        {"x": [1, 3, size, size]},
+        ["y"],
+    )
+    assert api.port(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0

@@ -68,7 +68,7 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         (folder / weights.name).write_bytes(
             caffe_schema().encode("NetParameter", {"name": graph.name, "layer": stored})
         )
-    return Written(path, weights, inputs=None)
+    return Written(path, weights, inputs=None, one_size=True)
 
 
 def _as_caffe_has_it(graph: Graph) -> Graph:

@@ -46,4 +46,4 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     with replacing(path) as folder:
         (folder / path.name).write_text(source.text)
         np.savez(folder / f"{path.stem}.npz", allow_pickle=False, **source.arrays)
-    return Written(path, None, entry="load", inputs=None)
+    return Written(path, None, entry="load", inputs=None, one_size=True)

@@ -55,7 +55,7 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     with replacing(path) as folder:
         (folder / path.name).write_text(symbol.tojson())
         (folder / weights.name).write_bytes(encode_arrays(net.arrays))
-    return Written(path, weights)
+    return Written(path, weights, one_size=True)
 
 
 def _is_missing(value: ir.Value, net: Net) -> bool:

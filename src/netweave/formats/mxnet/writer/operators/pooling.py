@@ -9,7 +9,7 @@ import numpy as np
 from netweave.files.writing import Refused
 from netweave.formats.mxnet.writer.table import Call, padded, windows_pads, written
 from netweave.graph import DOMAIN
-from netweave.graph.ops.pooling import num_windows, window_sizes
+from netweave.graph.ops.pooling import is_standard, num_windows, window_sizes
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
@@ -74,6 +74,8 @@ class _Pooling:
             return None
         if self._rounding in _CONVENTIONS:
             return _CONVENTIONS[self._rounding]
+        if is_standard(self._kernel, strides=self._strides, pads=[*self._begin, *self._end], rounding="full"):
+            return "full"  # whatever the size
         wanted = self._counts(self._rounding)
         return next((word for each, word in _CONVENTIONS.items() if self._counts(each) == wanted), None)
 
