@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -21,6 +22,7 @@ from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
+from netweave.train.memory import keep_memory
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
 weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1
@@ -28,7 +30,7 @@ weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1
 
 
 def main() -> None:
-    """Read the net, train it in a thread, and serve."""
+    """Read the net, and train it as a thread beside is told to."""
     net, corpus, threads = NETS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3])
     torch.set_num_threads(threads)
     shapes = {"data": (net.batch, 3, SIZE, SIZE), "label": (net.batch,)}
@@ -53,18 +55,16 @@ def main() -> None:
         done.put(loss)
         wanted.get()
 
-    def train() -> None:
-        wanted.get()
-        api.train(job, data=data, step=told)
-
-    threading.Thread(target=train, daemon=True).start()
-
     def step() -> float:
         wanted.put(None)
         return done.get()
 
     count = sum(parameter.size for parameter in phase.graph.parameters.values() if parameter.trainable)
-    protocol.serve(count, step, name=f"Netweave {netweave.__version__}")
+    serve = partial(protocol.serve, count, step, name=f"Netweave {netweave.__version__}")
+    keep_memory()  # before there is a second thread, as in a run by itself
+    threading.Thread(target=serve, daemon=True).start()
+    wanted.get()
+    api.train(job, data=data, step=told)
 
 
 if __name__ == "__main__":
