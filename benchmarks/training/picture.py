@@ -35,5 +35,5 @@ def draw(results: dict[str, Any], path: Path) -> None:
         axis.spines[["top", "right", "left"]].set_visible(False)
     figure.supxlabel("time of a training step, Netweave = 1", fontsize=9)
     figure.tight_layout()
-    figure.savefig(path)
+    figure.savefig(path, dpi=150)
     pyplot.close(figure)
