@@ -142,6 +142,30 @@ def test_ctrl_c_writes_a_checkpoint_and_the_run_goes_on(folder, netweave, monkey
     assert f"long/lenet_iter_{at + 3}.checkpoint" in called.out
 
 
+@needs_torch
+def test_records_are_taken_from_where_the_command_says(folder, netweave, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "moved.prototxt").write_text(NET.replace('source: "train_lmdb"', 'source: "gone_lmdb"'))
+    solver = SOLVER.replace('"net.prototxt"', '"moved.prototxt"').replace("out/", "moved/")
+    (folder / "moved_solver.prototxt").write_text(solver.replace("max_iter: 100", "max_iter: 2"))
+    refused = netweave("train", "moved_solver.prototxt")
+    assert refused.status == 2
+    assert "gone_lmdb: there is no such" in refused.err
+    assert netweave("train", "moved_solver.prototxt", "--data", "train=train_lmdb").status == 0
+    wrong = netweave("train", "moved_solver.prototxt", "--data", "train")
+    assert wrong.status == 2
+    assert "'train' is not NAME=PATH" in wrong.err
+
+
+@needs_torch
+def test_a_job_that_is_refused_overwrites_no_trace(folder, netweave, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "old.json").write_text("[]")
+    called = netweave("train", "solver.prototxt", "--weights", "none.caffemodel", "--trace", "old.json")
+    assert called.status == 2
+    assert (folder / "old.json").read_text() == "[]"
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

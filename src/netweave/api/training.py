@@ -31,6 +31,7 @@ def load_job(
     solver: str | Path,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    data: Mapping[str, str | Path] | None = None,
     stages: Sequence[str] = (),
     level: int = 0,
 ) -> Job:
@@ -39,16 +40,25 @@ def load_job(
     Args:
         solver: The file. A ``job.conf`` is read whole; it cannot be trained yet.
         input_shapes: Sizes of inputs by name, batch size first; those of the data are found by opening it.
+        data: By phase (``train``, ``test``), where its records are, instead of what its net names.
         stages: Stages that all nets are in, besides those that the file says.
         level: Level that all nets are at, if not 0.
 
     Raises:
         SourceError: The solver, a net or data cannot be read, or they do not fit together.
+        UsageError: ``data`` names a phase that there is not, or one without such records.
     """
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
+    paths = {phase: str(path) for phase, path in (data or {}).items()}
     if is_file(Path(solver)) and is_job(Path(solver)):
+        if paths:
+            raise UsageError(
+                f"{solver}: a job.conf says itself where its records are, data is for a solver's nets"
+            )
         return read_job(Path(solver), input_shapes=shapes)
-    return read_solver(Path(solver), probe=probe, input_shapes=shapes, stages=tuple(stages), level=level)
+    return read_solver(
+        Path(solver), probe=probe, input_shapes=shapes, data=paths, stages=tuple(stages), level=level
+    )
 
 
 def train(
@@ -111,7 +121,7 @@ def train(
     audience = Audience(watch, step)
     if device == "cpu":
         keep_memory()
-    with ThreadedEngine(trace=Trace(Path(trace)) if trace else None) as engine:
+    with ThreadedEngine() as engine:
         trainer = Trainer(
             found,
             engine=engine,
@@ -126,6 +136,8 @@ def train(
             step=audience.step,
         )
         try:
+            if trace:  # the Job is good by now, so that what is overwritten is not lost for nothing
+                engine.trace_to(Trace(Path(trace)))
             audience.add(events=Path(events) if events else None, plot=Path(plot) if plot else None)
             with stopping(trainer):
                 trainer.run()

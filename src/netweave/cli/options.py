@@ -45,6 +45,19 @@ def parse_input_shapes(context: click.Context, option: click.Parameter, values: 
     return found
 
 
+def parse_paths(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Parse ``NAME=PATH`` into paths by name."""
+    found = {}
+    for value in values:
+        name, _, path = value.partition("=")
+        if not name or not path:
+            raise click.BadParameter(
+                f"{value!r} is not NAME=PATH, such as train=/data/train_lmdb", ctx=context, param=option
+            )
+        found[name] = path
+    return found
+
+
 def parse_sizes(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:
     """Parse sizes separated by ``x`` or ``,``; none where the option is not given."""
     if value is None:

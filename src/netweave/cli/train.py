@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, one_of, threads_option
-from netweave.cli.options import Command
+from netweave.cli.options import Command, parse_paths
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ STOPPED = 130
         "netweave train examples/lenet/solver.prototxt",
         "netweave train --solver solver.prototxt --weights net.caffemodel --gpu 0",
         "netweave train solver.prototxt --snapshot net_iter_5000.solverstate",
+        "netweave train solver.prototxt --data train=/data/train_lmdb --data test=/data/val_lmdb",
         "netweave train solver.prototxt --resume --events runs --plot curves.png",
     ],
 )
@@ -31,6 +32,13 @@ STOPPED = 130
 @click.option("--snapshot", metavar="FILE", help="Go on from a .checkpoint, or from Caffe's .solverstate.")
 @click.option("--resume", is_flag=True, help="Go on from the latest checkpoint that is whole.")
 @click.option("--weights", metavar="FILES", help="Start from these weights; commas between files.")
+@click.option(
+    "--data",
+    metavar="PHASE=PATH",
+    multiple=True,
+    callback=parse_paths,
+    help="Where the records of a phase are (train, test), instead of what the net names; may be repeated.",
+)
 @gpu_option
 @click.option(
     "--precision",
@@ -54,6 +62,7 @@ def train(
     snapshot: str | None,
     resume: bool,
     weights: str | None,
+    data: dict[str, str],
     gpu: str | None,
     seed: int | None,
     precision: str,
@@ -79,7 +88,7 @@ def train(
     from netweave.cli.train_view import TrainView
 
     with working(f"reading {file}"):
-        job = api.load_job(file, input_shapes=input_shapes, stages=stages, level=level)
+        job = api.load_job(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
     with TrainView(job) as view:
         api.train(
             job,

@@ -201,6 +201,10 @@ class Engine(ABC):
             self._counters.setdefault(name, LaneCounter())
         self._set_threads(name, num_threads)
 
+    def trace_to(self, trace: Trace) -> None:
+        """Note every task that ends from now on; the trace is closed with the engine."""
+        self._trace = trace
+
     def __enter__(self) -> Self:
         return self
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
-from netweave.errors import NetweaveError, ReadError, UnsupportedError
+from netweave.errors import NetweaveError, ReadError, UnsupportedError, UsageError
 from netweave.formats.caffe.solver import parse_solver, read_solver
 from tests.formats.caffe import solvers
 
@@ -37,8 +38,12 @@ def write(folder, solver=SOLVER, net=NET):
     return path
 
 
+def sizes(source):
+    return {source.outputs[0]: (source.batch_size, 1, 4, 4)}
+
+
 def read(path):
-    return read_solver(path, probe=lambda source: {source.outputs[0]: (source.batch_size, 1, 4, 4)})
+    return read_solver(path, probe=sizes)
 
 
 def test_all_that_a_solver_says(tmp_path):
@@ -142,6 +147,27 @@ def test_what_is_refused(tmp_path, change, error, message):
 def test_data_layers_that_are_refused(tmp_path, change, message):
     with pytest.raises(NetweaveError, match=message):
         read(write(tmp_path, net=NET.replace(*change)))
+
+
+def test_a_phase_is_given_its_records_from_elsewhere(tmp_path):
+    as_written = read_solver(write(tmp_path), probe=sizes)
+    job = read_solver(write(tmp_path), probe=sizes, data={"train": "/data/here"})
+    (before,), (after,) = as_written.phases["train"].data, job.phases["train"].data
+    assert before.settings["path"].endswith("train_lmdb")
+    assert after == replace(before, settings={**before.settings, "path": "/data/here"})
+    assert job.phases["test"].data == as_written.phases["test"].data
+
+
+def test_records_for_a_phase_that_is_not_there(tmp_path):
+    message = r"solver.prototxt: data is given for phase 'tset'; there are: train, test"
+    with pytest.raises(UsageError, match=message):
+        read_solver(write(tmp_path), probe=sizes, data={"tset": "/data/here"})
+
+
+def test_records_for_a_phase_that_reads_none(tmp_path):
+    net = NET.replace('type: "Data"', 'type: "MemoryData"')
+    with pytest.raises(UsageError, match=r"net.prototxt: 0 layers of phase TRAIN read records from a path"):
+        read_solver(write(tmp_path, net=net), probe=sizes, data={"train": "/data/here"})
 
 
 def test_a_net_is_no_solver(tmp_path):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats.caffe.feeding import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.files import parse_net
@@ -53,11 +54,16 @@ class Reading:
     stages: tuple[str, ...] = ()
     level: int = 0
 
-    def phase(self, found: NetFile) -> Phase:
+    def phase(self, found: NetFile, path: str | None = None) -> Phase:
         """Return a net with its data.
+
+        Args:
+            found: The net.
+            path: Where its records are, instead of what it names.
 
         Raises:
             SourceError: It cannot be read, or a size of its data is not known.
+            UsageError: There is not one source that reads records from a path.
         """
         source = Source(
             net=found.file,
@@ -67,6 +73,8 @@ class Reading:
         )
         specs = included(found.net, net_state(found.net, source), place=str(found.file))
         data = data_sources(specs, Place(str(found.file), self.root, source.phase))
+        if path is not None:
+            data = _moved(data, path, found)
         graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
         return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
 
@@ -102,6 +110,20 @@ def read_phase(path: Path, phase: str, reading: Reading) -> Phase:
         SourceError: It cannot be read, or a size of its data is not known.
     """
     return reading.phase(NetFile(parse_net(path), path, phase))
+
+
+def _moved(data: tuple[DataSource, ...], path: str, net: NetFile) -> tuple[DataSource, ...]:
+    """Return the sources with another path in the one that has any."""
+    named = [source for source in data if "path" in source.settings]
+    if len(named) != 1:
+        raise UsageError(
+            f"{net.file}: {len(named)} layers of phase {net.phase} read records from a path, expected one "
+            f"that can read from {path} instead; change the names in the net"
+        )
+    return tuple(
+        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
+        for source in data
+    )
 
 
 def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
 from netweave.formats.caffe.files import LENIENT, parse_net
@@ -22,6 +22,8 @@ from netweave.formats.caffe.upgrade import upgrade
 from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.phases import Probe, Sizes
 
@@ -58,6 +60,7 @@ def read_solver(
     *,
     probe: Probe | None = None,
     input_shapes: Sizes | None = None,
+    data: Mapping[str, str] | None = None,
     stages: tuple[str, ...] = (),
     level: int = 0,
 ) -> Job:
@@ -68,11 +71,13 @@ def read_solver(
         probe: Gives the sizes of what a source of data holds, by name; batch size first. Without it the
             nets must say them.
         input_shapes: Sizes of inputs by name, over what is said or probed.
+        data: By phase, where its records are, instead of what its net names.
         stages: Stages that all nets are in, besides those of the solver.
         level: Level that all nets are at, if not 0.
 
     Raises:
         SourceError: The solver or one of its nets cannot be read, or they do not fit together.
+        UsageError: ``data`` names a phase that there is not, or one without such records.
     """
     solver = parse_solver(path)
     root = find_root(path, solver["net"] or solver["train_net"])
@@ -83,7 +88,7 @@ def read_solver(
     folder = "" if root == Path() else f" (below {root})"
     return Job(
         name=path.stem,
-        phases=_Nets(path, solver, reading).phases(),
+        phases=_Nets(path, solver, reading).phases(data or {}),
         solver=Solver(kind, rate, settings, accumulate=max(1, solver["iter_size"])),
         schedule=_schedule(solver),
         checkpoints=_checkpoints(solver, root, path),
@@ -139,12 +144,21 @@ class _Nets:
     solver: Message
     reading: Reading
 
-    def phases(self) -> dict[str, Phase]:
-        """Return the phases by name: training, then the tests in order."""
-        found = {"train": self.reading.phase(self._train_net())}
+    def phases(self, data: Mapping[str, str]) -> dict[str, Phase]:
+        """Return the phases by name: training, then the tests in order.
+
+        Args:
+            data: By phase, where its records are, instead of what its net names.
+        """
+        nets = {"train": self._train_net()}
         for index, net in enumerate(self._test_nets()):
-            found[f"test-{index}" if index else "test"] = self.reading.phase(net)
-        return found
+            nets[f"test-{index}" if index else "test"] = net
+        unknown = [name for name in data if name not in nets]
+        if unknown:
+            raise UsageError(
+                f"{self.path}: data is given for phase {unknown[0]!r}; there are: {', '.join(nets)}"
+            )
+        return {name: self.reading.phase(net, data.get(name)) for name, net in nets.items()}
 
     def _train_net(self) -> NetFile:
         solver = self.solver
