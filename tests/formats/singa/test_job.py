@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import netweave
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.job import Job
 from tests.formats.singa.nets import conf, data, layer
 from tests.formats.singa.test_reader import RBM
@@ -160,6 +160,12 @@ def test_a_net_without_an_updater_trains_nothing(tmp_path):
     (tmp_path / "job.conf").write_text(conf(data(6), LOSS))
     with pytest.raises(ReadError, match="has no 'updater', so it trains nothing"):
         netweave.load_job(tmp_path / "job.conf")
+
+
+def test_records_are_where_the_job_says(tmp_path):
+    job(tmp_path)
+    with pytest.raises(UsageError, match=r"job\.conf: a job\.conf says itself where its records are"):
+        netweave.load_job(tmp_path / "job.conf", data={"train": "elsewhere"})
 
 
 def test_training_says_that_it_is_not_there_yet(tmp_path):
