@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import hypothesis
@@ -23,3 +24,17 @@ def corpus() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("the corpus is not here: set NETWEAVE_CORPUS to its folder")
     return Path(folder)
+
+
+@pytest.fixture(scope="session")
+def chromium():
+    """One browser for all tests, since a process can start Playwright only once."""
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("needs the browser chromium")
+    playwright = pytest.importorskip("playwright.sync_api")
+    switches = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=switches)
+        yield browser
+        browser.close()

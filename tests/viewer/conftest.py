@@ -17,8 +17,6 @@ from netweave.viewer import comparison_page, net_page
 from tests.viewer import nets
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -28,18 +26,6 @@ def front_end():
     if shutil.which("npm") is None:
         pytest.skip("the front end needs Node 20 to be built")
     subprocess.run([ROOT / "tools" / "frontend"], check=True, capture_output=True)
-
-
-@pytest.fixture(scope="session")
-def browser(front_end):
-    """One browser for all tests."""
-    if CHROMIUM is None:
-        pytest.skip("no chromium here")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 @dataclass
@@ -76,7 +62,7 @@ class Shown:
 
 
 @pytest.fixture
-def show(browser, tmp_path):
+def show(front_end, chromium, tmp_path):
     """Open a net or a comparison as one file, in a window of 1280 by 720."""
     contexts = []
 
@@ -85,7 +71,7 @@ def show(browser, tmp_path):
         html = net_page(shown) if isinstance(shown, Graph) else comparison_page(shown)
         file.write_text(html, encoding="utf-8")
         scheme = "dark" if dark else "light"
-        context = browser.new_context(viewport={"width": 1280, "height": 720}, color_scheme=scheme)
+        context = chromium.new_context(viewport={"width": 1280, "height": 720}, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         opened = Shown(page, f"{file.as_uri()}")

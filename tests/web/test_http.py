@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.web.models import Comparison, Net
+from netweave.web.models import Comparison, Net, State
 
 
 def test_every_call_is_described(visitor):
@@ -49,6 +49,17 @@ def test_the_life_of_a_net(visitor):
     assert owner.call("GET", f"/nets/{net['id']}/document").status_code == 404
     assert owner.call("DELETE", f"/nets/{net['id']}").status_code == 204
     assert not Net.objects.exists()
+
+
+def test_the_class_that_makes_a_net_of_code_is_named_and_the_net_read_again(visitor):
+    owner = visitor()
+    net = owner.make_net(**{"model.py": b"x"})
+    Net.objects.update(state=State.FAILED, error="has 2 classes")
+    found = owner.call("PATCH", f"/nets/{net}", {"entry": "Lenet"}).json()
+    assert (found["entry"], found["state"], found["error"]) == ("Lenet", "queued", "")
+    for wrong in ("os.system", "x; y", "A" * 101):
+        assert owner.call("PATCH", f"/nets/{net}", {"entry": wrong}).status_code == 422
+    assert owner.call("POST", "/nets", {"entry": "Lenet"}).json()["entry"] == "Lenet"
 
 
 def test_deleting_removes_the_files_and_keeps_what_was_found(visitor):

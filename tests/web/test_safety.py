@@ -43,7 +43,7 @@ NET = b"""name: 'x' layer { name: 'd' type: 'Input' top: 'd' input_param { shape
 layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"""
 
 
-def read(folder: Path, code: bool = False, **files: bytes):
+def read(folder: Path, code: bool = False, entry: str = "", **files: bytes):
     """Read a net as a child does; return the last word and the facts."""
     (folder / "net").mkdir()
     for name, content in files.items():
@@ -52,6 +52,7 @@ def read(folder: Path, code: bool = False, **files: bytes):
         folder=folder,
         nets=("net",),
         input_shapes=({},),
+        entries=(entry,),
         settings={},
         code=code,
         memory_bytes=1 << 33,
@@ -155,6 +156,24 @@ def test_code_is_refused_and_not_run(tmp_path):
     assert "is code (PyTorch), and whoever runs Netweave here has not allowed code" in last[1]
     assert facts is None
     assert not witness.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/usr/bin/bwrap").exists(), reason="the guard, bubblewrap, is not here")
+def test_of_several_classes_in_a_file_of_code_the_user_names_one(tmp_path):
+    tests = Path(__file__).parents[1]
+    files = {
+        "models.py": (tests / "formats" / "chainer" / "nets" / "models.py").read_bytes(),
+        "Lenet.npz": (tests / "golden" / "chainer" / "Lenet.npz").read_bytes(),
+    }
+    for folder in ("any", "named"):
+        (tmp_path / folder).mkdir()
+    last, _ = read(tmp_path / "any", code=True, **files)
+    assert last[0] == "failed"
+    assert "classes or functions that make a model without arguments (Lenet, " in last[1]
+    last, facts = read(tmp_path / "named", code=True, entry="Lenet", **files)
+    assert last == ("done", "")
+    assert (facts["title"], facts["loaded"]) == ("Chainer", True)
 
 
 @pytest.mark.parametrize(

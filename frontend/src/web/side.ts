@@ -16,6 +16,8 @@ export class Side {
   private readonly read: HTMLElement;
   private readonly clear: HTMLButtonElement;
   private readonly sizes: HTMLInputElement;
+  /** Where the operator lets code be read. */
+  private readonly entry: HTMLInputElement | null;
 
   constructor(
     private readonly root: HTMLElement,
@@ -33,6 +35,8 @@ export class Side {
       });
     this.clear.addEventListener("click", () => this.forget());
     this.sizes.addEventListener("change", () => void this.setSizes());
+    this.entry = root.querySelector<HTMLInputElement>(".entry input");
+    this.entry?.addEventListener("change", () => void this.setEntry());
     this.takeDrops(find(".drop"));
   }
 
@@ -134,6 +138,12 @@ export class Side {
     await this.attempt(() => call<Net>("PATCH", `/api/nets/${this.net?.id}`, { input_shapes: shapes }));
   }
 
+  private async setEntry(): Promise<void> {
+    if (!this.net || !this.entry?.reportValidity()) return;
+    const entry = this.entry.value;
+    await this.attempt(() => call<Net>("PATCH", `/api/nets/${this.net?.id}`, { entry }));
+  }
+
   private async attempt(action: () => Promise<Net>): Promise<void> {
     try {
       this.net = await action();
@@ -151,6 +161,7 @@ export class Side {
     this.making = undefined;
     this.files.replaceChildren();
     this.sizes.value = "";
+    if (this.entry) this.entry.value = "";
     this.render();
     this.root.querySelector<HTMLInputElement>("input[type=file]")?.focus();
   }
@@ -210,6 +221,7 @@ export class Side {
     const [what = "", known] = error.split(/(?<=\.) (?=It reads [A-Z])/); // the formats that there are
     this.say("bad", what);
     if (known) this.read.append(element("a", { href: "/help/#formats", text: "What can be read" }));
+    if (/that make a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
     if (!/the sizes of the input/.test(error)) return;
     this.read.append(
       element("p", {

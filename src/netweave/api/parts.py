@@ -28,6 +28,7 @@ def load_parts(
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     code: bool = True,
+    entry: str = "",
 ) -> Graph:
     """Read the net that some files make up together, whichever of them holds the layers.
 
@@ -38,6 +39,7 @@ def load_parts(
         files: The files of one net, all in one folder.
         input_shapes: Input sizes by name, where the files do not say or other ones are wanted.
         code: Whether files that are code may be read; see ``load``.
+        entry: The class or function that makes the net, where a file of code has several.
 
     Raises:
         SourceError: No choice of files can be read; the error of the most promising one.
@@ -49,7 +51,8 @@ def load_parts(
     bare: Graph | None = None
     for net, weights in _choices(files):
         try:
-            graph = load(net, weights, input_shapes=input_shapes, code=code)
+            named = f"{net}:{entry}" if entry and net.suffix == ".py" else net
+            graph = load(named, weights, input_shapes=input_shapes, code=code)
         except NetweaveError as error:
             failures.append(error)
             continue

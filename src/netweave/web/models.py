@@ -90,11 +90,13 @@ class Net(Job):
 
     Attributes:
         input_shapes: Input sizes by name that the user gave.
+        entry: The class or function of a file of code that makes the net, if the user named one.
         facts: What was read (``work.facts``).
         document: Name in the storage of the net as the viewer shows it, compressed.
     """
 
     input_shapes = models.JSONField(default=dict, blank=True)
+    entry = models.CharField(max_length=100, blank=True)
     facts = models.JSONField(default=dict, blank=True)
     document = models.CharField(max_length=200, blank=True)
 

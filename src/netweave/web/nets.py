@@ -34,9 +34,13 @@ class RefusedError(Exception):
     """Something cannot be done as asked; the message is for the user."""
 
 
-def make_net(workspace: Workspace, *, name: str = "", input_shapes: InputShapes | None = None) -> Net:
+def make_net(
+    workspace: Workspace, *, name: str = "", input_shapes: InputShapes | None = None, entry: str = ""
+) -> Net:
     """Make a net that waits for its files."""
-    return Net.objects.create(workspace=workspace, name=name[:200], input_shapes=input_shapes or {})
+    return Net.objects.create(
+        workspace=workspace, name=name[:200], input_shapes=input_shapes or {}, entry=entry
+    )
 
 
 def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -> None:
@@ -100,16 +104,28 @@ def remove_file(net: Net, name: str) -> bool:
     return True
 
 
-def change_net(net: Net, *, name: str | None = None, input_shapes: InputShapes | None = None) -> None:
-    """Rename a net, or say other sizes of its inputs, with which it is read again."""
+def change_net(
+    net: Net,
+    *,
+    name: str | None = None,
+    input_shapes: InputShapes | None = None,
+    entry: str | None = None,
+) -> None:
+    """Rename a net, or say other sizes of its inputs or the class that makes it; then it is read again."""
     if name is not None:
         net.name = name.strip()[:200] or net.name
         net.save(update_fields=["name"])
-    if input_shapes is not None and input_shapes != net.input_shapes:
-        net.input_shapes = input_shapes
-        net.save(update_fields=["input_shapes"])
-        if net.files.exists():
-            leases.queue(net, read_net)
+    wanted = {"input_shapes": input_shapes, "entry": entry}
+    changed = {
+        key: value for key, value in wanted.items() if value is not None and value != getattr(net, key)
+    }
+    if not changed:
+        return
+    for key, value in changed.items():
+        setattr(net, key, value)
+    net.save(update_fields=list(changed))
+    if net.files.exists():
+        leases.queue(net, read_net)
 
 
 def parse_input_shapes(text: str) -> InputShapes:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from tests.web.running import Workbench
 
-CHROMIUM = shutil.which("chromium")
-SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 WAIT_MS = 30_000
 
 
@@ -25,23 +21,14 @@ def bench(tmp_path_factory, runs):
         yield running
 
 
-@pytest.fixture(scope="session")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("needs the browser chromium")
-    playwright = pytest.importorskip("playwright.sync_api")
-    with playwright.sync_playwright() as engine:
-        yield engine.chromium.launch(executable_path=CHROMIUM, args=SWITCHES)
-
-
 @pytest.fixture
-def visit(browser, bench):
+def visit(chromium, bench):
     """Open a page for a new visitor; whatever a page complains of fails the test."""
     contexts, complaints = [], []
 
     def visit(**chosen):
         chosen = {"viewport": {"width": 1280, "height": 720}, "locale": "en-GB"} | chosen
-        context = browser.new_context(base_url=bench.url, **chosen)
+        context = chromium.new_context(base_url=bench.url, **chosen)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)

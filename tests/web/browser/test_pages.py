@@ -113,12 +113,12 @@ def test_a_comparison_is_renamed_found_and_deleted_in_the_list(page):
     playwright.expect(page.get_by_text("No comparisons yet")).to_be_visible()
 
 
-def test_a_shared_link_opens_in_another_browser_until_it_ends(page, browser):
+def test_a_shared_link_opens_in_another_browser_until_it_ends(page, chromium):
     compare_a_sample(page)
     page.get_by_text("Share", exact=True).click()
     page.get_by_role("button", name="Make a link").click()
     address = page.get_by_label("Whoever has this link sees the comparison").input_value()
-    with browser.new_context() as other:
+    with chromium.new_context() as other:
         guest = other.new_page()
         guest.goto(address)
         guest.wait_for_selector(VIEWER)

@@ -33,7 +33,7 @@ def list_nets(request: HttpRequest, offset: int = 0) -> Any:
 @router.post("", response={201: NetOut, 429: Problem}, summary="Make a net that waits for its files")
 def make_net(request: HttpRequest, body: NewNet) -> Any:
     """Its files are uploaded one by one."""
-    made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes)  # type: ignore[attr-defined]
+    made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]
     return Status(201, made)
 
 
@@ -43,11 +43,13 @@ def show_net(request: HttpRequest, key: UUID) -> Any:
     return own_net(request, key)
 
 
-@router.patch("/{uuid:key}", response=NetOut, summary="Rename a net, or give sizes of its inputs")
+@router.patch(
+    "/{uuid:key}", response=NetOut, summary="Rename a net, give sizes of its inputs, or name its class"
+)
 def change_net(request: HttpRequest, key: UUID, body: NetChange) -> Any:
-    """With other sizes it is read again."""
+    """With other sizes or another class it is read again."""
     net = own_net(request, key)
-    nets.change_net(net, name=body.name, input_shapes=body.input_shapes)
+    nets.change_net(net, name=body.name, input_shapes=body.input_shapes, entry=body.entry)
     return net
 
 

@@ -19,11 +19,15 @@ InputShapes = Annotated[
 ]
 
 
+Entry = Annotated[str, Field(max_length=100, pattern=r"^([A-Za-z_]\w*)?$", examples=["LeNet"])]
+
+
 class NewNet(Schema):
-    """A net to come."""
+    """A net to come; ``entry`` names the class or function that makes it in a file of code."""
 
     name: Name = ""
     input_shapes: InputShapes = Field(default_factory=dict)
+    entry: Entry = ""
 
 
 class NetChange(Schema):
@@ -31,6 +35,7 @@ class NetChange(Schema):
 
     name: Name | None = None
     input_shapes: InputShapes | None = None
+    entry: Entry | None = None
 
 
 class FileOut(Schema):
@@ -49,6 +54,7 @@ class NetOut(Schema):
     error: str
     files: list[FileOut]
     input_shapes: dict[str, list[int]]
+    entry: str
     facts: dict[str, Any] = Field(description="What was read: format, layers, parameters, inputs, outputs")
     created: datetime
     page: str

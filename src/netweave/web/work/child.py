@@ -39,6 +39,7 @@ class Request:
         folder: Where it writes; the files of a net lie in a folder of their own in it.
         nets: One net to read, or two to compare: names of their folders.
         input_shapes: For each net, the sizes that the user gave.
+        entries: For each net, the class or function that makes it, if the user named one.
         settings: Of the comparison: ``first``, ``last``, ``tolerance``.
         code: Whether files that are code may be read.
         memory_bytes: Memory that it may take.
@@ -48,6 +49,7 @@ class Request:
     folder: Path
     nets: tuple[str, ...]
     input_shapes: tuple[Mapping[str, Sequence[int]], ...]
+    entries: tuple[str, ...]
     settings: Mapping[str, Any]
     code: bool
     memory_bytes: int
@@ -115,7 +117,9 @@ def _read(request: Request, number: int) -> Graph:
     folder = request.folder / request.nets[number]
     shapes = request.input_shapes[number]
     api.unpack_parts(folder, max_bytes=request.unpacked_bytes)
-    return api.load_parts(sorted(folder.iterdir()), input_shapes=shapes, code=request.code)
+    return api.load_parts(
+        sorted(folder.iterdir()), input_shapes=shapes, code=request.code, entry=request.entries[number]
+    )
 
 
 def facts(graph: Graph) -> dict[str, Any]:

@@ -93,6 +93,7 @@ def _run(
         folder=folder,
         nets=("net",) if len(nets) == 1 else ("a", "b"),
         input_shapes=tuple(net.input_shapes for net in nets),
+        entries=tuple(net.entry for net in nets),
         settings=chosen or {},
         code=options.code,
         memory_bytes=options.max_memory_mb << 20,
