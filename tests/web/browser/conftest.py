@@ -6,7 +6,7 @@ import pytest
 
 from tests.web.running import Workbench
 
-WAIT_MS = 30_000
+WAIT_MS = 60_000
 
 
 @pytest.fixture(scope="session")
