@@ -27,7 +27,10 @@ HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
 SECONDS = 5
 BYTES_PER_SECOND = 20_000_000
-"""Time that a file may take: a little, and more for a large one; good files take a tenth of it."""
+"""Processor time that a file may take: a little, and more for a large one; good files take a tenth of it."""
+
+PATIENCE = 24
+"""How much longer than that is waited, for a machine that is busy with other things."""
 
 BYTES = 1 << 30
 EXPANSION = 1100
@@ -112,7 +115,7 @@ def _read(path: Path, folder: Path, place: str) -> Group:
         stderr=subprocess.DEVNULL,
     )
     try:
-        status = child.wait(3 * seconds)  # work is limited to a third of that; the rest is for a busy machine
+        status = child.wait(PATIENCE * seconds)
     except subprocess.TimeoutExpired:
         status = -9
     finally:
