@@ -87,6 +87,7 @@ OTHERS = {
     ("squeezenet", "caffe"): "padding in the last convolution",
     ("squeezenet", "keras"): "rounds the number of windows down",
     ("squeezenet", "tensorflow"): "rounds the number of windows down",
+    ("mobilenet-v2", "mxnet"): "expands in the first block, too, and has no biases at the end",
     ("lstm", "mxnet"): "takes the states, and time before batch",
 }
 """Nets that are another one than the others of their name, by net and format, and what was changed."""

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.matrix.nets import COLUMNS, NETS
+from benchmarks.matrix.pairs import partner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,6 +38,7 @@ def page() -> str:
         "## One net by two frameworks",
         PAIRS,
         _pairs([cell for cell in cells if cell["kind"] == "pair"]),
+        _left(cells),
         "## PyTorch code",
         CODE,
         _code([cell for cell in cells if cell["kind"] == "ours" and cell["format"] == "pytorch"]),
@@ -85,6 +87,17 @@ def _pairs(cells: Sequence[Cell]) -> str:
     told = sum(cell["ok"] and cell["error"] is None for cell in cells)
     head = f"{equal} pairs are equal, {told} are other nets, {len(cells) - equal - told} are neither."
     return "\n".join((head, "", "| net | first | second | |", "|---|---|---|---|", *rows))
+
+
+def _left(cells: Sequence[Cell]) -> str:
+    """Return which pairs the last run did not get to."""
+    done = {(cell["net"], cell["format"]) for cell in cells if cell["kind"] == "pair"}
+    left = []
+    for net, title in NETS.items():
+        made = [cell["format"] for cell in cells if cell["kind"] == "theirs" and cell["net"] == net]
+        pairs = {key: partner(net, key, made) for key in made if (net, key) not in done}
+        left += [f"{title} ({_title(a)}, {_title(b)})" for b, a in pairs.items() if a is not None]
+    return f"Not run: {'; '.join(left)}." if left else "None was left out."
 
 
 def _verdict(cell: Cell) -> str:
