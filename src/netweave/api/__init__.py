@@ -2,6 +2,7 @@
 
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
+from netweave.api.boxes import evaluate_boxes
 from netweave.api.gains import gain_of
 from netweave.api.models import History, Module, Sequential
 from netweave.api.nets import compare, load, port, predicting, run, save
@@ -42,6 +43,7 @@ __all__ = [
     "compare_all",
     "draw_inputs",
     "evaluate",
+    "evaluate_boxes",
     "extract",
     "find_checkpoints",
     "find_runs",

@@ -16,6 +16,7 @@ from netweave import __version__
 from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare
 from netweave.cli.convert import convert
+from netweave.cli.evaluate_boxes import evaluate_boxes
 from netweave.cli.extract import extract
 from netweave.cli.inspect import inspect
 from netweave.cli.pack import pack
@@ -31,7 +32,22 @@ from netweave.errors import NetweaveError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMANDS = (inspect, compare, show, bisect, run, convert, train, test, extract, time, pack, zoo, serve)
+COMMANDS = (
+    inspect,
+    compare,
+    show,
+    bisect,
+    run,
+    convert,
+    train,
+    test,
+    extract,
+    time,
+    pack,
+    evaluate_boxes,
+    zoo,
+    serve,
+)
 
 BAD_CALL = 2
 """Exit status when a file could not be read, or the call was wrong."""

@@ -1,0 +1,99 @@
+"""``netweave evaluate-boxes``: what detections score against labelled boxes."""
+
+from __future__ import annotations
+
+from math import isnan
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.options import Command, json_option
+
+if TYPE_CHECKING:
+    from netweave.boxes import BoxScores
+
+_COLUMNS = {
+    "boxes": "num_labels",
+    "found": "num_found",
+    "precision": "precision",
+    "recall": "recall",
+    "AP 11-point": "ap_11",
+    "AP area": "ap_voc",
+    "AP 50:95": "ap_coco",
+    "AP 50": "ap_50",
+    "AP 75": "ap_75",
+}
+
+
+@click.command(
+    "evaluate-boxes",
+    cls=Command,
+    examples=[
+        "netweave evaluate-boxes instances_val2017.json detections.json",
+        "netweave evaluate-boxes VOC2007/Annotations results/Main --score 0.3",
+        "netweave evaluate-boxes labels.json detections.json --json scores.json",
+    ],
+)
+@click.argument("labels", metavar="LABELS")
+@click.argument("detections", metavar="DETECTIONS")
+@click.option(
+    "--iou",
+    type=click.FloatRange(0, 1, min_open=True),
+    metavar="X",
+    default=0.5,
+    show_default=True,
+    help="Least overlap of a detection that is right; COCO's columns have their own.",
+)
+@click.option(
+    "--score",
+    "least_score",
+    type=float,
+    metavar="X",
+    default=0.5,
+    show_default=True,
+    help="Least score of the detections in precision and recall.",
+)
+@json_option
+def evaluate_boxes(
+    labels: str, detections: str, iou: float, least_score: float, json_file: str | None
+) -> None:
+    """Score DETECTIONS against LABELS: precision, recall and average precision of each class.
+
+    LABELS is COCO's JSON, or a folder of Pascal VOC's XML files. DETECTIONS is COCO's JSON of results, or a
+    text of VOC's for a class (comp4_det_test_car.txt), or a folder of them. AP 11-point is VOC's of 2007,
+    AP area that of 2010 and later, AP 50:95 that of COCO.
+    """
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+
+    with working(f"scoring {detections}"):
+        scores = api.evaluate_boxes(labels, detections, iou=iou, least_score=least_score)
+    if json_file:
+        write_json(scores.to_json(), json_file)
+    if json_file != "-":
+        output_console().print(_table(scores))
+
+
+def _table(scores: BoxScores) -> object:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    title = (
+        f"{scores.num_images:,} images; precision and recall at a score of {scores.least_score:g} or more "
+        f"and an overlap of {scores.iou:g}"
+    )
+    table = Table(box=SIMPLE, title=title, title_justify="left", title_style="", pad_edge=False)
+    table.add_column("class")
+    for name in _COLUMNS:
+        table.add_column(name, justify="right")
+    for row in scores.classes:
+        table.add_row(row.name, *(_shown(getattr(row, field)) for field in _COLUMNS.values()))
+    table.add_section()
+    table.add_row(scores.mean.name, *(_shown(getattr(scores.mean, field)) for field in _COLUMNS.values()))
+    return table
+
+
+def _shown(value: float) -> str:
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "-" if isnan(value) else f"{value:.3f}"
