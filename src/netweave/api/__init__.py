@@ -2,7 +2,7 @@
 
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
-from netweave.api.boxes import evaluate_boxes
+from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.gains import gain_of
 from netweave.api.models import History, Module, Sequential
 from netweave.api.nets import compare, load, port, predicting, run, save
@@ -45,6 +45,7 @@ __all__ = [
     "evaluate",
     "evaluate_boxes",
     "extract",
+    "find_boxes",
     "find_checkpoints",
     "find_runs",
     "formats",

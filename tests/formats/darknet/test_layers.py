@@ -59,6 +59,19 @@ def test_yolo_squashes_all_but_width_and_height(tmp_path):
     np.testing.assert_allclose(output, expected.reshape(output.shape), atol=1e-6)
 
 
+def test_gaussian_yolo_leaves_width_and_height_alone(tmp_path):
+    """forward_gaussian_yolo_layer: x, y, w, h with their deviations behind each, object, classes."""
+    body = "[Gaussian_yolo]\nmask=0,1\nnum=2\nclasses=2\nscale_x_y=1.5\nanchors=1,1,2,2"
+    data, output = made(tmp_path, body, channels=22)
+    parts = data.reshape(2, 2, 11, 8, 8)
+    expected = 1 / (1 + np.exp(-parts))
+    for place in (0, 2):
+        expected[:, :, place] = 1.5 * expected[:, :, place] - 0.25
+    for size in (4, 6):
+        expected[:, :, size] = parts[:, :, size]
+    np.testing.assert_allclose(output, expected.reshape(output.shape), atol=1e-6)
+
+
 def test_region_softmaxes_its_classes(tmp_path):
     data, output = made(tmp_path, "[region]\nnum=2\nclasses=3\nsoftmax=1\nanchors=1,1,2,2", channels=16)
     parts = data.reshape(2, 2, 8, 8, 8)
@@ -189,6 +202,7 @@ def test_activations_follow_their_formulas(activation, formula, tmp_path):
         ("[route]\nlayers=3", ReadError, r"net\.cfg:6: .*'layers' is '3', expected layers before this one"),
         ("[route]", ReadError, r"has no 'layers', expected numbers of layers"),
         ("[yolo]\nmask=0\nclasses=2", ShapeError, r"3 channels come in, .* are 7"),
+        ("[Gaussian_yolo]\nmask=0\nclasses=2", ShapeError, r"3 channels come in, .* are 11"),
         ("[connected]\noutput=4\n[maxpool]\nsize=2", ReadError, r"net\.cfg:7: .*needs an image"),
         ("[reorg]\nstride=2", ShapeError, r"3 channels of 8x8 cannot be cut into blocks of 2x2"),
         ("[maxpool]\nsize=2\npadding=9", ReadError, r"'padding' is '9', expected at most 2"),

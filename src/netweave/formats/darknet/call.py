@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _READERS: dict[str, Callable[[Call], ir.Value]] = {}
 
-HEADS = frozenset({"yolo", "region", "detection"})
+HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 """Types whose output is an output of the net, wherever they stand."""
 
 

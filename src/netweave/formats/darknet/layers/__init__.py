@@ -8,7 +8,6 @@ _RECURRENT = "it keeps a state from call to call; recurrent layers are not read"
 _LRN = "its sum leaves out one neighbour, by an error in normalization_layer.c; not written yet"
 
 _REASONS = {
-    "Gaussian_yolo": "its boxes carry variances; not written yet",
     "crnn": _RECURRENT,
     "gru": _RECURRENT,
     "lstm": _RECURRENT,

@@ -32,10 +32,35 @@ def yolo(call: Call) -> ir.Value:
     pieces: list[ir.Value] = []
     for centre, extent, rest in _anchors(call, x, anchors, classes):
         place = centre if is_raw else call.add("Sigmoid", [centre])
-        if stretch != 1.0:
-            scaled = call.add("Mul", [place, call.constant(stretch)])
-            place = call.add("Sub", [scaled, call.constant(0.5 * (stretch - 1))])
-        pieces += [place, extent, rest if is_raw else call.add("Sigmoid", [rest])]
+        pieces += [_stretched(call, place, stretch), extent, rest if is_raw else call.add("Sigmoid", [rest])]
+    return call.add("Concat", pieces, {"axis": 1})
+
+
+@layer("Gaussian_yolo")
+def gaussian_yolo(call: Call) -> ir.Value:
+    """For each anchor x, y, width and height, each with how unsure it is, then object and classes.
+
+    All but width and height go through the logistic; ``scale_x_y`` stretches x and y (gaussian_yolo_layer.c).
+    """
+    section = call.section
+    anchors = len(section.wholes("mask")) or section.whole("num", 1, least=1)
+    classes = section.whole("classes", 20, least=1)
+    x = call.input
+    channels = call.image(x)[0]
+    if channels != anchors * (9 + classes):
+        wanted = anchors * (9 + classes)
+        raise call.wrong_shape(f"{channels} channels come in, anchors times (9 + classes) are {wanted}")
+    stretch = section.number("scale_x_y", 1.0)
+    pieces: list[ir.Value] = []
+    sizes = [1, 1, 1, 1, 1, 1, 1, 2 + classes]
+    parts = call.split(x, sizes * anchors, axis=1)
+    for number, part in enumerate(parts):
+        place = number % len(sizes)
+        if place in {4, 6}:  # width and height
+            pieces.append(part)
+            continue
+        made = call.add("Sigmoid", [part])
+        pieces.append(_stretched(call, made, stretch) if place in {0, 2} else made)
     return call.add("Concat", pieces, {"axis": 1})
 
 
@@ -82,6 +107,14 @@ def detection(call: Call) -> ir.Value:
     parts = call.add("Reshape", [kinds, call.wholes([0, places, classes])])
     kinds = call.add("Flatten", [call.add("Softmax", [parts], {"axis": 2})], {"axis": 1})
     return call.add("Concat", [kinds, rest], {"axis": 1})
+
+
+def _stretched(call: Call, place: ir.Value, stretch: float) -> ir.Value:
+    """Return places within a cell, stretched about its middle."""
+    if stretch == 1.0:
+        return place
+    scaled = call.add("Mul", [place, call.constant(stretch)])
+    return call.add("Sub", [scaled, call.constant(0.5 * (stretch - 1))])
 
 
 def _check_channels(call: Call, x: ir.Value, wanted: int) -> None:
