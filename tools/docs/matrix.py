@@ -27,7 +27,8 @@ def page() -> str:
     failed = [cell for cell in cells if not cell["ok"]]
     parts = [
         "# Classic nets by formats",
-        "Generated from `benchmarks/matrix/result.json`, which this command wrote, on "
+        "Generated from `benchmarks/matrix/result.json`. This command made its cells, in several runs over "
+        "the code of one day, of which the newest outcome of each cell was kept; on "
         f"{result['machine']}, with other work beside it:",
         f"```sh\n{result['command']}\n```",
         WORDS,
