@@ -148,12 +148,17 @@ def test_every_format_that_runs_code_says_so():
     assert guarded <= {row.name for row in FORMATS if row.code}
 
 
-def test_code_is_refused_and_not_run(tmp_path):
+@pytest.mark.parametrize(
+    ("package", "base", "title"),
+    [("torch", "torch.nn.Module", "PyTorch"), ("chainer", "chainer.Chain", "Chainer"),
+     ("keras", "keras.Model", "Keras")],
+)  # fmt: skip
+def test_code_is_refused_and_not_run(tmp_path, package, base, title):
     witness = tmp_path / "witness"
-    code = f"import torch\nopen({str(witness)!r}, 'w')\nclass Net(torch.nn.Module): pass\n"
+    code = f"import {package}\nopen({str(witness)!r}, 'w')\nclass Net({base}): pass\n"
     last, facts = read(tmp_path, **{"model.py": code.encode()})
     assert last[0] == "failed"
-    assert "is code (PyTorch), and whoever runs Netweave here has not allowed code" in last[1]
+    assert f"is code ({title}), and whoever runs Netweave here has not allowed code" in last[1]
     assert facts is None
     assert not witness.exists()
 

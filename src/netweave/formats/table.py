@@ -27,7 +27,8 @@ class Format:
         title: Name for people.
         files: What its files are called, for people.
         archives: Whether its files may begin like ``FOREIGN`` ones; then it looks into them.
-        code: Whether its files are code; then they are read only if the source allows that.
+        code: Ends of the names of its files that are code, "" for all; these are read only if the source
+            allows that.
         folders: Whether a net may be a folder.
         written: How the names of the files end that its ``write`` makes; None if it has none.
     """
@@ -36,7 +37,7 @@ class Format:
     title: str
     files: str
     archives: bool = False
-    code: bool = False
+    code: tuple[str, ...] = ()
     folders: bool = False
     written: str | None = None
 
@@ -50,7 +51,7 @@ FORMATS = (
     Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params", written="-symbol.json"),
     Format("singa", "SINGA", "job.conf with step1000-worker0"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
-    Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=True),
+    Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),
     Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
     Format(
@@ -58,7 +59,7 @@ FORMATS = (
         "PyTorch",
         "MODEL.py with WEIGHTS.pt, or NET.pt2",
         archives=True,
-        code=True,
+        code=("",),
         written=".py",
     ),
     Format(
@@ -66,6 +67,7 @@ FORMATS = (
         "Keras",
         "NET.keras, NET.h5, or NET.json with NET.weights.h5",
         archives=True,
+        code=(".py",),
         written=".py",
     ),
     Format(
@@ -143,7 +145,7 @@ def read(source: Source) -> Graph:
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
     """
     row = find_format(source)
-    if row.code and not source.code:
+    if source.net.name.endswith(row.code) and not source.code:
         raise CodeError(
             f"is code ({row.title}), and whoever runs Netweave here has not allowed code; "
             "export the net to ONNX and give that",

@@ -133,7 +133,7 @@ def test_scripts_around_a_model_may_import_what_is_not_recorded(tmp_path):
 
 
 def test_several_models_ask_for_a_name():
-    with pytest.raises(errors.UsageError, match=r"has 7 classes .* Arithmetic.*name it \(.*models\.py:"):
+    with pytest.raises(errors.UsageError, match=r"has 8 classes .* Arithmetic.*name it \(.*models\.py:"):
         netweave.load(NETS, trust=True)
 
 

@@ -118,7 +118,16 @@ def test_parts_that_repeat_are_functions_and_loops(tmp_path):
 def test_the_source_passes_ruff(tmp_path):
     netweave.save(residuals(tmp_path, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True)
     checked = subprocess.run(
-        ["ruff", "check", "--isolated", "--line-length", "120", str(tmp_path / "port.py")],
+        [
+            sys.executable,
+            "-m",
+            "ruff",
+            "check",
+            "--isolated",
+            "--line-length",
+            "120",
+            str(tmp_path / "port.py"),
+        ],
         capture_output=True,
         text=True,
     )

@@ -94,8 +94,9 @@ class _Build:
             inside, way = (*path, model.layers), (*names, layer.name)
             if layer.name not in arrays and self._weights is not None and layer.type not in MODELS:
                 arrays[layer.name] = self._weights.of(inside, way)
-            args = [_bound(value, made) for value in layer.calls[number].args]
-            kwargs = {key: _bound(value, made) for key, value in layer.calls[number].kwargs.items()}
+            call = layer.calls[number]
+            args = [_bound(value, made, self._file) for value in call.args]
+            kwargs = {key: _bound(value, made, self._file) for key, value in call.kwargs.items()}
             if layer.type in MODELS:
                 outputs = self._inner(layer, args, kwargs, inside, way)
             else:
@@ -238,11 +239,11 @@ def _output_name(ref: Ref) -> str:
     return ref[0] if not ref[2] else f"{ref[0]}:{ref[2]}"
 
 
-def _bound(value: Any, made: Mapping[Ref, Tensor]) -> Any:
+def _bound(value: Any, made: Mapping[Ref, Tensor], place: str) -> Any:
     """Return an argument with tensors in the place of references."""
     if isinstance(value, TensorRef):
-        return made[value.ref]
-    return [_bound(item, made) for item in value] if isinstance(value, (list, tuple)) else value
+        return _found(made, value.ref, place)
+    return [_bound(item, made, place) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _flat(values: Sequence[Any]) -> list[Tensor]:
@@ -254,7 +255,7 @@ def _flat(values: Sequence[Any]) -> list[Tensor]:
 
 def _found(made: Mapping[Ref, Tensor], ref: Ref, place: str) -> Tensor:
     if ref not in made:
-        raise ReadError(f"the model gives back {list(ref)}, which none of its layers makes", place=place)
+        raise ReadError(f"the model reads {list(ref)}, which none of its layers makes", place=place)
     return made[ref]
 
 
