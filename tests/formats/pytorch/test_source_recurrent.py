@@ -8,7 +8,7 @@ import pytest
 
 import netweave
 from netweave import api
-from netweave.errors import UnsupportedError
+from netweave.errors import RunError, UnsupportedError
 from tests.formats.onnx.models import load, model, node
 from tests.formats.pytorch.test_source import imported
 from tests.formats.written_nets import drawn, ints
@@ -147,6 +147,11 @@ def test_a_module_of_torch_comes_back_as_it_was(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.xfail(
+    strict=True,
+    raises=RunError,
+    reason="PyTorch's exporter writes the steps of the example as the size of a GRU's output, open or not",
+)
 def test_a_port_is_proven_equal(tmp_path):
     graph = load(net([cell("GRU")], arrays("GRU")), tmp_path)
     assert api.port(graph, tmp_path / "port.py").exit_status == 0
