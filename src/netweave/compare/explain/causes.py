@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from netweave.backends import prepare
 from netweave.compare.align.layout import solve_layout
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
-from netweave.compare.explain.traps.order import in_order_of_a, reordered
+from netweave.compare.explain.traps.order import in_order_of_a, reordered, unchanged
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Finding
@@ -50,11 +50,9 @@ class Explainer:
     def explain(self, draft: Draft, graft: Graft) -> Finding:
         """Return what is wrong with a group, as far as a trap explains it."""
         case = self._case(draft, graft)
-        reordered = self._reordered(draft, graft, case)
-        if reordered is None:
-            reordered = self._rewired(draft, graft)
-        if reordered is not None:
-            return self._finding(draft, graft, [reordered[1]], reordered[0])
+        before = self._reordered(draft, graft, case) or self._rewired(draft, graft)
+        if before is not None:
+            return self._finding(draft, graft, [before[1]], before[0])
         proposals = [proposal for trap in TRAPS for proposal in trap(case)]
         tried = [(self._error_with(draft, graft, [proposal]), proposal) for proposal in proposals]
         best = min(tried, key=lambda row: row[0], default=None)
@@ -106,7 +104,7 @@ class Explainer:
             fix=f"read what {reads_a} makes",
             node_a=draft.nodes[0][0],
             node_b=draft.nodes[1][0],
-            change=_nothing,
+            change=unchanged,
         )
         return (error, proposal) if error <= LOCAL_TOLERANCE else None
 
@@ -190,10 +188,6 @@ def _maker(signals: Signals, name: str) -> str:
     """Return the name of the layer that makes a signal, or of the input that it is."""
     node = signals.producer.get(name)
     return repr(where(signals, node)[0] if node is not None else name)
-
-
-def _nothing(graph: Graph) -> None:
-    """Change nothing: what a proposal proposes lies before the nodes of the group."""
 
 
 def where(signals: Signals, node: ir.Node) -> tuple[str, str]:

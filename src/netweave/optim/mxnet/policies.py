@@ -7,6 +7,7 @@ the rate was read ahead of the counting.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 
 from netweave.job.make import require
@@ -109,9 +110,9 @@ class _Falling(Scheduler):
         done = (min(update, self.max_update) - self.warmup_steps) / (self.max_update - self.warmup_steps)
         return self.final_lr + (self.base_rate - self.final_lr) * self.left(done)
 
+    @abstractmethod
     def left(self, done: float) -> float:
         """Return the share of the way down that is left when a share of the updates is done."""
-        raise NotImplementedError
 
 
 @policy("mxnet.poly")

@@ -42,7 +42,7 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
         fix="put its inputs in A's order" if joined else "put its channels in A's order",
         node_a=made_a,
         node_b=node,
-        change=_nothing,
+        change=unchanged,
     )
 
 
@@ -61,5 +61,6 @@ def _moved(case: Case, node: ir.Node) -> list[str]:
     return [signal for signal, pair in pairs if pair and pair.mapping and pair.mapping.orders]
 
 
-def _nothing(graph: Graph) -> None:
+def unchanged(graph: Graph) -> None:
+    """Change nothing: what a proposal proposes lies before the nodes of the group."""
     del graph
