@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import signal
 import time
 from pathlib import Path
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 LIMIT_S = 2.0
 """Seconds of this process's own time that a load may take, however busy the machine is."""
 
+LIMIT_BYTES = 12 << 30
+"""Address space of this process while it loads: one that asks for more fails alone, and not the machine."""
+
 quickly = settings(max_examples=40, deadline=None)
 a_little = settings(max_examples=5, deadline=None)
 thoroughly = settings(max_examples=1500, deadline=None)
@@ -35,17 +39,20 @@ MAX_REAL_BYTES = 100_000
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Fail if the body takes too long; a load that never ends is broken off."""
+    """Fail if the body takes too long or too much memory; a load that never ends is broken off."""
 
     def stop(number, frame):
         raise TimeoutError("the load does not end")
 
     before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(60)
+    signal.alarm(20)
+    memory = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, memory[1]))
     start = time.process_time()
     try:
         yield
     finally:
+        resource.setrlimit(resource.RLIMIT_AS, memory)
         signal.alarm(0)
         signal.signal(signal.SIGALRM, before)
     assert time.process_time() - start < LIMIT_S

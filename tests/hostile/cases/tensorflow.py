@@ -127,6 +127,18 @@ _TEXTS = {
         ShapeError,
         ANY,
     ),
+    "two thousand million tensors of a list": (
+        X.replace("size: 3", "size: 2000000000") + _node("y", "Unpack", "x", axis="i: 3"),
+        UnsupportedError,
+        "2,000,000,000 tensors, at most 4,000",
+    ),
+    "two thousand million pieces": (
+        X.replace("size: 3", "size: 2000000000")
+        + _numbers("a", 3)
+        + _node("y", "Split", "a", "x", num_split="i: 2000000000"),
+        UnsupportedError,
+        "2,000,000,000 tensors, at most 4,000",
+    ),
     "an axis beyond": (X + _numbers("s", 9) + _node("y", "Mean", "x", "s"), ShapeError, "axis 9"),
     "a list in the place of a number": (
         X + _node("y", "LRN", "x", depth_radius="list { i: [1] }"),

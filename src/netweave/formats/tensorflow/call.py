@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 Padding = str | list[int]
 
+MAX_PIECES = 4_000
+"""Nodes of their own that one node becomes at most: the steps of a loop, the tensors of a list."""
+
 
 class Call:
     """One node of the net while it is read.
@@ -188,6 +191,16 @@ class Call:
         pairs = [(given[i], given[i + 1]) for i in range(0, len(given) - 1, 2)]
         chosen = pairs[1:-1] if last else pairs[2:]
         return [begin for begin, _ in chosen] + [end for _, end in chosen]
+
+    def few(self, count: int) -> int:
+        """Return a number of tensors that are written one by one.
+
+        Raises:
+            UnsupportedError: There are too many of them.
+        """
+        if not 0 <= count <= MAX_PIECES:
+            raise self.refuse(f"makes {count:,} tensors, at most {MAX_PIECES:,} are read")
+        return count
 
     def written(self, sizes: Sizes) -> ir.Value:
         """Return numbers as a value that is computed while the net runs.

@@ -13,15 +13,13 @@ import numpy as np
 
 from netweave.files.channels_last import Stored, Tensor
 from netweave.formats.tensorflow.attributes import Function
+from netweave.formats.tensorflow.call import MAX_PIECES
 from netweave.formats.tensorflow.operands import Dead, TensorList, constant_of
 from netweave.formats.tensorflow.registry import operator_reader
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.call import Call
     from netweave.formats.tensorflow.operands import Item
-
-MAX_STEPS = 4_000
-"""A loop with more steps is refused: each is written out."""
 
 
 @operator_reader("Switch", "RefSwitch", plain=True)
@@ -59,7 +57,7 @@ def condition(call: Call) -> list[Item]:
 def loop(call: Call) -> list[Item]:
     """A function again and again, written out; how often must be known while the net is read."""
     state = list(call.inputs)
-    for _ in range(MAX_STEPS):
+    for _ in range(MAX_PIECES):
         held = call.run(_function(call, "cond"), state)
         number = constant_of(held[0]) if held else None
         if number is None:
@@ -70,13 +68,13 @@ def loop(call: Call) -> list[Item]:
         if not bool(number.reshape(-1)[0]):
             return state
         state = call.run(_function(call, "body"), state)
-    raise call.refuse(f"the loop runs more than {MAX_STEPS:,} times")
+    raise call.refuse(f"the loop runs more than {MAX_PIECES:,} times")
 
 
 @operator_reader("TensorListReserve", plain=True)
 def reserve(call: Call) -> Item:
     """A list of tensors that are not set yet."""
-    return TensorList((None,) * _bounded(call, call.integers(1, "the length of the list")[0]))
+    return TensorList((None,) * call.few(call.integers(1, "the length of the list")[0]))
 
 
 @operator_reader("EmptyTensorList", plain=True)
@@ -91,7 +89,7 @@ def from_tensor(call: Call) -> Item:
     x = call.operand(0)
     (count,) = call.writer.known(x, [0])
     value = call.writer.source(x)
-    if _bounded(call, count) == 1:
+    if call.few(count) == 1:
         pieces = [value]
     else:
         sizes = call.writer.integers([1] * count)
@@ -114,7 +112,7 @@ def get_item(call: Call) -> Item:
 def set_item(call: Call) -> Item:
     """The list with another tensor at one place."""
     items, number = list(_list(call)), call.integers(1, "the place in the list")[0]
-    if not 0 <= number < _bounded(call, max(number, 0) + 1):
+    if not 0 <= number < call.few(max(number, 0) + 1):
         raise call.refuse(f"sets entry {number} of a list")
     items += [None] * (number + 1 - len(items))
     items[number] = call.operand(2)
@@ -151,12 +149,6 @@ def _list(call: Call) -> tuple[Tensor | Stored | None, ...]:
     if not isinstance(item, TensorList):
         raise call.refuse("reads a list of tensors that is none")
     return item.items
-
-
-def _bounded(call: Call, count: int) -> int:
-    if not 0 <= count <= MAX_STEPS:
-        raise call.refuse(f"a list of {count:,} tensors, at most {MAX_STEPS:,} are read")
-    return count
 
 
 def _condition(call: Call, index: int) -> bool:

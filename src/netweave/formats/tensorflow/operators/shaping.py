@@ -136,7 +136,7 @@ def unpack(call: Call) -> list[Item]:
     x = call.operand()
     axis = call.writer.axis(call.whole("axis", 0), len(call.shape(x)))
     (count,) = call.writer.known(x, [axis])
-    pieces = axes.split(call.writer, x, [1] * count, axis)
+    pieces = axes.split(call.writer, x, [1] * call.few(count), axis)
     return [axes.drop(call.writer, piece, [axis]) for piece in pieces]
 
 
@@ -146,7 +146,7 @@ def split(call: Call) -> list[Item]:
     x, count = call.operand(1), call.whole("num_split", 1)
     axis = call.integers(0, "the axis")[0]
     (length,) = call.writer.known(x, [axis])
-    if count < 1 or length % count:
+    if call.few(count) < 1 or length % count:
         raise call.wrong(f"{length} elements do not make {count} equal pieces")
     return list(axes.split(call.writer, x, [length // count] * count, axis))
 
