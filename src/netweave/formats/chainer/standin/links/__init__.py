@@ -1,6 +1,13 @@
 """``chainer.links``, one file for each family; importing this registers them all."""
 
-from netweave.formats.chainer.standin.links import connection, inception, model, normalisation, recurrent
+from netweave.formats.chainer.standin.links import (
+    connection,
+    convolution,
+    inception,
+    model,
+    normalisation,
+    recurrent,
+)
 from netweave.formats.chainer.standin.links.table import LINKS
 
-__all__ = ["LINKS", "connection", "inception", "model", "normalisation", "recurrent"]
+__all__ = ["LINKS", "connection", "convolution", "inception", "model", "normalisation", "recurrent"]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.formats.chainer.standin.functions import FUNCTIONS as F
 from netweave.formats.chainer.standin.link import Chain
-from netweave.formats.chainer.standin.links.connection import Convolution2D
+from netweave.formats.chainer.standin.links.convolution import Convolution2D
 from netweave.formats.chainer.standin.links.normalisation import BatchNormalization
 from netweave.formats.chainer.standin.links.table import composite
 

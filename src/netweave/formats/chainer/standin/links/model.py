@@ -7,7 +7,8 @@ from typing import Any
 from netweave.errors import CodeError
 from netweave.formats.chainer.standin.functions import FUNCTIONS as F
 from netweave.formats.chainer.standin.link import Chain, Link
-from netweave.formats.chainer.standin.links.connection import Convolution2D, Linear
+from netweave.formats.chainer.standin.links.connection import Linear
+from netweave.formats.chainer.standin.links.convolution import Convolution2D
 from netweave.formats.chainer.standin.links.normalisation import BatchNormalization
 from netweave.formats.chainer.standin.links.table import composite
 from netweave.formats.chainer.standin.variable import Parameter as StoredArray
