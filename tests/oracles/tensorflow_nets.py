@@ -1,6 +1,6 @@
 """Nets that TensorFlow 1's own API builds and saves, and what they compute.
 
-    cd REPOSITORY; ORACLE/bin/python -m tests.oracles.tensorflow_nets
+    cd REPOSITORY; ORACLE/bin/python -m tests.oracles.tensorflow_nets [NET ...]
 
 Writes ``tests/golden/tensorflow``: for each net a frozen graph (``NAME.pb``, some as ``NAME.pbtxt``) and a
 checkpoint with its MetaGraph (``NAME.meta``, ``NAME.index``, ``NAME.data-...``), and ``nets.json`` with the
@@ -10,7 +10,9 @@ outputs. ORACLE is an environment with tensorflow 2.21 (``pip install tensorflow
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from math import prod, sqrt
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,7 @@ os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.python.framework import function
 
 from tests.oracles import golden, recipe
 
@@ -232,6 +235,54 @@ def squeeze() -> Any:
     return tf.squeeze(h, [1, 2], name="features"), {"images": (1, 18, 18, 3)}
 
 
+def dynamic() -> Any:
+    """``dynamic_rnn`` over each other and both ways: loops of TensorFlow 1 with arrays of tensors."""
+    x = v1.placeholder(tf.float32, [None, 5, 4], name="sequence")
+    cells = v1.nn.rnn_cell
+    with v1.variable_scope("first"):
+        h, _ = v1.nn.dynamic_rnn(cells.LSTMCell(6, use_peepholes=True, cell_clip=0.7), x, dtype=tf.float32)
+    with v1.variable_scope("both"):
+        pair, _ = v1.nn.bidirectional_dynamic_rnn(cells.GRUCell(3), cells.GRUCell(3), h, dtype=tf.float32)
+    stacked = cells.MultiRNNCell([cells.BasicLSTMCell(4), cells.BasicRNNCell(3)])
+    turned = tf.transpose(tf.concat(pair, 2), [1, 0, 2])
+    h, state = v1.nn.dynamic_rnn(stacked, turned, dtype=tf.float32, time_major=True, scope="over")
+    for variable in v1.global_variables():
+        role = "bias" if variable.shape.rank == 1 else "filter"
+        values = recipe.weight(variable.op.name, tuple(variable.shape), "bias") * np.float32(5)
+        v1.add_to_collection("drawn", variable.assign(values if role == "filter" else values / 5))
+    return tf.identity(h[-1] + state[1], name="last"), {"sequence": (2, 5, 4)}
+
+
+def loops() -> Any:
+    """``while_loop`` with a loop inside, a condition inside, and values that every iteration reads."""
+    x = v1.placeholder(tf.float32, [None, 6], name="x")
+    matrix = variable("matrix", (6, 6))
+
+    def inner(j: Any, a: Any) -> Any:
+        return j + 1, tf.tanh(tf.matmul(a, matrix)) + tf.cast(j, tf.float32)
+
+    def body(i: Any, a: Any, total: Any) -> Any:
+        _, a = tf.while_loop(lambda j, _: j < i, inner, (tf.constant(0), a))
+        a = tf.cond(tf.equal(i, 1), lambda: a * 2.0, lambda: a + x)
+        return i + 1, a, total + tf.reduce_sum(a, 1, keepdims=True)
+
+    _, a, total = tf.while_loop(
+        lambda i, *_: i < 4, body, (tf.constant(0), x, tf.zeros_like(x[:, :1])), maximum_iterations=10
+    )
+    return tf.concat([a, total], 1, name="joined"), {"x": (2, 6)}
+
+
+def defun() -> Any:
+    """A function of TensorFlow 1, which is called by a node of its name."""
+
+    @function.Defun(tf.float32, func_name="gated")
+    def gated(a: Any) -> Any:
+        return a * tf.sigmoid(a)
+
+    x = v1.placeholder(tf.float32, [None, 6], name="x")
+    return tf.identity(gated(dense(x, "fc", 4)), name="y"), {"x": (2, 6)}
+
+
 NETS = {
     "lenet": lenet,
     "alexnet": alexnet,
@@ -242,6 +293,9 @@ NETS = {
     "unet": unet,
     "dilated": dilated,
     "squeeze": squeeze,
+    "dynamic": dynamic,
+    "loops": loops,
+    "defun": defun,
 }
 
 TEXTS = {"lenet", "gru"}
@@ -254,6 +308,7 @@ def build(name: str, folder: Path) -> dict[str, Any]:
     with graph.as_default(), v1.Session(graph=graph) as session:
         output, inputs, *more = NETS[name]()
         session.run(v1.global_variables_initializer())
+        session.run(v1.get_collection("drawn"))
         feeds, drawn = {}, {}
         for key, (*shape, last) in inputs.items():
             sizes, kind = ((*shape, last), "normal") if isinstance(last, int) else (tuple(shape), last)
@@ -279,13 +334,15 @@ def build(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Write the files of every net."""
+def main(names: list[str]) -> None:
+    """Write the files of every net, or of those that are named."""
     v1.disable_eager_execution()
     v1.disable_control_flow_v2()
     GOLDEN.mkdir(parents=True, exist_ok=True)
-    golden.write_json(GOLDEN / "nets.json", {name: build(name, GOLDEN) for name in NETS})
+    path = GOLDEN / "nets.json"
+    records = json.loads(path.read_text()) if names else {}
+    golden.write_json(path, records | {name: build(name, GOLDEN) for name in names or NETS})
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

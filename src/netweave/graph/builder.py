@@ -38,6 +38,7 @@ class GraphBuilder:
     def __init__(self, name: str, *, format: str, files: Sequence[str] = ()) -> None:  # noqa: A002
         self._graph = ir.Graph([], [], nodes=[], opset_imports={"": OPSET, DOMAIN: 1}, name=name)
         self._names: dict[str, int] = {}  # each with the number of its next twin
+        self._reserved: set[str] = set()
         self._shapes = shape_context()
         self._layer: Layer | None = None
         self._format = format
@@ -170,6 +171,7 @@ class GraphBuilder:
             ShapeError: The sizes do not fit.
         """
         stem = f"{self._layer.key}/{op_type}" if self._layer else op_type
+        stem = f"{stem}/{op_type}" if stem in self._reserved else stem
         node = ir.Node(
             domain,
             op_type,
@@ -190,6 +192,10 @@ class GraphBuilder:
         """Give a value a name; it must be free."""
         if value.name != name:
             value.name = self._free(name)
+
+    def reserve(self, names: Sequence[str]) -> None:
+        """Keep names for what is called so by name: no name that is made up takes one."""
+        self._reserved |= set(names)
 
     def finish(self, outputs: Sequence[ir.Value]) -> Graph:
         """Return the Graph with these outputs."""

@@ -9,10 +9,50 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.errors import UsageError, WeightError
+from netweave.errors import UnsupportedError, UsageError, WeightError
 from netweave.formats.tensorflow.table import masked_checksum
 
 FOLDER = Path(__file__).parents[2] / "golden" / "tensorflow"
+
+
+def const(name: str, value: int) -> str:
+    return f"""node {{ name: "{name}" op: "Const"
+    attr {{ key: "dtype" value {{ type: DT_INT32 }} }} attr {{ key: "value"
+    value {{ tensor {{ dtype: DT_INT32 tensor_shape {{ }} int_val: {value} }} }} }} }}"""
+
+
+def node(name: str, op: str, *inputs: str, frame: str = "") -> str:
+    read = " ".join(f'input: "{name}"' for name in inputs)
+    more = f'attr {{ key: "frame_name" value {{ s: "{frame}" }} }}' if frame else ""
+    return f'node {{ name: "{name}" op: "{op}" {read} {more} }}'
+
+
+OPEN_LOOP = [
+    """node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape"
+    value { shape { dim { size: -1 } dim { size: -1 } } } } }""",
+    *(const(name, value) for name, value in (("zero", 0), ("one", 1))),
+    node("shape", "Shape", "x"),
+    node("count", "Gather", "shape", "one"),
+    *(node(f"e{name}", "Enter", name, frame="w") for name in ("zero", "x", "count")),
+    *(node(f"m{name}", "Merge", f"e{name}", f"n{name}") for name in ("zero", "x")),
+    node("less", "Less", "mzero", "ecount"),
+    node("cond", "LoopCond", "less"),
+    *(node(f"s{name}", "Switch", f"m{name}", "cond") for name in ("zero", "x")),
+    const("step", 1),
+    node("plus", "Add", "szero:1", "step"),
+    node("twice", "Add", "sx:1", "sx:1"),
+    node("nzero", "NextIteration", "plus"),
+    node("nx", "NextIteration", "twice"),
+    node("out", "Exit", "sx"),
+    node("y", "Identity", "out"),
+]
+"""``while i < x.shape[1]: x = x + x`` as TensorFlow 1 writes it; the size is open."""
+
+
+def text_of(folder: Path, nodes: list[str]) -> Path:
+    path = folder / "graph.pbtxt"
+    path.write_text("\n".join(nodes))
+    return path
 
 
 def kinds(graph):
@@ -79,6 +119,28 @@ def test_a_checkpoint_of_another_net_is_refused(tmp_path):
 def test_sizes_for_an_input_that_is_not_there_are_refused():
     with pytest.raises(UsageError, match=r"no input named 'data'.*'images'"):
         netweave.load(FOLDER / "squeeze.pb", input_shapes={"data": (1, 18, 18, 3)})
+
+
+def test_loops_of_tensorflow_1_are_written_out():
+    graph = netweave.load(FOLDER / "dynamic.meta")
+    assert [value.name for value in graph.outputs] == ["last"]
+    steps, gates = 5, 3 + 1 + 1 + 3  # of the LSTM, of a GRU each way (r and z at once), of the other LSTM
+    assert kinds(graph)["Sigmoid"] == steps * gates
+    assert not {"Loop", "If"} & set(kinds(graph))
+
+
+def test_a_loop_of_open_length_asks_for_sizes(tmp_path):
+    with pytest.raises(UnsupportedError, match=r"how often the loop runs is not known .* --input-shape"):
+        netweave.load(text_of(tmp_path, OPEN_LOOP))
+    graph = netweave.load(text_of(tmp_path, OPEN_LOOP), input_shapes={"x": (3, 2)})
+    (made,) = netweave.run(graph, {"x": np.ones((3, 2), np.float32)}).values()
+    np.testing.assert_array_equal(made, np.full((3, 2), 4.0))
+
+
+def test_an_output_has_its_name_though_a_node_inside_has_it_too():
+    graph = netweave.load(FOLDER.parent / "tensorflow_operators")
+    names = [value.name for value in graph.outputs]
+    assert {"Identity", "Transpose", "Split", "Cast"} <= set(names)
 
 
 def test_the_checksum_is_crc32c():

@@ -66,6 +66,7 @@ def recurrent(
     units: int,
     attributes: dict[str, Any],
     states: Sequence[Tensor | None] = (),
+    lengths: ir.Value | None = None,
 ) -> Outputs:
     """Write a recurrent layer over (batch, time, features).
 
@@ -77,6 +78,7 @@ def recurrent(
         units: Size of the state.
         attributes: Attributes of the ONNX operator.
         states: First states (batch, units) in ONNX's order; none for zeros.
+        lengths: Steps of each example; none where all have all steps.
     """
     turned = writer.add("Transpose", [writer.source(x)], {"perm": [1, 0, 2]})
     inputs: list[ir.Value | None] = [
@@ -85,9 +87,8 @@ def recurrent(
         _joined(writer, [_matrix(writer, w.recurrent, kind, units) for w in weights]),
         _biases(writer, kind, weights, units),
     ]
-    if any(state is not None for state in states):
-        first = [_state(writer, state) for state in states]
-        inputs += [None, *first]
+    if lengths is not None or any(state is not None for state in states):
+        inputs += [lengths, *(_state(writer, state) for state in states)]
     num_outputs = 3 if kind is LSTM else 2
     made = writer.add_many(
         kind.op_type, inputs, {"hidden_size": units, **attributes}, num_outputs=num_outputs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from netweave.graph import Layer
     from netweave.graph.parameters import Step
 
+Turn = Callable[[int], tuple[int, ...]]
+"""``to_first`` or ``to_last``: the order of the axes by their number."""
+
 STATISTICS = frozenset({"mean", "variance"})
 """Roles of stored arrays that no gradient changes."""
 
@@ -36,7 +40,8 @@ class Writer:
         self.builder = builder
         self.place = ""
         self._reserved = frozenset(reserved)
-        self._turned: dict[ir.Value, ir.Value] = {}
+        builder.reserve(reserved)
+        self._turned: dict[tuple[ir.Value, Turn], ir.Value] = {}
         self._placed: dict[tuple[str, tuple[Step, ...]], ir.Value] = {}
         self._read: list[str] = []
 
@@ -72,16 +77,15 @@ class Writer:
     def _named(self, tensor: Tensor, name: str, key: str) -> Tensor:
         producer = tensor.value.producer()
         if producer is not None and key in layer_keys(producer):
-            inner = tensor.first and name in self._reserved
-            self.builder.rename(tensor.value, f"{name}/NCHW" if inner else name)
+            inner = _inner(name, first=tensor.first) if name in self._reserved else name
+            self.builder.rename(tensor.value, inner)
         return tensor
 
     def output(self, x: Operand, name: str) -> ir.Value:
         """Return a value that is an output of the net: in the source's order, of this name, of a node."""
         value = self.source(x)
-        if value.name == name and value.producer() is not None:
-            return value
-        if isinstance(x, Tensor) and x.first and value.producer() is not None:
+        own = isinstance(x, Tensor) and (x.first or value.name == _inner(name, first=False))
+        if value.producer() is not None and (own or value.name == name):
             self.builder.rename(value, name)
             return value
         return self.builder.add("Identity", [value], outputs=name)
@@ -215,12 +219,13 @@ class Writer:
             array = array.transpose(numbers) if kind == "transpose" else array.reshape(numbers)
         return self.builder.constant(array, dtype=array.dtype)
 
-    def _turn(self, value: ir.Value, axes: Any) -> ir.Value:
-        if value not in self._turned:
+    def _turn(self, value: ir.Value, axes: Turn) -> ir.Value:
+        if (value, axes) not in self._turned:
             perm = list(axes(len(known_shape(value) or ())))
             made = self.add("Transpose", [value], {"perm": perm})
-            self._turned[value], self._turned[made] = made, value
-        return self._turned[value]
+            self._turned[value, axes] = made
+            self._turned[made, to_last if axes is to_first else to_first] = value
+        return self._turned[value, axes]
 
     def wrong(self, message: str) -> ShapeError:
         """Return the error for sizes that do not fit."""
@@ -229,3 +234,8 @@ class Writer:
     def refuse(self, message: str) -> UnsupportedError:
         """Return the error for something that Netweave does not read."""
         return UnsupportedError(message, place=self.place)
+
+
+def _inner(name: str, *, first: bool) -> str:
+    """Return what a value is called whose name only an output of the net may have."""
+    return f"{name}/NCHW" if first else f"{name}:0"

@@ -10,11 +10,15 @@ from netweave.files.channels_last import Operand, Stored, Tensor, Writer
 
 if TYPE_CHECKING:
     import numpy as np
+    import onnx_ir as ir
 
     from netweave.formats.keras.config import LayerConfig
     from netweave.formats.keras.weights import LayerArrays
 
 Padding = str | list[int]
+
+MASKS = frozenset({"mask", "query_mask", "key_mask", "value_mask", "attention_mask"})
+"""Arguments that say what counts and are no input."""
 
 
 class Call:
@@ -31,6 +35,7 @@ class Call:
         stored: Arrays of the layer that an earlier call has read, by key.
         keras: The version of Keras that wrote the file, 2 or 3.
         inside: Group of the layer's arrays inside that of a layer around it.
+        masks: Which steps of a tensor count, by its value.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Call:
         place: str,
         stored: dict[str, Stored],
         keras: int,
+        masks: dict[ir.Value, Tensor],
         inside: str = "",
     ) -> None:
         self.layer = layer
@@ -57,6 +63,7 @@ class Call:
         self._arrays = arrays
         self._stored = stored
         self._inside = inside
+        self._masks = masks
 
     def inner(self, layer: LayerConfig, args: Sequence[Any], *, inside: str) -> Call:
         """Return a call of a layer inside the layer.
@@ -76,13 +83,26 @@ class Call:
             place=self.place,
             stored=self._stored,
             keras=self.keras,
+            masks=self._masks,
             inside=inside,
         )
 
     @property
     def inputs(self) -> list[Tensor]:
-        """All tensors that the layer is given."""
-        return [*_tensors(self.args), *_tensors(list(self.kwargs.values()))]
+        """All tensors that the layer is given, without the mask."""
+        named = [value for name, value in self.kwargs.items() if name not in MASKS]
+        return [*_tensors(self.args), *_tensors(named)]
+
+    def mask(self, x: Tensor) -> Tensor | None:
+        """Return which steps of a tensor count, (batch, time); None where all do."""
+        given = self.kwargs.get("mask")
+        return given if isinstance(given, Tensor) and x is self.x else self._masks.get(x.value)
+
+    def masked(self, made: Tensor, mask: Tensor | None) -> Tensor:
+        """Return a tensor of which only some steps count, to the layers that ask."""
+        if mask is not None:
+            self._masks[made.value] = mask
+        return made
 
     @property
     def x(self) -> Tensor:

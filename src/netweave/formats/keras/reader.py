@@ -15,6 +15,7 @@ from netweave.formats.keras import layers
 from netweave.formats.keras.call import Call
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
+from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import is_ours, open_model
 from netweave.formats.keras.order import calls_in_order
 from netweave.formats.keras.registry import find_reader
@@ -63,6 +64,7 @@ class _Build:
         self._writer = Writer(self._builder, reserved=names)
         self._stored: dict[str, Stored] = {}
         self._calls: Counter[str] = Counter()
+        self._masks: dict[ir.Value, Tensor] = {}
 
     def graph(self) -> Graph:
         """Read every layer and return the Graph."""
@@ -148,6 +150,7 @@ class _Build:
             place=layer.place,
             stored=self._stored,
             keras=self._keras,
+            masks=self._masks,
         )
         reader = find_reader(config.type)
         assert reader is not None
@@ -159,6 +162,8 @@ class _Build:
                     raise
                 raise type(error)(error.message, place=layer.place) from error
             tensors += [made] if isinstance(made, Tensor) else list(made)
+        if config.type in KEEPS_MASK and tensors:
+            call.masked(tensors[0], call.mask(call.x))
         return list(tensors)
 
     def _input(self, ref: Ref) -> Tensor:

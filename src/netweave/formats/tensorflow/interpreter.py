@@ -12,6 +12,7 @@ from netweave.files.channels_last import Stored, Tensor, Writer
 from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.call import Call
 from netweave.formats.tensorflow.folding import fold
+from netweave.formats.tensorflow.frames import MERGE
 from netweave.formats.tensorflow.operands import Dead, Item
 from netweave.formats.tensorflow.patterns import simplify
 from netweave.formats.tensorflow.reach import MAX_NODES
@@ -19,7 +20,7 @@ from netweave.formats.tensorflow.registry import find_reader
 from netweave.graph import Layer, Origin
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from netweave.formats.tensorflow.inputs import Inputs
     from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
@@ -57,6 +58,7 @@ class Interpreter:
         self._depth = 0
         self._num_calls = 0
         self._simplified: dict[str, Body] = {}
+        self._bodies: list[Body] = []
 
     def run(self, wanted: Sequence[Ref]) -> list[Item]:
         """Read what outputs of the main graph need, and return them."""
@@ -82,19 +84,39 @@ class Interpreter:
                 place=place,
             )
         self._depth += 1
-        made = self._run(body, dict(zip(body.arguments, inputs, strict=True)), body.results)
+        arguments = {key: [item] for key, item in zip(body.arguments, inputs, strict=True)}
+        made = self._run(body, arguments, body.results)
         self._depth -= 1
         return made
 
-    def _run(self, body: Body, arguments: Mapping[str, Item], wanted: Sequence[Ref]) -> list[Item]:
+    def within(self, given: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
+        """Read what some nodes of the body that is being read make, where others have made this already.
+
+        Args:
+            given: What nodes have made, by name.
+            wanted: What to return.
+
+        Raises:
+            UnsupportedError: It is too deep inside of other loops.
+        """
+        if len(self._bodies) >= MAX_DEPTH:
+            raise UnsupportedError(
+                f"loops stand in loops more than {MAX_DEPTH} deep", place=self.program.file
+            )
+        return self._evaluate(self._bodies[-1], given, wanted)
+
+    def _run(self, body: Body, arguments: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
         if body.name not in self._simplified:
             self._simplified[body.name] = simplify(body)
-        body = self._simplified[body.name]
-        made: dict[str, Sequence[Item]] = {name: [item] for name, item in arguments.items()}
-        for node in _order(body, [name for name, _ in wanted], self.program):
-            if node.name not in made:
-                inputs = [self._output(made, ref, body) for ref in node.inputs]
-                made[node.name] = self._read(node, inputs)
+        return self._evaluate(self._simplified[body.name], arguments, wanted)
+
+    def _evaluate(self, body: Body, given: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
+        made = dict(given)
+        self._bodies.append(body)
+        for node in _order(body, [name for name, _ in wanted], self.program, made):
+            inputs = [self._output(made, ref, body) for ref in node.inputs]
+            made[node.name] = self._read(node, inputs)
+        self._bodies.pop()
         return [self._output(made, ref, body) for ref in wanted]
 
     def _output(self, made: Mapping[str, Sequence[Item]], ref: Ref, body: Body) -> Item:
@@ -118,12 +140,14 @@ class Interpreter:
             )
         if not self._depth and self.inputs.feeds(node):
             return [self.inputs.value(node, place)]
-        if any(isinstance(item, Dead) for item in inputs) and node.op != "Merge":
+        if any(isinstance(item, Dead) for item in inputs) and node.op not in MERGE:
             return [Dead()] * 16
         folded = fold(node, inputs) if inputs else None
         if folded is not None:
             return folded
         reader = find_reader(node.op)
+        if reader is None and node.op in self.program.functions:  # so TensorFlow 1 calls a function
+            return self.call(node.op, inputs, place)
         if reader is None:
             raise UnsupportedError(
                 f"an operator that Netweave does not read{operators.reason(node.op)}; "
@@ -179,15 +203,15 @@ def _json(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _order(body: Body, wanted: Sequence[str], program: Program) -> list[Node]:
-    """Return the nodes that some need, each after those that it reads.
+def _order(body: Body, wanted: Sequence[str], program: Program, made: Iterable[str]) -> list[Node]:
+    """Return the nodes that some need besides those that are made, each after those that it reads.
 
     Raises:
         ReadError: A node reads one that does not exist.
         UnsupportedError: Nodes read one another in a circle.
     """
     order: list[Node] = []
-    state: dict[str, int] = dict.fromkeys(body.arguments, 2)
+    state: dict[str, int] = dict.fromkeys(made, 2)
     stack = [(name, False) for name in reversed(wanted)]
     while stack:
         name, done = stack.pop()
@@ -213,8 +237,8 @@ def _order(body: Body, wanted: Sequence[str], program: Program) -> list[Node]:
 def _circle(node: Node, program: Program) -> SourceError:
     if node.op in {"Merge", "NextIteration", "Enter", "Exit", "LoopCond", "Switch"}:
         return UnsupportedError(
-            "is part of a loop of TensorFlow 1 (tf.while_loop, dynamic_rnn), which is not read; write the "
-            "net with static_rnn, or save it with control flow v2 (tf.compat.v1.enable_control_flow_v2)",
+            "is part of a loop of TensorFlow 1 that has not the form of tf.while_loop; save the net with "
+            "control flow v2 (tf.compat.v1.enable_control_flow_v2)",
             place=program.place(node),
         )
     return ReadError("reads what follows from itself", place=program.place(node))

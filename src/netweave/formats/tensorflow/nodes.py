@@ -29,6 +29,9 @@ OUTPUTS = {
     "BlockLSTMV2": ("i", "cs", "f", "o", "ci", "co", "h"),
     "LSTMBlockCell": ("i", "cs", "f", "o", "ci", "co", "h"),
     "GRUBlockCell": ("r", "u", "c", "h"),
+    "TensorArrayV3": ("handle", "flow"),
+    "TensorArrayConcatV3": ("value", "lengths"),
+    **dict.fromkeys(("CudnnRNN", "CudnnRNNV2", "CudnnRNNV3"), ("output", "output_h", "output_c")),
 }
 """Names of the outputs of operators with several, by which the nodes of a function call them."""
 

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.formats.tensorflow.frames import EXIT
 from netweave.formats.tensorflow.inputs import PLACEHOLDERS
 
 if TYPE_CHECKING:
@@ -36,7 +37,10 @@ SIZES = frozenset({"Shape", "ShapeN", "Size", "Rank"})
 VIEWS = frozenset({"Cast", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"})
 """Operators that bring a tensor into form for a loss."""
 
-_WRITES = re.compile(r"(Resource|Sparse)?Apply|Assign|Scatter|Summary|^Save|^Restore|IsVariableInitialized")
+_WRITES = re.compile(
+    r"(Resource|Sparse)?Apply|Assign|^(Resource)?Scatter(Nd)?(Add|Div|Max|Min|Mul|Sub|Update)|Summary|^Save|^Restore"
+    r"|IsVariableInitialized"
+)
 _TRAINING = re.compile(r"(^|/)(gradients(_\d+)?|save(_\d+)?|Initializer|report_uninitialized_variables)/")
 
 WEIGHTS = frozenset({"VariableV2", "Variable", "VarHandleOp", "AutoReloadVariable"})
@@ -57,6 +61,7 @@ def find_outputs(program: Program) -> list[Ref]:
     read = {ref[0] for node in live for ref in node.inputs}
     ends = [node for node in live if node.name not in read and node.op not in PLACEHOLDERS]
     ends = [node for node in ends if node.op != "PlaceholderWithDefault" and node.name in names]
+    ends = [node for node in ends if node.op not in EXIT] or ends  # a loop gives all that it keeps
     best = [node for node in ends if node.name in weighted] or ends
     if not best:
         raise ReadError(

@@ -2,7 +2,8 @@
 
 ``tf.nn.dropout`` is a division, a random mask and a product; ``tf.nn.batch_normalization`` is arithmetic
 around an ``Rsqrt``; a dilated convolution of TensorFlow 1 is a convolution between ``SpaceToBatchND`` and
-``BatchToSpaceND``. As single nodes they are what they are called, whatever they are written as.
+``BatchToSpaceND``; a loop of TensorFlow 1 is a circle (``frames``). As single nodes they are what they are
+called, whatever they are written as.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.formats.tensorflow.frames import join_frames
 from netweave.formats.tensorflow.nodes import Body, Node
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ def simplify(body: Body) -> Body:
         if made is not None:
             nodes[node.name] = made
     _dilated(Body(body.name, nodes, body.arguments, body.results), nodes)
+    join_frames(nodes)
     return Body(body.name, nodes, body.arguments, body.results)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UnsupportedError
 from netweave.formats.tensorflow.attributes import Function
+from netweave.formats.tensorflow.frames import FRAME, Frame
 from netweave.formats.tensorflow.patterns import simplify
 
 MAX_NODES = 200_000
@@ -30,9 +31,9 @@ def needed(program: Program, wanted: Sequence[Ref]) -> Iterator[Node]:
         seen.add(body.name)
         for node in _behind(simplify(body), refs):
             yield node
-            for function in _functions(node):
-                found = program.functions.get(function.name)
-                if found is not None and found.name not in seen:
+            for name in _called(node, program):
+                found = program.functions[name]
+                if found.name not in seen:
                     bodies.append((found, found.results))
 
 
@@ -49,7 +50,7 @@ def check_written_out(program: Program) -> None:
         if name in sizes and not done:
             continue
         nodes = program.functions[name].nodes.values()
-        called = [f.name for node in nodes for f in _functions(node) if f.name in program.functions]
+        called = [inner for node in nodes for inner in _called(node, program)]
         if done:
             sizes[name] = len(nodes) + sum(sizes[inner] for inner in called)
             if sizes[name] > MAX_NODES:
@@ -66,6 +67,7 @@ def check_written_out(program: Program) -> None:
 
 def _behind(body: Body, refs: Sequence[Ref]) -> list[Node]:
     stack, found = [name for name, _ in refs], set()
+    entering: set[str] = set()
     while stack:
         name = stack.pop()
         node = body.nodes.get(name)
@@ -74,10 +76,15 @@ def _behind(body: Body, refs: Sequence[Ref]) -> list[Node]:
         found.add(name)
         if node.op not in {"Merge", "RefMerge"}:
             stack += [source for source, _ in node.inputs]
-    return [node for name, node in body.nodes.items() if name in found]
+        if isinstance(frame := node.attributes.get(FRAME), Frame):
+            stack += [source for source, _ in frame.inner()]
+            entering.update(frame.constants)  # its loop reads these for it
+    return [node for name, node in body.nodes.items() if name in found - entering]
 
 
-def _functions(node: Node) -> list[Function]:
+def _called(node: Node, program: Program) -> list[str]:
+    """Return the functions of the net that a node calls: those that it names, or the one that it is."""
     if node.op in {"If", "StatelessIf"}:
         return []  # only one of the branches is read
-    return [value for value in node.attributes.values() if isinstance(value, Function)]
+    named = [value.name for value in node.attributes.values() if isinstance(value, Function)]
+    return [name for name in (node.op, *named) if name in program.functions]

@@ -95,7 +95,7 @@ def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
     """Refuse a net with unknown operators, naming each once with its nodes."""
     unknown: dict[str, list[str]] = {}
     for node in needed(program, wanted):
-        if find_reader(node.op) is None and not can_fold(node.op):
+        if find_reader(node.op) is None and not can_fold(node.op) and node.op not in program.functions:
             line = f" in line {node.line}" if node.line else ""
             unknown.setdefault(node.op, []).append(f"{node.name!r}{line}")
     if not unknown:

@@ -2,8 +2,12 @@
 
 from netweave.formats.keras.layers import (
     activation,
+    attention,
+    cells,
     convolution,
     dense,
+    functions,
+    masking,
     merging,
     normalization,
     pooling,
@@ -16,8 +20,12 @@ from netweave.formats.keras.layers.refused import reason
 
 __all__ = [
     "activation",
+    "attention",
+    "cells",
     "convolution",
     "dense",
+    "functions",
+    "masking",
     "merging",
     "normalization",
     "pooling",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from netweave.files.channels_last.axes import along
+from netweave.files.channels_last.axes import along, split
 from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.registry import layer_reader
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from netweave.formats.keras.call import Call
 
 PLAIN = {
+    "celu": "Celu",
     "elu": "Elu",
     "exponential": "Exp",
     "mish": "Mish",
@@ -86,21 +87,35 @@ def _times(function: Callable[[Call, Tensor], Tensor]) -> Callable[[Call, Tensor
     return lambda call, x: broadcast(call.writer, "Mul", [x, function(call, x)])
 
 
+def _gated(call: Call, x: Tensor) -> Tensor:
+    """Return one half of the last axis times the logistic of the other."""
+    (size,) = call.writer.known(x, [-1])
+    if size % 2:
+        raise call.wrong(f"glu of {size} channels, expected an even number")
+    a, b = split(call.writer, x, [size // 2, size // 2], -1)
+    return broadcast(call.writer, "Mul", [a, unary(call.writer, "Sigmoid", b)])
+
+
 def _gelu(call: Call, x: Tensor) -> Tensor:
     return unary(call.writer, "Gelu", x, {"approximate": "none"})
 
 
 _COMPOSED: dict[str, Callable[[Call, Tensor], Tensor]] = {
     "gelu": _gelu,
+    "glu": _gated,
     "hard_sigmoid": _hard_sigmoid,
     "hard_silu": _times(_hard_sigmoid),
     "hard_swish": _times(_hard_sigmoid),
+    "hard_tanh": lambda call, x: _clipped(call, x, -1.0, 1.0),
     "leaky_relu": lambda call, x: unary(call.writer, "LeakyRelu", x, {"alpha": 0.2}),
     "log_softmax": lambda call, x: along(call.writer, "LogSoftmax", x, -1),
     "relu6": lambda call, x: _clipped(call, x, 0.0, 6.0),
     "silu": _times(lambda call, x: unary(call.writer, "Sigmoid", x)),
     "softmax": lambda call, x: along(call.writer, "Softmax", x, -1),
+    "soft_shrink": lambda call, x: unary(call.writer, "Shrink", x, {"lambd": 0.5, "bias": 0.5}),
+    "hard_shrink": lambda call, x: unary(call.writer, "Shrink", x, {"lambd": 0.5, "bias": 0.0}),
     "swish": _times(lambda call, x: unary(call.writer, "Sigmoid", x)),
+    "tanh_shrink": lambda call, x: broadcast(call.writer, "Sub", [x, unary(call.writer, "Tanh", x)]),
 }
 
 

@@ -108,17 +108,29 @@ def separable_convolution(call: Call) -> Tensor:
     return activate(call, made, "activation")
 
 
+def _given_pads(call: Call, sizes: list[int], dilations: list[int]) -> tuple[list[int], list[int]]:
+    """Return the pads and what is added at the end where ``output_padding`` says the size of the output."""
+    rank = len(sizes)
+    wanted = call.per_axis("output_padding", rank)
+    reach = [(size - 1) * dilation + 1 for size, dilation in zip(sizes, dilations, strict=True)]
+    cut = [2 * (size // 2) if call.padding() == "SAME" else 0 for size in reach]
+    left = [edge - more for edge, more in zip(cut, wanted, strict=True)]
+    begins = [max(total, 0) // 2 for total in left]
+    ends = [max(total, 0) - begin for total, begin in zip(left, begins, strict=True)]
+    return [*begins, *ends], [max(-total, 0) for total in left]
+
+
 @layer_reader("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose", "Deconvolution2D")
 def transposed_convolution(call: Call) -> Tensor:
     """With a kernel of (sizes..., filters, channels)."""
     rank = 2 if call.layer.type == "Deconvolution2D" else _rank(call)
     last = call.is_last()
     filters, channels = call.count("filters"), call.channels(last=last)
-    if call.setting("output_padding") is not None:
-        raise call.refuse("output_padding is not read; leave it out, and the padding says the size")
     sizes, strides = call.per_axis("kernel_size", rank), call.per_axis("strides", rank)
     dilations = call.per_axis("dilation_rate", rank)
     pads, extra = windows.transposed_pads(sizes, strides, dilations, same=call.padding() == "SAME")
+    if call.setting("output_padding") is not None:
+        pads, extra = _given_pads(call, sizes, dilations)
     made = windows.transposed_convolution(
         call.writer,
         call.x,

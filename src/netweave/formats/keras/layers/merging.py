@@ -9,6 +9,7 @@ import numpy as np
 
 from netweave.files.channels_last import Stored, Tensor
 from netweave.files.channels_last.axes import concat
+from netweave.files.channels_last.axes import reduce as axis_reduce
 from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.registry import layer_reader
 
@@ -37,22 +38,70 @@ def merge(call: Call) -> Tensor:
     op_type = MERGES[call.layer.type]
     if len(operands) < 2:
         raise call.refuse(f"is given {len(operands)} tensors or numbers, expected at least 2")
+    mask = _common_mask(call)
     made = reduce(lambda a, b: broadcast(call.writer, op_type, [a, b]), operands)
     assert isinstance(made, Tensor)
-    return made
+    return call.masked(made, mask)
 
 
 @layer_reader("Average")
 def average(call: Call) -> Tensor:
     """The mean of all inputs."""
-    return broadcast(call.writer, "Mean", list(call.inputs))
+    mask = _common_mask(call)
+    return call.masked(broadcast(call.writer, "Mean", list(call.inputs)), mask)
 
 
 @layer_reader("Concatenate")
 def concatenate(call: Call) -> Tensor:
     """Joined along an axis, the last by default."""
+    mask = _common_mask(call)
     made = concat(call.writer, call.inputs, call.whole("axis", -1))
-    return made if len(call.inputs) > 1 else unary(call.writer, "Identity", call.x)
+    return call.masked(made if len(call.inputs) > 1 else unary(call.writer, "Identity", call.x), mask)
+
+
+@layer_reader("Dot")
+def dot(call: Call) -> Tensor:
+    """Products over an axis of each of two tensors, example by example; of unit vectors if it says so."""
+    axes = call.setting("axes")
+    pair = [axes, axes] if isinstance(axes, int) else axes
+    if not isinstance(pair, list) or len(pair) != 2 or len(call.inputs) != 2:
+        raise call.wrong(f"axes={axes!r:.40} for {len(call.inputs)} tensors, expected two of each")
+    writer, rows = call.writer, []
+    for x, axis, last in zip(call.inputs, pair, (True, False), strict=True):
+        rank = len(call.shape(x))
+        at = writer.axis(axis, rank)
+        if rank not in {2, 3} or not at:
+            raise call.refuse(
+                f"axes={axes!r:.40} of {rank} axes: only those of vectors and matrices are read"
+            )
+        x = _unit(call, x, at) if call.flag("normalize", False) else x
+        value = writer.source(x)
+        if rank == 2:
+            value = writer.add("Unsqueeze", [value, writer.integers([1 if last else 2])])
+        elif (at == 1) == last:
+            value = writer.add("Transpose", [value], {"perm": [0, 2, 1]})
+        rows.append(value)
+    made = writer.add("MatMul", rows)
+    flat = [number + 1 for number, x in enumerate(call.inputs) if len(call.shape(x)) == 2]
+    if len(flat) == 2:
+        return Tensor(writer.add("Squeeze", [made, writer.integers([2])]))
+    return Tensor(writer.add("Squeeze", [made, writer.integers(flat)]) if flat else made)
+
+
+def _unit(call: Call, x: Tensor, axis: int) -> Tensor:
+    """Return vectors of length 1, as ``tf.linalg.l2_normalize`` makes them."""
+    squares = axis_reduce(call.writer, "ReduceSum", broadcast(call.writer, "Mul", [x, x]), [axis], keep=True)
+    least = broadcast(call.writer, "Max", [squares, Tensor(call.writer.number(1e-12, x.value))])
+    return broadcast(call.writer, "Div", [x, unary(call.writer, "Sqrt", least)])
+
+
+def _common_mask(call: Call) -> Tensor | None:
+    """Return the mask of all inputs; None where one has none, whose steps all count."""
+    masks = [call.mask(x) for x in call.inputs]
+    found = [mask for mask in masks if mask is not None]
+    if len({id(mask.value) for mask in found}) > 1:
+        raise call.refuse("joins tensors with different masks, which is not read")
+    return found[0] if found and len(found) == len(masks) else None
 
 
 def _operands(values: Sequence[Any]) -> list[Operand]:

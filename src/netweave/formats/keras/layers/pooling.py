@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.channels_last import axes, windows
+from netweave.files.channels_last import Tensor, axes, windows
+from netweave.files.channels_last.elementwise import broadcast
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Tensor
     from netweave.formats.keras.call import Call
 
 
@@ -36,8 +36,21 @@ def pooling(call: Call) -> Tensor:
 @layer_reader("GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D")
 @layer_reader("GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalAvgPool3D")
 def global_pooling(call: Call) -> Tensor:
-    """Over all places."""
+    """Over all places; a mean over time leaves out the steps that do not count."""
+    mask = call.mask(call.x)
+    if mask is not None and call.layer.type in {"GlobalAveragePooling1D", "GlobalAvgPool1D"}:
+        return _counted_mean(call, mask)
     op_type = "ReduceMax" if "Max" in call.layer.type else "ReduceMean"
     rank = len(call.shape(call.x))
     over = list(range(1, rank - 1) if call.is_last() else range(2, rank))
     return axes.reduce(call.writer, op_type, call.x, over, keep=call.flag("keepdims", False))
+
+
+def _counted_mean(call: Call, mask: Tensor) -> Tensor:
+    """Return the mean over the steps that count."""
+    writer, time = call.writer, 1 if call.is_last() else 2
+    wide = writer.add("Unsqueeze", [writer.source(mask), writer.integers([3 - time])])
+    counts = Tensor(writer.add("Cast", [wide], {"to": int(call.x.value.dtype or 1)}))
+    keep = call.flag("keepdims", False)
+    total = axes.reduce(writer, "ReduceSum", broadcast(writer, "Mul", [call.x, counts]), [time], keep=keep)
+    return broadcast(writer, "Div", [total, axes.reduce(writer, "ReduceSum", counts, [time], keep=keep)])

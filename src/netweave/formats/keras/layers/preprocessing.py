@@ -33,13 +33,11 @@ def rescaling(call: Call) -> Tensor:
 
 @layer_reader("Normalization")
 def normalization(call: Call) -> Tensor:
-    """``(x - mean) / max(sqrt(variance), 1e-7)`` over the last axis."""
+    """``(x - mean) / max(sqrt(variance), 1e-7)`` over the last axis; ``invert`` is the way back."""
     axis = call.setting("axis", -1)
     last = len(call.shape(call.x)) - 1
     if axis not in (-1, last, [-1], [last], (-1,), (last,)):
         raise call.refuse(f"axis={axis!r:.40}: only the last one is read")
-    if call.flag("invert", False):
-        raise call.refuse("invert=True is not read")
     mean: Operand
     variance: Operand
     if call.setting("mean") is not None:
@@ -50,10 +48,11 @@ def normalization(call: Call) -> Tensor:
             call.stored("mean", size, role="mean"),
             call.stored("variance", size, role="variance"),
         )
-    centred = broadcast(call.writer, "Sub", [_real(call), mean])
-    root = unary(call.writer, "Sqrt", variance)
     smallest = Stored.constant(np.asarray(1e-7, np.float32))
-    return broadcast(call.writer, "Div", [centred, broadcast(call.writer, "Max", [root, smallest])])
+    root = broadcast(call.writer, "Max", [unary(call.writer, "Sqrt", variance), smallest])
+    if call.flag("invert", False):
+        return broadcast(call.writer, "Add", [mean, broadcast(call.writer, "Mul", [_real(call), root])])
+    return broadcast(call.writer, "Div", [broadcast(call.writer, "Sub", [_real(call), mean]), root])
 
 
 @layer_reader("Resizing")

@@ -6,9 +6,6 @@ REASONS = {
     "Lambda": "its code is in the program that wrote the model; replace it by layers, or save a SavedModel",
     "TFOpLambda": "a function of TensorFlow called outside of a layer; save the model as a SavedModel",
     "SlicingOpLambda": "a slice written outside of a layer; save the model as a SavedModel",
-    "Masking": "steps that are left out depend on the values: not read yet",
-    "ConvLSTM2D": "a convolution in a recurrent layer: not read yet",
-    "MultiHeadAttention": "not read yet",
 }
 
 

@@ -2,8 +2,10 @@
 
 from netweave.formats.tensorflow.operators import (
     activation,
+    arrays,
     control,
     convolution,
+    cudnn,
     elementwise,
     indexing,
     normalization,
@@ -18,8 +20,10 @@ from netweave.formats.tensorflow.operators.refused import reason
 
 __all__ = [
     "activation",
+    "arrays",
     "control",
     "convolution",
+    "cudnn",
     "elementwise",
     "indexing",
     "normalization",

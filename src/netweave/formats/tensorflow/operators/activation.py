@@ -50,7 +50,7 @@ def softmax(call: Call) -> Tensor:
     return along(call.writer, call.op, call.operand(), -1)
 
 
-@operator_reader("SwishF32")
+@operator_reader("SwishF32", "swish_f32")
 def swish(call: Call) -> Tensor:
     """``x * sigmoid(x)``."""
     x = call.operand()

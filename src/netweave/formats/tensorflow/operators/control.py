@@ -1,8 +1,8 @@
-"""Conditions and functions: a branch that a known condition does not take is not read.
+"""Conditions, loops and functions: a branch that a known condition does not take is not read.
 
 TensorFlow 1 sends a tensor through ``Switch`` to one of two branches, which meet in ``Merge``; TensorFlow 2
-calls a function (``If``, ``While``, ``PartitionedCall``). A condition that is an input of the net without a
-value, as ``is_training`` is, counts as False.
+calls a function (``If``, ``While``, ``PartitionedCall``); its loops are made one node by ``frames``. A
+condition that is an input of the net without a value, as ``is_training`` is, counts as False.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import numpy as np
 from netweave.files.channels_last import Stored, Tensor
 from netweave.formats.tensorflow.attributes import Function
 from netweave.formats.tensorflow.call import MAX_PIECES
+from netweave.formats.tensorflow.frames import FRAME, Frame
 from netweave.formats.tensorflow.operands import Dead, TensorList, constant_of
 from netweave.formats.tensorflow.registry import operator_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from netweave.formats.tensorflow.call import Call
     from netweave.formats.tensorflow.operands import Item
 
@@ -56,9 +59,46 @@ def condition(call: Call) -> list[Item]:
 @operator_reader("While", "StatelessWhile", plain=True)
 def loop(call: Call) -> list[Item]:
     """A function again and again, written out; how often must be known while the net is read."""
-    state = list(call.inputs)
+    condition, body = _function(call, "cond"), _function(call, "body")
+    return _repeated(
+        call, call.inputs, lambda state: call.run(condition, state), lambda state: call.run(body, state)
+    )
+
+
+@operator_reader("LoopCond", plain=True)
+def frame(call: Call) -> list[Item]:
+    """A loop of TensorFlow 1 (``frames``): its values come first, then what is the same in all iterations."""
+    found = call.attribute(FRAME)
+    if not isinstance(found, Frame):
+        raise call.refuse("a loop that has not the form of tf.while_loop is not read")
+    count = len(found.merges)
+    within = call.interpreter.within
+    same = {name: [item] for name, item in zip(found.constants, call.inputs[count:], strict=True)}
+
+    def begun(state: Sequence[Item]) -> dict[str, list[Item]]:
+        return same | {name: [item] for name, item in zip(found.merges, state, strict=True)}
+
+    def condition(state: Sequence[Item]) -> list[Item]:
+        return within(begun(state), [found.condition])
+
+    def body(state: Sequence[Item]) -> list[Item]:
+        pairs = zip(found.switches, state, strict=True)
+        taken = {name: [Dead(), item] for names, item in pairs for name in names}
+        return within({**begun(state), **taken}, found.following)
+
+    return _repeated(call, call.inputs[:count], condition, body)
+
+
+def _repeated(
+    call: Call,
+    begin: Sequence[Item],
+    condition: Callable[[Sequence[Item]], list[Item]],
+    body: Callable[[Sequence[Item]], list[Item]],
+) -> list[Item]:
+    """Return what a loop leaves, written out iteration by iteration."""
+    state = list(begin)
     for _ in range(MAX_PIECES):
-        held = call.run(_function(call, "cond"), state)
+        held = condition(state)
         number = constant_of(held[0]) if held else None
         if number is None:
             raise call.refuse(
@@ -67,7 +107,7 @@ def loop(call: Call) -> list[Item]:
             )
         if not bool(number.reshape(-1)[0]):
             return state
-        state = call.run(_function(call, "body"), state)
+        state = body(state)
     raise call.refuse(f"the loop runs more than {MAX_PIECES:,} times")
 
 

@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 ONE = {
     "Abs": "Abs",
     "Acos": "Acos",
+    "Acosh": "Acosh",
     "Asin": "Asin",
+    "Asinh": "Asinh",
     "Atan": "Atan",
+    "Atanh": "Atanh",
     "Ceil": "Ceil",
     "Cos": "Cos",
     "Cosh": "Cosh",
@@ -28,6 +31,7 @@ ONE = {
     "Exp": "Exp",
     "Floor": "Floor",
     "Inv": "Reciprocal",
+    "IsInf": "IsInf",
     "IsNan": "IsNaN",
     "Log": "Log",
     "LogicalNot": "Not",
@@ -83,12 +87,15 @@ def div(call: Call) -> Tensor:
 
 @operator_reader("FloorDiv")
 def floor_div(call: Call) -> Tensor:
-    """Rounded down."""
-    quotient = broadcast(call.writer, "Div", _pair(call))
-    return unary(call.writer, "Floor", quotient) if _is_real(quotient) else quotient
+    """Rounded down; ONNX rounds whole numbers to zero, so their rest is taken off first."""
+    a, b = (_tensor(call, x) for x in _pair(call))
+    if _is_real(a):
+        return unary(call.writer, "Floor", broadcast(call.writer, "Div", [a, b]))
+    exact = broadcast(call.writer, "Sub", [a, broadcast(call.writer, "Mod", [a, b])])
+    return broadcast(call.writer, "Div", [exact, b])
 
 
-@operator_reader("FloorMod", "Mod")
+@operator_reader("FloorMod")
 def floor_mod(call: Call) -> Tensor:
     """The rest has the sign of the divisor."""
     a, b = _pair(call)
@@ -96,6 +103,12 @@ def floor_mod(call: Call) -> Tensor:
         return broadcast(call.writer, "Mod", [a, b])
     whole = unary(call.writer, "Floor", broadcast(call.writer, "Div", [a, b]))
     return broadcast(call.writer, "Sub", [a, broadcast(call.writer, "Mul", [whole, b])])
+
+
+@operator_reader("Mod", "TruncateMod")
+def truncate_mod(call: Call) -> Tensor:
+    """The rest has the sign of what is divided."""
+    return broadcast(call.writer, "Mod", _pair(call), {"fmod": 1})
 
 
 @operator_reader("NotEqual")
@@ -189,7 +202,7 @@ def clip_by_value(call: Call) -> Tensor:
 def cast(call: Call) -> Operand:
     """Another element type; a stored array between real types stays as it is stored."""
     wanted = str(call.attribute("DstT", call.attribute("type", "")))
-    if call.op == "Bitcast" or wanted not in DTYPES:
+    if wanted not in DTYPES or (call.op == "Bitcast" and wanted != call.attribute("T")):
         raise call.refuse(f"to the type {wanted}: not read")
     x = call.operand()
     dtype = DTYPES[wanted]

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 REASONS = {
     **dict.fromkeys(
-        ("Enter", "RefEnter", "NextIteration", "Exit", "LoopCond"),
-        "a loop of TensorFlow 1 (tf.while_loop, dynamic_rnn); write the net with static_rnn, or save it with "
-        "control flow v2",
-    ),
-    **dict.fromkeys(
-        ("TensorArrayV3", "TensorArrayReadV3", "TensorArrayWriteV3", "TensorArrayGatherV3"),
-        "part of a loop of TensorFlow 1",
+        ("Enter", "RefEnter", "NextIteration", "RefNextIteration", "Exit", "RefExit"),
+        "part of a loop of TensorFlow 1 that has not the form of tf.while_loop; save it with control flow v2",
     ),
     **dict.fromkeys(
         ("RandomUniform", "RandomStandardNormal", "TruncatedNormal", "StatelessRandomUniformV2"),
@@ -27,7 +22,6 @@ REASONS = {
         ("DecodeJpeg", "DecodePng", "ParseExample", "ParseExampleV2", "IteratorGetNext"),
         "it reads data; freeze the net from its first layer on",
     ),
-    **dict.fromkeys(("CudnnRNN", "CudnnRNNV3"), "weights packed for one make of GPU: not read yet"),
 }
 
 

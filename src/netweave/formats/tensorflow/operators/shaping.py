@@ -14,6 +14,8 @@ from netweave.formats.tensorflow.operands import Open, Sizes, numbers_of, of_num
 from netweave.formats.tensorflow.registry import operator_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netweave.files.channels_last import Operand
     from netweave.formats.tensorflow.call import Call
     from netweave.formats.tensorflow.operands import Item
@@ -231,13 +233,26 @@ def pad(call: Call) -> Tensor:
     """More elements at both ends of each axis: of one number, or mirrored."""
     amounts = call.constant(1, "the padding").reshape(-1, 2)
     mode = "constant"
+    pairs = [(int(begin), int(end)) for begin, end in amounts]
     if call.op == "MirrorPad":
-        if call.text("mode", "REFLECT") != "REFLECT":
-            raise call.refuse("mode=SYMMETRIC, where the edge stands twice, is not read")
+        if call.text("mode", "REFLECT") == "SYMMETRIC":
+            return _symmetric(call, pairs)
         mode = "reflect"
     fill = float(call.constant(2, "the number").reshape(-1)[0]) if call.op == "PadV2" else 0.0
-    pairs = [(int(begin), int(end)) for begin, end in amounts]
     return axes.pad(call.writer, call.operand(), pairs, mode=mode, fill=fill)
+
+
+def _symmetric(call: Call, pairs: Sequence[tuple[int, int]]) -> Tensor:
+    """Return a tensor with its begin and its end mirrored, the edge standing twice."""
+    made = call.operand()
+    for axis, (begin, end) in enumerate(pairs):
+        pieces: list[Operand] = [made]
+        if begin:
+            pieces.insert(0, axes.cut(call.writer, made, {axis: (begin - 1, -axes.FAR, -1)}))
+        if end:
+            pieces.append(axes.cut(call.writer, made, {axis: (-1, -end - 1, -1)}))
+        made = axes.concat(call.writer, pieces, axis) if len(pieces) > 1 else made
+    return made if isinstance(made, Tensor) else Tensor(call.writer.source(made))
 
 
 @operator_reader("Tile")
@@ -294,7 +309,54 @@ def space_and_depth(call: Call) -> Tensor:
     return Tensor(call.writer.add(call.op, [value], attributes), first=True)
 
 
-@operator_reader("SpaceToBatchND", "BatchToSpaceND")
-def batches(call: Call) -> Tensor:
-    """Outside of a dilated convolution these are not read."""
-    raise call.refuse("stands outside of a dilated convolution (tf.nn.atrous_conv2d), where it is not read")
+@operator_reader("SpaceToBatchND")
+def space_to_batch(call: Call) -> Tensor:
+    """Every place of a block as an example of its own; the places count before the examples."""
+    blocks = call.integers(1, "the block")
+    amounts = call.constant(2, "the padding").reshape(-1, 2)
+    rank = len(call.shape(call.operand()))
+    around = [(0, 0), *((int(b), int(e)) for b, e in amounts), *[(0, 0)] * (rank - 1 - len(blocks))]
+    padded = axes.pad(call.writer, call.operand(), around) if amounts.any() else call.operand()
+    sizes = call.writer.known(padded, range(1, rank))
+    if len(amounts) != len(blocks) or any(
+        block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)
+    ):
+        raise call.wrong(f"sizes {sizes} do not make blocks of {blocks}")
+    outer = [size // block for size, block in zip(sizes, blocks, strict=False)]
+    rest = sizes[len(blocks) :]
+    places = range(1, 2 * len(blocks) + 1)
+    perm = [*places[1::2], 0, *places[0::2], *range(len(places) + 1, len(places) + 1 + len(rest))]
+    cut = [n for pair in zip(outer, blocks, strict=True) for n in pair]
+    return _regrouped(call, padded, [-1, *cut, *rest], perm, [-1, *outer, *rest])
+
+
+@operator_reader("BatchToSpaceND")
+def batch_to_space(call: Call) -> Tensor:
+    """The opposite of SpaceToBatchND; ends are cut off."""
+    blocks = call.integers(1, "the block")
+    x, num = call.operand(), len(blocks)
+    sizes = call.writer.known(x, range(1, len(call.shape(x))))
+    crops = call.constant(2, "the crop").reshape(-1, 2)
+    if len(crops) != num or num > len(sizes) or min(blocks, default=1) < 1:
+        raise call.wrong(f"blocks of {blocks} and crops {crops.tolist()} of sizes {sizes}")
+    rest = sizes[num:]
+    perm = [num, *(place for i in range(num) for place in (num + 1 + i, i))]
+    perm += range(2 * num + 1, 2 * num + 1 + len(rest))
+    whole = [size * block for size, block in zip(sizes, blocks, strict=False)]
+    made = _regrouped(call, x, [*blocks, -1, *sizes], perm, [-1, *whole, *rest])
+    cuts = {
+        axis + 1: (int(begin), whole[axis] - int(end), 1)
+        for axis, (begin, end) in enumerate(crops)
+        if begin or end
+    }
+    return axes.cut(call.writer, made, cuts)
+
+
+def _regrouped(
+    call: Call, x: Operand, cut: Sequence[int], perm: Sequence[int], joined: Sequence[int]
+) -> Tensor:
+    """Return a tensor with its axes cut, put in another order and joined."""
+    writer = call.writer
+    pieces = writer.add("Reshape", [writer.source(x), writer.integers(cut)])
+    turned = writer.add("Transpose", [pieces], {"perm": list(perm)})
+    return Tensor(writer.add("Reshape", [turned, writer.integers(joined)]))
