@@ -15,10 +15,10 @@ from netweave.errors import UsageError
 from tests.train.small import BATCH, NUM_FEATURES, SOLVER, records, write
 
 
-def run(folder, **options):
+def run(folder, solver=SOLVER, **options):
     x, labels = records()
     arrays = {"data": x, "label": labels}
-    solver = write(folder, SOLVER + "test_iter: 3 test_interval: 5\n")
+    solver = write(folder, solver + "test_iter: 3 test_interval: 5\n")
     job = api.load_job(solver, input_shapes={"data": (BATCH, NUM_FEATURES), "label": (BATCH,)})
     told = []
     api.train(
@@ -28,6 +28,13 @@ def run(folder, **options):
         **options,
     )
     return told
+
+
+def drawn_points(picture):
+    """Return of how many points each line of a picture is made."""
+    root = ElementTree.parse(picture).getroot()
+    paths = [node.get("d", "") for node in root.iter("{http://www.w3.org/2000/svg}path")]
+    return [len(re.findall(r"[ML] ", path)) for path in paths]
 
 
 @pytest.mark.slow
@@ -55,9 +62,22 @@ def test_the_picture_has_every_curve(tmp_path):
     root = ElementTree.parse(tmp_path / "curves.svg").getroot()
     words = {"".join(node.itertext()).strip() for node in root.iter("{http://www.w3.org/2000/svg}text")}
     assert {"train/objective", "test/loss", "test/accuracy", "learning rate", "iteration"} <= words
-    paths = [node.get("d", "") for node in root.iter("{http://www.w3.org/2000/svg}path")]
-    points = [len(re.findall(r"[ML] ", path)) for path in paths]
+    points = drawn_points(tmp_path / "curves.svg")
     assert len(told) == 20
+    assert points.count(20) >= 2  # objective and rate
+    assert points.count(5) >= 2  # loss and accuracy of the tests
+
+
+@pytest.mark.slow
+def test_the_picture_of_a_run_that_goes_on_has_its_beginning(tmp_path):
+    pytest.importorskip("matplotlib")
+    solver = SOLVER + "snapshot: 7\n"
+    run(tmp_path, solver=solver)
+    for name in ("linear_iter_20.checkpoint", "linear_iter_14.checkpoint"):
+        (tmp_path / "kept" / name).unlink()
+    told = run(tmp_path, solver=solver, resume=True, plot=tmp_path / "curves.svg")
+    assert [iteration for iteration, _, _ in told] == list(range(8, 21))
+    points = drawn_points(tmp_path / "curves.svg")
     assert points.count(20) >= 2  # objective and rate
     assert points.count(5) >= 2  # loss and accuracy of the tests
 

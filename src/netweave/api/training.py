@@ -96,7 +96,8 @@ def train(
         threads: Of decoding; None to find the number by itself.
         trace: A file for the timeline, in Chrome's trace format.
         events: A folder for event files of TensorBoard's.
-        plot: A file for a picture of the curves of loss, tests and learning rate.
+        plot: A file for a picture of the curves of loss, tests and learning rate, from the beginning of the
+            run also where it goes on.
         keep: How many of Netweave's own checkpoints are kept, >= 1; the last three if nothing is said.
         watch: Told what happens: an event of ``netweave.train.events`` at a time.
         step: Told iteration, loss and learning rate after each update.
@@ -138,7 +139,11 @@ def train(
         try:
             if trace:  # the Job is good by now, so that what is overwritten is not lost for nothing
                 engine.trace_to(Trace(Path(trace)))
-            audience.add(events=Path(events) if events else None, plot=Path(plot) if plot else None)
+            audience.add(
+                trainer.history,
+                events=Path(events) if events else None,
+                plot=Path(plot) if plot else None,
+            )
             with stopping(trainer):
                 trainer.run()
         finally:

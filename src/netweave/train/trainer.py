@@ -20,6 +20,7 @@ from netweave.optim import Updater
 from netweave.train.checkpoint import read_checkpoint
 from netweave.train.events import Evaluated, Saved, Shown, Stopped
 from netweave.train.feeds import Feed, Feeding
+from netweave.train.history import History
 from netweave.train.keeping import Keeper, Running
 from netweave.train.means import averaged, elements
 from netweave.train.nets import make_nets, trained
@@ -72,6 +73,7 @@ class Trainer:
         nets: The net of each phase, by name; they share their arrays.
         updater: Rule, policy and their state.
         seed: That of the run that goes on, the Job's, or a fresh one.
+        history: The run's curves, from its beginning.
 
     Raises:
         UsageError: A rule, policy, filler or transform cannot be made, or an input is not fed.
@@ -105,6 +107,7 @@ class Trainer:
         self._device = find_device(device)
         self._mixed = precision == "bf16"
         self._engine = engine
+        self.history = History()
         self._watch = watch
         self._told_step = step
         self._stop = False
@@ -179,7 +182,9 @@ class Trainer:
         """Run every test net over its batches, and tell the means of their outputs."""
         for name, phase in self.job.tests.items():
             means = averaged(self._forward(name, 0)[1] for _ in range(phase.num_batches or 1))
-            self._watch(Evaluated(self.iteration, name, means, phase.losses))
+            event = Evaluated(self.iteration, name, means, phase.losses)
+            self.history.show(event)
+            self._watch(event)
 
     def close(self) -> None:
         """Let go of the data."""
@@ -191,6 +196,8 @@ class Trainer:
     def _restore(self, checkpoint: Checkpoint) -> None:
         self._running.restore(checkpoint)
         self._losses.extend(checkpoint.state["losses"])
+        if "history" in checkpoint.state:  # those of earlier versions have none
+            self.history.restore(checkpoint.state["history"])
         for name, feed in self._feeds.items():
             feed.restore(checkpoint.state["feeds"][name])
 
@@ -232,6 +239,7 @@ class Trainer:
         before = self.iteration
         update = partial(self.updater.step, smoothed)
         self._engine.push(update, writes=[self._arrays], name=f"update {before}").result()
+        self.history.step(self.iteration, smoothed, self.updater.rate)
         if self._told_step:
             self._told_step(self.iteration, smoothed, self.updater.rate)
         if shown:
@@ -304,6 +312,7 @@ class Trainer:
             "iteration": self.iteration,
             "seed": self.seed,
             "losses": list(self._losses),
+            "history": self.history.state(),
             "feeds": {name: feed.state() for name, feed in self._feeds.items()},
         }
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import io
 import math
 import time
-from collections import defaultdict
 from typing import TYPE_CHECKING, Protocol
 
 from netweave.errors import UsageError
 from netweave.train.checkpoint import write_whole
 from netweave.train.events import Evaluated, Shown
+from netweave.train.history import by_phase
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
     from pathlib import Path
 
     from netweave.train.events import Event, Step, Watch
+    from netweave.train.history import History
 
 
 REDRAW_S = 30.0
@@ -62,11 +63,11 @@ class EventFiles:
     def show(self, event: Event) -> None:
         """Write the outputs of a display or a test."""
         if isinstance(event, Shown):
-            self._add(event.iteration, _named("train", event.outputs))
+            self._add(event.iteration, by_phase("train", event.outputs))
             if event.images_per_s is not None:
                 self._add(event.iteration, [("train/images_per_s", event.images_per_s)])
         elif isinstance(event, Evaluated):
-            self._add(event.iteration, _named(event.phase, event.outputs))
+            self._add(event.iteration, by_phase(event.phase, event.outputs))
 
     def step(self, iteration: int, loss: float, rate: float) -> None:
         """Write the objective and the rate of an update."""
@@ -87,12 +88,13 @@ class Curves:
 
     Args:
         file: The picture; the end of its name says of which kind it is (``.png``, ``.svg``, ``.pdf``).
+        history: The curves, with what the run has done before it was stopped.
 
     Raises:
         UsageError: The package is not installed, or the kind is unknown.
     """
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, history: History) -> None:
         try:
             from matplotlib import rc_context
             from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -105,48 +107,39 @@ class Curves:
         self._file = file
         self._drawn_s = time.monotonic()
         self._figure, self._settings = Figure, rc_context
-        self._points: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        self._losses: set[str] = set()
+        self._history = history
 
     def show(self, event: Event) -> None:
-        """Take the outputs of a test, and draw."""
-        if isinstance(event, Evaluated):
-            self._losses.update(name for name, _ in _named(event.phase, dict.fromkeys(event.weights, (0.0,))))
-            for name, value in _named(event.phase, event.outputs):
-                self._points[name].append((event.iteration, value))
-            if time.monotonic() - self._drawn_s > REDRAW_S:
-                self._draw()
+        """Draw after a test."""
+        if isinstance(event, Evaluated) and time.monotonic() - self._drawn_s > REDRAW_S:
+            self._draw()
 
     def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Take the objective and the rate of an update."""
-        self._points["train/objective"].append((iteration, loss))
-        self._points["train/rate"].append((iteration, rate))
+        """Do nothing; the history has it."""
 
     def close(self) -> None:
         """Draw for the last time."""
-        if self._points:
+        if self._history.curves:
             self._draw()
 
     def _draw(self) -> None:
         self._drawn_s = time.monotonic()
-        losses = {"train/objective", *self._losses}
+        points = {name: curve.points() for name, curve in self._history.curves.items()}
+        losses = self._history.losses
         panels = [
-            ("loss", [name for name in self._points if name in losses]),
-            ("outputs", [name for name in self._points if name not in {*losses, "train/rate"}]),
-            ("learning rate", ["train/rate"]),
+            ("loss", [name for name in points if name in losses]),
+            ("outputs", [name for name in points if name not in {*losses, "train/rate"}]),
+            ("learning rate", [name for name in points if name == "train/rate"]),
         ]
-        drawn = [(title, names) for title, names in panels if any(self._points.get(n) for n in names)]
+        drawn = [(title, names) for title, names in panels if names]
         figure = self._figure(figsize=(8, 2.6 * len(drawn)), layout="constrained")
         rows = figure.subplots(len(drawn), squeeze=False, sharex=True)
         for axes, (title, names) in zip(rows[:, 0], drawn, strict=True):
             for name in names:
-                xs, ys = zip(*self._points[name], strict=True)
+                xs, ys = zip(*points[name], strict=True)
                 few = len(xs) < 50
                 axes.plot(xs, ys, label=name, linewidth=1, marker="o" if few else None, markersize=3)
-            if (
-                title == "loss"
-                and _spread([value for name in names for _, value in self._points[name]]) > 100
-            ):
+            if title == "loss" and _spread([value for name in names for _, value in points[name]]) > 100:
                 axes.set_yscale("log")
             axes.set_ylabel(title)
             axes.grid(alpha=0.3)
@@ -157,13 +150,6 @@ class Curves:
         with self._settings({"svg.fonttype": "none"}):  # words stay words
             figure.savefig(content, format=self._file.suffix.removeprefix("."))
         write_whole(self._file, content.getvalue())
-
-
-def _named(phase: str, outputs: Mapping[str, tuple[float, ...]]) -> Iterator[tuple[str, float]]:
-    """Yield outputs by phase and name; several elements of one are numbered."""
-    for name, values in outputs.items():
-        for index, value in enumerate(values):
-            yield f"{phase}/{name}" + (f"/{index}" if len(values) > 1 else ""), value
 
 
 def _spread(values: list[float]) -> float:
@@ -188,15 +174,15 @@ class Audience:
         self._tell = [tell] if tell else []
         self._watchers: list[Watcher] = []
 
-    def add(self, *, events: Path | None, plot: Path | None) -> None:
-        """Add what is to watch besides: event files in a folder, a picture of the curves.
+    def add(self, history: History, *, events: Path | None, plot: Path | None) -> None:
+        """Add what is to watch besides: event files in a folder, a picture of the curves of a history.
 
         Raises:
             UsageError: A package is not installed, or a file cannot be written.
         """
         found: list[Watcher] = []
         if plot is not None:
-            found.append(Curves(plot))
+            found.append(Curves(plot, history))
         if events is not None:
             found.append(EventFiles(events))
         self._watchers = found
