@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -38,7 +39,7 @@ def test_a_stopped_curve_is_that_of_one_run(length, most, stops):
     if length:
         assert points[0][0] == 0
         assert points[-1][0] == length - 1
-    steps = {later - sooner for (sooner, _), (later, _) in zip(points, points[1:-1], strict=False)}
+    steps = {later - sooner for (sooner, _), (later, _) in pairwise(points[:-1])}
     assert len(steps) <= 1  # evenly, but for the last
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from netweave.backends.torch.pointwise import is_pointwise, pointwise
 from netweave.backends.torch.table import lowering
 from netweave.backends.torch.windows import extents, pad, per_axis, resolve_pads, symmetric
 
@@ -36,6 +37,8 @@ def conv(
     padding = symmetric(found)
     if padding is None:
         x, padding = pad(x, found), [0] * num_axes
+    if is_pointwise(x, w, padding, group):
+        return pointwise(x, w, b, stride)
     return torch.convolution(x, w, b, stride, padding, dilation, False, [0] * num_axes, group)
 
 
