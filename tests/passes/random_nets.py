@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 from hypothesis import assume
@@ -144,6 +145,28 @@ def join(net):
     net.add(op_type, [x, y], {"axis": 1} if op_type == "Concat" else None)
 
 
+def pieces(net):
+    """Cut an image by Slice or Split and join the pieces again, in order or not, by one Concat or by two."""
+    x = net.image()
+    axis = net.draw(st.integers(1, 3))
+    size = x.shape[axis]
+    at = sorted({0, size, *net.draw(st.lists(st.integers(0, size), max_size=3))})
+    spans = list(pairwise(at))
+    if net.draw(st.booleans()):
+        sizes = net.builder.constant([end - begin for begin, end in spans], dtype=np.int64)
+        net.count += 1
+        names = [f"split{net.count}_{number}" for number in range(len(spans))]
+        cut = net.builder.add_many("Split", [x, sizes], {"axis": axis}, outputs=names)
+    else:
+        bounds = [[net.builder.constant([n], dtype=np.int64) for n in (*span, axis)] for span in spans]
+        cut = [net.builder.add("Slice", [x, *numbers]) for numbers in bounds]
+    picked = net.draw(st.one_of(st.just(cut), st.lists(st.sampled_from(cut), min_size=1, max_size=4)))
+    inner = net.draw(st.integers(0, len(picked)))
+    if inner:
+        picked = [net.builder.add("Concat", picked[:inner], {"axis": axis}), *picked[inner:]]
+    net.add("Concat", picked, {"axis": axis - 4})
+
+
 def constant_shape(net):
     """A flattening whose target is computed from other stored values, as exporters write it."""
     x = net.image()
@@ -168,7 +191,20 @@ def dense(net):
     net.add("Add", [net.values[-1], net.stored((1, width))])
 
 
-STEPS = [conv, conv, deconv, normalisation, arithmetic, arithmetic, pool, same_pool, unary, unary, join]
+STEPS = [
+    conv,
+    conv,
+    deconv,
+    normalisation,
+    arithmetic,
+    arithmetic,
+    pool,
+    same_pool,
+    unary,
+    unary,
+    join,
+    pieces,
+]
 
 
 @st.composite

@@ -9,10 +9,20 @@ from hypothesis import strategies as st
 
 from netweave.backends import prepare
 from netweave.graph import layer_keys
-from netweave.passes import absorb, chain, explicit, extract, fold, prune, specialise, to_inference
+from netweave.passes import (
+    absorb,
+    chain,
+    explicit,
+    extract,
+    fold,
+    prune,
+    remove_concats,
+    specialise,
+    to_inference,
+)
 from tests.passes.random_nets import nets
 
-everything = chain(to_inference, fold, absorb, explicit, prune)
+everything = chain(to_inference, fold, absorb, remove_concats, explicit, prune)
 
 PASSES = {
     "absorb": absorb,
@@ -20,6 +30,7 @@ PASSES = {
     "explicit": explicit,
     "fold": fold,
     "prune": prune,
+    "remove_concats": remove_concats,
     "specialise": lambda graph: specialise(graph, {"data": (2, *[None] * 3)}),
     "to_inference": to_inference,
 }

@@ -23,7 +23,7 @@ from netweave.errors import UsageError
 from netweave.files import Source, Written, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, known_shape, with_arrays
-from netweave.passes import absorb, chain, fold, prune, to_inference
+from netweave.passes import absorb, chain, fold, prune, remove_concats, to_inference
 from netweave.passes.fitting import likely_size
 from netweave.train.checkpoint import SUFFIX, parameters_in
 
@@ -170,9 +170,12 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
 
     Args:
         graph: The net; it is not changed.
-        folded: Compute ahead what no input changes, and take BatchNorm into the convolution before it.
+        folded: Compute ahead what no input changes, take BatchNorm into the convolution before it, and remove
+            concatenations that can be said without.
     """
-    return chain(to_inference, fold, absorb, prune)(graph) if folded else to_inference(graph)
+    if not folded:
+        return to_inference(graph)
+    return chain(to_inference, fold, absorb, remove_concats, prune)(graph)
 
 
 def save(graph: Graph, path: str | Path, *, to: str | None = None, random_weights: bool = False) -> Written:

@@ -6,6 +6,7 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 from netweave.passes.absorb import absorb, absorb_biases, absorb_scales
 from netweave.passes.channels_first import channels_first, early_transposes
 from netweave.passes.compose import compose
+from netweave.passes.concats import remove_concats
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
@@ -30,6 +31,7 @@ __all__ = [
     "extract",
     "fold",
     "prune",
+    "remove_concats",
     "see_through",
     "specialise",
     "to_inference",
