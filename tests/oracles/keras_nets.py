@@ -161,6 +161,21 @@ def sequences() -> Any:
     return keras.Model(x, L.Dense(2, name="scores")(L.Concatenate()([last, state])), name="sequences")
 
 
+def rectifiers() -> Any:
+    """A rectifier with every setting, alone and as the activation of another layer."""
+    x = keras.Input((4, 5, 3), name="image")
+    h = [
+        L.ReLU()(x),
+        L.ReLU(max_value=1.0, negative_slope=0.25)(x),
+        L.ReLU(threshold=0.5)(x),
+        L.ReLU(max_value=1.25, threshold=0.5)(x),
+        L.ReLU(negative_slope=0.25, threshold=0.5)(x),
+        L.ReLU(max_value=1.25, negative_slope=0.25, threshold=0.5)(x),
+        L.Conv2D(3, 1, activation=L.ReLU(max_value=0.75, negative_slope=0.5))(x),
+    ]
+    return keras.Model(x, L.Concatenate()(h), name="rectifiers")
+
+
 SMALL = {
     "convolutions": convolutions,
     "lenet": lenet,
@@ -168,6 +183,7 @@ SMALL = {
     "shared": shared,
     "words": words,
     "sequences": sequences,
+    "rectifiers": rectifiers,
 }
 
 APPLICATIONS = {

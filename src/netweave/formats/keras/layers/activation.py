@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.files.channels_last.axes import along, split
 from netweave.files.channels_last.elementwise import broadcast, unary
+from netweave.formats.keras.config import LayerConfig
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
@@ -58,12 +59,10 @@ def apply(call: Call, x: Tensor, name: str) -> Tensor:
 
 def _of_class(call: Call, x: Tensor, kind: str, settings: Mapping[str, Any]) -> Tensor:
     """Return what a layer makes of a tensor that another layer has as its activation."""
-    if kind in {"ReLU", "LeakyReLU"}:
-        slope = settings.get("negative_slope", settings.get("alpha", 0.3 if kind == "LeakyReLU" else 0.0))
-        return _rectified(
-            call, x, settings.get("max_value"), float(slope or 0), float(settings.get("threshold") or 0)
-        )
-    raise call.refuse(f"the layer {kind!r} as an activation is not read")
+    readers = {"ReLU": relu, "LeakyReLU": leaky_relu}
+    if kind not in readers:
+        raise call.refuse(f"the layer {kind!r} as an activation is not read")
+    return readers[kind](call.inner(LayerConfig(call.layer.name, kind, settings), [x], inside=""))
 
 
 def _clipped(call: Call, x: Tensor, low: float, high: float | None) -> Tensor:
@@ -129,17 +128,29 @@ def activation(call: Call) -> Tensor:
 @layer_reader("ReLU")
 def relu(call: Call) -> Tensor:
     """0 below ``threshold``, or a slope; at most ``max_value``."""
-    slope = call.setting("negative_slope", 0.0)
-    limit = call.setting("max_value")
-    return _rectified(call, call.x, limit, float(slope or 0), float(call.setting("threshold") or 0))
+    limit = None if call.setting("max_value") is None else call.real("max_value", 0.0)
+    slope, threshold = call.real("negative_slope", 0.0), call.real("threshold", 0.0)
+    if threshold:
+        return _above(call, limit, slope, threshold)
+    if not slope:
+        return unary(call.writer, "Relu", call.x) if limit is None else _clipped(call, call.x, 0.0, limit)
+    leaky = unary(call.writer, "LeakyRelu", call.x, {"alpha": slope})
+    return leaky if limit is None else _with(call, "Min", leaky, limit)
 
 
-def _rectified(call: Call, x: Tensor, limit: Any, slope: float, threshold: float) -> Tensor:
-    if threshold or (slope and limit is not None):
-        raise call.refuse("a threshold, or a slope with a largest value, is not read")
+def _above(call: Call, limit: float | None, slope: float, threshold: float) -> Tensor:
+    """``x`` above a threshold, at most ``limit``; ``slope * (x - threshold)`` from there down."""
+    above = unary(call.writer, "ThresholdedRelu", call.x, {"alpha": threshold})
     if limit is not None:
-        return _clipped(call, x, 0.0, float(limit))
-    return unary(call.writer, "LeakyRelu", x, {"alpha": slope}) if slope else unary(call.writer, "Relu", x)
+        above = _clipped(call, above, 0.0, limit)
+    if not slope:
+        return above
+    below = _with(call, "Min", _with(call, "Sub", call.x, threshold), 0.0)
+    return broadcast(call.writer, "Add", [above, _with(call, "Mul", below, slope)])
+
+
+def _with(call: Call, op_type: str, x: Tensor, number: float) -> Tensor:
+    return unary(call.writer, op_type, x, more=[call.writer.number(number, x.value)])
 
 
 @layer_reader("LeakyReLU")
