@@ -11,7 +11,16 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
 from netweave.compare import Status, Verdict, compare
-from netweave.compare.explain.traps import attributes, constants, folded, operators, order
+from netweave.compare.explain.traps import (
+    attributes,
+    behind,
+    constants,
+    folded,
+    functions,
+    groups,
+    operators,
+    order,
+)
 from netweave.compare.explain.traps.keys import TRAP_KEYS
 from tests.compare.nets import Form, arrays, build
 
@@ -283,9 +292,124 @@ def test_a_softmax_over_images_is_explained_in_both_meanings_of_its_axis(tmp_pat
     assert (finding.trap, finding.fix, finding.layer_b) == ("softmax-axis", "axis=1", "prob")
 
 
+ACTIVATIONS = {
+    "Mish": [("Mish", ["x"], {})],
+    "Swish": [("Sigmoid", ["x"], {}), ("Mul", ["x", 0], {})],
+    "Relu": [("Relu", ["x"], {})],
+    "LeakyRelu(0.1), then Min": [("LeakyRelu", ["x"], {"alpha": 0.1}), ("Min", [0, "six"], {})],
+    "Clip": [("Clip", ["x", "zero", "six"], {})],
+    "PRelu": [("PRelu", ["x", "slopes"], {})],
+    "Sigmoid, then Neg, then Relu, then Mul, then Add": [
+        ("Sigmoid", ["x"], {}),
+        ("Neg", ["x"], {}),
+        ("Relu", [0], {}),
+        ("Mul", [0, "slopes"], {}),
+        ("Add", [0, "Sigmoid_out"], {}),
+    ],
+}
+
+
+def activated(path, name):
+    """A convolution, an activation of one node or several, and another convolution."""
+    nodes = [helper.make_node("Conv", ["x", "w"], ["before"], name="before")]
+    for op_type, inputs, settings in ACTIVATIONS[name]:
+        read = ["before" if i == "x" else nodes[-1].output[0] if i == 0 else i for i in inputs]
+        nodes.append(helper.make_node(op_type, read, [f"{op_type}_out"], name=op_type, **settings))
+    nodes.append(helper.make_node("Conv", [nodes[-1].output[0], "w"], ["y"], name="after"))
+    weights = 4 * np.random.default_rng(0).standard_normal((3, 3, 1, 1), dtype=np.float32)
+    slopes = np.array([0.1, -0.2, 0.3], np.float32).reshape(3, 1, 1)
+    arrays = {"w": weights, "zero": np.float32(0), "six": np.float32(6), "slopes": slopes}
+    read = {name for node in nodes for name in node.input}
+    return saved(path, nodes, {name: array for name, array in arrays.items() if name in read})
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("Mish", "Swish"),
+        ("Swish", "Mish"),
+        ("Swish", "Relu"),
+        ("Clip", "LeakyRelu(0.1), then Min"),
+        ("PRelu", "Sigmoid, then Neg, then Relu, then Mul, then Add"),
+    ],
+)
+def test_another_function_of_several_nodes_is_told(tmp_path, right, wrong):
+    finding = culprit(
+        netweave.compare(activated(tmp_path / "a.onnx", right), activated(tmp_path / "b.onnx", wrong))
+    )
+    assert finding.trap == "operator"
+    assert f"A computes {right}" in finding.cause
+    assert finding.error_fixed <= 1e-4 < finding.error
+
+
+def grouped(path, groups, weights, factor=None):
+    """A convolution in groups between two others, and its factors, which may be folded into it."""
+    nodes = [
+        helper.make_node("Conv", ["x", "first"], ["one"], name="first"),
+        helper.make_node("Conv", ["one", "w"], ["two"], name="groups", group=groups, pads=[1, 1, 1, 1]),
+    ]
+    if factor is not None:
+        nodes.append(helper.make_node("Mul", ["two", "factor"], ["three"], name="scale"))
+    nodes.append(helper.make_node("Conv", [nodes[-1].output[0], "last"], ["y"], name="last"))
+    random = np.random.default_rng(1)
+    arrays = {
+        "first": random.standard_normal((6, 3, 1, 1), dtype=np.float32),
+        "last": random.standard_normal((4, 6, 1, 1), dtype=np.float32),
+    }
+    scales = {} if factor is None else {"factor": factor}
+    return saved(path, nodes, {**arrays, **scales, "w": weights})
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+@pytest.mark.parametrize("groups", [2, 3, 6])
+def test_channels_in_another_number_of_groups_are_told(tmp_path, groups, is_folded):
+    weights = np.random.default_rng(0).standard_normal((6, 6 // groups, 3, 3), dtype=np.float32)
+    factor = np.arange(1, 7, dtype=np.float32).reshape(6, 1, 1)
+    if is_folded:
+        right = grouped(tmp_path / "a.onnx", groups, weights * factor[..., None])
+    else:
+        right = grouped(tmp_path / "a.onnx", groups, weights, factor)
+    wrong = grouped(tmp_path / "b.onnx", 1, np.tile(weights, (1, groups, 1, 1)), factor)
+    finding = culprit(netweave.compare(right, wrong))
+    assert (finding.trap, finding.layer_b) == ("group", "groups")
+    assert finding.cause == f"the channels are read in {groups} groups in A and in one group in B"
+    assert finding.error_fixed <= 1e-5 < finding.error
+
+
+NORM = {"gamma": [2, 0.5, 3], "beta": [1, -1, 0.5], "mean": [0.5, 0, -1], "var": [1, 2, 3]}
+
+
+def normalised_later(path, order):
+    """A convolution, its normalisation and a sigmoid in this order; the normalisation may be folded away."""
+    weights = np.random.default_rng(0).standard_normal((3, 3, 3, 3), dtype=np.float32)
+    arrays = {name: np.array(values, np.float32) for name, values in NORM.items()}
+    factor = arrays["gamma"] / np.sqrt(arrays["var"] + np.float32(1e-5))
+    arrays |= {"w": weights, "b": np.zeros(3, np.float32)}
+    if "norm" not in order:
+        arrays |= {"w": weights * factor.reshape(3, 1, 1, 1), "b": arrays["beta"] - arrays["mean"] * factor}
+    nodes = [helper.make_node("Conv", ["x", "w", "b"], ["conv"], name="conv")]
+    for name in order:
+        stored = {"norm": list(NORM)}.get(name, [])
+        op_type = {"norm": "BatchNormalization", "act": "Sigmoid"}[name]
+        nodes.append(helper.make_node(op_type, [nodes[-1].output[0], *stored], [name], name=name))
+    nodes.append(helper.make_node("Tanh", [nodes[-1].output[0]], ["y"], name="last"))
+    read = {name for node in nodes for name in node.input}
+    return saved(path, nodes, {name: array for name, array in arrays.items() if name in read})
+
+
+@pytest.mark.parametrize("order", [["norm", "act"], ["act"]], ids=["as it is", "folded"])
+def test_a_normalisation_behind_its_activation_is_told(tmp_path, order):
+    right = normalised_later(tmp_path / "a.onnx", order)
+    found = netweave.compare(right, normalised_later(tmp_path / "b.onnx", ["act", "norm"]))
+    first = next(group.finding for group in found.groups if group.finding)
+    assert found.verdict is Verdict.DIFFERENT
+    assert first.trap == "layer-order"
+    assert "after" in first.cause
+
+
 def test_every_trap_has_a_row_in_the_documentation():
     named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
-    for module in (constants, folded, operators, order):
+    for module in (behind, constants, folded, functions, groups, operators, order):
         text = Path(module.__file__).read_text()
         named |= set(re.findall(r'trap(?:=|, cause = )\(?"([a-z-]+)"', text))
         named |= set(re.findall(r'return \(?\s*"([a-z]+-[a-z-]+)",', text))

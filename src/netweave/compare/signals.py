@@ -40,6 +40,15 @@ FAMILIES = {
 }
 """Operators that stand for one another in ports; an operator that is not here is its own family."""
 
+ELEMENTWISE = frozenset(
+    {
+        "Abs", "Add", "Celu", "Clip", "Div", "Elu", "Erf", "Exp", "Gelu", "HardSigmoid", "HardSwish",
+        "LeakyRelu", "Log", "Max", "Min", "Mish", "Mul", "Neg", "PRelu", "Pow", "Relu", "Selu", "Sigmoid",
+        "Softplus", "Softsign", "Sqrt", "Sub", "Tanh", "ThresholdedRelu",
+    }
+)  # fmt: skip
+"""Operators of which activations are made, one of them or several."""
+
 
 def comparable(graph: Graph) -> Graph:
     """Return a copy of a graph as it predicts, without what an exporter made around its operators."""

@@ -13,10 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.compare.result.comparison import Evidence
-from netweave.compare.signals import family_of
+from netweave.compare.signals import ELEMENTWISE, family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable, Iterator
 
     import onnx_ir as ir
 
@@ -65,7 +65,9 @@ class _Builder:
             self._new(nodes_a, nodes_b, self._evidence(nodes_a))
         for node in self._signals[0].nodes:
             partner = self._pairs.node_of_a.get(id(node))
-            if partner is not None and self._is_free(0, node) and self._is_free(1, partner[0]):
+            if partner is None or self._is_part(node, *partner):
+                continue
+            if self._is_free(0, node) and self._is_free(1, partner[0]):
                 self._new([node], [partner[0]], partner[1])
         for draft in list(self._drafts):
             if draft.is_pair:
@@ -93,6 +95,27 @@ class _Builder:
 
     def _is_free(self, side: int, node: ir.Node) -> bool:
         return id(node) not in self._owner[side]
+
+    def _is_part(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> bool:
+        """Whether two unlike activations were taken for each other, of which one is part of a larger one."""
+        if evidence is Evidence.VALUES or a.op_type == b.op_type or not {a.op_type, b.op_type} <= ELEMENTWISE:
+            return False
+        return any(
+            other.op_type in ELEMENTWISE and self._is_unpaired(side, other)
+            for side, node in enumerate((a, b))
+            for other in self._neighbours(side, node)
+        )
+
+    def _is_unpaired(self, side: int, node: ir.Node) -> bool:
+        known = (self._pairs.node_of_a, self._pairs.node_of_b)[side]
+        return id(node) not in known and self._is_free(side, node)
+
+    def _neighbours(self, side: int, node: ir.Node) -> Iterator[ir.Node]:
+        """Yield the nodes that make what a node reads, and those that read what it makes."""
+        signals = self._signals[side]
+        yield from (signals.producer[s] for s in signals.inputs_of(node) if s in signals.producer)
+        for name in signals.outputs_of(node):
+            yield from signals.consumers.get(name, ())
 
     def _absorb(self, draft: Draft) -> None:
         """Take free nodes that only lead up to a pair into its group.

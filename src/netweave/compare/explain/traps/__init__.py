@@ -6,9 +6,12 @@ reported only if B's nodes then do what A's do. A trap must propose nothing wher
 """
 
 from netweave.compare.explain.traps.attributes import attribute_traps
+from netweave.compare.explain.traps.behind import scaling_behind_traps
 from netweave.compare.explain.traps.constants import constant_traps
 from netweave.compare.explain.traps.folded import folded_traps
+from netweave.compare.explain.traps.functions import function_traps
 from netweave.compare.explain.traps.gates import gate_traps
+from netweave.compare.explain.traps.groups import group_traps
 from netweave.compare.explain.traps.operators import input_order_traps, operator_traps
 from netweave.compare.explain.traps.softmax import softmax_traps
 from netweave.compare.explain.traps.trap import Case, Proposal, Trap
@@ -16,11 +19,14 @@ from netweave.compare.explain.traps.trap import Case, Proposal, Trap
 TRAPS: tuple[Trap, ...] = (
     attribute_traps,
     softmax_traps,
+    group_traps,
     gate_traps,
     constant_traps,
     folded_traps,
+    scaling_behind_traps,
     input_order_traps,
     operator_traps,
+    function_traps,
 )
 
 __all__ = ["TRAPS", "Case", "Proposal", "Trap"]

@@ -24,7 +24,6 @@ TRAP_OF = {
     "strides": "stride",
     "dilations": "dilation",
     "kernel_shape": "kernel-size",
-    "group": "group",
     "rounding": "pool-rounding",
     "count_include_pad": "count-include-pad",
     "epsilon": "epsilon",
@@ -56,6 +55,8 @@ NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
 ROUNDED = {"floor": "down", "ceil": "up", "caffe": "up (by Caffe's rule)", "full": "up (by MXNet's 'full')"}
 
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_padding"})
+OWN = frozenset({"group"})
+"""Attributes that have a trap of their own."""
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
 """Attributes that say nothing of the values, or say again what the weights say."""
 
@@ -69,6 +70,8 @@ def attribute_traps(case: Case) -> Iterator[Proposal]:
         if node_a.op_type != node_b.op_type or node_a.op_type in TRANSPARENT:
             continue
         for name, (value_a, value_b) in differences(node_a, node_b, swapped=case.swapped).items():
+            if name in OWN:
+                continue
             yield Proposal(
                 trap=trap_key(node_b.op_type, name),
                 cause=_cause(node_a, name, value_a, value_b),

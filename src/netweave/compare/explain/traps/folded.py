@@ -21,16 +21,15 @@ from netweave.compare.explain.traps.constants import (
     say_filters,
     wanted_constant,
 )
-from netweave.compare.explain.traps.trap import Case, Proposal
+from netweave.compare.explain.traps.trap import Case, Proposal, together
 from netweave.compare.signals import constants_of, family_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     import onnx_ir as ir
 
-    from netweave.graph import Graph
 
 SAME = 1e-4
 """Largest difference of factors per channel that are the same, relative to the largest."""
@@ -94,6 +93,12 @@ def folded_traps(case: Case) -> Iterator[Proposal]:
             yield from _norm(a, node, factor * needed, alone=len(holders) == 1)
         else:
             yield from _factor(a, node, needed)
+
+
+def missing_factor(case: Case) -> np.ndarray | None:
+    """Return by what A's scalings multiply each output channel more than B's; None if these are no chains."""
+    a, b = _chain(case.nodes_a), _chain(case.nodes_b)
+    return None if a is None or b is None or a.bias.shape != b.bias.shape else a.factor / b.factor
 
 
 def _chain(nodes: tuple[ir.Node, ...]) -> _Chain | None:
@@ -245,7 +250,7 @@ def _norm(a: _Chain, node: ir.Node, wanted: np.ndarray, *, alone: bool) -> Itera
             fix="divide the statistics by the factor",
             node_a=node_a,
             node_b=node,
-            change=_All(changes),
+            change=together(*changes),
         )
     values = wanted * np.sqrt(variance + eps)
     trap, cause = _say_gamma(gamma, values) if alone else ("weights", _say_factor(values / gamma))
@@ -302,14 +307,3 @@ def _shift(a: _Chain, b: _Chain) -> Iterator[Proposal]:
 
 def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.abs(a - b).max() <= SAME * np.abs(a).max())
-
-
-class _All:
-    """Makes several changes."""
-
-    def __init__(self, changes: list[Callable[[Graph], None]]) -> None:
-        self._changes = changes
-
-    def __call__(self, graph: Graph) -> None:
-        for change in self._changes:
-            change(graph)

@@ -33,8 +33,8 @@ def operator_traps(case: Case) -> Iterator[Proposal]:
         return
     yield Proposal(
         trap="operator",
-        cause=f"A computes {_name(node_a)}, B computes {_name(node_b)}",
-        fix=operator(case.b.graph.format, node_a, node_b) or f"compute {_name(node_a)}",
+        cause=f"A computes {operator_name(node_a)}, B computes {operator_name(node_b)}",
+        fix=operator(case.b.graph.format, node_a, node_b) or f"compute {operator_name(node_a)}",
         node_a=node_a,
         node_b=node_b,
         change=_Become(node_b.name, node_a),
@@ -52,7 +52,7 @@ def input_order_traps(case: Case) -> Iterator[Proposal]:
         for order in itertools.islice(itertools.permutations(range(count)), 1, None):
             yield Proposal(
                 trap="input-order",
-                cause=f"the inputs of {_name(node_b)} stand in another order in B than in A",
+                cause=f"the inputs of {operator_name(node_b)} stand in another order in B than in A",
                 fix=f"put the inputs in the order {', '.join(str(i + 1) for i in order)}",
                 node_a=node_a,
                 node_b=node_b,
@@ -60,7 +60,8 @@ def input_order_traps(case: Case) -> Iterator[Proposal]:
             )
 
 
-def _name(node: ir.Node) -> str:
+def operator_name(node: ir.Node) -> str:
+    """Return what people call what a node computes."""
     alpha = attributes_of(node).get("alpha")
     if node.op_type == "LeakyRelu" and alpha:
         return f"LeakyRelu({alpha:.6g})"

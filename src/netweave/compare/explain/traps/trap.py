@@ -81,3 +81,13 @@ Trap = Callable[[Case], Iterator[Proposal]]
 def node_named(graph: Graph, name: str | None) -> ir.Node:
     """Return a node of a piece by the name that it has in its net."""
     return next(node for node in graph.nodes if node.name == name)
+
+
+def together(*changes: Callable[[Graph], None]) -> Callable[[Graph], None]:
+    """Return several changes as one."""
+
+    def change(graph: Graph) -> None:
+        for one in changes:
+            one(graph)
+
+    return change
