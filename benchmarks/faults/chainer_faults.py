@@ -94,10 +94,11 @@ def faults(net: ChainerNet, *, count: int) -> Iterator[Fault]:
         for place in spread(places, count):
             changed = [*lines[:place], re.sub(pattern, change, lines[place]), *lines[place + 1 :]]
             layer = _layer(lines[place])
+            line = 0 if "self." in lines[place] else place + 1
             gone = f"{layer}/b" if kind == "bias left out" else None
             arrays = {key: values for key, values in net.arrays.items() if key != gone}
             made = replace(net, source="\n".join(changed), arrays=arrays).net()
-            yield Fault(kind, layer, frozenset(traps), made, in_table)
+            yield Fault(kind, layer, frozenset(traps), made, in_table, line=line)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values}).net()
         yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)

@@ -29,6 +29,8 @@ def faults(net: DarknetNet, *, count: int) -> Iterator[Fault]:
         places = [i for i, (k, settings) in enumerate(net.sections) if k == section and test(settings)]
         for place in spread(places, count):
             made = net.having(place, **change(net.sections[place][1]))
+            if made.sections == net.sections:
+                continue
             yield Fault(kind, layer_name(net.sections, place), frozenset(traps), made.net(), in_table)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values})
@@ -49,6 +51,10 @@ def _windowed(settings: Settings) -> bool:
 
 def _branches(settings: Settings) -> bool:
     return "," in settings["layers"]
+
+
+def _part(settings: Settings) -> bool:
+    return settings.get("group_id") == "1"
 
 
 def _more(name: str, by: int = 1) -> Callable[[Settings], Settings]:
@@ -87,6 +93,7 @@ EDITS: tuple[Edit, ...] = (
     ("activation left out", "shortcut", _active("leaky"), _to(activation="linear"), {"missing-layer"}, False),
     ("activation added", "shortcut", _active("linear"), _to(activation="leaky"), {"missing-layer"}, False),
     ("branches swapped", "route", _branches, _swapped, {"input-order"}, False),
+    ("another part", "route", _part, _to(group_id="0"), {"input"}, False),
     ("another branch", "shortcut", _any, _to(from_="-2"), {"input"}, False),
 )  # fmt: skip
 """Kind, section, which of them, what is set to what, traps that explain it, whether the table has it."""

@@ -34,6 +34,11 @@ def _conv(
     return _section("convolutional", **settings, **more, activation=activation)
 
 
+def _yolo(mask: str) -> Section:
+    anchors = "4,6, 9,11, 14,12, 20,30, 33,25, 50,48"
+    return _section("yolo", mask=mask, anchors=anchors, classes=3, num=6, ignore_thresh=0.7)
+
+
 NETS: dict[str, list[Section]] = {
     "plain": [
         _net(32), _conv(8, 3), _section("maxpool", size=2, stride=2), _conv(12, 3),
@@ -57,6 +62,27 @@ NETS: dict[str, list[Section]] = {
         _net(26), _conv(8, 3), _section("maxpool", size=5, stride=1), _section("route", layers="-2"),
         _section("maxpool", size=9, stride=1), _section("route", layers="-1,-3,-4"), _conv(12, 1),
         _conv(8, 3, 2, "relu"), _section("avgpool"), _section("softmax"),
+    ],
+    "tiny": [
+        _net(64), _conv(8, 3), _section("maxpool", size=2, stride=2),
+        _conv(12, 3), _section("maxpool", size=2, stride=2),
+        _conv(16, 3), _section("maxpool", size=2, stride=2),
+        _conv(20, 3), _section("maxpool", size=2, stride=2),
+        _conv(24, 3), _section("maxpool", size=2, stride=1),
+        _conv(32, 3), _conv(12, 1), _conv(24, 3), _conv(16, 1, norm=0, activation="linear"),
+        _yolo("3,4"),
+        _section("route", layers="-4"), _conv(8, 1), _section("upsample", stride=2),
+        _section("route", layers="-1, 6"), _conv(16, 3), _conv(16, 1, norm=0, activation="linear"),
+        _yolo("1,2"),
+    ],
+    "partial": [
+        _net(32), _conv(8, 3, 2), _conv(16, 3), _section("route", layers=-1, groups=2, group_id=1),
+        _conv(8, 3), _conv(8, 3, activation="swish"), _section("route", layers="-1,-2"), _conv(16, 1),
+        _section("route", layers="-6,-1"), _section("maxpool", size=2, stride=2),
+        _conv(16, 3, activation="mish"), _conv(16, 1),
+        _section("shortcut", **{"from": -2}, activation="leaky"), _conv(12, 3, 2, groups=2),
+        _conv(10, 1, norm=0, activation="linear"), _section("avgpool"),
+        _section("softmax"),
     ],
 }  # fmt: skip
 
@@ -188,8 +214,10 @@ def _upsample(settings: dict[str, str], sizes: list[Sizes]) -> tuple[Sizes, Shap
 
 
 def _route(settings: dict[str, str], sizes: list[Sizes]) -> tuple[Sizes, Shapes]:
-    parts = [sizes[int(back)] for back in settings["layers"].split(",")]
-    return (sum(part[0] for part in parts), *parts[0][1:]), {}
+    numbers = [int(number) for number in settings["layers"].split(",")]
+    parts = [sizes[number if number < 0 else number + 1] for number in numbers]
+    channels = sum(part[0] for part in parts) // int(settings.get("groups", 1))
+    return (channels, *parts[0][1:]), {}
 
 
 WALK = {

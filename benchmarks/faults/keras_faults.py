@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 COUNT = 2
 """Faults of one kind in one net."""
 
-NETS = ("classic", "residual", "mobile", "fire")
+NETS = ("classic", "residual", "mobile", "fire", "separable", "mixed")
 """What ``benchmarks.faults.keras_zoo`` writes."""
 
 WEIGHTS = "model.weights.h5"
@@ -33,7 +33,11 @@ ROLES = {
     "alpha": "slope",
 }  # fmt: skip
 
-FLATTENED = {("classic", "fc1"): (3 * 3, 6, 2), ("mobile", "fc"): (4 * 4, 8, 2)}
+FLATTENED = {
+    ("classic", "fc1"): (3 * 3, 6, 2),
+    ("mobile", "fc"): (4 * 4, 8, 2),
+    ("mixed", "fc1"): (4 * 4, 8, 2),
+}
 """What a dense layer reads flattened, pixels before channels; the channels in two factors."""
 
 Config = dict[str, Any]
@@ -182,7 +186,8 @@ def _one_padding(layer: Config) -> None:
     layer["config"]["padding"] = [[1, 0], [1, 0]]
 
 
-CONVOLUTIONS = {"Conv2D", "DepthwiseConv2D"}
+CONVOLUTIONS = {"Conv2D", "DepthwiseConv2D", "SeparableConv2D"}
+ACTIVE = CONVOLUTIONS | {"Activation"}
 POOLS = {"MaxPooling2D", "AveragePooling2D"}
 
 Edit = tuple[str, set[str], Callable[[Config], bool], Callable[[Config], None], set[str], bool]
@@ -200,7 +205,7 @@ EDITS: tuple[Edit, ...] = (
     ("pool: kernel", POOLS, _any, _more("pool_size"), {"kernel-size", "padding"}, True),
     ("pool: stride", POOLS, _any, _more("strides"), {"stride", "padding"}, True),
     ("bn: eps", {"BatchNormalization"}, _any, _set(epsilon=0.1), {"epsilon"}, True),
-    ("relu: sigmoid", CONVOLUTIONS | {"Dense"}, _active("relu"), _set(activation="sigmoid"),
+    ("relu: sigmoid", ACTIVE | {"Dense"}, _active("relu"), _set(activation="sigmoid"),
      {"operator"}, True),
     ("tanh: sigmoid", CONVOLUTIONS, _active("tanh"), _set(activation="sigmoid"), {"operator"}, True),
     ("elu: relu", CONVOLUTIONS, _active("elu"), _set(activation="relu"), {"operator"}, True),
@@ -210,7 +215,8 @@ EDITS: tuple[Edit, ...] = (
     ("resize: nearest", {"UpSampling2D"}, _any, _set(interpolation="nearest"),
      {"resize-mode", "resize-coordinate_transformation_mode"}, True),
     ("sum: product", {"Add"}, _any, _class("Multiply"), {"operator"}, False),
-    ("activation left out", CONVOLUTIONS, _active("relu"), _set(activation="linear"),
+    ("swish: mish", ACTIVE, _active("swish"), _set(activation="mish"), {"operator"}, True),
+    ("activation left out", ACTIVE, _active("relu"), _set(activation="linear"),
      {"missing-layer"}, False),
 )  # fmt: skip
 """Kind, classes of layers, which of them, what is done, traps that explain it, whether the table has it."""

@@ -90,11 +90,50 @@ def fire(x: Any) -> Any:
     return L.Softmax(name="prob")(L.GlobalAveragePooling2D(name="gap")(x))
 
 
+def separable(x: Any) -> Any:
+    """Separable convolutions beside shortcuts that are summed, activations as layers of their own."""
+    x = L.Conv2D(8, 3, strides=2, use_bias=False, name="stem")(x)
+    x = L.Activation("relu", name="stem_act")(L.BatchNormalization(name="stem_bn")(x))
+    for number, width in ((1, 12), (2, 16)):
+        short = L.Conv2D(width, 1, strides=2, padding="same", use_bias=False, name=f"short{number}")(x)
+        short = L.BatchNormalization(name=f"short{number}_bn")(short)
+        y = L.SeparableConv2D(width, 3, padding="same", use_bias=False, name=f"sep{number}_a")(x)
+        y = L.BatchNormalization(name=f"sep{number}_a_bn")(y)
+        y = L.Activation("swish", name=f"sep{number}_act")(y)
+        y = L.SeparableConv2D(width, 3, padding="same", name=f"sep{number}_b")(y)
+        y = L.BatchNormalization(name=f"sep{number}_b_bn")(y)
+        y = L.MaxPooling2D(3, 2, padding="same", name=f"pool{number}")(y)
+        x = L.Add(name=f"add{number}")([y, short])
+    x = L.Dropout(0.2, name="drop")(L.GlobalAveragePooling2D(name="gap")(x))
+    return L.Dense(10, activation="softmax", name="predictions")(x)
+
+
+def mixed(x: Any) -> Any:
+    """Modules of branches with unlike windows, average pooling in one of them."""
+    x = L.Conv2D(8, 5, strides=2, padding="same", activation="relu", name="conv1")(x)
+    x = L.MaxPooling2D(3, 2, padding="same", name="pool1")(x)
+    for number, step in ((1, 1), (2, 2)):
+        one = L.Conv2D(6, 1, strides=step, activation="relu", name=f"mix{number}_1x1")(x)
+        two = L.Conv2D(4, 1, activation="relu", name=f"mix{number}_reduce")(x)
+        two = L.Conv2D(6, (1, 3), padding="same", activation="relu", name=f"mix{number}_1x3")(two)
+        two = L.Conv2D(6, (3, 1), strides=step, padding="same", name=f"mix{number}_3x1")(two)
+        two = L.LeakyReLU(negative_slope=0.1, name=f"mix{number}_leaky")(two)
+        three = L.AveragePooling2D(3, step, padding="same", name=f"mix{number}_pool")(x)
+        three = L.Conv2D(4, 1, activation="elu", name=f"mix{number}_proj")(three)
+        x = L.Concatenate(name=f"mix{number}")([one, two, three])
+    x = L.BatchNormalization(epsilon=1e-3, name="bn")(x)
+    x = L.Flatten(name="flat")(x)
+    x = L.Dense(12, activation="tanh", name="fc1")(x)
+    return L.Dense(10, name="fc2")(x)
+
+
 NETS = {
     "classic": (classic, (28, 28, 1)),
     "residual": (residual, (32, 32, 3)),
     "mobile": (mobile, (32, 32, 3)),
     "fire": (fire, (33, 33, 3)),
+    "separable": (separable, (48, 48, 3)),
+    "mixed": (mixed, (32, 32, 3)),
 }
 
 

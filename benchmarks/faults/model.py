@@ -44,6 +44,8 @@ class Fault:
         traps: Keys of the traps that may explain it.
         net: The net with the fault.
         in_table: Whether a row of the trap table describes it.
+        beside: Layers that may be named as well: of two in the wrong order the second.
+        line: Where it was done, for files whose layers share names; 0 where the name is enough.
     """
 
     kind: str
@@ -51,6 +53,8 @@ class Fault:
     traps: frozenset[str]
     net: Net
     in_table: bool = True
+    beside: tuple[str, ...] = ()
+    line: int = 0
 
 
 @dataclass(frozen=True)

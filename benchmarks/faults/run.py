@@ -106,11 +106,12 @@ class Oracles:
 
 def subjects(corpus: Path, folder: Path, oracles: Oracles, wanted: Wanted) -> Iterator[Subject]:
     """Yield the nets that are wanted with their partners and faults, as files in memory."""
-    zoo, keras, chainer = folder / "zoo", folder / "keras", folder / "chainer"
+    zoo, keras, frozen, chainer = (folder / name for name in ("zoo", "keras", "frozen", "chainer"))
     for python, script, *places in (
         (oracles.first, "zoo", corpus, zoo),
         (oracles.first, "chainer_zoo", chainer),
         (oracles.tensorflow, "keras_zoo", keras),
+        (oracles.tensorflow, "tensorflow_zoo", frozen),
     ):
         if not places[-1].exists():
             call([python, "-m", f"benchmarks.faults.{script}", *(str(place.resolve()) for place in places)])
@@ -118,7 +119,7 @@ def subjects(corpus: Path, folder: Path, oracles: Oracles, wanted: Wanted) -> It
     yield from mxnet_faults.subjects(corpus, zoo, wanted)
     yield from darknet_faults.subjects(wanted)
     yield from keras_faults.subjects(keras, wanted)
-    yield from tensorflow_faults.subjects(keras, wanted)
+    yield from tensorflow_faults.subjects(keras, frozen, wanted)
     yield from chainer_faults.subjects(chainer, wanted)
     yield from onnx_faults.subjects(wanted)
     yield from torch_subjects.subjects(corpus, zoo, folder / "exported", wanted)

@@ -13,7 +13,7 @@ from netweave.compare import Status
 
 if TYPE_CHECKING:
     from benchmarks.faults.model import Fault
-    from netweave.compare import Comparison, Group
+    from netweave.compare import Comparison, Finding, Group
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 
@@ -78,14 +78,19 @@ def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> R
     culprit = next((g for g in found.groups if g.status in EFFECTIVE and g.finding), None)
     if not row.found or culprit is None or culprit.finding is None:
         return row
-    row.located = bool(
-        _layers(found, culprit) & {("b", fault.layer), ("a", names.get(fault.layer, fault.layer))}
-    )
+    planted = (fault.layer, *fault.beside)
+    right = {("b", layer) for layer in planted} | {("a", names.get(layer, layer)) for layer in planted}
+    row.located = bool(_layers(found, culprit) & right) and _on_line(culprit.finding, fault.line)
     row.trap = culprit.finding.trap or ""
     keys = set(row.trap.split(" + ")) - {""}
     row.explained = row.located and bool(keys) and keys <= fault.traps
     row.wrong = bool(keys) and not keys <= fault.traps
     return row
+
+
+def _on_line(finding: Finding, line: int) -> bool:
+    """Whether a finding names a line of either source; any if there is none to name."""
+    return not line or any(place.endswith(f":{line}") for place in (finding.place_a, finding.place_b))
 
 
 def _layers(found: Comparison, group: Group) -> set[tuple[str, str]]:

@@ -1,7 +1,12 @@
-"""Frozen graphs of TensorFlow, the Keras files they came from, and faults planted in nodes and constants."""
+"""Frozen graphs of TensorFlow, other forms of them, and faults planted in nodes and constants.
+
+Some are Keras's models, whose other form is the Keras file; the others are graphs as TensorFlow 1 froze them,
+whose other form is what its own tool makes of them to predict.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -10,7 +15,7 @@ import numpy as np
 from tensorboard.compat.proto import graph_pb2, node_def_pb2
 
 from benchmarks.faults.arrays import Stored, array_faults, spread
-from benchmarks.faults.keras_faults import FLATTENED, NETS, KerasNet, outputs_first, outputs_last
+from benchmarks.faults.keras_faults import FLATTENED, KerasNet, outputs_first, outputs_last
 from benchmarks.faults.model import Fault, Net, Subject, Subjects, Wanted
 
 if TYPE_CHECKING:
@@ -19,8 +24,18 @@ if TYPE_CHECKING:
 COUNT = 2
 """Faults of one kind in one net."""
 
+FROM_KERAS = ("classic", "residual", "mobile", "fire")
+FROZEN = ("atrous", "grouped")
+"""What ``benchmarks.faults.tensorflow_zoo`` writes."""
+
+IMAGES = FLATTENED | {("grouped", "fc"): (3 * 3, 6, 2)}
+"""What a dense layer reads flattened, as in ``keras_faults``."""
+
 STATISTICS = {"Cast": "mean", "Cast_1": "variance", "Cast_2": "gamma", "Cast_3": "bias"}
 """What Keras's batch normalisation reads, by the name of the cast that reads it."""
+
+NORMALISED = {1: "gamma", 2: "bias", 3: "mean", 4: "variance"}
+"""What a fused batch normalisation reads, by position."""
 
 READERS = {
     "Conv2D": "filter", "DepthwiseConv2dNative": "filter", "Conv2DBackpropInput": "filter",
@@ -40,10 +55,10 @@ class FrozenNet:
     shape: tuple[int, ...]
 
     @classmethod
-    def read(cls, zoo: Path, name: str) -> FrozenNet:
+    def read(cls, zoo: Path, name: str, form: str = "") -> FrozenNet:
         """Read what the zoo wrote."""
-        graph = graph_pb2.GraphDef.FromString((zoo / f"{name}.pb").read_bytes())
-        return cls(name, graph, KerasNet.read(zoo, name).shape)
+        graph = graph_pb2.GraphDef.FromString((zoo / f"{name}{form}.pb").read_bytes())
+        return cls(name, graph, tuple(json.loads((zoo / f"{name}.json").read_text())["shape"]))
 
     def net(self) -> Net:
         """Return the net's files."""
@@ -63,18 +78,30 @@ class FrozenNet:
             for source in node.input:
                 readers.setdefault(source, node)
         for place, node in enumerate(self.graph.node):
-            read = node.name.removesuffix("/resource")
-            if node.op != "Const" or read == node.name:
+            identity = readers.get(node.name)
+            if node.op != "Const" or identity is None or identity.op != "Identity":
                 continue
-            scope, _, last = read.removesuffix("/ReadVariableOp").rpartition("/")
-            role = STATISTICS.get(last) if "_bn" in scope else READERS.get(readers[read].op)
-            tensor = node.attr["value"].tensor
+            read, tensor = identity.name, node.attr["value"].tensor
+            role = self._role(readers[read], read)
             if role is not None and tensor.tensor_content:
                 sizes = [axis.size for axis in tensor.tensor_shape.dim]
                 values = np.frombuffer(tensor.tensor_content, "<f4").reshape(sizes)
-                layer = scope.split("/")[1].removesuffix("_1")
-                image = FLATTENED.get((self.name, layer))
+                image = IMAGES.get((self.name, self._layer(read)))
                 yield Stored(str(place), self._owner(readers, read), role, image), place, values
+
+    def _role(self, reader: Node, read: str) -> str | None:
+        """Return what is stored by what reads it."""
+        scope, _, last = read.removesuffix("/ReadVariableOp").rpartition("/")
+        if "_bn" in scope:
+            return STATISTICS.get(last)
+        if reader.op == "FusedBatchNormV3":
+            return NORMALISED.get(list(reader.input).index(read))
+        return READERS.get(reader.op)
+
+    def _layer(self, node: str) -> str:
+        """Return the layer that a node stands in: ``NET_1/LAYER_1/Conv2D`` of Keras, ``LAYER/Conv2D``."""
+        first, *rest = node.split("/")
+        return rest[0].removesuffix("_1") if first == f"{self.name}_1" else first
 
     def _owner(self, readers: dict[str, Node], read: str) -> str:
         """Return the first node behind an array that is a layer of its own."""
@@ -89,16 +116,28 @@ def _whole(node: str) -> str:
     scope, normalises, _ = node.partition("/batchnorm/")
     if node.endswith("_pad_1/Const"):
         return node.removesuffix("Const") + "Pad"
+    if node.endswith("/Pad/paddings"):
+        return node.removesuffix("/paddings")
     return f"{scope}/batchnorm/add_1" if normalises else node
 
 
-def subjects(zoo: Path, wanted: Wanted) -> Subjects:
-    """Yield every graph that is wanted with the Keras file that it came from and its faults."""
-    for name in filter(lambda name: wanted(f"tensorflow-{name}"), NETS):
-        net = FrozenNet.read(zoo, name)
-        partners = {"keras": KerasNet.read(zoo, name).net()}
+def subjects(keras: Path, zoo: Path, wanted: Wanted) -> Subjects:
+    """Yield every graph that is wanted with its other form and its faults.
+
+    Args:
+        keras: What ``benchmarks.faults.keras_zoo`` wrote.
+        zoo: What ``benchmarks.faults.tensorflow_zoo`` wrote.
+        wanted: Which nets.
+    """
+    for name in filter(lambda name: wanted(f"tensorflow-{name}"), FROM_KERAS):
+        net = FrozenNet.read(keras, name)
+        partners = {"keras": KerasNet.read(keras, name).net()}
         names = {"keras": {node.name: _layer(node.name) for node in net.graph.node}}
         yield Subject(f"tensorflow-{name}", net.net(), partners, list(faults(net, count=COUNT)), names)
+    for name in filter(lambda name: wanted(f"tensorflow-{name}"), FROZEN):
+        net = FrozenNet.read(zoo, name)
+        partners = {"folded": FrozenNet.read(zoo, name, ".folded").net()}
+        yield Subject(f"tensorflow-{name}", net.net(), partners, list(faults(net, count=COUNT)))
 
 
 def _layer(node: str) -> str:
@@ -184,12 +223,25 @@ def _sides(node: Node) -> None:
     tensor.tensor_content = np.ascontiguousarray(values[:, ::-1]).tobytes()
 
 
+def _wider(node: Node) -> None:
+    node.attr["depth_radius"].i += 1
+
+
+def _no_corners(node: Node) -> None:
+    node.attr["align_corners"].b = False
+
+
+def _corners(node: Node) -> bool:
+    return node.attr["align_corners"].b
+
+
 def _swapped(node: Node) -> None:
     node.input[0], node.input[1] = node.input[1], node.input[0]
 
 
 def _padding(node: Node) -> bool:
-    return "_pad" in node.name and bool(node.attr["value"].tensor.tensor_content)
+    is_padding = "_pad" in node.name or node.name.endswith("/Pad/paddings")
+    return is_padding and bool(node.attr["value"].tensor.tensor_content)
 
 
 def _epsilon(node: Node) -> bool:
@@ -203,7 +255,8 @@ def _large_epsilon(node: Node) -> None:
 
 
 def _of_branches(node: Node) -> bool:
-    return node.name.endswith(("add_1/Add", "_add_1/add")) and "batchnorm" not in node.name
+    branches = node.name == "add" or node.name.endswith(("add_1/Add", "_add_1/add"))
+    return branches and "batchnorm" not in node.name
 
 
 def _windowed(node: Node) -> bool:
@@ -233,12 +286,19 @@ EDITS: tuple[Edit, ...] = (
     ("pool: kernel", "AvgPool", _any, _more("ksize"), {"kernel-size", "padding"}, True),
     ("pool: stride", "MaxPool", _any, _more("strides"), {"stride", "padding"}, True),
     ("bn: eps", "Const", _epsilon, _large_epsilon, {"epsilon"}, True),
+    ("bn: eps", "FusedBatchNormV3", _any, _number("epsilon", 0.1), {"epsilon"}, True),
+    ("lrn: size", "LRN", _any, _wider, {"lrn-size", "lrn-alpha"}, True),
+    ("lrn: alpha", "LRN", _any, _number("alpha", 1.0), {"lrn-alpha"}, True),
+    ("lrn: beta", "LRN", _any, _number("beta", 0.5), {"lrn-beta"}, True),
+    ("lrn: k", "LRN", _any, _number("bias", 2.0), {"lrn-k"}, True),
     ("relu: sigmoid", "Relu", _any, _op("Sigmoid"), {"operator"}, True),
     ("tanh: sigmoid", "Tanh", _any, _op("Sigmoid"), {"operator"}, True),
     ("relu: bound", "Relu6", _any, _op("Relu"), {"operator"}, True),
     ("elu: relu", "Elu", _any, _op("Relu"), {"operator"}, True),
     ("leaky slope", "LeakyRelu", _any, _number("alpha", 0.01), {"leaky-slope"}, True),
     ("resize: centres", "ResizeBilinear", _any, _half_pixels,
+     {"resize-coordinate_transformation_mode"}, True),
+    ("resize: corners", "ResizeBilinear", _corners, _no_corners,
      {"resize-coordinate_transformation_mode"}, True),
     ("branches swapped", "ConcatV2", _any, _swapped, {"input-order"}, False),
     ("sum: product", "AddV2", _of_branches, _op("Mul"), {"operator"}, False),

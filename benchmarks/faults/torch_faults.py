@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,14 +30,21 @@ def faults(net: TorchNet, *, count: int) -> Iterator[Fault]:
         net: The net.
         count: Faults of one kind.
     """
-    for make in (_settings, _calls, _functions, _arrays):
+    for make in (_settings, _groups, _calls, _order, _functions, _arrays):
         yield from make(net, count)
 
 
 def _planted(
-    net: TorchNet, kind: str, layer: str, traps: set[str], changed: TorchNet, *, in_table: bool = True
+    net: TorchNet,
+    kind: str,
+    layer: str,
+    traps: set[str],
+    changed: TorchNet,
+    *,
+    in_table: bool = True,
+    beside: tuple[str, ...] = (),
 ) -> Fault:
-    return Fault(kind, layer, frozenset(traps), changed.net(), in_table)
+    return Fault(kind, layer, frozenset(traps), changed.net(), in_table, beside)
 
 
 def _any(_: Settings) -> bool:
@@ -128,6 +137,15 @@ REMOVABLE = frozenset(
 )  # fmt: skip
 TWICE = frozenset({"Sigmoid", "LeakyReLU", "PReLU", "ELU", "BatchNorm2d", "LocalResponseNorm"})
 
+ACTIVATIONS = frozenset({"ReLU", "ReLU6", "LeakyReLU", "PReLU", "Sigmoid", "Tanh", "ELU"})
+ORDERED = (
+    (frozenset({"BatchNorm2d", "LocalResponseNorm", "AvgPool2d"}), ACTIVATIONS),
+    (ACTIVATIONS, frozenset({"BatchNorm2d", "LocalResponseNorm", "AvgPool2d"})),
+    (frozenset({"LocalResponseNorm"}), frozenset({"MaxPool2d", "AvgPool2d"})),
+    (frozenset({"MaxPool2d", "AvgPool2d"}), frozenset({"LocalResponseNorm"})),
+)
+"""Neighbours whose order matters: what may stand first, and what then second."""
+
 
 def _made(net: TorchNet) -> list[Line]:
     """Return the lines that make modules."""
@@ -162,6 +180,54 @@ def _settings(net: TorchNet, count: int) -> Iterator[Fault]:
         source = edited(net.source, (line, line.having(bias="False").text()))
         changed = net.having(source=source, arrays=arrays)
         yield _planted(net, "bias left out", line.target, {"missing-bias", "weights"}, changed)
+
+
+def _groups(net: TorchNet, count: int) -> Iterator[Fault]:
+    """Yield convolutions without their groups: each filter reads every group by the same weights."""
+    grouped = [line for line in _made(net) if line.function == "nn.Conv2d" and "groups" in line.settings]
+    for line in spread(grouped, count):
+        key, groups = f"{line.target}.weight", int(line.settings["groups"])
+        plain = replace(line, settings={k: v for k, v in line.settings.items() if k != "groups"})
+        arrays = {**net.arrays, key: np.tile(net.arrays[key], (1, groups, 1, 1))}
+        changed = net.having(source=edited(net.source, (line, plain.text())), arrays=arrays)
+        yield _planted(net, "conv: groups", line.target, {"group"}, changed)
+    sized = [line for line in _made(net) if line.function == "nn.LocalResponseNorm"]
+    for line in spread(sized, count):
+        text = replace(line, arguments=(f"{line.arguments[0]} + 2",)).text()
+        changed = net.having(source=edited(net.source, (line, text)))
+        yield _planted(net, "lrn: size", line.target, {"lrn-size"}, changed)
+
+
+def _order(net: TorchNet, count: int) -> Iterator[Fault]:
+    """Yield nets in which two layers after one another have changed places."""
+    kinds = {line.target: line.function.removeprefix("nn.") for line in _made(net)}
+    calls = [line for line in lines_of(net.source) if line.member]
+    pairs = [
+        (first, second)
+        for first, second in pairwise(calls)
+        if second.number == first.number + 1
+        and second.arguments == (first.target,)
+        and any(kinds[first.function] in a and kinds[second.function] in b for a, b in ORDERED)
+        and _readers(net, first) == 1
+    ]
+    for first, second in spread(pairs, count):
+        swapped = (replace(first, function=second.function), replace(second, function=first.function))
+        rows = [(line, new.text()) for line, new in zip((first, second), swapped, strict=True)]
+        changed = net.having(source=edited(net.source, *rows))
+        yield _planted(
+            net, "layer order", first.function, {"layer-order"}, changed, beside=(second.function,)
+        )
+
+
+def _readers(net: TorchNet, made: Line) -> int:
+    """Return how many lines read what a line makes, until its name is given to something else."""
+    count = 0
+    for line in lines_of(net.source):
+        if line.number > made.number:
+            count += any(re.search(rf"\b{made.target}\b", argument) for argument in line.arguments)
+            if line.target == made.target:
+                return count
+    return count
 
 
 def _calls(net: TorchNet, count: int) -> Iterator[Fault]:
@@ -205,6 +271,9 @@ def _functions(net: TorchNet, count: int) -> Iterator[Fault]:
         text = replace(line, arguments=(f"[{', '.join([parts[1], parts[0], *parts[2:]])}]",)).text()
         changed = net.having(source=edited(net.source, (line, text)))
         yield _planted(net, "branches swapped", name, {"input-order"}, changed, in_table=False)
+    for line, name in spread(joins, count):
+        changed = net.having(source=edited(net.source, (line, line.having(dim="2").text())))
+        yield _planted(net, "concat axis", name, {"concat-axis"}, changed)
     flats = [(line, _reader(lines, line)) for line in lines if line.function == "torch.flatten"]
     for line, reader in spread([row for row in flats if row[1] in net.images], count):
         if min(net.images[reader][1:]) > 1:

@@ -107,16 +107,22 @@ def exported_names(net: Net) -> dict[str, str]:
 
 def module(folder: Path) -> torch.nn.Module:
     """Return the module that a net's files make, as it predicts."""
+    made = source_module(folder / "model.py")
+    made.load_state_dict(state(folder / "weights.pt"), strict=True)
+    return made.eval()
+
+
+def source_module(path: Path) -> torch.nn.Module:
+    """Return the module of a file of source."""
     import importlib.util
 
-    spec = importlib.util.spec_from_file_location("model", folder / "model.py")
+    spec = importlib.util.spec_from_file_location("model", path)
     assert spec is not None
     assert spec.loader is not None
     code = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(code)
     made: torch.nn.Module = code.Net()
-    made.load_state_dict(state(folder / "weights.pt"), strict=True)
-    return made.eval()
+    return made
 
 
 def state(path: Path) -> dict[str, torch.Tensor]:
@@ -128,6 +134,22 @@ def state(path: Path) -> dict[str, torch.Tensor]:
 def own(name: str, shape: tuple[int, ...], arrays: Arrays, **more: Any) -> TorchNet:
     """Return a net whose source is one of the files beside this one."""
     return TorchNet((MODELS / f"{name}.py").read_text(), arrays, shape, **more)
+
+
+def drawn(name: str, shape: tuple[int, ...]) -> TorchNet:
+    """Return a net of one of the files with seeded arrays."""
+    from tests.oracles import recipe
+
+    net, arrays = own(name, shape, {}), {}
+    for key, tensor in source_module(MODELS / f"{name}.py").state_dict().items():
+        role = DRAWN.get(key.rpartition(".")[2], "filter" if tensor.ndim > 1 else "scale")
+        size = tuple(tensor.shape)
+        arrays[key] = recipe.weight(f"{name} {key}", size, role) if size else np.array(0)
+    return net.having(arrays=arrays)
+
+
+DRAWN = {"bias": "bias", "running_mean": "mean", "running_var": "variance"}
+"""How arrays are drawn, by the end of their names; filters and gammas by their axes."""
 
 
 def from_caffe(title: str, net: CaffeNet) -> TorchNet:

@@ -15,6 +15,7 @@ from benchmarks.faults.onnx_faults import net_of
 from benchmarks.faults.torch_faults import faults
 from benchmarks.faults.torch_nets import (
     TorchNet,
+    drawn,
     exported,
     exported_names,
     from_caffe,
@@ -58,6 +59,8 @@ def subjects(corpus: Path, zoo: Path, folder: Path, wanted: Wanted) -> Subjects:
         arrays = {array.name: numpy_helper.to_array(array) for array in model.graph.initializer}
         net = _own(name, {key: np.array(values) for key, values in arrays.items()})
         yield subject(name, net, {"onnx": net_of(model)}, folder, count=COUNT)
+    if wanted("pytorch-heads"):
+        yield subject("heads", drawn("heads", (3, 32, 32)), {}, folder, count=COUNT)
     if wanted("pytorch-det1"):
         yield _faces(corpus / "mtcnn", zoo, folder)
 

@@ -86,6 +86,50 @@ def test_every_fault_of_a_pytorch_net_changes_one_of_its_files():
         ast.parse(fault.net.files["model.py"])
 
 
+LATER = '''"""Two layers whose order matters, groups, and maps that are joined."""
+
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(4, 4, kernel_size=3, padding=1, groups=2, bias=False)
+        self.relu = nn.ReLU()
+        self.norm = nn.LocalResponseNorm(3, alpha=0.5)
+
+    def forward(self, data):
+        x = self.conv(data)
+        y = self.relu(x)
+        y = self.norm(y)
+        x = torch.cat([x, y], dim=1)
+        return x
+'''
+
+
+def test_faults_of_order_groups_and_joins_compute_something_else(tmp_path):
+    torch = pytest.importorskip("torch")
+    from benchmarks.faults.torch_faults import faults
+    from benchmarks.faults.torch_nets import TorchNet, module
+
+    weights = np.random.default_rng(0).standard_normal((4, 2, 3, 3)).astype(np.float32)
+    net = TorchNet(LATER, {"conv.weight": weights}, (4, 8, 8))
+    found = {fault.kind: fault for fault in faults(net, count=1)}
+    x = torch.randn(2, 4, 8, 8, generator=torch.Generator().manual_seed(0))
+
+    def run(made):
+        made.write(tmp_path)
+        with torch.no_grad():
+            return module(tmp_path)(x)
+
+    right = run(net.net())
+    for kind in ("conv: groups", "lrn: size", "layer order", "concat axis"):
+        wrong = run(found[kind].net)
+        assert wrong.shape != right.shape or not torch.allclose(wrong, right, atol=1e-4), kind
+    assert (found["layer order"].layer, found["layer order"].beside) == ("relu", ("norm",))
+
+
 def test_counts_that_are_kept_are_the_same_again(tmp_path):
     made = Score()
     made.planted("caffe-lenet", "conv: stride", effective=True)
