@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-NAMES = {("Sigmoid", "Mul"): "Swish", ("HardSigmoid", "Mul"): "HardSwish"}
+NAMES: dict[tuple[str, ...], str] = {("Sigmoid", "Mul"): "Swish", ("HardSigmoid", "Mul"): "HardSwish"}
 """What people call functions that are several nodes."""
 
 
@@ -109,7 +109,8 @@ class _Compute:
             inputs = [_found(rewriter, values, value) for value in node.inputs]
             new = rewriter.insert(nodes[-1], node.op_type, inputs, attributes_of(node))
             values[str(node.outputs[0].name)] = new.outputs[0]
-        rewriter.take_over(nodes[-1].outputs[0], new.outputs[0])
+        result = values[str(self._model.nodes[-1].outputs[0].name)]
+        rewriter.take_over(nodes[-1].outputs[0], result)
 
 
 def _found(rewriter: Rewriter, values: Mapping[str, ir.Value], value: ir.Value | None) -> ir.Value | None:

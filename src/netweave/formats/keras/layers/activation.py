@@ -59,10 +59,10 @@ def apply(call: Call, x: Tensor, name: str) -> Tensor:
 
 def _of_class(call: Call, x: Tensor, kind: str, settings: Mapping[str, Any]) -> Tensor:
     """Return what a layer makes of a tensor that another layer has as its activation."""
-    readers = {"ReLU": relu, "LeakyReLU": leaky_relu}
-    if kind not in readers:
+    if kind not in {"ReLU", "LeakyReLU"}:
         raise call.refuse(f"the layer {kind!r} as an activation is not read")
-    return readers[kind](call.inner(LayerConfig(call.layer.name, kind, settings), [x], inside=""))
+    inner = call.inner(LayerConfig(call.layer.name, kind, settings), [x], inside="")
+    return _relu(inner) if kind == "ReLU" else _leaky_relu(inner)
 
 
 def _clipped(call: Call, x: Tensor, low: float, high: float | None) -> Tensor:
@@ -128,6 +128,11 @@ def activation(call: Call) -> Tensor:
 @layer_reader("ReLU")
 def relu(call: Call) -> Tensor:
     """0 below ``threshold``, or a slope; at most ``max_value``."""
+    return _relu(call)
+
+
+def _relu(call: Call) -> Tensor:
+    """Follows ``keras.activations.ReLU.static_call``."""
     limit = None if call.setting("max_value") is None else call.real("max_value", 0.0)
     slope, threshold = call.real("negative_slope", 0.0), call.real("threshold", 0.0)
     if threshold:
@@ -156,6 +161,10 @@ def _with(call: Call, op_type: str, x: Tensor, number: float) -> Tensor:
 @layer_reader("LeakyReLU")
 def leaky_relu(call: Call) -> Tensor:
     """``x`` above 0, a slope below."""
+    return _leaky_relu(call)
+
+
+def _leaky_relu(call: Call) -> Tensor:
     name = "negative_slope" if "negative_slope" in call.layer.settings else "alpha"
     return unary(call.writer, "LeakyRelu", call.x, {"alpha": call.real(name, 0.3)})
 
