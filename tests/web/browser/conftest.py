@@ -27,8 +27,8 @@ def visit(chromium, bench):
     contexts, complaints = [], []
 
     def visit(**chosen):
-        chosen = {"viewport": {"width": 1280, "height": 720}, "locale": "en-GB"} | chosen
-        context = chromium.new_context(base_url=bench.url, **chosen)
+        usual = {"viewport": {"width": 1280, "height": 720}, "locale": "en-GB", "base_url": bench.url}
+        context = chromium.new_context(**usual | chosen)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda line: complaints.append(line.text) if line.type == "error" else None)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, side
+from tests.web.browser.visiting import AXE, VIEWER, compare, compare_a_sample, drop, problems, side
 
 playwright = pytest.importorskip("playwright.sync_api")
-AXE = Path(__file__).parents[3] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 
 pytestmark = [pytest.mark.browser, pytest.mark.multi]
 
@@ -178,15 +177,7 @@ def test_a_screen_reader_finds_labels_roles_and_contrast(visit, scheme):
     playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
     for path in (page.url, "/comparisons/", "/help/", "/programs/", "/runs/", done):
         page.goto(path)
-        page.wait_for_load_state("networkidle")
-        page.evaluate(AXE.read_text())  # by the debugger, which the page's policy does not bind
-        found = page.evaluate("axe.run()")
-        problems = [
-            (rule["id"], node["html"][:160], node["failureSummary"][:200])
-            for rule in found["violations"]
-            for node in rule["nodes"]
-        ]
-        assert problems == [], path
+        assert problems(page) == [], path
 
 
 @pytest.fixture

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+AXE = Path(__file__).parents[3] / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
+"""What judges a page as a screen reader finds it; there once the front end has been built here."""
+
 VIEWER = ".nw-viewer[data-state=shown]"
 
 
@@ -29,3 +34,14 @@ def compare_a_sample(page, title="A port with a mistake"):
 def selected(page):
     """Return the names of what is selected in the viewer, A's before B's."""
     return page.locator(".nw-inspector .nw-title h2").all_inner_texts()
+
+
+def problems(page):
+    """Return what axe finds wrong with labels, roles and contrast."""
+    page.wait_for_load_state("networkidle")
+    page.evaluate(AXE.read_text())  # by the debugger, which the page's policy does not bind
+    return [
+        (rule["id"], node["html"][:160], node["failureSummary"][:200])
+        for rule in page.evaluate("axe.run()")["violations"]
+        for node in rule["nodes"]
+    ]
