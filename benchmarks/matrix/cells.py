@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import NetweaveError
+from netweave.errors import NetweaveError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,6 +51,8 @@ def attempt(head: dict[str, str], work: Callable[[], dict[str, Any]]) -> Cell:
     start = time.perf_counter()
     try:
         outcome = work()
+    except UnsupportedError as error:
+        outcome = {"ok": False, "said": " ".join(str(error).split())[:400], "facts": {"refused": True}}
     except NetweaveError as error:
         outcome = {"ok": False, "said": " ".join(str(error).split())[:400]}
     except Exception as error:  # noqa: BLE001 (a cell that crashes is one that failed)

@@ -39,6 +39,7 @@ class Column:
         python: Which interpreter runs the maker.
         file: The file to read, where a maker writes one for several formats.
         suffix: How the file ends that ``netweave convert`` writes; None if it writes none.
+        to: Name of the format for ``netweave convert --to``, where several have files of such a name.
         judge: Who reads what was written, in ``reading``.
     """
 
@@ -47,21 +48,22 @@ class Column:
     python: str = "oracles"
     file: str | None = None
     suffix: str | None = None
+    to: str | None = None
     judge: str | None = None
 
 
 COLUMNS = {
     "caffe": Column("Caffe", ("with_opencv", "caffe"), suffix=".prototxt", judge="OpenCV"),
     "tensorflow": Column("TensorFlow", ("with_tensorflow",), "tensorflow"),
-    "keras": Column("Keras", ("with_keras",), "tensorflow"),
+    "keras": Column("Keras", ("with_keras",), "tensorflow", suffix=".py", to="keras", judge="Keras"),
     "mxnet": Column("MXNet", ("with_mxnet",), suffix="-symbol.json", judge="MXNet"),
     "chainer": Column("Chainer", ("with_chainer",)),
     "pytorch": Column("PyTorch", ("with_torch",), "torch", suffix=".py", judge="PyTorch"),
     "onnx": Column("ONNX", ("with_torch",), "torch", file="net.onnx", suffix=".onnx", judge="ONNX Runtime"),
     "darknet": Column("Darknet", ("with_opencv", "darknet")),
-    "singa": Column("SINGA"),
 }
-"""Formats; one that a framework's own files are made for has a maker, one that Netweave writes a suffix."""
+"""Formats; one that Netweave writes has a suffix. SINGA has no column: no program but a transcription of its
+C++ (``tests/oracles/singa_net.py``) is left that could say what its nets compute."""
 
 ORDER = ("mxnet", "pytorch", "onnx", "caffe", "chainer", "keras", "tensorflow", "darknet")
 """A net's weights come from the first format that has it and is the same net as others."""
@@ -83,11 +85,20 @@ OTHERS = {
     ("resnet50", "pytorch"): "strides in the 3x3 convolutions",
     ("resnet50", "onnx"): "strides in the 3x3 convolutions",
     ("resnet50", "tensorflow"): "slim's: strides at the end of a stage",
+    ("densenet121", "caffe"): "rounds the number of windows up",
+    ("mobilenet", "keras"): "pads at the end alone where it strides",
+    ("mobilenet", "tensorflow"): "pads at the end alone where it strides",
     ("squeezenet", "mxnet"): "averages 13 by 13 places, where others average the whole image",
     ("squeezenet", "caffe"): "padding in the last convolution",
     ("squeezenet", "keras"): "rounds the number of windows down",
     ("squeezenet", "tensorflow"): "rounds the number of windows down",
+    ("mobilenet-v2", "caffe"): "expands in the first block, too",
+    ("mobilenet-v2", "keras"): "pads at the end alone where it strides",
+    ("mobilenet-v2", "tensorflow"): "pads at the end alone where it strides",
     ("mobilenet-v2", "mxnet"): "expands in the first block, too, and has no biases at the end",
     ("lstm", "mxnet"): "takes the states, and time before batch",
 }
-"""Nets that are another one than the others of their name, by net and format, and what was changed."""
+"""Nets that are another one than the others of their name, by net and format, and what was changed.
+
+Those of one net that are said to be the same here are the same net.
+"""

@@ -42,14 +42,14 @@ def check(their: Their, format_: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         column = COLUMNS[format_]
-        written = api.save(graph, folder / f"{their.net.replace('-', '_')}{column.suffix}")
+        written = api.save(graph, folder / f"{their.net.replace('-', '_')}{column.suffix}", to=column.to)
         names = written.inputs or {}
         np.savez(folder / "inputs.npz", **{names.get(name, name): array for name, array in inputs.items()})
         found = _run(folder, written, column.judge or "", python)
         facts = _facts(written.net, their.net) if format_ == "pytorch" else {}
     wanted = netweave.run(graph, inputs)
-    from_graph = max(_error(a, b) for a, b in zip(found, wanted.values(), strict=True))
-    by_name = dict(zip(wanted, found, strict=True))
+    by_name = found if set(found) == set(wanted) else dict(zip(wanted, found.values(), strict=True))
+    from_graph = max(_error(by_name[name], array) for name, array in wanted.items())
     described = {name for name, _ in their.record["outputs"]}
     is_inner = described <= {value.name for node in graph.nodes for value in node.outputs} - set(wanted)
     # of a detector the record has what its heads read; what they make of it is held against the graph
@@ -66,7 +66,8 @@ def check(their: Their, format_: str, python: str) -> dict[str, Any]:
     return {"ok": ok, "error": error, "said": said, "facts": facts | {"from_graph": from_graph}}
 
 
-def _run(folder: Path, written: Any, judge: str, python: str) -> list[np.ndarray]:
+def _run(folder: Path, written: Any, judge: str, python: str) -> dict[str, np.ndarray]:
+    """Return the outputs, by their names or in their order."""
     files = {"net": str(written.net), "weights": str(written.weights or ""), "entry": written.entry or ""}
     (folder / "written.json").write_text(json.dumps(files))
     alone = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -75,7 +76,7 @@ def _run(folder: Path, written: Any, judge: str, python: str) -> list[np.ndarray
     if done.returncode:
         raise ValueError(f"{judge} does not read it: {done.stderr.strip().splitlines()[-1]}")
     made = np.load(folder / "outputs.npz")
-    return [made[name] for name in made.files]
+    return {name: made[name] for name in made.files}
 
 
 def _facts(file: Path, net: str) -> dict[str, Any]:
@@ -95,6 +96,7 @@ def _error(array: np.ndarray, wanted: np.ndarray) -> float:
     return float(np.abs(array.astype(np.float64) - wanted).max() / (np.abs(wanted).max() or 1.0))
 
 
-def source(net: str, found: Callable[[str, str], Their | None]) -> Their | None:
-    """Return what a net is written from: the first format whose framework makes it."""
-    return next((their for format_ in SOURCES if (their := found(net, format_)) is not None), None)
+def source(net: str, format_: str, found: Callable[[str, str], Their | None]) -> Their | None:
+    """Return what a net is written from: the first other format whose framework makes it."""
+    others = (found(net, other) for other in SOURCES if other != format_)
+    return next((their for their in others if their is not None), None)

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def partner(net: str, format_: str, formats: list[str]) -> str | None:
-    """Return the format whose weights a net is given; None if it is that one, or has no partner.
+    """Return the format whose weights a net is given; None if it is the one whose weights others get.
+
+    Nets that are the same form a star around the first of them, and the first of those that are another net
+    is held against the first of all: so any two are known to be the same, or not.
 
     Args:
         net: Key of the net.
@@ -26,8 +29,18 @@ def partner(net: str, format_: str, formats: list[str]) -> str | None:
         formats: All formats whose frameworks made the net.
     """
     ordered = [other for other in ORDER if other in formats]
-    first = next((other for other in ordered if (net, other) not in OTHERS), ordered[0])
-    return None if format_ == first else first
+    main = next((other for other in ordered if (net, other) not in OTHERS), ordered[0])
+    alike = [other for other in ordered if OTHERS.get((net, other)) == OTHERS.get((net, format_))]
+    first = main if main in alike else alike[0]
+    if format_ != first:
+        return first
+    return None if first == main else main
+
+
+def difference(net: str, a: str, b: str) -> str | None:
+    """Return what its authors changed in the second of a pair; None if it is the same net."""
+    changed = OTHERS.get((net, b))
+    return None if changed == OTHERS.get((net, a)) else changed
 
 
 def check(a: Their, b: Their) -> dict[str, Any]:

@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import json
 import os
+import subprocess
 import sys
 from dataclasses import asdict, replace
 from functools import partial
@@ -30,7 +31,7 @@ from rich.console import Console
 
 from benchmarks.matrix import ours, pairs, theirs
 from benchmarks.matrix.cells import ROOT, Cell, Kept
-from benchmarks.matrix.nets import COLUMNS, NETS, OTHERS
+from benchmarks.matrix.nets import COLUMNS, NETS, Column
 from netweave.formats import FORMATS
 
 if TYPE_CHECKING:
@@ -53,11 +54,11 @@ def cells_of_theirs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
 
 def cells_of_ours(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield the half of the matrix that Netweave writes."""
-    for net in asked.net:
-        source = ours.source(net, asked.found)
-        for format_ in asked.format if source else ():
-            column = COLUMNS[format_]
-            if column.judge and source.format != format_ and is_written(column.suffix):
+    for net, format_ in asked.cells:
+        column = COLUMNS[format_]
+        if column.judge and is_written(column):
+            source = ours.source(net, format_, asked.found)
+            if source is not None:
                 head = {"net": net, "format": format_, "kind": "ours", "origin": source.format}
                 work = partial(ours.check, source, format_, asked.judges[column.judge])
                 read = [*source.read, *map(Path, (theirs.__file__, ours.__file__, ours.READING))]
@@ -74,7 +75,7 @@ def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
                 head = {"net": net, "format": format_, "kind": "pair", "origin": other}
                 read = [*made[other].read, *made[format_].read, *map(Path, (theirs.__file__, pairs.__file__))]
                 cell = kept(head, read, partial(pairs.check, made[other], made[format_]))
-                yield as_known(cell, OTHERS.get((net, format_)))
+                yield as_known(cell, pairs.difference(net, other, format_))
 
 
 COMMAND = r"""python -m benchmarks.matrix.run --files FILES --oracles PYTHON --tensorflow PYTHON \
@@ -90,9 +91,12 @@ def as_known(cell: Cell, others: str | None) -> Cell:
     return replace(cell, ok=not cell.ok, said=others, facts=facts)
 
 
-def is_written(suffix: str | None) -> bool:
-    """Whether Netweave writes files that end so."""
-    return any(row.written and suffix and suffix.endswith(row.written) for row in FORMATS)
+def is_written(column: Column) -> bool:
+    """Whether Netweave writes files of a format."""
+    ending = column.suffix or ""
+    return any(
+        row.written and ending.endswith(row.written) and column.to in {None, row.name} for row in FORMATS
+    )
 
 
 PARTS = {"theirs": cells_of_theirs, "ours": cells_of_ours, "pairs": cells_of_pairs}
@@ -141,7 +145,8 @@ def found(asked: argparse.Namespace, net: str, format_: str) -> theirs.Their | N
 def write(asked: argparse.Namespace, cells: list[Cell]) -> None:
     """Write outcomes over those of the same cells, and leave others as they were."""
     before = json.loads(asked.out.read_text())["cells"] if asked.out.exists() else []
-    rows = {(cell["kind"], cell["net"], cell["format"]): cell for cell in (*before, *map(asdict, cells))}
+    fresh = [asdict(cell) | {"commit": commit()} for cell in cells]
+    rows = {(cell["kind"], cell["net"], cell["format"]): cell for cell in (*before, *fresh)}
     nets, formats = list(NETS), list(COLUMNS)
     ordered = sorted(
         rows.values(), key=lambda c: (nets.index(c["net"]), formats.index(c["format"]), c["kind"])
@@ -149,6 +154,12 @@ def write(asked: argparse.Namespace, cells: list[Cell]) -> None:
     result = {"command": COMMAND, "machine": f"{os.cpu_count()} cores, no GPU", "cells": ordered}
     without_places = json.dumps(result, indent=1).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
     asked.out.write_text(without_places + "\n")
+
+
+def commit() -> str:
+    """Return the commit of the code, marked if it was changed since."""
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--abbrev=10", "--dirty", "--exclude=*"]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
+from netweave.compare.align.weights import stand_in
 from netweave.compare.carry import carry_weights
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.compare.nets import Form, build
@@ -71,3 +72,56 @@ def test_a_port_may_cut_its_layers_in_another_way(back):
     dense = [array if len(array) == 6 else array.T for array in columns]
     assert (dense[0] != dense[1]).any()
     np.testing.assert_array_equal(np.sort(dense[0], axis=1), np.sort(dense[1], axis=1))
+
+
+def classifier(*, window: bool, seed: str, last: bool = False):
+    """A convolution and its classifier: a dense layer, or a convolution whose window is all that there is."""
+    builder = GraphBuilder("net", format="onnx")
+
+    def array(name, shape):
+        return builder.parameter(Parameter(name, shape), recipe.weight(f"{name} {seed}", shape, "filter"))
+
+    with builder.layer(Layer("input", "input", "input")):
+        x = builder.input("data", (1, 3, 4, 5))
+    with builder.layer(Layer("conv", "conv", "conv")):
+        x = builder.add("Conv", [x, array("w", (6, 3, 3, 3)), array("b", (6,))], {"pads": [1, 1, 1, 1]})
+        x = builder.add("Relu", [x])
+    with builder.layer(Layer("classes", "classes", "classes")):
+        if window:
+            x = builder.add("Flatten", [builder.add("Conv", [x, array("v", (7, 6, 4, 5)), array("c", (7,))])])
+        else:
+            x = builder.add("Transpose", [x], {"perm": [0, 2, 3, 1]}) if last else x
+            x = builder.add("Gemm", [builder.add("Flatten", [x]), array("v", (120, 7)), array("c", (7,))])
+    return builder.finish([x])
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("window", [False, True])
+def test_a_convolution_over_all_that_there_is_stands_for_a_dense_layer(window, last):
+    net = classifier(window=window, seed="net", last=last)
+    filled = carry_weights(net, classifier(window=not window, seed="port", last=last))
+    image = recipe.uniform("image", (2, 3, 4, 5))
+    found = [next(iter(netweave.run(graph, {"data": image}).values())) for graph in (net, filled)]
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5, atol=1e-5)
+    assert np.abs(found[0]).max() > 0.1
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "fits"),
+    [
+        (("Conv", (7, 6, 1, 1)), ("Gemm", (6, 7)), True),
+        (("Conv", (7, 6, 4, 5)), ("MatMul", (120, 7)), True),
+        (("Conv", (7, 6, 1, 1)), ("Gemm", (7, 6)), False),
+        (("ConvTranspose", (6, 7, 1, 1)), ("Gemm", (6, 7)), False),
+        (("Relu", ()), ("Gemm", (6, 7)), False),
+    ],
+)
+def test_dense_layers_and_convolutions_stand_for_each_other_by_their_weights(a, b, fits):
+    def node(op_type, shape):
+        builder = GraphBuilder("net", format="onnx")
+        x = builder.input("data", (1, shape[0]) if len(shape) == 2 else (1, 6, 4, 5))
+        stored = [builder.parameter(Parameter("w", shape), np.ones(shape, np.float32))] if shape else []
+        return builder.add(op_type, [x, *stored]).producer()
+
+    assert stand_in(node(*a), node(*b)) is fits
+    assert stand_in(node(*b), node(*a)) is fits

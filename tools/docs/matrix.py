@@ -16,26 +16,24 @@ RESULT = Path(__file__).parents[2] / "benchmarks" / "matrix" / "result.json"
 
 Cell = dict[str, Any]
 
-NOT_RUN = {"made, but not read in this run": "not run"}
-"""What a cell says that the last run did not get to; it counts as failed."""
-
 
 def page() -> str:
     """Return the page."""
     result = json.loads(RESULT.read_text())
     cells = result["cells"]
-    failed = [cell for cell in cells if not cell["ok"]]
+    refused = [cell for cell in cells if cell["facts"].get("refused")]
+    failed = [cell for cell in cells if not cell["ok"] and cell not in refused]
     parts = [
         "# Classic nets by formats",
-        "Generated from `benchmarks/matrix/result.json`. This command made its cells, in several runs over "
-        "the code of one day, of which the newest outcome of each cell was kept; on "
+        f"Generated from `benchmarks/matrix/result.json`. This command made its cells {_states(cells)}, on "
         f"{result['machine']}, with other work beside it:",
         f"```sh\n{result['command']}\n```",
         WORDS,
         _table(cells),
-        f"{_count(cells, 'theirs')} of theirs and {_count(cells, 'ours')} of ours are right; "
-        f"{len(failed)} cells of all kinds are not:",
-        _list(f"{_name(cell)}: {cell['said']}" for cell in failed),
+        f"{_count(cells, 'theirs')} of theirs and {_count(cells, 'ours')} of ours are right. "
+        f"{len(refused)} are refused, for these reasons:",
+        _list(f"{_name(cell)}: {cell['said']}" for cell in refused),
+        _failures(failed),
         "## One net by two frameworks",
         PAIRS,
         _pairs([cell for cell in cells if cell["kind"] == "pair"]),
@@ -53,10 +51,14 @@ WORDS = """*Theirs*: the framework itself made, saved and ran the net; Netweave 
 Netweave wrote the file from a net of theirs; the framework itself reads and runs it. The number is the
 largest difference from what the framework that the net came from computes, relative to the rms of the
 output; up to 1e-4 is right. OpenCV 4.8.1 stands in for Caffe and Darknet. Weights are drawn; images are small
-where the net takes any."""
+where the net takes any. SINGA's nets have no column: nothing runs them any more but a
+[transcription of its C++](decisions/0100-singa.md) by the authors of the reader, which is no framework."""
 
 PAIRS = """The weights of the first are carried over to the second (or back), and both are compared. Where the
-authors of the two made other nets of one name, Netweave has to find that they differ."""
+authors of the two made other nets of one name, Netweave has to find that they differ; what was changed is
+known from a table, what Netweave said stands beside it. Nets that are the same form a star: each is compared
+with the first of them. That settles any two: nets that agree with the first to `a` and `b` agree with each
+other to `a + b` on the same inputs, by the mapping of the one and then that of the other."""
 
 CODE = """Written by `netweave convert`, run in an environment with torch and NumPy alone. The difference is
 that from the graph that it was written from, relative to the largest value; up to 1e-5 is right. Ruff, as it
@@ -67,7 +69,8 @@ def _table(cells: Sequence[Cell]) -> str:
     found: dict[tuple[str, str], list[str]] = {}
     for cell in cells:
         if cell["kind"] in {"theirs", "ours"}:
-            said = f"{cell['error']:.0e}" if cell["ok"] else NOT_RUN.get(cell["said"], "**failed**")
+            wrong = "refused" if cell["facts"].get("refused") else "**failed**"
+            said = f"{cell['error']:.0e}" if cell["ok"] else wrong
             found.setdefault((cell["net"], cell["format"]), []).append(f"{cell['kind']} {said}")
     rows = [
         f"| {title} | " + " | ".join("<br>".join(found.get((net, key), ["–"])) for key in COLUMNS) + " |"
@@ -104,7 +107,9 @@ def _left(cells: Sequence[Cell]) -> str:
 def _verdict(cell: Cell) -> str:
     if not cell["ok"]:
         return f"**{cell['said']}**"
-    return cell["said"] if cell["error"] is not None else f"other nets: {cell['said']}"
+    if cell["error"] is not None:
+        return cell["said"]
+    return f"other nets: {cell['said']}. Netweave: {cell['facts']['netweave']}"
 
 
 def _code(cells: Sequence[Cell]) -> str:
@@ -120,6 +125,21 @@ def _code(cells: Sequence[Cell]) -> str:
 def _origins(cells: Sequence[Cell]) -> str:
     rows = [f"| {NETS[cell['net']]} | {_title(cell['format'])} | {cell['origin']} |" for cell in cells]
     return "\n".join(("| net | format | made by |", "|---|---|---|", *rows))
+
+
+def _states(cells: Sequence[Cell]) -> str:
+    """Return of which state of the code the cells are, in words."""
+    commits = list(dict.fromkeys(cell["commit"] for cell in cells))
+    if len(commits) == 1:
+        return f"from one state of the code, `{commits[0]}`"
+    counts = [f"{sum(cell['commit'] == commit for cell in cells)} from `{commit}`" for commit in commits]
+    return f"from several states of the code ({', '.join(counts)})"
+
+
+def _failures(cells: Sequence[Cell]) -> str:
+    if not cells:
+        return "None of the others failed."
+    return f"{len(cells)} failed:\n\n" + _list(f"{_name(cell)}: {cell['said']}" for cell in cells)
 
 
 def _count(cells: Sequence[Cell], kind: str) -> int:

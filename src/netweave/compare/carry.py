@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.compare.align.only import carry_only_ones
+from netweave.compare.packed import unpacked
 from netweave.compare.pipeline import compare, copy_weights
+from netweave.compare.recurrent import carry_recurrent, recurrent_layers
 from netweave.compare.signals import Signals, comparable
 from netweave.compare.trial.inputs import pair_inputs
 from netweave.errors import UsageError
-from netweave.graph import complete_arrays, with_arrays
+from netweave.graph import complete_arrays, parameter_key, with_arrays
 from netweave.graph.stored import source_array, stored_values
 
 if TYPE_CHECKING:
@@ -49,14 +52,21 @@ def _carried(net: Graph, port: Graph) -> tuple[dict[str, np.ndarray], list[str]]
     """Return the port's arrays by key, and the keys of those that nothing was found for."""
     a, b = Signals.of(comparable(net)), Signals.of(comparable(port))
     values = stored_values(b.graph)
-    before = {value: value.const_value for group in values.values() for value in group}
+    before = {value: value.const_value for value in b.graph.model.graph.initializers.values()}
     pairs = pair_inputs(a, b)
     if pairs is None or copy_weights(a, b, pairs, to_b=True) is None:
         raise UsageError(f"{port.name} takes other inputs than {net.name}; netweave compare says more")
+    stepwise = carry_recurrent(recurrent_layers(a.graph), recurrent_layers(b.graph))
+    carry_only_ones(a, b, lambda value: value.const_value is before.get(value))
     found, left = {}, []
     for key, group in values.items():
-        if all(value.const_value is before[value] for value in group):
+        if key in stepwise:
+            found[key] = stepwise[key]
+        elif all(value.const_value is before[value] for value in group):
             left += [key] * any(value.uses() for value in group)  # what nothing reads stays as it is
         else:
             found[key] = source_array(port.parameters[key], group)
+    for value, old in before.items():
+        if value.const_value is not old and parameter_key(value) not in values:
+            found |= unpacked(port, value)
     return found, left

@@ -10,6 +10,7 @@ framework alone.
 import importlib.util
 import json
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -36,11 +37,11 @@ def pytorch(files, inputs):
 
 
 def keras(files, inputs):
-    model = module(files["net"])
-    net = getattr(model, files["entry"])()
-    model.load_weights(net, files["weights"])
-    made = net(list(inputs.values()) if len(inputs) > 1 else next(iter(inputs.values())), training=False)
-    return [np.asarray(value) for value in (made if isinstance(made, (tuple, list)) else [made])]
+    net = module(files["net"]).load()
+    given = [np.moveaxis(x, 1, -1) if x.ndim == 4 else x for x in inputs.values()]  # images, channels last
+    made = net(given if len(given) > 1 else given[0], training=False)
+    arrays = [np.asarray(value) for value in (made if isinstance(made, (tuple, list)) else [made])]
+    return [np.moveaxis(array, -1, 1) if array.ndim == 4 else array for array in arrays]
 
 
 def mxnet(files, inputs):
@@ -66,7 +67,19 @@ def opencv(files, inputs):
     net.enableWinograd(False)
     for name, array in inputs.items():
         net.setInput(array, name)
-    return [np.array(array) for array in net.forward(sorted(net.getUnconnectedOutLayersNames()))]
+    known, makers = (
+        set(net.getLayerNames()),
+        {},
+    )  # of blobs that nobody reads: layer, and all it makes
+    for block in Path(files["net"]).read_text().split("layer {")[1:]:
+        tops = re.findall(r'top: "(.*)"', block)
+        makers = {top: made for top, made in makers.items() if f'bottom: "{top}"' not in block}
+        makers.update({top: (block.split('"')[1], tops) for top in tops})
+    found = {}
+    for top, (layer, tops) in makers.items():  # OpenCV calls an output like its layer, or like its blob
+        [arrays] = net.forwardAndRetrieve([layer if layer in known else top])
+        found[top] = arrays[tops.index(top) if len(arrays) > 1 else 0]
+    return found
 
 
 def module(path):
@@ -84,7 +97,8 @@ def main(judge, folder):
     given = np.load("inputs.npz")
     files = json.loads(Path("written.json").read_text())
     found = JUDGES[judge](files, {name: given[name] for name in given.files})
-    np.savez("outputs.npz", *found)
+    named = found if isinstance(found, dict) else {f"output {number}": y for number, y in enumerate(found)}
+    np.savez("outputs.npz", **named)
 
 
 if __name__ == "__main__":

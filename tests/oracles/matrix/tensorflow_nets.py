@@ -153,4 +153,5 @@ def language_model() -> Any:
             outputs.append(out)
         inputs = outputs
     flat = tf.reshape(tf.stack(inputs, axis=1), [-1, 64])
-    return tf.matmul(flat, variable("softmax/weights", 64, 200)) + variable("softmax/biases", 200)
+    scores = tf.matmul(flat, variable("softmax/weights", 64, 200)) + variable("softmax/biases", 200)
+    return tf.reshape(scores, [-1, 7, 200])

@@ -58,14 +58,20 @@ def chains_of(signals: Signals) -> list[list[ir.Node]]:
     for node in signals.nodes:
         if id(node) in taken or family_of(node) not in FILTERS | {"affine"} or num_signals(node) != 1:
             continue
-        chain = [node]
-        reader = only_reader(signals, node)
-        while reader is not None and family_of(reader) == "affine":
-            chain.append(reader)
-            reader = only_reader(signals, reader)
+        chain = chain_from(signals, node)
         taken.update(map(id, chain))
         found.append(chain)
     return found
+
+
+def chain_from(signals: Signals, node: ir.Node) -> list[ir.Node]:
+    """Return a filter or scaling, and the scalings that alone read what it makes."""
+    chain = [node]
+    reader = only_reader(signals, node)
+    while reader is not None and family_of(reader) == "affine":
+        chain.append(reader)
+        reader = only_reader(signals, reader)
+    return chain
 
 
 def only_reader(signals: Signals, node: ir.Node) -> ir.Node | None:

@@ -11,7 +11,9 @@ from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, SignalPair
-from netweave.compare.align.weights import filter_shape
+from netweave.compare.align.chains import FILTERS as CHAINED
+from netweave.compare.align.chains import chain_from
+from netweave.compare.align.weights import filter_shape, stand_in
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals, family_of
 
@@ -56,8 +58,9 @@ class Extension:
         """Grow along edges: where filters agree, then sizes, then only the kind of node; fill the gaps."""
         for detail in (FILTERS, SIZES, KINDS):
             self._grow(detail)
-        while self._fill_gaps():
-            self._grow(KINDS)
+        for detail in (FILTERS, SIZES):
+            while self._fill_gaps(detail):
+                self._grow(KINDS)
 
     def seed(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
         """Take a pair of nodes in, and queue it."""
@@ -86,13 +89,14 @@ class Extension:
         for node_a, node_b in self._unique(readers_a, readers_b, detail):
             self._pair(node_a, node_b, Evidence.STRUCTURE)
         made_a, made_b = a.producer.get(name_a), b.producer.get(name_b)
-        if made_a is not None and made_b is not None and family_of(made_a) == family_of(made_b):
+        if made_a is not None and made_b is not None and stand_in(made_a, made_b):
             self._pair(made_a, made_b, Evidence.STRUCTURE)
 
     def _around(self, node_a: ir.Node, node_b: ir.Node) -> None:
         """Pair what a pair of nodes makes, and what it reads."""
         a, b = self._pairs.a, self._pairs.b
-        for out_a, out_b in zip(a.outputs_of(node_a), b.outputs_of(node_b), strict=False):
+        ends = self._ends(node_a, node_b)
+        for out_a, out_b in zip(a.outputs_of(ends[0]), b.outputs_of(ends[1]), strict=False):
             self._pair_signals(out_a, out_b)
         ins_a = [s for s in a.inputs_of(node_a) if s not in self._pairs.of_a]
         ins_b = [s for s in b.inputs_of(node_b) if s not in self._pairs.of_b]
@@ -104,6 +108,13 @@ class Extension:
         for in_a, in_b in zip(ins_a, ins_b, strict=True):
             if self._producer_key(0, in_a) == self._producer_key(1, in_b):
                 self._pair_signals(in_a, in_b)
+
+    def _ends(self, node_a: ir.Node, node_b: ir.Node) -> tuple[ir.Node, ir.Node]:
+        """Return the nodes whose outputs belong together: after filters the last scalings, if cut apart."""
+        if family_of(node_a) not in CHAINED or family_of(node_b) not in CHAINED:
+            return node_a, node_b
+        chain_a, chain_b = chain_from(self._pairs.a, node_a), chain_from(self._pairs.b, node_b)
+        return (node_a, node_b) if len(chain_a) == len(chain_b) else (chain_a[-1], chain_b[-1])
 
     def _pair_signals(self, name_a: str, name_b: str) -> None:
         if self._pairs.pair_signals(SignalPair(name_a, name_b, Evidence.STRUCTURE)):
@@ -141,7 +152,12 @@ class Extension:
                 found.append((group_a[0], group_b[0]))
             elif group_b:
                 found += self._by_name(group_a, group_b)
-        return found
+        return found or self._dense(nodes_a, nodes_b)
+
+    def _dense(self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:
+        """Return the one pair of a dense layer and a convolution that stands for it."""
+        found = [(a, b) for a in nodes_a for b in nodes_b if family_of(a) != family_of(b) and stand_in(a, b)]
+        return found if len(found) == 1 else []
 
     def _by_name(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
@@ -154,14 +170,14 @@ class Extension:
                 found.append((node, names_b.pop(name)))
         return found
 
-    def _fill_gaps(self) -> bool:
+    def _fill_gaps(self, detail: int) -> bool:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
         changed = False
         for gap_a, gap_b in _gaps(self._pairs):
             if not gap_a or not gap_b or max(len(gap_a), len(gap_b)) > MAX_GAP:
                 continue
-            keys_a = [self._key(0, node, SIZES) for node in gap_a]
-            keys_b = [self._key(1, node, SIZES) for node in gap_b]
+            keys_a = [self._key(0, node, detail) for node in gap_a]
+            keys_b = [self._key(1, node, detail) for node in gap_b]
             for i, j in common_subsequence(keys_a, keys_b):
                 changed |= self._guess(gap_a[i], gap_b[j])
         return changed

@@ -9,8 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.compare.align.groups import build_groups
-from netweave.compare.align.weights import filters_of
-from netweave.compare.signals import constants_of, family_of
+from netweave.compare.align.weights import as_dense, filters_of, stand_in
+from netweave.compare.signals import constants_of
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
@@ -41,13 +41,27 @@ def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndar
             continue
         if [n.op_type for n in source] == [n.op_type for n in target]:
             count += sum(_copy(s, t, orders or {}) for s, t in zip(source, target, strict=True))
-        elif source[0].op_type in FILTERED and family_of(source[0]) == family_of(target[0]):
+        elif _are_scaled_alike(source, target):
+            count += _copy(source[0], target[0], orders or {}) + _carry_scaling(source[1:], target[1:])
+        elif source[0].op_type in FILTERED and stand_in(source[0], target[0]):
             count += _fold_into(source, target, orders or {})
         elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
             count += _carry_scaling(source, target)
     graph = alignment.b.graph if to_b else alignment.a.graph
     graph.parameters.update({key: replace(p, loaded=True) for key, p in graph.parameters.items()})
     return count
+
+
+def _are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
+    """Whether both are the same filter and a BatchNorm, each with its scale and shift behind it or not."""
+    heads = [[node.op_type for node in nodes[:2]] for nodes in (source, target)]
+    return (
+        heads[0] == heads[1]
+        and source[0].op_type in FILTERED
+        and heads[0][1:] == ["BatchNormalization"]
+        and {node.op_type for node in (*source[2:], *target[2:])} <= SCALING
+        and constants_of(source[0]).keys() == constants_of(target[0]).keys()
+    )
 
 
 def _without_pads(nodes: list[ir.Node]) -> list[ir.Node]:
@@ -59,10 +73,12 @@ def _copy(source: ir.Node, target: ir.Node, orders: Mapping[str, np.ndarray]) ->
     given, taken = constants_of(source), constants_of(target)
     count = 0
     if source.op_type in FILTERED and 1 in given and 1 in taken:
-        count += _set_filters(target, _ordered(filters_of(source), target, orders))
+        count += set_filters(target, _ordered(filters_of(source), target, orders))
     for index, value in given.items():
         if index in taken and not (index == 1 and source.op_type in FILTERED):
-            count += _set(taken[index], None if value.const_value is None else value.const_value.numpy())
+            count += set_values(
+                taken[index], None if value.const_value is None else value.const_value.numpy()
+            )
     return count
 
 
@@ -70,10 +86,11 @@ def _ordered(
     filters: np.ndarray | None, target: ir.Node, orders: Mapping[str, np.ndarray]
 ) -> np.ndarray | None:
     order = orders.get(str(target.name))
-    return filters if filters is None or order is None else filters[:, order]
+    return filters if filters is None or order is None else filters.reshape(len(filters), -1)[:, order]
 
 
-def _set(value: ir.Value, array: np.ndarray | None) -> int:
+def set_values(value: ir.Value, array: np.ndarray | None) -> int:
+    """Give a value an array of as many elements, in place; return how many were given, 1 or 0."""
     old = value.const_value
     if array is None or old is None or array.size != old.size or old.dtype != ir.DataType.FLOAT:
         return 0
@@ -82,12 +99,13 @@ def _set(value: ir.Value, array: np.ndarray | None) -> int:
     return 1
 
 
-def _set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
+def set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
+    """Give a node filters as from ``filters_of``, in place; return how many were given, 1 or 0."""
     current = filters_of(node)
-    if filters is None or current is None or filters.shape != current.shape:
+    if filters is None or current is None or not _fits(filters.shape, current.shape):
         return 0
     weight = node.inputs[1]
-    array = filters
+    array = filters = filters.reshape(current.shape)
     if node.op_type == "ConvTranspose":
         array = filters.swapaxes(0, 1)
     elif node.op_type == "MatMul":
@@ -95,7 +113,12 @@ def _set_filters(node: ir.Node, filters: np.ndarray | None) -> int:
     elif node.op_type == "Gemm":
         transposed = node.attributes.get("transB")
         array = filters if transposed is not None and transposed.as_int() else filters.T
-    return _set(weight, array) if weight is not None else 0
+    return set_values(weight, array) if weight is not None else 0
+
+
+def _fits(given: tuple[int, ...], taken: tuple[int, ...]) -> bool:
+    """Whether filters are of one shape, or would be if a dense layer's were a convolution's."""
+    return given == taken or (2 in {len(given), len(taken)} and as_dense(given) == as_dense(taken))
 
 
 def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str, np.ndarray]) -> int:
@@ -107,12 +130,12 @@ def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str
     for node in source:
         factor, addend = _affine_of(node, len(filters))
         scale, shift = scale * factor, shift * factor + addend
-    count = _set_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1)))
+    count = set_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1)))
     if not count:
         return 0
     slots = [slot for node in target for slot in _neutralise(node, len(filters))]
     if slots:
-        count += _set(slots[-1], shift)
+        count += set_values(slots[-1], shift)
     return count
 
 
@@ -134,10 +157,10 @@ def _carry_scaling(source: list[ir.Node], target: list[ir.Node]) -> int:
     holders = {index: taken.get(index) for index in (1, 2)}
     for node in target[1:]:
         holders[1 if node.op_type == "Mul" else 2] = next(iter(constants_of(node).values()), None)
-    count = _set(taken[3], mean) + _set(taken[4], variance)
+    count = set_values(taken[3], mean) + set_values(taken[4], variance)
     for index, array in ((1, gamma), (2, beta)):
         value = holders[index]
-        count += 0 if value is None else _set(value, array)
+        count += 0 if value is None else set_values(value, array)
     return count
 
 
@@ -170,18 +193,18 @@ def _neutralise(node: ir.Node, channels: int) -> list[ir.Value]:
     constants = constants_of(node)
     if node.op_type == "BatchNormalization":
         epsilon = attributes_of(node).get("epsilon", 1e-5)
-        for index, fill in ((1, np.sqrt(1.0 + epsilon)), (2, 0.0), (3, 0.0), (4, 1.0)):
+        for index, fill in ((1, 1.0), (2, 0.0), (3, 0.0), (4, 1.0 - epsilon)):  # Caffe's has no gamma to set
             if index in constants:
-                _set(constants[index], np.full(channels, fill))
+                set_values(constants[index], np.full(channels, fill))
         return [constants[2]] if 2 in constants else []
     if node.op_type in FILTERED and 2 in constants:
-        _set(constants[2], np.zeros(channels))
+        set_values(constants[2], np.zeros(channels))
         return [constants[2]]
     addends = [value for value in constants.values() if value.const_value is not None]
     if node.op_type in {"Mul", "Div"}:
         for value in addends:
-            _set(value, np.ones(value.const_value.size))  # type: ignore[union-attr]
+            set_values(value, np.ones(value.const_value.size))  # type: ignore[union-attr]
         return []
     for value in addends if node.op_type in {"Add", "Sub"} else []:
-        _set(value, np.zeros(value.const_value.size))  # type: ignore[union-attr]
+        set_values(value, np.zeros(value.const_value.size))  # type: ignore[union-attr]
     return [v for v in addends if v.const_value.size == channels] if node.op_type == "Add" else []  # type: ignore[union-attr]

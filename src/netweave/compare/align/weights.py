@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.compare.align.layout import match_entries
-from netweave.compare.signals import is_constant
+from netweave.compare.signals import family_of, is_constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,6 +87,27 @@ def filter_shape(node: ir.Node) -> tuple[int, ...] | None:
         return None
     shape = tuple(int(size) for size in weight.const_value.shape.numpy())
     return _oriented(node, np.broadcast_to(np.float32(0), shape)).shape
+
+
+def stand_in(a: ir.Node, b: ir.Node) -> bool:
+    """Whether a node may stand for another: of one kind, or a dense layer and a convolution with its weights.
+
+    A convolution whose window is all that it reads is a dense layer.
+    """
+    if family_of(a) == family_of(b):
+        return True
+    shapes = [filter_shape(node) for node in (a, b) if family_of(node) in {"Conv", "dense"}]
+    shape_a, shape_b = shapes if len(shapes) == 2 else (None, None)
+    return shape_a is not None and shape_b is not None and as_dense(shape_a) == as_dense(shape_b)
+
+
+def as_dense(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Return the shape of filters as those of a dense layer.
+
+    >>> as_dense((10, 8, 3, 3))
+    (10, 72)
+    """
+    return shape[0], prod(shape[1:])
 
 
 def _main_weight(node: ir.Node) -> ir.Value | None:

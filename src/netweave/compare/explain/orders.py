@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.compare.align.layout import candidate_layouts
+from netweave.compare.align.weights import as_dense, filter_shape
 from netweave.compare.explain.flatten import column_order, flattened
 from netweave.compare.explain.traps.trap import Case
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    import onnx_ir as ir
 
     from netweave.compare.align.alignment import Alignment
 
@@ -41,7 +44,8 @@ def dense_orders(
     found = {}
     for node_a in alignment.a.nodes:
         node_b = alignment.partner(node_a)
-        if node_b is None or not {node_a.op_type, node_b.op_type} <= DENSE:
+        # a convolution whose window is all that it reads is a dense layer, too
+        if node_b is None or DENSE.isdisjoint({node_a.op_type, node_b.op_type}):
             continue
         name_a, name_b = flattened(alignment.a, node_a), flattened(alignment.b, node_b)
         if name_a is None or name_b is None or name_a not in tensors_a or name_b not in tensors_b:
@@ -57,7 +61,13 @@ def dense_orders(
             shapes_a={name_a: shape},
         )
         order = column_order(case, node_a, node_b)
-        if order is not None and (order != np.arange(len(order))).any():
+        if order is not None and order.size == _columns(node_b) and (order != np.arange(order.size)).any():
             target = node_b if to_b else node_a
             found[str(target.name)] = order if to_b else np.argsort(order)
     return found
+
+
+def _columns(node: ir.Node) -> int | None:
+    """Number of inputs of an element of the output; of a convolution, all that is in its window."""
+    shape = filter_shape(node)
+    return None if shape is None else as_dense(shape)[1]
