@@ -14,6 +14,8 @@ from netweave.errors import NetweaveError
 from netweave.passes.extract import extract
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from benchmarks.matrix.theirs import Their
 
 
@@ -43,11 +45,18 @@ def difference(net: str, a: str, b: str) -> str | None:
     return None if changed == OTHERS.get((net, a)) else changed
 
 
-def check(a: Their, b: Their) -> dict[str, Any]:
-    """Carry weights from one net to the other, or back where that alone is possible, and compare."""
-    first, second = _without_softmax(a.load(), b.load())
+def check(a: Callable[[], netweave.Graph], b: Their, *, changed: str | None) -> dict[str, Any]:
+    """Carry weights from one net to the other, or back where that alone is possible, and compare.
+
+    Args:
+        a: Reads the net whose weights are carried.
+        b: The net that takes them.
+        changed: What is known to be another in it: then there is no way back to try.
+    """
+    first, second = _without_softmax(a(), b.load())
     reasons = []
-    for net, port, way in ((first, second, "to B"), (second, first, "to A")):
+    ways = [(first, second, "to B"), (second, first, "to A")]
+    for net, port, way in ways if changed is None else ways[:1]:
         try:
             filled = netweave.carry(net, port)
         except NetweaveError as error:
@@ -55,7 +64,7 @@ def check(a: Their, b: Their) -> dict[str, Any]:
             continue
         found = netweave.compare(net, filled)
         return {"ok": found.equal, "error": found.error, "said": found.sentence, "facts": {"way": way}}
-    return {"ok": False, "said": reasons[0], "facts": {"back": reasons[1]}}
+    return {"ok": False, "said": reasons[0], "facts": {"back": reasons[1]} if reasons[1:] else {}}
 
 
 def _without_softmax(a: netweave.Graph, b: netweave.Graph) -> tuple[netweave.Graph, netweave.Graph]:

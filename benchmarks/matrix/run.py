@@ -23,7 +23,7 @@ import os
 import subprocess
 import sys
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -69,13 +69,15 @@ def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
     """Yield pairs of one net by two frameworks."""
     for net in asked.net:
         made = {format_: their for format_ in COLUMNS if (their := asked.found(net, format_)) is not None}
+        loads = {format_: cache(their.load) for format_, their in made.items()}  # the first is read once
         for format_ in asked.format:
             other = pairs.partner(net, format_, list(made)) if format_ in made else None
             if other is not None:
                 head = {"net": net, "format": format_, "kind": "pair", "origin": other}
                 read = [*made[other].read, *made[format_].read, *map(Path, (theirs.__file__, pairs.__file__))]
-                cell = kept(head, read, partial(pairs.check, made[other], made[format_]))
-                yield as_known(cell, pairs.difference(net, other, format_))
+                changed = pairs.difference(net, other, format_)
+                work = partial(pairs.check, loads[other], made[format_], changed=changed)
+                yield as_known(kept(head, read, work), changed)
 
 
 COMMAND = r"""python -m benchmarks.matrix.run --files FILES --oracles PYTHON --tensorflow PYTHON \

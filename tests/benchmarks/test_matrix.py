@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
-from benchmarks.matrix import pairs, run, theirs
+from benchmarks.matrix import ours, pairs, run, theirs
 from benchmarks.matrix.cells import Cell, Kept, attempt
 from benchmarks.matrix.nets import COLUMNS, NETS, OTHERS
 from netweave.errors import UsageError
@@ -56,6 +57,42 @@ def test_weights_come_from_the_first_net_that_is_no_other():
     formats = ["caffe", "keras", "mxnet"]
     assert [pairs.partner("lenet", format_, formats) for format_ in formats] == ["mxnet", "mxnet", None]
     assert pairs.partner("lstm", "mxnet", ["mxnet", "pytorch", "keras"]) == "pytorch"
+
+
+def test_nets_that_are_another_in_the_same_way_are_held_against_each_other():
+    formats = ["mxnet", "pytorch", "onnx", "keras", "tensorflow"]
+    partners = {format_: pairs.partner("squeezenet", format_, formats) for format_ in formats}
+    assert partners == {
+        "mxnet": "pytorch",
+        "pytorch": None,
+        "onnx": "pytorch",
+        "keras": "pytorch",
+        "tensorflow": "keras",
+    }
+    assert pairs.difference("squeezenet", "keras", "tensorflow") is None
+    assert pairs.difference("squeezenet", "pytorch", "keras") == OTHERS["squeezenet", "keras"]
+
+
+def test_every_two_nets_are_known_to_be_the_same_or_not():
+    for net, format_ in OTHERS:
+        formats = [key for key in COLUMNS if net in RECORDS.get(key, {})]
+        links = {key: pairs.partner(net, key, formats) for key in formats}
+        (start,) = (key for key, link in links.items() if link is None)
+        for key in {format_, *formats} & set(formats):
+            way = [key]
+            while links[way[-1]] is not None:
+                way.append(links[way[-1]])
+            assert way[-1] == start
+            assert sum(pairs.difference(net, b, a) is not None for a, b in pairwise(way)) <= 1
+
+
+def test_a_net_is_written_from_another_format_than_its_own():
+    made = {("lenet", "mxnet"): "MXNet's", ("lenet", "caffe"): "Caffe's"}
+    found = [
+        ours.source("lenet", format_, lambda *key: made.get(key)) for format_ in ("mxnet", "caffe", "onnx")
+    ]
+    assert found == ["Caffe's", "MXNet's", "MXNet's"]
+    assert ours.source("lenet", "mxnet", lambda net, format_: None) is None
 
 
 def test_outputs_are_held_against_the_framework_s_by_name_or_else_in_order(tmp_path):

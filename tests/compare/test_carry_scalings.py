@@ -65,6 +65,13 @@ class Plain(Residual):
         return self.builder.add("BatchNormalization", [x, *scale, *self.statistics(name)], attributes)
 
 
+class Biased(Plain):
+    """The convolutions have biases all the same."""
+
+    def biases(self, name):
+        return [self.array(f"{name}/b", 4)]
+
+
 class Caffe(Residual):
     """A BatchNorm without scale and shift, and both behind it."""
 
@@ -95,8 +102,8 @@ class Folded(Residual):
         return x
 
 
-@pytest.mark.parametrize("port", [Plain, Caffe, Folded])
-@pytest.mark.parametrize("net", [Plain, Caffe, Folded])
+@pytest.mark.parametrize("port", [Plain, Biased, Caffe, Folded])
+@pytest.mark.parametrize("net", [Plain, Biased, Caffe, Folded])
 def test_weights_are_carried_to_the_last_digits(net, port):
     first = net("net").build()
     filled = carry_weights(first, port("port").build())

@@ -129,10 +129,10 @@ def _origins(cells: Sequence[Cell]) -> str:
 
 def _states(cells: Sequence[Cell]) -> str:
     """Return of which state of the code the cells are, in words."""
-    commits = list(dict.fromkeys(cell["commit"] for cell in cells))
-    if len(commits) == 1:
+    commits = [cell.get("commit", "earlier ones") for cell in cells]
+    if len(set(commits)) == 1:
         return f"from one state of the code, `{commits[0]}`"
-    counts = [f"{sum(cell['commit'] == commit for cell in cells)} from `{commit}`" for commit in commits]
+    counts = [f"{commits.count(commit)} from `{commit}`" for commit in dict.fromkeys(commits)]
     return f"from several states of the code ({', '.join(counts)})"
 
 

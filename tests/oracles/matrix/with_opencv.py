@@ -82,12 +82,21 @@ def caffe(
     outputs = dict(
         zip([_top(body, name) for name in names], run(net, draw_inputs(drawn), names), strict=True)
     )
+    for layer in body.inner:
+        if layer.kind == "detectionoutput":
+            outputs[layer.tops[0]] = _by_class(outputs[layer.tops[0]])
     for top, array in outputs.items():
         if (
             array.shape != shapes[top] and 0 not in shapes[top]
         ):  # of how many boxes there are, no formula tells
             raise ValueError(f"{top}: OpenCV makes {array.shape}, the formulas {shapes[top]}")
     return Made(source, ("net.prototxt", "net.caffemodel"), drawn, outputs)
+
+
+def _by_class(boxes: np.ndarray) -> np.ndarray:
+    """Return rows of boxes in Caffe's order, by image, class and score; OpenCV sorts all classes as one."""
+    rows = boxes.reshape(-1, 7)
+    return rows[np.lexsort((-rows[:, 2], rows[:, 1], rows[:, 0]))].reshape(boxes.shape)
 
 
 def _ends(body: Any) -> set[str]:

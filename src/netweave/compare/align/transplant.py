@@ -39,10 +39,11 @@ def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndar
         source, target = (_without_pads(draft.nodes[side]) for side in ((0, 1) if to_b else (1, 0)))
         if not source or not target:
             continue
-        if [n.op_type for n in source] == [n.op_type for n in target]:
+        if _are_scaled_alike(source, target):
+            count += _copy(source[0], target[0], orders or {})
+            count += _carry_scaling(source[1:], target[1:], bias=_lost_bias(source[0], target[0]))
+        elif [n.op_type for n in source] == [n.op_type for n in target]:
             count += sum(_copy(s, t, orders or {}) for s, t in zip(source, target, strict=True))
-        elif _are_scaled_alike(source, target):
-            count += _copy(source[0], target[0], orders or {}) + _carry_scaling(source[1:], target[1:])
         elif source[0].op_type in FILTERED and stand_in(source[0], target[0]):
             count += _fold_into(source, target, orders or {})
         elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
@@ -60,8 +61,15 @@ def _are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
         and source[0].op_type in FILTERED
         and heads[0][1:] == ["BatchNormalization"]
         and {node.op_type for node in (*source[2:], *target[2:])} <= SCALING
-        and constants_of(source[0]).keys() == constants_of(target[0]).keys()
     )
+
+
+def _lost_bias(source: ir.Node, target: ir.Node) -> np.ndarray | float:
+    """Return the bias of a filter that has no place in another."""
+    bias = constants_of(source).get(2)
+    if bias is None or bias.const_value is None or 2 in constants_of(target):
+        return 0.0
+    return bias.const_value.numpy().astype(np.float64)
 
 
 def _without_pads(nodes: list[ir.Node]) -> list[ir.Node]:
@@ -74,12 +82,18 @@ def _copy(source: ir.Node, target: ir.Node, orders: Mapping[str, np.ndarray]) ->
     count = 0
     if source.op_type in FILTERED and 1 in given and 1 in taken:
         count += set_filters(target, _ordered(filters_of(source), target, orders))
+        if 2 in taken and 2 not in given:
+            count += _clear(taken[2])
     for index, value in given.items():
         if index in taken and not (index == 1 and source.op_type in FILTERED):
             count += set_values(
                 taken[index], None if value.const_value is None else value.const_value.numpy()
             )
     return count
+
+
+def _clear(value: ir.Value) -> int:
+    return 0 if value.const_value is None else set_values(value, np.zeros(value.const_value.size))
 
 
 def _ordered(
@@ -139,10 +153,11 @@ def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str
     return count
 
 
-def _carry_scaling(source: list[ir.Node], target: list[ir.Node]) -> int:
+def _carry_scaling(source: list[ir.Node], target: list[ir.Node], *, bias: np.ndarray | float = 0.0) -> int:
     """Give a BatchNorm, which may have its scale and shift behind it, what another such chain computes.
 
-    Caffe writes BatchNorm and Scale where others have one layer; the statistics are the same.
+    Caffe writes BatchNorm and Scale where others have one layer; the statistics are the same, but for a
+    ``bias`` that is added before the one and not before the other.
     """
     given, taken = constants_of(source[0]), constants_of(target[0])
     if source[0].op_type != "BatchNormalization" or given[3].const_value is None:
@@ -157,7 +172,7 @@ def _carry_scaling(source: list[ir.Node], target: list[ir.Node]) -> int:
     holders = {index: taken.get(index) for index in (1, 2)}
     for node in target[1:]:
         holders[1 if node.op_type == "Mul" else 2] = next(iter(constants_of(node).values()), None)
-    count = set_values(taken[3], mean) + set_values(taken[4], variance)
+    count = set_values(taken[3], mean - bias) + set_values(taken[4], variance)
     for index, array in ((1, gamma), (2, beta)):
         value = holders[index]
         count += 0 if value is None else set_values(value, array)
