@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import NetweaveError, UnsupportedError
+from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -46,12 +46,16 @@ class Cell:
     seconds: float = 0.0
 
 
+class Refused(Exception):
+    """A net is not written in a format; the reason is what Netweave says."""
+
+
 def attempt(head: dict[str, str], work: Callable[[], dict[str, Any]]) -> Cell:
     """Do the work of a cell; what goes wrong is its outcome."""
     start = time.perf_counter()
     try:
         outcome = work()
-    except UnsupportedError as error:
+    except Refused as error:
         outcome = {"ok": False, "said": " ".join(str(error).split())[:400], "facts": {"refused": True}}
     except NetweaveError as error:
         outcome = {"ok": False, "said": " ".join(str(error).split())[:400]}

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import netweave
-from benchmarks.matrix.cells import ROOT
+from benchmarks.matrix.cells import ROOT, Refused
 from benchmarks.matrix.nets import COLUMNS
 from netweave import api
+from netweave.errors import NetweaveError
 from tests.oracles import golden
 
 if TYPE_CHECKING:
@@ -42,7 +43,10 @@ def check(their: Their, format_: str, python: str) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         column = COLUMNS[format_]
-        written = api.save(graph, folder / f"{their.net.replace('-', '_')}{column.suffix}", to=column.to)
+        try:
+            written = api.save(graph, folder / f"{their.net.replace('-', '_')}{column.suffix}", to=column.to)
+        except NetweaveError as error:
+            raise Refused(error) from error
         names = written.inputs or {}
         np.savez(folder / "inputs.npz", **{names.get(name, name): array for name, array in inputs.items()})
         found = _run(folder, written, column.judge or "", python)

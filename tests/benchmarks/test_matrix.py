@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.matrix import ours, pairs, run, theirs
-from benchmarks.matrix.cells import Cell, Kept, attempt
+from benchmarks.matrix.cells import Cell, Kept, Refused, attempt
 from benchmarks.matrix.nets import COLUMNS, NETS, OTHERS
 from netweave.errors import UsageError
 from tests.oracles import golden
@@ -25,11 +25,16 @@ def test_what_goes_wrong_is_the_outcome_of_a_cell():
     def refused():
         raise UsageError("deploy.prototxt: no weights")
 
+    def not_written():
+        raise Refused("cannot be written: LSTM")
+
     def crashed():
         return {}["missing"]
 
     assert attempt(HEAD, lambda: {"ok": True, "error": 1e-6}).ok
     assert (attempt(HEAD, refused).ok, attempt(HEAD, refused).said) == (False, "deploy.prototxt: no weights")
+    assert attempt(HEAD, not_written).facts == {"refused": True}
+    assert attempt(HEAD, not_written).said == "cannot be written: LSTM"
     assert attempt(HEAD, crashed).said == "KeyError: 'missing'"
 
 
