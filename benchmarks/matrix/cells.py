@@ -46,7 +46,7 @@ class Cell:
     seconds: float = 0.0
 
 
-class Refused(Exception):
+class Refused(Exception):  # noqa: N818 (an outcome, and no error)
     """A net is not written in a format; the reason is what Netweave says."""
 
 
