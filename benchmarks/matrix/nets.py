@@ -77,7 +77,7 @@ OTHERS = {
     ("nin", "chainer"): "no rectifier behind the last convolution of each block but those written",
     ("googlenet", "pytorch"): "BatchNorm everywhere, 3x3 for 5x5",
     ("googlenet", "onnx"): "BatchNorm everywhere, 3x3 for 5x5",
-    ("googlenet", "tensorflow"): "BatchNorm everywhere, 3x3 for 5x5",
+    ("googlenet", "tensorflow"): "slim's: BatchNorm everywhere, 3x3 for 5x5, pads at the end alone",
     ("googlenet", "caffe"): "LRN",
     ("googlenet", "chainer"): "LRN, two more outputs",
     ("inception-bn", "tensorflow"): "slim's inception_v2: a separable first convolution",
@@ -99,6 +99,9 @@ OTHERS = {
     ("mobilenet-v2", "keras"): "pads at the end alone where it strides",
     ("mobilenet-v2", "tensorflow"): "pads at the end alone where it strides",
     ("mobilenet-v2", "mxnet"): "expands in the first block, too, and has no biases at the end",
+    ("ssd300", "caffe"): "gives the best 200 boxes, where MXNet's gives all",
+    ("ssd300", "pytorch"): "ends at its heads",
+    ("ssd300", "onnx"): "ends at its heads",
     ("lstm", "mxnet"): "takes the states, and time before batch",
 }
 """Nets that are another one than the others of their name, by net and format, and what was changed.
