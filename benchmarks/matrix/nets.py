@@ -81,6 +81,8 @@ OTHERS = {
     ("googlenet", "caffe"): "LRN",
     ("googlenet", "chainer"): "LRN, two more outputs",
     ("inception-bn", "tensorflow"): "slim's inception_v2: a separable first convolution",
+    ("inception-v3", "caffe"): "takes a maximum in the last block's pooling, too",
+    ("inception-v3", "tensorflow"): "leaves the padding out of its averages",
     ("resnet18", "darknet"): "shortcuts without convolution",
     ("resnet50", "caffe"): "pools without padding, and rounds up",
     ("resnet50-v2", "keras"): "strides at the end of a stage",

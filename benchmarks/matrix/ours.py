@@ -29,8 +29,11 @@ SOURCES = ("mxnet", "pytorch", "caffe", "darknet", "keras", "chainer")
 
 READING = ROOT / "tests" / "oracles" / "matrix" / "reading.py"
 SAME = 1e-5
-"""Largest difference of written PyTorch code from the graph that it was written from, relative to the largest
-value: a softmax whose one probability stands for its rms would count the rounding of that one 30 times."""
+"""Largest difference of written PyTorch code from the graph that it was written from, run by PyTorch
+as well, relative to the rms; probabilities, whose rms may be that of one, are taken as they are."""
+
+RUFF = ("ruff", "check", "--isolated", "--line-length", "110", "--extend-select", "E501")
+"""Ruff's own rules, and lines as long as this project's."""
 
 MOST_LINES = {"resnet50": 200}
 """Lines of PyTorch code that a net may take."""
@@ -51,7 +54,7 @@ def check(their: Their, format_: str, python: str) -> dict[str, Any]:
         np.savez(folder / "inputs.npz", **{names.get(name, name): array for name, array in inputs.items()})
         found = _run(folder, written, column.judge or "", python)
         facts = _facts(written.net, their.net) if format_ == "pytorch" else {}
-    wanted = netweave.run(graph, inputs)
+    wanted = netweave.run(graph, inputs, backend="torch" if format_ == "pytorch" else "onnxruntime")
     by_name = found if set(found) == set(wanted) else dict(zip(wanted, found.values(), strict=True))
     from_graph = max(_error(by_name[name], array) for name, array in wanted.items())
     described = {name for name, _ in their.record["outputs"]}
@@ -85,8 +88,9 @@ def _run(folder: Path, written: Any, judge: str, python: str) -> dict[str, np.nd
 
 def _facts(file: Path, net: str) -> dict[str, Any]:
     """Return what is to be said of written code: whether ruff accepts it, and its lines."""
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", str(file)]
-    ruff = subprocess.run(command, capture_output=True, text=True, check=False)
+    ruff = subprocess.run(
+        [sys.executable, "-m", *RUFF, str(file)], capture_output=True, text=True, check=False
+    )
     lines = len(file.read_text().splitlines())
     return {
         "ruff accepts it": ruff.returncode == 0,
@@ -97,7 +101,9 @@ def _facts(file: Path, net: str) -> dict[str, Any]:
 def _error(array: np.ndarray, wanted: np.ndarray) -> float:
     if array.shape != wanted.shape:
         return float("inf")
-    return float(np.abs(array.astype(np.float64) - wanted).max() / (np.abs(wanted).max() or 1.0))
+    rms = float(np.sqrt(np.mean(np.square(wanted, dtype=np.float64))))
+    is_probability = wanted.ndim > 1 and wanted.min() >= 0 and np.allclose(wanted.sum(axis=1), 1, atol=1e-4)
+    return float(np.abs(array.astype(np.float64) - wanted).max()) / (1.0 if is_probability else rms or 1.0)
 
 
 def source(net: str, format_: str, found: Callable[[str, str], Their | None]) -> Their | None:

@@ -61,8 +61,9 @@ with the first of them. That settles any two: nets that agree with the first to 
 other to `a + b` on the same inputs, by the mapping of the one and then that of the other."""
 
 CODE = """Written by `netweave convert`, run in an environment with torch and NumPy alone. The difference is
-that from the graph that it was written from, relative to the largest value; up to 1e-5 is right. Ruff, as it
-comes, accepts what is right."""
+that from the graph that it was written from, run on PyTorch's kernels as well, relative to the rms, or as it
+is where the output is probabilities; up to 1e-5 is right. Ruff accepts what is right: its default rules, and
+lines of 110 characters as in this project."""
 
 
 def _table(cells: Sequence[Cell]) -> str:

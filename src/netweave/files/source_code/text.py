@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +30,20 @@ def commented(line: str, layers: Sequence[str]) -> str:
         names.pop()
         more = ", ..."
     return line
+
+
+def wrapped(line: str) -> list[str]:
+    """Return a line, or three if it is a call, or gives one a name, and is too long for one line.
+
+    >>> wrapped("x = f(1)")
+    ['x = f(1)']
+    """
+    head, bracket, rest = line.partition("(")
+    depths = [*accumulate((c == "(") - (c == ")") for c in line)][len(head) :]
+    if len(line) <= WIDTH or not bracket or depths[-1] != 0 or 0 in depths[:-1]:
+        return [line]
+    indent = " " * (len(line) - len(line.lstrip()))
+    return [f"{head}(", f"{indent}    {rest.removesuffix(')')}", f"{indent})"]
 
 
 def number(value: Any) -> str:

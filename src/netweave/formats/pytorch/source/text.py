@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.source_code.forward import Forward
-from netweave.files.source_code.text import WIDTH, commented, literal
+from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -96,5 +96,5 @@ def forward_lines(
     lines = signature("forward", list(inputs.values()))
     for text, layers in body.lines:
         line = f"        {text}"
-        lines.append(commented(line, layers) if has_comments else line)
+        lines += wrapped(commented(line, layers) if has_comments else line)
     return lines

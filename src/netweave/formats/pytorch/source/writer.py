@@ -19,7 +19,7 @@ from netweave.files.source_code.naming import (
     stem_of,
 )
 from netweave.files.source_code.steps import Step
-from netweave.files.source_code.text import commented, literal
+from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
 from netweave.formats.pytorch.source.text import (
@@ -140,7 +140,7 @@ class _Writer:
                     if (number, field.name) in kind.uses
                 }
                 made = constructor(step.module, given, self._defaults_of(step))
-                lines.append(f"        self.{member} = {made}")
+                lines += wrapped(f"        self.{member} = {made}")
         modules = {number: f"self.{member}" for number, member in enumerate(members) if member}
         entry = kind.blocks[0].entry
         body = forward_lines(steps, {entry: "x"}, [kind.blocks[0].exit], modules, has_comments=False)
@@ -175,7 +175,7 @@ class _Writer:
                     attribute = names.free(group.name, fallback=kind_name(group))
                     made = constructor(group.module, {}, self._defaults_of(group))
                     layers = [] if group.layers == (attribute,) else group.layers
-                    lines.append(commented(f"        self.{attribute} = {made}", layers))
+                    lines += wrapped(commented(f"        self.{attribute} = {made}", layers))
                     modules[len(steps)] = f"self.{attribute}"
                     self._keep(group, attribute)
                 steps.append(group)
@@ -197,7 +197,7 @@ class _Writer:
             for step, member in zip(block.steps, members, strict=True):
                 self._keep(step, f"{prefix}.{member}")
         if len(group) == 1:
-            return [commented(f"        self.{attribute} = {self._made(group[0])}", span)]
+            return wrapped(commented(f"        self.{attribute} = {self._made(group[0])}", span))
         lines = [commented(f"        self.{attribute} = nn.Sequential(", span)]
         for run in _runs(group):
             is_pair = len(run) == 2 and _varying(run)
@@ -234,12 +234,19 @@ class _Writer:
                 self.state[counter] = np.zeros((), np.int64)
 
 
+MOST_NAMES = 4
+"""Names of blocks that are all said in the text of their class."""
+
+
 def commented_names(names: Sequence[str]) -> str:
-    """Return names of blocks in a few words."""
+    """Return names of blocks in a few words, as many as fit into a line."""
     shown = ["".join(c for c in name if c.isprintable() and c not in '"\\') for name in names]
-    if len(shown) > 4:
-        return f"{', '.join(shown[:3])} and {len(shown) - 3} more"
-    return ", ".join(shown)
+    for count in range(len(shown) if len(shown) <= MOST_NAMES else MOST_NAMES - 1, 0, -1):
+        more = f" and {len(shown) - count} more" if count < len(shown) else ""
+        words = f"{', '.join(shown[:count])}{more}"
+        if len(words) <= WIDTH - len('    """."""'):
+            return words
+    return ""
 
 
 def _class_stem(names: Sequence[str]) -> str:
