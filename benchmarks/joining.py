@@ -5,15 +5,17 @@
     python -m benchmarks.joining [--net NAME] [--rounds N] [--runs N] [--json FILE]
 
 Every form of a net is written to disk as ONNX and opened from there by ONNX Runtime and OpenVINO, both with
-all their own optimisations, in float32, on two threads. In each round every form of a net runs on a runtime
-in an order drawn anew; shown is the ratio of its time to the plain export's in the same round: the median
-and the quartiles of all rounds. Weights are drawn. The forms:
+all their own optimisations, in float32, on one thread. In each round every form of a net runs on a runtime
+in an order drawn anew; shown is the ratio of its processor time, which other work on the machine disturbs
+little, to the plain form's in the same round: the median and the quartiles of all rounds. Weights are
+drawn. The forms:
 
-- ``plain``: what ``convert --for inference`` writes
+- ``plain``: constants folded, normalisations taken into convolutions
+- ``written``: what ``convert --for inference`` writes, with ``remove_concats`` and ``sum_of_parts`` besides
 - ``again``: the same file once more, to show what the measurement itself makes of equal things
 - ``siblings``: convolutions of one size that read the same value are one, and a Split behind it
 - ``siblings, slices``: the same with a Slice for each instead of the Split
-- ``spread``: a convolution over a concatenation is a sum of convolutions of its parts
+- ``spread``: every convolution over a concatenation is a sum of convolutions of its parts
 - ``bias apart``: biases of convolutions are nodes of their own, to show that the runtimes join them
 - ``nested``: concatenations of more than two are made of pairs, to show what joining these again is worth
 
@@ -41,6 +43,7 @@ import openvino
 from netweave import api
 from netweave.api.zoo import NETS
 from netweave.graph import attributes_of, known_shape
+from netweave.passes import absorb, chain, fold, prune, to_inference
 from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
 
 if TYPE_CHECKING:
@@ -48,7 +51,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-THREADS = 2
+THREADS = 1
 SHOWN = ("Conv", "Relu", "Add", "Concat", "Split", "Slice")
 
 
@@ -197,6 +200,7 @@ def nested(graph: Graph) -> None:
 FORMS: dict[str, Callable[[Graph], Graph]] = {
     "plain": lambda graph: graph,
     "again": lambda graph: graph,
+    "written": lambda graph: api.predicting(graph, folded=True),
     "siblings": siblings,
     "siblings, slices": sliced_siblings,
     "spread": spread,
@@ -219,7 +223,9 @@ def by_onnxruntime(file: Path) -> tuple[Callable[[np.ndarray], Any], Counter[str
 
 
 def _plain(op_type: str) -> str:
-    return "Conv" if op_type in {"FusedConv", "Convolution"} else op_type
+    """Return ONNX's name of what a runtime calls otherwise."""
+    names = {"FusedConv": "Conv", "Convolution": "Conv", "Concatenation": "Concat"}
+    return {**names, "StridedSlice": "Slice", "Eltwise": "Add"}.get(op_type, op_type)
 
 
 def by_openvino(file: Path) -> tuple[Callable[[np.ndarray], Any], Counter[str]]:
@@ -231,10 +237,8 @@ def by_openvino(file: Path) -> tuple[Callable[[np.ndarray], Any], Counter[str]]:
     }
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(file), "CPU", settings)
-    kinds = (op.get_rt_info()["layerType"] for op in compiled.get_runtime_model().get_ops())
-    names = {"Concatenation": "Concat", "StridedSlice": "Slice", "Eltwise": "Add"}
-    found = Counter(names.get(_plain(str(kind)), _plain(str(kind))) for kind in kinds)
-    return lambda x: compiled([x])[0], found
+    kinds = [op.get_rt_info()["layerType"].value for op in compiled.get_runtime_model().get_ops()]
+    return lambda x: compiled([x])[0], Counter(map(_plain, kinds))
 
 
 RUNTIMES = {"ONNX Runtime": by_onnxruntime, "OpenVINO": by_openvino}
@@ -244,7 +248,7 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
     """Return for each runtime and form the ratios of all rounds, and the operators."""
     published = NETS[name]
     graph = published.build().graph(data=(1, *published.image))
-    plain = api.predicting(graph, folded=True)
+    plain = chain(to_inference, fold, absorb, prune)(graph)
     x = np.random.default_rng(0).normal(size=(1, *published.image)).astype(np.float32)
     found: dict[str, Any] = {}
     files = {}
@@ -263,9 +267,9 @@ def measure(name: str, options: argparse.Namespace, folder: Path) -> dict[str, A
             for form in shuffle.sample(list(started), len(started)):
                 took = []
                 for _ in range(options.runs):
-                    begin = time.perf_counter()
+                    begin = time.process_time()
                     started[form][0](x)
-                    took.append(time.perf_counter() - begin)
+                    took.append(time.process_time() - begin)
                 seconds[form] = min(took)
             for form, own in seconds.items():
                 ratios[form].append(own / seconds["plain"])
@@ -285,7 +289,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--net", choices=NETS, action="append")
     parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     results = {}
@@ -293,7 +297,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             results[name] = measure(name, options, Path(folder))
         for runtime, forms in results[name].items():
-            print(f"{name} on {runtime}, {os.cpu_count()} cores: time / that of the plain export")
+            print(f"{name} on {runtime}, {os.cpu_count()} cores: processor time / that of the plain form")
             for form, row in forms.items():
                 median, low, high = row["ratio"]
                 nodes = ", ".join(f"{count} {kind}" for kind, count in row["nodes"].items())

@@ -69,8 +69,9 @@ class Net:
             self.values.append(value)
 
 
-def conv(net):
-    x, width, group = net.image(), net.draw(SMALL) * 2, net.draw(st.sampled_from([1, 2]))
+def conv(net, x=None):
+    x = net.image() if x is None else x
+    width, group = net.draw(SMALL) * 2, net.draw(st.sampled_from([1, 2]))
     if x.shape[1] % group:
         group = 1
     kernel = [net.draw(SMALL), net.draw(SMALL)]
@@ -165,6 +166,8 @@ def pieces(net):
     if inner:
         picked = [net.builder.add("Concat", picked[:inner], {"axis": axis}), *picked[inner:]]
     net.add("Concat", picked, {"axis": axis - 4})
+    if net.draw(st.booleans()):
+        conv(net, net.values[-1])
 
 
 def constant_shape(net):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from netweave.graph import GraphBuilder
-from netweave.passes import remove_concats
+from netweave.passes import remove_concats, sum_of_parts
+from tests.passes.nets import weight
 
 
 def op_types(graph):
@@ -82,3 +83,34 @@ def test_a_net_that_only_copies_its_input_still_has_its_output(builder):
     x = builder.input("x", (1, 6, 4, 4))
     graph = remove_concats(builder.finish([builder.add("Concat", [x], {"axis": 1}, outputs="y")]))
     assert [value.name for value in graph.outputs] == ["y"]
+
+
+def squeeze(builder, *, width, group=1, axis=1, read_twice=False):
+    """Return a graph of a convolution over a concatenation of two values of 8 channels."""
+    x = builder.input("x", (1, 8, 4, 4))
+    joined = builder.add("Concat", [builder.add("Relu", [x]), builder.add("Neg", [x])], {"axis": axis})
+    kernel = weight(builder, "w", (width, (8 if axis == 2 else 16) // group, 1, 1))
+    made = builder.add(
+        "Conv", [joined, kernel, weight(builder, "b", (width,))], {"group": group}, outputs="y"
+    )
+    outputs = [made, builder.add("Abs", [joined], outputs="z")] if read_twice else [made]
+    return builder.finish(outputs)
+
+
+@pytest.mark.parametrize("axis", [1, -3])
+def test_a_convolution_that_alone_reads_a_concatenation_is_a_sum(builder, axis):
+    before = squeeze(builder, width=4, axis=axis)
+    graph = sum_of_parts(before)
+    assert op_types(graph) == ["Relu", "Neg", "Conv", "Conv", "Add"]
+    assert [len(node.inputs) for node in graph.nodes[2:4]] == [3, 2], "the bias is added once"
+    whole = before.nodes[-1].inputs[1].const_value.numpy()
+    halves = [node.inputs[1].const_value.numpy() for node in graph.nodes[2:4]]
+    np.testing.assert_array_equal(np.concatenate(halves, axis=1), whole)
+
+
+@pytest.mark.parametrize(
+    ("width", "settings"), [(16, {}), (4, {"group": 2}), (4, {"axis": 2}), (4, {"read_twice": True})]
+)
+def test_one_whose_sum_would_be_no_smaller_or_that_others_need_stays(builder, width, settings):
+    graph = squeeze(builder, width=width, **settings)
+    assert op_types(sum_of_parts(graph)) == op_types(graph)

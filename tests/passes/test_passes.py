@@ -18,11 +18,12 @@ from netweave.passes import (
     prune,
     remove_concats,
     specialise,
+    sum_of_parts,
     to_inference,
 )
 from tests.passes.random_nets import nets
 
-everything = chain(to_inference, fold, absorb, remove_concats, explicit, prune)
+everything = chain(to_inference, fold, absorb, remove_concats, sum_of_parts, explicit, prune)
 
 PASSES = {
     "absorb": absorb,
@@ -32,6 +33,7 @@ PASSES = {
     "prune": prune,
     "remove_concats": remove_concats,
     "specialise": lambda graph: specialise(graph, {"data": (2, *[None] * 3)}),
+    "sum_of_parts": sum_of_parts,
     "to_inference": to_inference,
 }
 

@@ -23,7 +23,7 @@ from netweave.errors import UsageError
 from netweave.files import Source, Written, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, known_shape, with_arrays
-from netweave.passes import absorb, chain, fold, prune, remove_concats, to_inference
+from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
 from netweave.passes.fitting import likely_size
 from netweave.train.checkpoint import SUFFIX, parameters_in
 
@@ -171,11 +171,11 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
     Args:
         graph: The net; it is not changed.
         folded: Compute ahead what no input changes, take BatchNorm into the convolution before it, and remove
-            concatenations that can be said without.
+            concatenations that can be said without or that a convolution alone reads.
     """
     if not folded:
         return to_inference(graph)
-    return chain(to_inference, fold, absorb, remove_concats, prune)(graph)
+    return chain(to_inference, fold, absorb, remove_concats, sum_of_parts, prune)(graph)
 
 
 def save(graph: Graph, path: str | Path, *, to: str | None = None, random_weights: bool = False) -> Written:

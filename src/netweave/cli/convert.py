@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     "purpose",
     type=click.Choice(["inference"]),
     metavar="inference",
-    help="Write the net as it predicts: without dropout, losses and labels, BatchNorm folded in; says what "
-    "that gained.",
+    help="Write the net as it predicts: without dropout, losses and labels, BatchNorm folded in and "
+    "concatenations removed; says what that gained.",
 )
 @click.option("--random-weights", is_flag=True, help="Write drawn weights where none were found.")
 @reads_nets

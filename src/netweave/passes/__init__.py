@@ -11,6 +11,7 @@ from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
 from netweave.passes.pads import absorb_pads
+from netweave.passes.partial_sums import sum_of_parts
 from netweave.passes.prune import prune
 from netweave.passes.rewrite import Pass, chain
 from netweave.passes.scaffolding import see_through
@@ -34,5 +35,6 @@ __all__ = [
     "remove_concats",
     "see_through",
     "specialise",
+    "sum_of_parts",
     "to_inference",
 ]

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx_ir as ir
 
 from netweave.graph import attributes_of, known_shape
 from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    import onnx_ir as ir
 
     from netweave.graph import Graph
 
@@ -170,31 +169,13 @@ def _merge(rewriter: Rewriter, maker: ir.Node, node: ir.Node, affine: _Affine) -
     bias_name = bias.name if bias is not None else f"{weight.name}/bias"
     inputs = [
         maker.inputs[0],
-        _computed(rewriter, new_weight, name=weight.name, like=weights, shape=weights.shape.numpy()),
-        _computed(rewriter, new_bias, name=bias_name, like=weights, shape=[count]),
+        rewriter.computed(new_weight, name=weight.name, like=weights, shape=weights.shape.numpy()),
+        rewriter.computed(new_bias, name=bias_name, like=weights, shape=[count]),
         *maker.inputs[3:],
     ]
     attributes = {name: value for name, value in attributes_of(maker).items() if name != "beta"}
     op_type = "Gemm" if maker.op_type == "MatMul" else maker.op_type
     rewriter.replace([maker, node], op_type, inputs, attributes)
-
-
-def _computed(
-    rewriter: Rewriter,
-    compute: Callable[[], np.ndarray],
-    *,
-    name: str | None,
-    like: ir.TensorProtocol,
-    shape: Sequence[int],
-) -> ir.Value:
-    dtype = like.dtype
-    tensor = ir.LazyTensor(
-        lambda: ir.Tensor(np.ascontiguousarray(compute(), dtype.numpy())),
-        dtype=dtype,
-        shape=ir.Shape(shape),
-        name=name,
-    )
-    return rewriter.initializer(tensor, name or "")
 
 
 def _can_take(maker: ir.Node) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import Graph, layer_keys, make_attributes, set_layer_keys
@@ -75,6 +76,24 @@ class Rewriter:
         )
         self._inner.register_initializer(value)
         return value
+
+    def computed(
+        self,
+        compute: Callable[[], np.ndarray],
+        *,
+        name: str | None,
+        like: ir.TensorProtocol,
+        shape: Sequence[int],
+    ) -> ir.Value:
+        """Add an initializer that is computed when it is read, of the type of another tensor."""
+        dtype = like.dtype
+        tensor = ir.LazyTensor(
+            lambda: ir.Tensor(np.ascontiguousarray(compute(), dtype.numpy())),
+            dtype=dtype,
+            shape=ir.Shape(shape),
+            name=name,
+        )
+        return self.initializer(tensor, name or "")
 
     def replace(
         self,
