@@ -12,6 +12,7 @@ import torch
 
 from netweave.backends import prepare
 from netweave.backends.torch import ParameterStore, TorchNet
+from netweave.backends.torch.elementwise import sum_
 from netweave.errors import RunError
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Parameter, scale_gradients
 from netweave.graph.parameters import apply_layout
@@ -201,6 +202,41 @@ def test_an_activation_overwrites_what_nothing_else_needs(tap):
     out["y"].sum().backward()
     assert out["y"].tolist() == [[1, 4, 9]] if not tap else out["sum"].tolist() == [[-2, 4, 6]]
     assert data.grad.tolist() == [[-2, 4, 6]]
+
+
+def summed(op_type, *, factor=None, shape=(4,)):
+    """Return a graph of an input that is added to a product of it and then rectified."""
+    builder = GraphBuilder("residual", format="onnx")
+    x = builder.input("data", (2, 4))
+    other = builder.add("Neg", [x]) if shape == (4,) else builder.constant(np.ones((3, 2, 4)))
+    doubled = builder.add("Mul", [x, builder.constant(np.full(shape[-1:], 2))], outputs="doubled")
+    total = builder.add(op_type, [other, doubled], outputs="total")
+    if factor is not None:
+        scale_gradients(total, {1: factor})
+    return builder.finish([builder.add("Relu", [total], outputs="y")])
+
+
+@pytest.mark.parametrize("op_type", ["Add", "Sum"])
+@pytest.mark.parametrize("shape", [(4,), (3, 2, 4)])
+def test_a_sum_overwrites_whichever_value_nothing_else_needs(op_type, shape):
+    graph, found = summed(op_type, shape=shape), []
+    for taps in ([], ["doubled", "total"]):
+        net = TorchNet(graph, taps=taps).to(torch.float64).train()
+        called = [node.target for node in net.module.graph.nodes]
+        assert (sum_ in called) == (torch.relu_ in called) == (not taps)
+        data = torch.tensor([[-1.0, 2, 3, 0], [5, -6, 7, 8]], dtype=torch.float64, requires_grad=True)
+        y = net(data=data)["y"]
+        y.square().sum().backward()
+        found.append((y.detach(), data.grad))
+    for one, other in zip(*found, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_a_sum_that_scales_its_gradient_overwrites_nothing():
+    net = TorchNet(summed("Add", factor=0.5)).to(torch.float64).train()
+    data = torch.tensor([[1.0, 2, 3, 4]], dtype=torch.float64, requires_grad=True)
+    net(data=data)["y"].sum().backward()
+    assert data.grad.tolist() == [[0.0] * 4]  # -1 from the one branch, half of 2 from the other
 
 
 @pytest.mark.parametrize("channels_last", [False, True])

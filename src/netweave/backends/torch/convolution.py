@@ -37,8 +37,8 @@ def conv(
     padding = symmetric(found)
     if padding is None:
         x, padding = pad(x, found), [0] * num_axes
-    if is_pointwise(x, w, padding, group):
-        return pointwise(x, w, b, stride)
+    if is_pointwise(x, w, strides=stride, padding=padding, group=group):
+        return pointwise(x, w, b)
     return torch.convolution(x, w, b, stride, padding, dilation, False, [0] * num_axes, group)
 
 

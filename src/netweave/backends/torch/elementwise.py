@@ -42,7 +42,6 @@ _ONE_INPUT = (
 )
 
 _TWO_INPUTS = (
-    ("Add", 7, torch.add),
     ("And", 7, torch.logical_and),
     ("BitwiseAnd", 18, torch.bitwise_and),
     ("BitwiseOr", 18, torch.bitwise_or),
@@ -120,7 +119,20 @@ def minimum(*data: Tensor) -> Tensor:
     return reduce(torch.minimum, data)
 
 
-@lowering("Sum", since=8)
+def sum_(x: Tensor, *others: Tensor) -> Tensor:
+    """Add to a tensor in place, if what is added is of its shape and type."""
+    for other in others:
+        x = x.add_(other) if (x.shape, x.dtype) == (other.shape, other.dtype) else x + other
+    return x
+
+
+@lowering("Add", since=7, sum_in_place=sum_)
+def add(a: Tensor, b: Tensor) -> Tensor:
+    """Add two tensors."""
+    return torch.add(a, b)
+
+
+@lowering("Sum", since=8, sum_in_place=sum_)
 def total(*data: Tensor) -> Tensor:
     """Add any number of tensors; the sum of one is a copy."""
     return reduce(torch.add, data) if len(data) > 1 else data[0].clone()

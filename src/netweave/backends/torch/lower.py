@@ -19,6 +19,7 @@ from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.fusion import ScaledNormalisation, scaled_normalisations
 from netweave.backends.torch.gradients import scaled_gradient
 from netweave.backends.torch.parameters import laid_out
+from netweave.backends.torch.pointwise import every, pixel_strides
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
 from netweave.errors import RunError
@@ -32,7 +33,7 @@ from netweave.graph import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from torch import Tensor
 
@@ -136,6 +137,7 @@ class _Lowerer:
         self._fx = fx.Graph()
         self._made: dict[ir.Value, fx.Node] = {}
         self._attributes: dict[str, fx.Node] = {}
+        self._taken: dict[tuple[fx.Node, tuple[int, ...]], fx.Node] = {}
         self._wanted: set[ir.Value] = set()
         self._initializers = graph.model.graph.initializers
         self._of_key: dict[str, list[ir.Value]] = defaultdict(list)
@@ -173,13 +175,15 @@ class _Lowerer:
         self._made[found.last.outputs[0]] = self._fx.call_function(operator.getitem, (made, 0))
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:
-        arguments = [self._argument(value, row.arrival(i)) for i, value in enumerate(node.inputs)]
+        inputs, function = self._settled(node, row)
+        arguments = [self._argument(value, row.arrival(i)) for i, value in enumerate(inputs)]
         for index, factor in gradient_factors(node).items():
             arguments[index] = self._fx.call_function(scaled_gradient, (arguments[index], factor))
         keywords = self._keywords(node, row)
+        if strides := pixel_strides(node):
+            arguments[0] = self._every(arguments[0], strides)
+            del keywords["strides"]
         name = identifier(node.outputs[0].name, "value") if node.outputs else None
-        overwrites = row.in_place is not None and self._is_free(node.inputs[0])
-        function = row.in_place if overwrites else row.function
         made = self._fx.create_node("call_function", function, tuple(arguments), keywords, name=name)
         made.meta["node"] = node
         if not row.many:
@@ -188,6 +192,21 @@ class _Lowerer:
         for index, value in enumerate(node.outputs):
             if value.uses() or value.is_graph_output() or value.name:
                 self._made[value] = self._fx.call_function(operator.getitem, (made, index))
+
+    def _settled(self, node: ir.Node, row: Lowering) -> tuple[list[ir.Value | None], Callable[..., Any]]:
+        """Return a node's inputs, the one that may be overwritten first, and what computes it."""
+        inputs = list(node.inputs)
+        if row.in_place is None or gradient_factors(node):  # a scaled gradient comes through a view
+            return inputs, row.function
+        if row.commutative and not self._is_free(inputs[0]):
+            inputs[:2] = reversed(inputs[:2])
+        return inputs, row.in_place if self._is_free(inputs[0]) else row.function
+
+    def _every(self, image: fx.Node, strides: tuple[int, ...]) -> fx.Node:
+        """Return the pixels that convolutions with a window of one take; those of one value share them."""
+        if (image, strides) not in self._taken:
+            self._taken[image, strides] = self._fx.call_function(every, (image, strides))
+        return self._taken[image, strides]
 
     def _is_free(self, value: ir.Value | None) -> bool:
         """Whether a value may be overwritten by its one reader; memory is what such a node costs."""

@@ -11,16 +11,41 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from netweave.graph import attributes_of, known_shape
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import onnx_ir as ir
 
-def is_pointwise(x: Tensor, w: Tensor, padding: Sequence[int], group: int) -> bool:
+
+def pixel_strides(node: ir.Node) -> tuple[int, ...] | None:
+    """Return by which steps a convolution with a window of one passes over pixels; None if it takes all."""
+    if (node.domain, node.op_type) != ("", "Conv"):
+        return None
+    attributes, shape = attributes_of(node), known_shape(node.inputs[1])
+    strides: tuple[int, ...] = tuple(attributes.get("strides", ()))
+    padded = any(attributes.get("pads", ())) or attributes.get("auto_pad", "NOTSET") not in {
+        "NOTSET",
+        "VALID",
+    }
+    plain = shape is not None and set(shape[2:]) == {1} and not padded
+    return strides if plain and max(strides, default=1) > 1 else None
+
+
+def every(x: Tensor, strides: tuple[int, ...]) -> Tensor:
+    """Return every so many pixels by axis, beginning with the first, in memory as the image is."""
+    made: Tensor = _Every.apply(x, strides)
+    return made
+
+
+def is_pointwise(x: Tensor, w: Tensor, *, strides: Sequence[int], padding: Sequence[int], group: int) -> bool:
     """Whether a convolution is a product of matrices that lie ready in the memory of a CPU."""
     return (
         x.ndim == 4
         and w.shape[2:] == (1, 1)
         and group == 1
+        and max(strides) == 1
         and not any(padding)
         and x.device.type == "cpu"
         and x.dtype == w.dtype
@@ -28,82 +53,69 @@ def is_pointwise(x: Tensor, w: Tensor, padding: Sequence[int], group: int) -> bo
     )
 
 
-def pointwise(x: Tensor, w: Tensor, b: Tensor | None, strides: Sequence[int]) -> Tensor:
+def pointwise(x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
     """Return the convolution of images, channels last in memory, with a window of one.
 
     Args:
         x: The images.
         w: The filters; their last two axes are 1.
         b: The biases.
-        strides: By axis.
     """
-    made: Tensor = _Pointwise.apply(x, w, b, tuple(strides))
+    made: Tensor = _Pointwise.apply(x, w, b)
     return made
 
 
 def _rows(images: Tensor) -> Tensor:
-    """Return images as (pixels, channels): a view of those whose channels are last in memory."""
-    return images.movedim(1, -1).reshape(-1, images.shape[1])
-
-
-def _room(images: Tensor) -> Tensor:
-    """Return the memory of images whose channels are last in it, as rows to be written."""
+    """Return images whose channels are last in memory as (pixels, channels), a view."""
     return images.movedim(1, -1).view(-1, images.shape[1])
-
-
-def _taken(x: Tensor, strides: tuple[int, int]) -> Tensor:
-    """Return the pixels that windows begin at, as a view."""
-    return x[:, :, :: strides[0], :: strides[1]]
 
 
 class _Pointwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None, strides: tuple[int, int]) -> Tensor:
-        taken = _taken(x, strides)
-        num, _, height, width = taken.shape
-        sizes = (num, len(w), height, width)
+    def forward(ctx: Any, x: Tensor, w: Tensor, b: Tensor | None) -> Tensor:
+        sizes = (x.shape[0], w.shape[0], *x.shape[2:])
         y = torch.empty(sizes, dtype=x.dtype, memory_format=torch.channels_last)
-        rows, columns = _rows(taken), w.flatten(1).t()
+        rows, columns = _rows(x), w.flatten(1).t()
         if b is None:
-            torch.mm(rows, columns, out=_room(y))
+            torch.mm(rows, columns, out=_rows(y))
         else:
-            torch.addmm(b, rows, columns, out=_room(y))
+            torch.addmm(b, rows, columns, out=_rows(y))
         ctx.save_for_backward(x, w)
-        ctx.strides = strides
         ctx.has_bias = b is not None
         return y
 
     @staticmethod
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        if torch.is_grad_enabled():  # a derivative of this is wanted, which torch's own operators have
-            return *_by_operators(ctx, above), None
-        above = above.contiguous(memory_format=torch.channels_last)
-        rows = _rows(above)
-        dx = _to_images(rows, w, x, ctx.strides) if wanted[0] else None
-        dw = (rows.t() @ _rows(_taken(x, ctx.strides))).view(w.shape) if wanted[1] else None
-        db = rows.sum(0) if ctx.has_bias and wanted[2] else None
-        return dx, dw, db, None
+        wanted = [*ctx.needs_input_grad[:2], ctx.has_bias and ctx.needs_input_grad[2]]
+        if torch.is_grad_enabled():  # a derivative of this is wanted, which torch's own operator has
+            sizes = [len(w)] if ctx.has_bias else None
+            settings = ((1, 1), (0, 0), (1, 1), False, (0, 0), 1)
+            found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
+                above, x, w, sizes, *settings, wanted
+            )
+            return found
+        rows, dx = _rows(above.contiguous(memory_format=torch.channels_last)), None
+        if wanted[0]:
+            dx = torch.empty_like(x)
+            torch.mm(rows, w.flatten(1), out=_rows(dx))
+        dw = (rows.t() @ _rows(x)).view(w.shape) if wanted[1] else None
+        return dx, dw, rows.sum(0) if wanted[2] else None
 
 
-def _to_images(rows: Tensor, w: Tensor, x: Tensor, strides: tuple[int, int]) -> Tensor:
-    """Return the gradient of the images; zero in pixels that no window begins at."""
-    if strides == (1, 1):
-        dx = torch.empty_like(x)
-        torch.mm(rows, w.flatten(1), out=_room(dx))
-        return dx
-    dx = torch.zeros_like(x)
-    taken = _taken(dx, strides).movedim(1, -1)
-    taken.copy_((rows @ w.flatten(1)).view(taken.shape))
-    return dx
+class _Every(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, strides: tuple[int, ...]) -> Tensor:
+        last = x.ndim == 4 and x.is_contiguous(memory_format=torch.channels_last)
+        ctx.memory_format = torch.channels_last if last else torch.contiguous_format
+        ctx.sizes = x.shape
+        ctx.places = (slice(None), slice(None), *(slice(None, None, stride) for stride in strides))
+        return x[ctx.places].clone(memory_format=ctx.memory_format)
 
-
-def _by_operators(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
-    x, w = ctx.saved_tensors
-    sizes = [len(w)] if ctx.has_bias else None
-    wanted = [*ctx.needs_input_grad[:2], ctx.has_bias and ctx.needs_input_grad[2]]
-    found: tuple[Tensor | None, ...] = torch.ops.aten.convolution_backward(
-        above, x, w, sizes, ctx.strides, (0, 0), (1, 1), False, (0, 0), 1, wanted
-    )
-    return found
+    @staticmethod
+    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None]:
+        dx = torch.empty(
+            ctx.sizes, dtype=above.dtype, device=above.device, memory_format=ctx.memory_format
+        ).zero_()
+        dx[ctx.places] = above
+        return dx, None

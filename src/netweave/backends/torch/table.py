@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 Ints = tuple[int, ...]
@@ -51,6 +51,7 @@ class Lowering:
         injected: Which of ``INJECTED`` the function takes.
         many: Whether the function gives a tuple of all outputs.
         in_place: The same, writing over its first input; None if there is no such function.
+        commutative: Whether the first two inputs may change places.
     """
 
     domain: str
@@ -63,6 +64,7 @@ class Lowering:
     injected: frozenset[str]
     many: bool
     in_place: Callable[..., Any] | None = None
+    commutative: bool = False
 
     @property
     def name(self) -> str:
@@ -82,11 +84,21 @@ def operator_name(domain: str, op_type: str, version: int) -> str:
     return f"{domain}::{op_type}-{version}" if domain else f"{op_type}-{version}"
 
 
-def lowering(op_type: str, *, since: int, domain: str = "") -> Callable[[F], F]:
-    """Register the decorated function as an operator's lowering from version ``since`` on."""
+def lowering(
+    op_type: str, *, since: int, domain: str = "", sum_in_place: Callable[..., Any] | None = None
+) -> Callable[[F], F]:
+    """Register the decorated function as an operator's lowering from version ``since`` on.
+
+    Args:
+        op_type: The operator's name.
+        since: First version of the operator that this holds for.
+        domain: ``""`` for standard operators.
+        sum_in_place: The same, writing over its first input, where the first two may change places.
+    """
 
     def add(function: F) -> F:
-        add_lowering(_described(domain, op_type, since, function))
+        row = _described(domain, op_type, since, function)
+        add_lowering(replace(row, in_place=sum_in_place, commutative=sum_in_place is not None))
         return function
 
     return add
