@@ -1,6 +1,6 @@
 """Run models in Chainer with seeded weights: what they make, as golden files.
 
-    python -m tests.oracles.chainer_models [FILE.py CLASS SIZES FOLDER]
+    python -m tests.oracles.chainer_models [CLASS ... | FILE.py CLASS SIZES FOLDER]
 
 Without arguments, the models of ``tests/formats/chainer/nets`` into ``tests/golden/chainer``: for each the
 weights as ``CLASS.npz``, as Chainer's serializer writes them, and ``CLASS-made.npz`` with the input ``x`` and
@@ -16,6 +16,7 @@ import numpy as np
 
 ROOT = Path(__file__).parents[2]
 NETS = ROOT / "tests" / "formats" / "chainer" / "nets" / "models.py"
+CASES = NETS.with_name("cases.py")
 GOLDEN = ROOT / "tests" / "golden" / "chainer"
 
 SIZES = {
@@ -29,6 +30,9 @@ SIZES = {
     "Numbered": (2, 3),
 }
 """Models and the sizes of their inputs."""
+
+CASE_SIZES = {"Functions": (2, 4, 6, 6), "Links": (2, 4, 6, 6)}
+"""The models of ``cases.py``: an output for each function and each link."""
 
 
 def module(path):
@@ -53,7 +57,7 @@ def run(path, name, sizes, folder):
     random = np.random.RandomState(0)
     np.random.seed(0)  # noqa: NPY002 (Chainer's initializers draw from it)
     model = getattr(module(path), name)()
-    is_whole = any(type(link).__name__ == "EmbedID" for link in model.links())
+    is_whole = len(sizes) == 2 and any(type(link).__name__ == "EmbedID" for link in model.links())
     x = random.randint(0, 9, sizes) if is_whole else random.uniform(-1, 1, sizes).astype("f")
     given = [x, np.zeros(sizes[0], "i")][
         : len(inspect.signature(getattr(model, "forward", model)).parameters)
@@ -70,7 +74,8 @@ def run(path, name, sizes, folder):
     functions.softmax_cross_entropy = judge
     made = handed or (made if isinstance(made, tuple) else (made,))
     chainer.serializers.save_npz(str(folder / (name + ".npz")), model)
-    np.savez_compressed(folder / (name + "-made.npz"), x=x, **{f"y{i}": y.array for i, y in enumerate(made)})
+    arrays = {f"y{number}": getattr(y, "array", y) for number, y in enumerate(made)}
+    np.savez_compressed(folder / (name + "-made.npz"), x=x, **arrays)
 
 
 def draw(model, random):
@@ -86,10 +91,12 @@ def draw(model, random):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
+    if len(sys.argv) == 5:
         path, name, sizes, folder = sys.argv[1:5]
         run(path, name, tuple(map(int, sizes.split("x"))), Path(folder))
     else:
         GOLDEN.mkdir(exist_ok=True)
-        for name, sizes in SIZES.items():
-            run(NETS, name, sizes, GOLDEN)
+        for path, models in ((NETS, SIZES), (CASES, CASE_SIZES)):
+            for name, sizes in models.items():
+                if not sys.argv[1:] or name in sys.argv[1:]:
+                    run(path, name, sizes, GOLDEN)

@@ -8,7 +8,7 @@ import pytest
 
 import netweave
 from netweave import api
-from netweave.errors import RunError, UnsupportedError
+from netweave.errors import NetweaveError, UnsupportedError
 from tests.formats.onnx.models import load, model, node
 from tests.formats.pytorch.test_source import imported
 from tests.formats.written_nets import drawn, ints
@@ -147,14 +147,52 @@ def test_a_module_of_torch_comes_back_as_it_was(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    strict=True,
-    raises=RunError,
-    reason="PyTorch's exporter writes the steps of the example as the size of a GRU's output, open or not",
-)
-def test_a_port_is_proven_equal(tmp_path):
-    graph = load(net([cell("GRU")], arrays("GRU")), tmp_path)
+@pytest.mark.parametrize("kind", GATES)
+def test_a_port_is_proven_equal(kind, tmp_path):
+    graph = load(net([cell(kind)], arrays(kind)), tmp_path)
     assert api.port(graph, tmp_path / "port.py").exit_status == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["GRU", "LSTM"])
+@pytest.mark.parametrize("ways", [1, 2])
+def test_open_steps_of_a_module_are_open(kind, ways):
+    """PyTorch's exporter takes the steps of its example for the size of a GRU's output."""
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = getattr(torch.nn, kind)(INPUTS, HIDDEN, num_layers=2, bidirectional=ways == 2)
+            self.fc = torch.nn.Linear(ways * HIDDEN, 2)
+
+        def forward(self, x):
+            made = self.fc(self.layers(x)[0])
+            return made.reshape(made.shape[1], -1)
+
+    torch.manual_seed(0)
+    module = Model().eval()
+    graph = netweave.load(module, examples=[torch.randn(STEPS, BATCH, INPUTS)])
+    for steps in (STEPS, STEPS + 3):
+        x = torch.randn(steps, BATCH, INPUTS)
+        (made,) = netweave.run(graph, {"x": x.numpy()}).values()
+        with torch.no_grad():
+            np.testing.assert_allclose(made, module(x).numpy(), atol=1e-5)
+
+
+@pytest.mark.slow
+def test_steps_of_a_plain_layer_are_those_of_the_example():
+    """PyTorch's exporter writes it out for them, whatever is said to be open."""
+    torch.manual_seed(0)
+    module = torch.nn.RNN(INPUTS, HIDDEN).eval()
+    x = torch.randn(STEPS, BATCH, INPUTS)
+    graph = netweave.load(module, examples=[x])
+    assert "written out step by step" in " ".join(graph.notes)
+    with torch.no_grad():
+        np.testing.assert_allclose(
+            next(iter(netweave.run(graph, {"input": x.numpy()}).values())), module(x)[0], atol=1e-5
+        )
+    with pytest.raises(NetweaveError):
+        netweave.run(graph, {"input": np.zeros((STEPS + 1, BATCH, INPUTS), np.float32)})
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,7 @@ def work(request: dict[str, Any]) -> None:
             Path(request["net"]).stem, file=request["net"], place=request["place"], arrays=arrays
         )
         graph = trace(model, recorder, request["input_shapes"])
-    recorder.check_arrays(model, request["weights_place"])
+    graph.notes += recorder.left_over(model, request["weights_place"])
     save(graph, NET)
 
 

@@ -60,8 +60,8 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
             continue
         sizes = "x".join(map(str, ["N", *candidate[1:]]))
         graph.notes += (
-            f"nobody said the size of input {open_names[0]!r}: traced with {sizes}, "
-            "the first that its code takes",
+            f"nobody said the size of input {open_names[0]!r}: traced with {sizes}, the first that its code "
+            f"takes; say another by --input-shape {open_names[0]}={'x'.join(map(str, candidate))}",
         )
         return graph
     if isinstance(last, NetweaveError):

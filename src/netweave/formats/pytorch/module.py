@@ -56,6 +56,12 @@ def export(
     with _predicting(module):
         inputs, notes, is_open = _inputs(module, input_shapes, examples)
         program = _traced(module, inputs, is_open=is_open)
+        if _unrolls_open_steps(program):
+            program = _with_sizes(module, inputs)
+            notes = [
+                *notes,
+                "nn.RNN is written out step by step: all sizes are those that it was traced with",
+            ]
         write(program, path)
     return describe(module, notes)
 
@@ -167,10 +173,30 @@ def _traced(
         try:
             return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
         except Exception as open_error:  # noqa: BLE001 - any code's any error
-            try:
-                return torch.export.export(module, (), dict(inputs))
-            except Exception as error:  # noqa: BLE001
-                raise CodeError(f"its code cannot be traced: {_root(error)}") from open_error
+            return _with_sizes(module, inputs, open_error)
+
+
+def _with_sizes(
+    module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], cause: Exception | None = None
+) -> torch.export.ExportedProgram:
+    """Trace a module with no size open."""
+    with _quiet():
+        try:
+            return torch.export.export(module, (), dict(inputs))
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            raise CodeError(f"its code cannot be traced: {_root(error)}") from cause or error
+
+
+def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
+    """Whether a plain recurrent layer has open steps: the exporter writes out those of the example alone."""
+    aten = torch.ops.aten
+    layers = {aten.rnn_tanh.input, aten.rnn_relu.input}
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node.target in layers:
+            sizes = node.args[0].meta["val"].shape
+            if not isinstance(sizes[1 if node.args[-1] else 0], int):
+                return True
+    return False
 
 
 def _inputs(

@@ -236,22 +236,16 @@ class Recorder:
             sizes.append(self._batch if size is None else size)
         return tuple(sizes)
 
-    def check_arrays(self, model: Link, place: str) -> None:
-        """Refuse stored arrays of which the model took none or left some.
-
-        Raises:
-            WeightError: Arrays are left over.
-        """
-        if self._arrays is None:
-            return
+    def left_over(self, model: Link, place: str) -> tuple[str, ...]:
+        """Return a note on stored arrays that the model does not have; ``load_npz`` leaves them out too."""
         known = {path.lstrip("/") for path, _ in model.namedparams()}
         known |= {path.lstrip("/") for path in model.namedpersistents()}
-        unknown = [path for path in self._arrays if path not in known]
-        if unknown:
-            more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-            raise WeightError(
-                f"holds {', '.join(map(repr, unknown[:5]))}{more}, which the model does not have", place=place
-            )
+        unknown = [path for path in self._arrays or () if path not in known]
+        if not unknown:
+            return ()
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        named = ", ".join(map(repr, unknown[:5])) + more
+        return (f"{place} holds {named}, which the model does not have: left out, as by Chainer's load_npz",)
 
     def _array(self, path: str, shape: Sequence[int]) -> np.ndarray:
         assert self._arrays is not None

@@ -133,8 +133,20 @@ class Variable:
     def __pow__(self, other: Any) -> Variable:
         return _call("pow", self, other)
 
+    def __rpow__(self, other: Any) -> Variable:
+        return _call("pow", other, self)
+
+    def __floordiv__(self, other: Any) -> Variable:
+        return _call("floor", _call("div", self, other))
+
+    def __rfloordiv__(self, other: Any) -> Variable:
+        return _call("floor", _call("div", other, self))
+
     def __matmul__(self, other: Any) -> Variable:
         return _call("matmul", self, other)
+
+    def __rmatmul__(self, other: Any) -> Variable:
+        return _call("matmul", other, self)
 
     def __neg__(self) -> Variable:
         return _call("neg", self)

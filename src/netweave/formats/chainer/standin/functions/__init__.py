@@ -7,6 +7,7 @@ from netweave.formats.chainer.standin.functions import (
     connection,
     loss,
     normalisation,
+    order,
     pooling,
 )
 from netweave.formats.chainer.standin.registry import FUNCTIONS
@@ -19,5 +20,6 @@ __all__ = [
     "connection",
     "loss",
     "normalisation",
+    "order",
     "pooling",
 ]

@@ -25,6 +25,13 @@ _PLAIN = {
     "sign": "Sign",
     "sin": "Sin",
     "cos": "Cos",
+    "tan": "Tan",
+    "arcsin": "Asin",
+    "arccos": "Acos",
+    "arctan": "Atan",
+    "arctanh": "Atanh",
+    "sinh": "Sinh",
+    "cosh": "Cosh",
     "neg": "Neg",
 }
 

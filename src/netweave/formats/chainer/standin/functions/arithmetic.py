@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from netweave.errors import CodeError
 from netweave.formats.chainer.standin.functions.table import function, wrap
 from netweave.formats.chainer.standin.recorder import current
 from netweave.formats.chainer.standin.variable import Variable
@@ -142,3 +143,72 @@ def bias(x: Any, y: Any, axis: int = 1) -> Variable:
 def argmax(x: Any, axis: int | None = None) -> Variable:
     """Where the largest is."""
     return wrap(current().add("ArgMax", [x], {"axis": int(axis or 0), "keepdims": 0}))
+
+
+@function()
+def argmin(x: Any, axis: int | None = None) -> Variable:
+    """Where the smallest is."""
+    return wrap(current().add("ArgMin", [x], {"axis": int(axis or 0), "keepdims": 0}))
+
+
+@function()
+def cumsum(x: Any, axis: int | None = None) -> Variable:
+    """Sums along an axis, step by step."""
+    if axis is None:
+        raise CodeError("cumsum without an axis is not recorded")
+    return wrap(current().add("CumSum", [x, current().constant(int(axis), dtype="int64")]))
+
+
+@function()
+def expm1(x: Any) -> Variable:
+    """The exponential less 1."""
+    return _pair("Sub", wrap(current().add("Exp", [x])), 1.0)
+
+
+@function()
+def log1p(x: Any) -> Variable:
+    """The logarithm of 1 more."""
+    return wrap(current().add("Log", [_pair("Add", x, 1.0)]))
+
+
+def _logarithm(name: str, base: float) -> None:
+    def made(x: Any) -> Variable:
+        return _pair("Div", wrap(current().add("Log", [x])), float(np.log(base)))
+
+    function(name)(made)
+
+
+for _name, _base in (("log2", 2.0), ("log10", 10.0)):
+    _logarithm(_name, _base)
+
+
+@function("squared_error", "squared_difference")
+def squared_error(x0: Any, x1: Any) -> Variable:
+    """The squares of the differences."""
+    difference = _pair("Sub", x0, x1)
+    return _pair("Mul", difference, difference)
+
+
+@function()
+def absolute_error(x0: Any, x1: Any) -> Variable:
+    """The differences without their sign."""
+    return wrap(current().add("Abs", [_pair("Sub", x0, x1)]))
+
+
+@function()
+def batch_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
+    """A product of matrices for each example; vectors are columns."""
+    record = current()
+    columns = [
+        wrap(record.add("Unsqueeze", [x, record.constant([2], dtype="int64")])) if x.ndim == 2 else x
+        for x in (a, b)
+    ]
+    return wrap(record.add("MatMul", [_turned(columns[0], transa), _turned(columns[1], transb)]))
+
+
+@function()
+def batch_l2_norm_squared(x: Any) -> Variable:
+    """The sum of squares of each example."""
+    record = current()
+    rows = record.add("Flatten", [x], {"axis": 1})
+    return wrap(record.add("ReduceSumSquare", [rows, record.constant([1], dtype="int64")], {"keepdims": 0}))

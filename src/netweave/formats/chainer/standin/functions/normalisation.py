@@ -17,11 +17,22 @@ def fixed_batch_normalization(
     x: Any, gamma: Any, beta: Any, mean: Any, var: Any, eps: float = 2e-5, axis: Any = None
 ) -> Variable:
     """By stored statistics; Chainer's epsilon is 2e-5."""
-    axes = None if axis is None else [axis] if isinstance(axis, int) else list(axis)
-    if axes is not None and axes != [0, *range(2, x.ndim)]:
-        raise CodeError(f"normalisation over the axes {axes} is not recorded")
-    attributes = {"epsilon": float(eps), "momentum": 0.9}
-    return wrap(current().add("BatchNormalization", [x, gamma, beta, mean, var], attributes))
+    record, kept = current(), kept_axes(x.ndim, axis)
+    if kept == [1]:
+        attributes = {"epsilon": float(eps), "momentum": 0.9}
+        return wrap(record.add("BatchNormalization", [x, gamma, beta, mean, var], attributes))
+    shape = record.constant([int(x.shape[a]) if a in kept else 1 for a in range(x.ndim)], dtype="int64")
+    gamma, beta, mean, var = (record.add("Reshape", [array, shape]) for array in (gamma, beta, mean, var))
+    root = record.add("Sqrt", [record.add("Add", [var, record.constant(float(eps))])])
+    centred = record.add("Sub", [x, mean])
+    scaled = record.add("Mul", [centred, record.add("Div", [gamma, root])])
+    return wrap(record.add("Add", [scaled, beta]))
+
+
+def kept_axes(rank: int, axis: Any) -> list[int]:
+    """Return the axes whose every element has numbers of its own: those that are not normalised over."""
+    over = [0, *range(2, rank)] if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    return [each for each in range(rank) if each not in over]
 
 
 @function()

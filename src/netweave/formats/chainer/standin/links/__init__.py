@@ -7,7 +7,19 @@ from netweave.formats.chainer.standin.links import (
     model,
     normalisation,
     recurrent,
+    sequences,
+    vision,
 )
 from netweave.formats.chainer.standin.links.table import LINKS
 
-__all__ = ["LINKS", "connection", "convolution", "inception", "model", "normalisation", "recurrent"]
+__all__ = [
+    "LINKS",
+    "connection",
+    "convolution",
+    "inception",
+    "model",
+    "normalisation",
+    "recurrent",
+    "sequences",
+    "vision",
+]

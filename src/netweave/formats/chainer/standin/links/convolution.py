@@ -198,6 +198,22 @@ class DeconvolutionND(_Transposed):
         self._set_up(ndim, sizes, nobias, groups=groups, stride=stride, pad=pad, **settings)
 
 
+@composite
+class Deconvolution1D(DeconvolutionND):
+    """The transpose of a convolution over sequences."""
+
+    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(1, in_channels, out_channels, *args, **kwargs)
+
+
+@composite
+class Deconvolution3D(DeconvolutionND):
+    """The transpose of a convolution over volumes."""
+
+    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(3, in_channels, out_channels, *args, **kwargs)
+
+
 @link
 class DepthwiseConvolution2D(Link):
     """Every channel by itself."""

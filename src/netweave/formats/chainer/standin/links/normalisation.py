@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from netweave.formats.chainer.standin.functions import FUNCTIONS as F
+from netweave.formats.chainer.standin.functions.normalisation import kept_axes
 from netweave.formats.chainer.standin.link import Link
 from netweave.formats.chainer.standin.links.table import link
 from netweave.formats.chainer.standin.recorder import current
@@ -38,22 +41,22 @@ class BatchNormalization(Link):
         self.add_persistent("avg_var", Parameter(name="avg_var", role="variance", is_trainable=False))
         self.add_persistent("N", 0)
         if size is not None:
-            self._know(int(size[0] if isinstance(size, tuple) else size))
+            self._know(tuple(map(int, size)) if isinstance(size, tuple | list) else (int(size),))
 
-    def _know(self, channels: int) -> None:
+    def _know(self, sizes: tuple[int, ...]) -> None:
         for each in (self.gamma, self.beta, *(self._persistent[name] for name in ("avg_mean", "avg_var"))):
             if each is not None:
-                each.initialize((channels,))
-        self.channels = channels
+                each.initialize(sizes)
+        self.sizes = sizes
 
     def forward(self, x: Any, **kwargs: Any) -> Variable:
         """Apply the link."""
         mean, variance = self._persistent["avg_mean"], self._persistent["avg_var"]
         if not mean.is_initialized:
-            self._know(int(x.shape[1]))
+            self._know(tuple(int(x.shape[axis]) for axis in kept_axes(x.ndim, self.axis)))
         record = current()
-        gamma = self.gamma if self.gamma is not None else record.constant([1.0] * self.channels)
-        beta = self.beta if self.beta is not None else record.constant([0.0] * self.channels)
+        gamma = self.gamma if self.gamma is not None else record.constant(np.ones(self.sizes))
+        beta = self.beta if self.beta is not None else record.constant(np.zeros(self.sizes))
         made: Variable = F["fixed_batch_normalization"](x, gamma, beta, mean, variance, self.eps, self.axis)
         return made
 
