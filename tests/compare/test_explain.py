@@ -407,6 +407,27 @@ def test_a_normalisation_behind_its_activation_is_told(tmp_path, order):
     assert "after" in first.cause
 
 
+def biased(path, *, apart, bias):
+    """A convolution with a bias, of its own or behind it, and a normalisation."""
+    arrays = {name: np.array(values, np.float32) for name, values in NORM.items()}
+    weights = np.random.default_rng(0).standard_normal((3, 3, 3, 3), dtype=np.float32)
+    shape = (3, 1, 1) if apart else (3,)
+    arrays |= {"w": weights, "b": np.array(bias, np.float32).reshape(shape)}
+    nodes = [helper.make_node("Conv", ["x", "w"] if apart else ["x", "w", "b"], ["conv"], name="conv")]
+    if apart:
+        nodes.append(helper.make_node("Add", ["conv", "b"], ["biased"], name="bias"))
+    nodes.append(helper.make_node("BatchNormalization", [nodes[-1].output[0], *NORM], ["norm"], name="norm"))
+    nodes.append(helper.make_node("Tanh", ["norm"], ["y"], name="last"))
+    return saved(path, nodes, arrays)
+
+
+def test_a_bias_lost_in_front_of_a_normalisation_is_told_at_the_filters(tmp_path):
+    right = biased(tmp_path / "a.onnx", apart=True, bias=[1, -2, 3])
+    finding = culprit(netweave.compare(right, biased(tmp_path / "b.onnx", apart=False, bias=[0, 0, 0])))
+    assert (finding.trap, finding.layer_a, finding.layer_b) == ("missing-bias", "bias", "conv")
+    assert finding.error_fixed <= 1e-5
+
+
 def test_every_trap_has_a_row_in_the_documentation():
     named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
     for module in (behind, constants, folded, functions, groups, operators, order):

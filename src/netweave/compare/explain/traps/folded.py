@@ -85,7 +85,7 @@ def folded_traps(case: Case) -> Iterator[Proposal]:
         return
     needed = a.factor * ratio / b.factor
     if same_array(needed, np.ones_like(needed)) or np.abs(needed - 1).max() <= SAME:
-        yield from _shift(a, b)
+        yield from _lost_bias(case, a, b) or _shift(a, b)
         return
     holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
     for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
@@ -272,6 +272,29 @@ def _say_gamma(gamma: np.ndarray, wanted: np.ndarray) -> tuple[str, str]:
         return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
     apart = int((np.abs(gamma - wanted) > SAME * np.abs(wanted).max()).sum())
     return "weights", f"{apart:,} of {gamma.size:,} values of the gamma differ from what A's factors have"
+
+
+def _lost_bias(case: Case, a: _Chain, b: _Chain) -> list[Proposal]:
+    """Propose A's bias for the filters in front of B's scalings, if that is all that B's chain lacks."""
+    if b.head is not None or not a.links or a.links[0][0].op_type != "Add" or not b.links:
+        return []
+    reads = case.b.inputs_of(b.links[0][0])
+    filters = case.b.producer.get(reads[0]) if reads else None
+    bias, missing = a.links[0][2], a.shift - b.shift
+    if filters is None or filters_of(filters) is None or not _close(bias * a.factor, missing):
+        return []
+    changes = [proposal.change for proposal in _shift(a, b)]
+    return [
+        Proposal(
+            trap="missing-bias",
+            cause="A has a bias, B has none, or zeros",
+            fix="give B's layer A's bias",
+            node_a=a.links[0][0],
+            node_b=filters,
+            change=change,
+        )
+        for change in changes[:1]
+    ]
 
 
 def _shift(a: _Chain, b: _Chain) -> Iterator[Proposal]:
