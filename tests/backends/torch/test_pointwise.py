@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from torch.nn import functional  # noqa: E402 - after the check for torch
 
 from netweave.backends.torch import TorchNet  # noqa: E402
-from netweave.backends.torch.convolution import conv  # noqa: E402
+from netweave.backends.torch.convolution import conv, conv_transpose  # noqa: E402
 from netweave.backends.torch.pointwise import every, is_pointwise, pointwise  # noqa: E402
 from netweave.graph import GraphBuilder, Parameter  # noqa: E402
 
@@ -119,6 +119,15 @@ def test_what_is_no_product_of_matrices_is_left_to_torch():
     assert not is_pointwise(drawn(2, 3, 5), drawn(6, 3, 1), **PLAIN)
     assert not is_pointwise(x.detach().contiguous(), w, **PLAIN)
     assert not is_pointwise(x, w.float(), **PLAIN)
+
+
+@pytest.mark.parametrize("function", [conv, conv_transpose])
+@pytest.mark.parametrize("kernel", [1, 3])
+def test_autocast_has_its_way(function, kernel):
+    """``precision: bf16`` is what computes convolutions in bfloat16."""
+    x, w = drawn(2, 3, 5, 5, dtype=torch.float32), drawn(3, 3, kernel, kernel, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert function(x, w).dtype == torch.bfloat16
 
 
 def test_images_in_the_other_order_of_memory_give_the_same():

@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints
 
 
+_STRAIGHT = {1: functional.conv1d, 2: functional.conv2d, 3: functional.conv3d}
+_TRANSPOSED = {
+    1: functional.conv_transpose1d,
+    2: functional.conv_transpose2d,
+    3: functional.conv_transpose3d,
+}
+"""By the number of spatial axes; on a CPU autocast knows these and not ``torch.convolution``."""
+
+
 @lowering("Conv", since=1)
 def conv(
     x: Tensor,
@@ -39,6 +48,8 @@ def conv(
         x, padding = pad(x, found), [0] * num_axes
     if is_pointwise(x, w, strides=stride, padding=padding, group=group):
         return pointwise(x, w, b)
+    if num_axes in _STRAIGHT:
+        return _STRAIGHT[num_axes](x, w, b, stride, padding, dilation, group)
     return torch.convolution(x, w, b, stride, padding, dilation, False, [0] * num_axes, group)
 
 
@@ -82,11 +93,26 @@ def conv_transpose(
     padding = symmetric(cuts)
     limits = [max(pair) for pair in zip(stride, dilation, strict=True)]
     if padding is not None and all(0 <= e < limit for e, limit in zip(extra, limits, strict=True)):
-        return torch.convolution(x, w, b, stride, padding, dilation, True, extra, group)
+        return _transposed(x, w, b, stride, padding, dilation, extra, group)
     none = [0] * num_axes
-    y = torch.convolution(x, w, None, stride, none, dilation, True, none, group)
+    y = _transposed(x, w, None, stride, none, dilation, none, group)
     y = pad(y, [(-begin, e - end) for (begin, end), e in zip(cuts, extra, strict=True)])
     return y if b is None else y + b.reshape(-1, *[1] * num_axes)
+
+
+def _transposed(
+    x: Tensor,
+    w: Tensor,
+    b: Tensor | None,
+    stride: list[int],
+    padding: list[int],
+    dilation: list[int],
+    extra: list[int],
+    group: int,
+) -> Tensor:
+    if (transposed := _TRANSPOSED.get(x.ndim - 2)) is not None:
+        return transposed(x, w, b, stride, padding, extra, group, dilation)
+    return torch.convolution(x, w, b, stride, padding, dilation, True, extra, group)
 
 
 @lowering("Col2Im", since=18)

@@ -50,6 +50,7 @@ def is_pointwise(x: Tensor, w: Tensor, *, strides: Sequence[int], padding: Seque
         and x.device.type == "cpu"
         and x.dtype == w.dtype
         and x.is_contiguous(memory_format=torch.channels_last)
+        and not torch.is_autocast_enabled("cpu")  # which knows torch's own operator
     )
 
 
