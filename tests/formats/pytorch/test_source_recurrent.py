@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -51,6 +54,18 @@ def check(made, folder) -> str:
     expected = session.run(None, inputs)
     for tensor, array in zip(found if isinstance(found, tuple) else [found], expected, strict=True):
         np.testing.assert_allclose(tensor.numpy(), array, atol=1e-5)
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "check",
+        "--isolated",
+        "--line-length",
+        "110",
+        "--extend-select",
+        "E501",
+    ]
+    subprocess.run([*ruff, "written.py"], cwd=folder, check=True)
     return (folder / "written.py").read_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
@@ -33,17 +34,21 @@ def commented(line: str, layers: Sequence[str]) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Return a line, or three if it is a call, or gives one a name, and is too long for one line.
+    """Return a line, or three if it is too long for one and is a call, or a part of what one gives.
 
     >>> wrapped("x = f(1)")
     ['x = f(1)']
     """
-    head, bracket, rest = line.partition("(")
-    depths = [*accumulate((c == "(") - (c == ")") for c in line)][len(head) :]
-    if len(line) <= WIDTH or not bracket or depths[-1] != 0 or 0 in depths[:-1]:
+    start, end = line.find("("), line.rfind(")")
+    depths = [*accumulate((c == "(") - (c == ")") for c in line)]
+    is_call = start >= 0 and 0 not in depths[start:end] and _PICKED.fullmatch(line, end + 1)
+    if len(line) <= WIDTH or not is_call:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    return [f"{head}(", f"{indent}    {rest.removesuffix(')')}", f"{indent})"]
+    return [line[: start + 1], f"{indent}    {line[start + 1 : end]}", f"{indent}{line[end:]}"]
+
+
+_PICKED = re.compile(r"(\[\d+\])?")
 
 
 def number(value: Any) -> str:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +37,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.graph import Graph
+
+
+IMPORT_FUNCTIONAL = "from torch.nn import functional as F\n"
+FUNCTIONAL = re.compile(r"\bF\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +98,12 @@ class _Writer:
         classes = list(dict.fromkeys(block.kind for block in blocks))
         texts = [self._class(kind) for kind in classes]
         net = self._net(parts)
-        head = self._head()
         if self._defaults:
             texts.insert(0, CONV_NORM.format_map({key: literal(v) for key, v in self._defaults.items()}))
-        text = "\n\n".join([head, *texts, net, LOAD.format(name=self._entry)])
+        body = [*texts, net, LOAD.format(name=self._entry)]
+        text = "\n\n".join([self._head(), *body])
+        if not any(FUNCTIONAL.search(part) for part in body):
+            text = text.replace(IMPORT_FUNCTIONAL, "", 1)
         return Text(text, self._entry, self._arguments, self.state)
 
     def _block_name(self, block: Block) -> str:
@@ -113,11 +121,12 @@ class _Writer:
         )
         source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
         source = "".join(c for c in source if c.isprintable() and c not in '"\\')
+        origin = fill(f"From {source}, whose names of layers are in the comments. Takes {sizes}.", WIDTH)
         return (
             f'"""{self._entry} in PyTorch, written by Netweave.\n\n'
-            f'From {source}, whose names of layers are in the comments. Takes {sizes}.\n"""\n\n'
+            f'{origin}\n"""\n\n'
             "import json\nfrom pathlib import Path\n\n"
-            "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+            f"import torch\nfrom torch import nn\n{IMPORT_FUNCTIONAL}"
         )
 
     def _class(self, kind: BlockClass) -> str:
