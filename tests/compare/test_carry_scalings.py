@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
+from netweave.compare.align.transplant import are_scaled_alike
 from netweave.compare.carry import carry_weights
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.oracles import recipe
@@ -121,3 +122,23 @@ def test_statistics_stay_statistics():
             for g in (net, port)
         )
         np.testing.assert_array_equal(first, second)
+
+
+def test_a_convolution_and_the_batchnorm_of_another_are_no_chain():
+    def net(seed, widths):
+        made = Plain(seed)
+        with made.layer("input"):
+            x = made.builder.input("data", (1, 3, 6, 8))
+        nodes = []
+        for width in widths:
+            with made.layer(f"part{width}"):
+                weights = made.array(f"w{width}", width, 3, 1, 1, role="filter")
+                x_ = made.builder.add("Conv", [x, weights, made.array(f"b{width}", width)])
+                arrays = [made.array(f"{name}{width}", width, role="scale") for name in "gbmv"]
+                nodes += [x_.producer(), made.builder.add("BatchNormalization", [x_, *arrays]).producer()]
+        return nodes
+
+    first, second = net("net", (4, 6)), net("port", (4, 6))
+    assert are_scaled_alike(first[:2], second[:2])
+    assert not are_scaled_alike([first[0], first[3]], second[:2])
+    assert not are_scaled_alike(first[:2], [second[2], second[1]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -39,7 +40,7 @@ def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndar
         source, target = (_without_pads(draft.nodes[side]) for side in ((0, 1) if to_b else (1, 0)))
         if not source or not target:
             continue
-        if _are_scaled_alike(source, target):
+        if are_scaled_alike(source, target):
             count += _copy(source[0], target[0], orders or {})
             count += _carry_scaling(source[1:], target[1:], bias=_lost_bias(source[0], target[0]))
         elif [n.op_type for n in source] == [n.op_type for n in target]:
@@ -53,7 +54,7 @@ def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndar
     return count
 
 
-def _are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
+def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
     """Whether both are the same filter and a BatchNorm, each with its scale and shift behind it or not."""
     heads = [[node.op_type for node in nodes[:2]] for nodes in (source, target)]
     return (
@@ -61,6 +62,7 @@ def _are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
         and source[0].op_type in FILTERED
         and heads[0][1:] == ["BatchNormalization"]
         and {node.op_type for node in (*source[2:], *target[2:])} <= SCALING
+        and all(b.outputs[0] in a.inputs for nodes in (source, target) for b, a in pairwise(nodes))
     )
 
 
