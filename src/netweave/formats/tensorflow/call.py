@@ -152,6 +152,17 @@ class Call:
         """Return an input that is a constant list of whole numbers, or one."""
         return [int(number) for number in self.constant(index, what).reshape(-1)]
 
+    def integer(self, index: int, what: str) -> int:
+        """Return an input that is a constant whole number.
+
+        Raises:
+            UnsupportedError: It is not known, or is no number at all.
+        """
+        found = self.integers(index, what)
+        if not found:
+            raise self.refuse(f"{what} is an empty list, expected a number")
+        return found[0]
+
     def sizes(self, index: int, what: str) -> list[int | None]:
         """Return an input that is a list of whole numbers, None for those that are open."""
         found = numbers_of(self.item(index))
@@ -200,6 +211,7 @@ class Call:
         """
         if not 0 <= count <= MAX_PIECES:
             raise self.refuse(f"makes {count:,} tensors, at most {MAX_PIECES:,} are read")
+        self.interpreter.spend(count, self.place)
         return count
 
     def written(self, sizes: Sizes) -> ir.Value:

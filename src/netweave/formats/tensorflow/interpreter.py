@@ -105,6 +105,19 @@ class Interpreter:
             )
         return self._evaluate(self._bodies[-1], given, wanted)
 
+    def spend(self, count: int, place: str) -> None:
+        """Count what is written out: operators, iterations, and tensors of a list.
+
+        Raises:
+            UnsupportedError: It has become too much.
+        """
+        self._num_calls += count
+        if self._num_calls > MAX_NODES:
+            raise UnsupportedError(
+                f"the net takes more than {MAX_NODES:,} operators when loops and functions are written out",
+                place=place,
+            )
+
     def _run(self, body: Body, arguments: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
         if body.name not in self._simplified:
             self._simplified[body.name] = simplify(body)
@@ -132,12 +145,7 @@ class Interpreter:
 
     def _read(self, node: Node, inputs: Sequence[Item]) -> Sequence[Item]:
         place = self.program.place(node)
-        self._num_calls += 1
-        if self._num_calls > MAX_NODES:
-            raise UnsupportedError(
-                f"the net takes more than {MAX_NODES:,} operators when loops and functions are written out",
-                place=place,
-            )
+        self.spend(1, place)
         if not self._depth and self.inputs.feeds(node):
             return [self.inputs.value(node, place)]
         if any(isinstance(item, Dead) for item in inputs) and node.op not in MERGE:

@@ -55,6 +55,8 @@ def einsum_dense(call: Call) -> Tensor:
     made = Tensor(writer.add("Einsum", [writer.source(x), writer.stored(kernel)], {"equation": equation}))
     axes = call.setting("bias_axes")
     if isinstance(axes, str) and axes:
+        if not set(axes) <= set(out):
+            raise call.wrong(f"bias_axes={axes!r:.40} of equation={equation!r:.60}")
         shape = [known.get(axis) if axis in axes else 1 for axis in out]
         stored = [
             size for axis, size in zip(out, shape, strict=True) if axis in axes and isinstance(size, int)

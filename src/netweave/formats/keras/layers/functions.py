@@ -50,7 +50,9 @@ def over_axes(call: Call) -> Tensor:
     """Whether one or every element holds, over some axes."""
     axis = call.setting("axis")
     rank = len(call.shape(call.x))
-    axes = list(range(rank)) if axis is None else [axis] if isinstance(axis, int) else list(axis)
+    axes = list(range(rank)) if axis is None else axis if isinstance(axis, list) else [axis]
+    if not all(isinstance(each, int) for each in axes):
+        raise call.wrong(f"axis={axis!r:.40}, expected whole numbers")
     numbers = unary(call.writer, "Cast", call.x, {"to": int(ir.DataType.INT32)})
     op_type = "ReduceMax" if call.layer.type == "Any" else "ReduceMin"
     made = reduce(call.writer, op_type, numbers, axes, keep=call.flag("keepdims", False))

@@ -9,8 +9,8 @@ import numpy as np
 
 from netweave.files.channels_last import Stored, Tensor
 from netweave.files.channels_last.axes import concat
-from netweave.files.channels_last.axes import reduce as axis_reduce
 from netweave.files.channels_last.elementwise import broadcast, unary
+from netweave.formats.keras.layers.normalization import unit_length
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
@@ -64,7 +64,8 @@ def dot(call: Call) -> Tensor:
     """Products over an axis of each of two tensors, example by example; of unit vectors if it says so."""
     axes = call.setting("axes")
     pair = [axes, axes] if isinstance(axes, int) else axes
-    if not isinstance(pair, list) or len(pair) != 2 or len(call.inputs) != 2:
+    whole = isinstance(pair, list) and all(isinstance(axis, int) for axis in pair)
+    if not isinstance(pair, list) or not whole or len(pair) != 2 or len(call.inputs) != 2:
         raise call.wrong(f"axes={axes!r:.40} for {len(call.inputs)} tensors, expected two of each")
     writer, rows = call.writer, []
     for x, axis, last in zip(call.inputs, pair, (True, False), strict=True):
@@ -74,7 +75,7 @@ def dot(call: Call) -> Tensor:
             raise call.refuse(
                 f"axes={axes!r:.40} of {rank} axes: only those of vectors and matrices are read"
             )
-        x = _unit(call, x, at) if call.flag("normalize", False) else x
+        x = unit_length(call, x, [at]) if call.flag("normalize", False) else x
         value = writer.source(x)
         if rank == 2:
             value = writer.add("Unsqueeze", [value, writer.integers([1 if last else 2])])
@@ -86,13 +87,6 @@ def dot(call: Call) -> Tensor:
     if len(flat) == 2:
         return Tensor(writer.add("Squeeze", [made, writer.integers([2])]))
     return Tensor(writer.add("Squeeze", [made, writer.integers(flat)]) if flat else made)
-
-
-def _unit(call: Call, x: Tensor, axis: int) -> Tensor:
-    """Return vectors of length 1, as ``tf.linalg.l2_normalize`` makes them."""
-    squares = axis_reduce(call.writer, "ReduceSum", broadcast(call.writer, "Mul", [x, x]), [axis], keep=True)
-    least = broadcast(call.writer, "Max", [squares, Tensor(call.writer.number(1e-12, x.value))])
-    return broadcast(call.writer, "Div", [x, unary(call.writer, "Sqrt", least)])
 
 
 def _common_mask(call: Call) -> Tensor | None:

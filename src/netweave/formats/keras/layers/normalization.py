@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,8 +14,14 @@ from netweave.files.channels_last.normalisation import batch_normalisation, laye
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from netweave.files.channels_last import Operand
     from netweave.formats.keras.call import Call
+
+
+MAX_ONES = 1 << 24
+"""A larger scale of ones is refused, since it is written out."""
 
 
 def _axis(call: Call, default: int = -1) -> int:
@@ -76,6 +83,8 @@ def layer_normalization(call: Call) -> Tensor:
         return layer_normalisation(call.writer, call.x, gamma=gamma, beta=beta, eps=eps)
     others = [axis for axis in range(rank) if axis not in axes]
     perm = [*others, *axes]
+    if gamma is None and prod(sizes) > MAX_ONES:
+        raise call.refuse(f"normalises over {prod(sizes):,} numbers without a scale, which is not read")
     scale: Operand = gamma or Stored.constant(np.ones(sizes, np.float32))
     more = [call.writer.source(beta)] if beta is not None else []
     turned = call.writer.source(transpose(call.writer, call.x, perm) if perm != sorted(perm) else call.x)
@@ -102,9 +111,14 @@ def rms_normalization(call: Call) -> Tensor:
 
 @layer_reader("UnitNormalization")
 def unit_normalization(call: Call) -> Tensor:
-    """To length 1 over some axes; a length below 1e-6 counts as 1e-6 (``tf.linalg.l2_normalize``)."""
-    writer, x = call.writer, call.x
-    squares = reduce(writer, "ReduceSum", broadcast(writer, "Mul", [x, x]), _axes(call), keep=True)
+    """To length 1 over some axes."""
+    return unit_length(call, call.x, _axes(call))
+
+
+def unit_length(call: Call, x: Tensor, axes: Sequence[int]) -> Tensor:
+    """Return vectors of length 1; one below 1e-6 counts as 1e-6 (``tf.linalg.l2_normalize``)."""
+    writer = call.writer
+    squares = reduce(writer, "ReduceSum", broadcast(writer, "Mul", [x, x]), axes, keep=True)
     least = broadcast(writer, "Max", [squares, Tensor(writer.number(1e-12, x.value))])
     return broadcast(writer, "Div", [x, unary(writer, "Sqrt", least)])
 

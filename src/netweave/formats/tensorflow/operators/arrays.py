@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @operator_reader("TensorArrayV3", plain=True)
 def tensor_array(call: Call) -> list[Item]:
     """An array of which nothing is set yet."""
-    count = call.few(call.integers(0, "the length of the array")[0])
+    count = call.few(call.integer(0, "the length of the array"))
     return [Handle(call.node.name), TensorList((None,) * count)]
 
 

@@ -98,6 +98,7 @@ def _repeated(
     """Return what a loop leaves, written out iteration by iteration."""
     state = list(begin)
     for _ in range(MAX_PIECES):
+        call.interpreter.spend(1, call.place)
         held = condition(state)
         number = constant_of(held[0]) if held else None
         if number is None:
@@ -114,7 +115,7 @@ def _repeated(
 @operator_reader("TensorListReserve", plain=True)
 def reserve(call: Call) -> Item:
     """A list of tensors that are not set yet."""
-    return TensorList((None,) * call.few(call.integers(1, "the length of the list")[0]))
+    return TensorList((None,) * call.few(call.integer(1, "the length of the list")))
 
 
 @operator_reader("EmptyTensorList", plain=True)
@@ -141,7 +142,7 @@ def from_tensor(call: Call) -> Item:
 @operator_reader("TensorListGetItem", plain=True)
 def get_item(call: Call) -> Item:
     """One tensor of a list."""
-    items, number = _list(call), call.integers(1, "the place in the list")[0]
+    items, number = _list(call), call.integer(1, "the place in the list")
     found = items[number] if 0 <= number < len(items) else None
     if found is None:
         raise call.refuse(f"reads entry {number} of a list of {len(items)}, which is not set")
@@ -151,7 +152,7 @@ def get_item(call: Call) -> Item:
 @operator_reader("TensorListSetItem", plain=True)
 def set_item(call: Call) -> Item:
     """The list with another tensor at one place."""
-    items, number = list(_list(call)), call.integers(1, "the place in the list")[0]
+    items, number = list(_list(call)), call.integer(1, "the place in the list")
     if not 0 <= number < call.few(max(number, 0) + 1):
         raise call.refuse(f"sets entry {number} of a list")
     items += [None] * (number + 1 - len(items))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @operator_reader("Gather", "GatherV2")
 def gathered(call: Call) -> Tensor:
     """Entries along an axis."""
-    axis = call.integers(2, "the axis")[0] if len(call.inputs) > 2 else 0
+    axis = call.integer(2, "the axis") if len(call.inputs) > 2 else 0
     if call.whole("batch_dims", 0):
         return _gathered_apart(call, axis)
     return gather(call.writer, call.operand(0), call.writer.source(call.operand(1)), axis)
@@ -58,15 +58,15 @@ def gather_nd(call: Call) -> Tensor:
 @operator_reader("OneHot")
 def one_hot(call: Call) -> Tensor:
     """``on`` at each number, ``off`` elsewhere, along a new axis; ONNX counts those below 0 from the end."""
-    depth = call.integers(1, "the depth")
+    depth = call.integer(1, "the depth")
     on, off = (call.constant(index, what).reshape(-1)[0] for index, what in ((2, "on"), (3, "off")))
     values = call.writer.builder.constant(np.asarray([off, on]), dtype=np.asarray(on).dtype)
     indices = call.writer.add("Cast", [call.writer.source(call.operand(0))], {"to": int(ir.DataType.INT64)})
     below = call.writer.add("Less", [indices, call.writer.number(0, indices)])
-    nowhere = call.writer.number(depth[0], indices)
+    nowhere = call.writer.number(depth, indices)
     indices = call.writer.add("Where", [below, nowhere, indices])
     attributes = {"axis": call.whole("axis", -1)}
-    return Tensor(call.writer.add("OneHot", [indices, call.writer.integers(depth), values], attributes))
+    return Tensor(call.writer.add("OneHot", [indices, call.writer.integers([depth]), values], attributes))
 
 
 @operator_reader("ReverseSequence")

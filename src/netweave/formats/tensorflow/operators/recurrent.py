@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ORDERS = {"BlockLSTM": "icfo", "BlockLSTMV2": "ifco", "LSTMBlockCell": "icfo"}
 """The gates of each operator as they lie beside one another: c is the candidate."""
 
+STEP = 20
+"""Operators of one step, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
@@ -83,7 +86,8 @@ def block_lstm(call: Call) -> list[Item]:
     writer = call.writer
     x, cell, hidden, weight, *peepholes, bias = call.operands(1)
     (count,) = writer.known(x, [0])
-    last = min(call.integers(0, "the number of steps")[0], call.few(count))
+    last = min(call.integer(0, "the number of steps"), call.few(count))
+    call.interpreter.spend(STEP * count, call.place)
     lstm = _cell(call, weight, peepholes, bias)
     rows: list[list[Tensor]] = []
     for piece in split(writer, x, [1] * count, 0)[: max(last, 0)]:

@@ -78,7 +78,7 @@ def l2_loss(call: Call) -> Tensor:
 def cumsum(call: Call) -> Tensor:
     """Sums along an axis, step by step."""
     attributes = {name: int(bool(call.attribute(name, False))) for name in ("exclusive", "reverse")}
-    over = call.writer.builder.constant(call.integers(1, "the axis")[0], dtype="int64")
+    over = call.writer.builder.constant(call.integer(1, "the axis"), dtype="int64")
     return Tensor(call.writer.add("CumSum", [call.writer.source(call.operand()), over], attributes))
 
 
@@ -105,7 +105,7 @@ def sparse_cross_entropy(call: Call) -> Tensor:
 @operator_reader("InTopK", "InTopKV2")
 def in_top_k(call: Call) -> Tensor:
     """Whether a label is among the k largest: as many elements as k are not larger than it."""
-    k = call.whole("k", 1) if call.op == "InTopK" else call.integers(2, "k")[0]
+    k = call.whole("k", 1) if call.op == "InTopK" else call.integer(2, "k")
     scores, labels = (call.writer.source(x) for x in call.operands(0, 2))
     column = call.writer.add("Unsqueeze", [labels, call.writer.integers([-1])])
     own = call.writer.add("GatherElements", [scores, column], {"axis": -1})

@@ -95,7 +95,7 @@ def squeeze(call: Call) -> Item:
 def expand_dims(call: Call) -> Item:
     """With one axis more."""
     x = call.operand()
-    at = call.integers(1, "the axis")[0]
+    at = call.integer(1, "the axis")
     at = at if at >= 0 else at + len(call.shape(x)) + 1
     if isinstance(x, Stored):
         return x.reshaped((*x.shape[:at], 1, *x.shape[at:]))
@@ -120,7 +120,7 @@ def concat(call: Call) -> Tensor:
     inputs = call.operands()
     if call.op == "ConcatV2":
         return axes.concat(call.writer, inputs[:-1], call.integers(len(inputs) - 1, "the axis")[0])
-    return axes.concat(call.writer, inputs[1:], call.integers(0, "the axis")[0])
+    return axes.concat(call.writer, inputs[1:], call.integer(0, "the axis"))
 
 
 @operator_reader("Pack")
@@ -146,7 +146,7 @@ def unpack(call: Call) -> list[Item]:
 def split(call: Call) -> list[Item]:
     """Equal pieces along an axis."""
     x, count = call.operand(1), call.whole("num_split", 1)
-    axis = call.integers(0, "the axis")[0]
+    axis = call.integer(0, "the axis")
     (length,) = call.writer.known(x, [axis])
     if call.few(count) < 1 or length % count:
         raise call.wrong(f"{length} elements do not make {count} equal pieces")
@@ -157,7 +157,7 @@ def split(call: Call) -> list[Item]:
 def split_v(call: Call) -> list[Item]:
     """Pieces of given sizes along an axis."""
     x, lengths = call.operand(0), call.integers(1, "the sizes of the pieces")
-    axis = call.integers(2, "the axis")[0]
+    axis = call.integer(2, "the axis")
     if -1 in lengths:
         (length,) = call.writer.known(x, [axis])
         lengths[lengths.index(-1)] = length - sum(lengths) - 1
@@ -315,12 +315,12 @@ def space_to_batch(call: Call) -> Tensor:
     blocks = call.integers(1, "the block")
     amounts = call.constant(2, "the padding").reshape(-1, 2)
     rank = len(call.shape(call.operand()))
+    if not 0 < len(blocks) == len(amounts) < rank:
+        raise call.wrong(f"blocks of {blocks} and a padding of {amounts.tolist()} of {rank} axes")
     around = [(0, 0), *((int(b), int(e)) for b, e in amounts), *[(0, 0)] * (rank - 1 - len(blocks))]
     padded = axes.pad(call.writer, call.operand(), around) if amounts.any() else call.operand()
     sizes = call.writer.known(padded, range(1, rank))
-    if len(amounts) != len(blocks) or any(
-        block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)
-    ):
+    if any(block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)):
         raise call.wrong(f"sizes {sizes} do not make blocks of {blocks}")
     outer = [size // block for size, block in zip(sizes, blocks, strict=False)]
     rest = sizes[len(blocks) :]
