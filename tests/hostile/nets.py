@@ -25,6 +25,9 @@ TENSORFLOW = Path(__file__).parents[1] / "golden" / "tensorflow"
 KERAS = Path(__file__).parents[1] / "golden" / "keras"
 """Files that Keras wrote (``tests/oracles/keras_nets.py``)."""
 
+MASKED = KERAS.parent / "keras_layers" / "masked.json"
+"""A model with masks and attention (``tests/oracles/keras_layers.py``)."""
+
 PROTOTXT = """
 name: "small"
 input: "data"
@@ -170,6 +173,11 @@ def nets() -> dict[str, Net]:
     keras = {name: (KERAS / name).read_bytes() for name in ("unet.json", "unet.weights.h5")}
     return {
         "keras as text": Net(keras, "unet.json", text=True),
+        "keras with masks": Net({"masked.json": MASKED.read_bytes()}, "masked.json", text=True),
+        "graph of loops": Net({"loops.pb": (TENSORFLOW / "loops.pb").read_bytes()}, "loops.pb", text=False),
+        "loops as text": Net(
+            {"loops.pbtxt": (TENSORFLOW / "loops.pbtxt").read_bytes()}, "loops.pbtxt", text=True
+        ),
         "graph": Net({"squeeze.pb": graph.read_bytes()}, "squeeze.pb", text=False),
         "graph as text": Net({"gru.pbtxt": (TENSORFLOW / "gru.pbtxt").read_bytes()}, "gru.pbtxt", text=True),
         "MetaGraph": Net(checkpoint, "gru.meta", text=False),

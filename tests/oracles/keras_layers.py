@@ -64,6 +64,18 @@ def model() -> tuple[Any, list[str]]:
     return keras.Model(list(inputs.values()), outputs, name="layers"), names
 
 
+def small() -> Any:
+    """Return a small model with masks and attention, to be damaged by tests."""
+    words = keras.Input((7,), dtype="int32", name="words")
+    h = L.Embedding(9, 4, mask_zero=True)(words)
+    h = L.Bidirectional(L.LSTM(3, return_sequences=True), merge_mode="sum")(h)
+    h = L.MultiHeadAttention(2, 2)(h, h, use_causal_mask=True)
+    h = L.LayerNormalization(axis=[1, 2])(h)
+    h = L.EinsumDense("abc,cd->abd", output_shape=(None, 4), bias_axes="d")(h)
+    h = L.Dot(axes=2, normalize=True)([h, L.RNN([L.GRUCell(2), L.LSTMCell(4)], return_sequences=True)(h)])
+    return keras.Model(words, L.GlobalMaxPooling1D()(h), name="masked")
+
+
 def pack(path: Path, goal: Path) -> None:
     """Write a file of Keras smaller: an archive with its members compressed, or HDF5 as ``.gz``."""
     if goal.suffix == ".gz":
@@ -82,6 +94,8 @@ def main() -> None:
     arrays = {name: drawn(name) for name in INPUTS}
     made = built(list(arrays.values()), training=False)
     age = "keras2" if LEGACY else "keras3"
+    if not LEGACY:
+        (GOLDEN / "masked.json").write_text(small().to_json())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / ("layers.h5" if LEGACY else "layers.keras")
         built.save(path)

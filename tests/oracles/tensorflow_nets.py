@@ -298,7 +298,7 @@ NETS = {
     "defun": defun,
 }
 
-TEXTS = {"lenet", "gru"}
+TEXTS = {"lenet", "gru", "loops"}
 """Nets whose frozen graph is kept as text as well."""
 
 
