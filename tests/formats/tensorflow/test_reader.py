@@ -137,6 +137,20 @@ def test_a_loop_of_open_length_asks_for_sizes(tmp_path):
     np.testing.assert_array_equal(made, np.full((3, 2), 4.0))
 
 
+def test_a_loop_that_values_end_is_refused(tmp_path):
+    reduced = [
+        const("all", 0),
+        node("sum", "Sum", "mx", "all"),
+        node("whole", "Sum", "sum", "all"),
+        node("less", "Less", "whole", "limit"),
+        """node { name: "limit" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value"
+        value { tensor { dtype: DT_FLOAT tensor_shape { } float_val: 9.0 } } } }""",
+    ]
+    nodes = [text for text in OPEN_LOOP if 'name: "less"' not in text]
+    with pytest.raises(UnsupportedError, match=r"\(LoopCond\): how often the loop runs .* depends on values"):
+        netweave.load(text_of(tmp_path, [*nodes, *reduced]))
+
+
 def test_an_output_has_its_name_though_a_node_inside_has_it_too():
     graph = netweave.load(FOLDER.parent / "tensorflow_operators")
     names = [value.name for value in graph.outputs]

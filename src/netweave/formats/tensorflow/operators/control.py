@@ -104,7 +104,8 @@ def _repeated(
         if number is None:
             raise call.refuse(
                 "how often the loop runs is not known while the net is read; give the sizes of the net's "
-                "inputs, the length of its sequence included, as in --input-shape tokens=1x20"
+                "inputs, the length of its sequence included, as in --input-shape tokens=1x20; a loop whose "
+                "end depends on values, as that of dynamic_rnn with a sequence_length does, is not read"
             )
         if not bool(number.reshape(-1)[0]):
             return state
