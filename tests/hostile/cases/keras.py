@@ -110,10 +110,10 @@ _CONFIGS = {
     "reshaped to 2^62": (_chain(("Reshape", {"target_shape": [HUGE, -1]})), NetweaveError, ANY),
     "repeated 2^62 times": (_chain(("Flatten", {}), ("RepeatVector", {"n": HUGE})), ShapeError, ANY),
     "an axis beyond": (_chain(("BatchNormalization", {"axis": 9})), ShapeError, "axis 9"),
-    "steps that are left out": (
-        _chain(("Embedding", {"input_dim": 4, "output_dim": 3, "mask_zero": True}), shape=(None, 5)),
+    "attention to nothing": (
+        _chain(("MultiHeadAttention", {"num_heads": 2, "key_dim": HUGE}), shape=(None, 5, 3)),
         UnsupportedError,
-        "mask_zero",
+        "a query without a value",
     ),
     "models inside models": (_nested(40), UnsupportedError, "32 deep"),
     "an input without sizes": (
