@@ -80,6 +80,8 @@ OTHERS = {
     ("googlenet", "tensorflow"): "slim's: BatchNorm everywhere, 3x3 for 5x5, pads at the end alone",
     ("googlenet", "caffe"): "LRN",
     ("googlenet", "chainer"): "LRN, two more outputs",
+    ("inception-bn", "caffe"): "is for images of 231 by 231, others for 224 by 224",
+    ("inception-bn", "chainer"): "no 1x1 convolution before the second, two more outputs",
     ("inception-bn", "tensorflow"): "slim's inception_v2: a separable first convolution",
     ("inception-v3", "caffe"): "takes a maximum in the last block's pooling, too",
     ("inception-v3", "keras"): "leaves the padding out of its averages",

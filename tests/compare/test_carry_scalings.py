@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.compare.align.transplant import are_scaled_alike
+from netweave.compare.align.transplant import are_scaled_alike, is_of_width
 from netweave.compare.carry import carry_weights
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.oracles import recipe
@@ -139,6 +139,8 @@ def test_a_convolution_and_the_batchnorm_of_another_are_no_chain():
         return nodes
 
     first, second = net("net", (4, 6)), net("port", (4, 6))
+    assert is_of_width(first[1], 4)
+    assert not is_of_width(first[1], 6)
     assert are_scaled_alike(first[:2], second[:2])
     assert not are_scaled_alike([first[0], first[3]], second[:2])
     assert not are_scaled_alike(first[:2], [second[2], second[1]])

@@ -140,7 +140,7 @@ def _fits(given: tuple[int, ...], taken: tuple[int, ...]) -> bool:
 def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str, np.ndarray]) -> int:
     """Give a chain of filters and scalings what another chain computes."""
     filters = _ordered(filters_of(source[0]), target[0], orders)
-    if filters is None:
+    if filters is None or not all(is_of_width(node, len(filters)) for node in source):
         return 0
     scale, shift = np.ones(len(filters)), np.zeros(len(filters))
     for node in source:
@@ -153,6 +153,12 @@ def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str
     if slots:
         count += set_values(slots[-1], shift)
     return count
+
+
+def is_of_width(node: ir.Node, channels: int) -> bool:
+    """Whether what a node adds and multiplies has one number for each of so many channels, or one for all."""
+    values = [v for i, v in constants_of(node).items() if node.op_type not in FILTERED or i != 1]
+    return all(v.const_value is None or v.const_value.size in {1, channels} for v in values)
 
 
 def _carry_scaling(source: list[ir.Node], target: list[ir.Node], *, bias: np.ndarray | float = 0.0) -> int:
