@@ -149,3 +149,10 @@ for _name, (_bytes, _error, _message) in _ARCHIVES.items():
     add(f"keras: {_name}", file("net.keras", _bytes), _error, _message)
 
 add("keras: arrays without a model", file("net.weights.h5", _ARRAYS), ReadError, "holds arrays and no model")
+_WHOLE = (KERAS / "words.h5").read_bytes()
+add(
+    "keras: a configuration that is no text",
+    file("net.h5", _WHOLE.replace(b'{"class_name"', b'{"class_\x80\x80me"', 1)),
+    ReadError,
+    "no JSON",
+)

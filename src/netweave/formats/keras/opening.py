@@ -114,7 +114,7 @@ def _hdf5(source: Source) -> Opened:
             f"model.json,{source.net.name}",
             place=place,
         )
-    description = _json(held.encode(), place)
+    description = _json(held.encode("utf-8", "surrogateescape"), place)
     if source.weights:
         return Opened(description, *_beside(source))
     return Opened(description, Weights(file.group("model_weights") or file, place), (place,))
