@@ -18,6 +18,7 @@ LONG = ", ".join(f"argument{number}" for number in range(8))
         (f"result = f(g({LONG}), 3)", 3),
         (f"    result = f({LONG})", 3),
         (f"result = f({LONG})[0]", 3),
+        (f"        x = cat([{LONG}, g({LONG}), {LONG}], 1)", 6),
         (f"result = f({LONG}) + g(1)", 1),  # more than one call: left as it is
         (f"x = {LONG}", 1),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import accumulate
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +35,9 @@ def commented(line: str, layers: Sequence[str]) -> str:
 
 
 def wrapped(line: str) -> list[str]:
-    """Return a line, or three if it is too long for one and is a call, or a part of what one gives.
+    """Return a line, or several if it is too long for one and is a call, or a part of what one gives.
+
+    Arguments have a line of their own, and more where that is too long; a text among them is not broken.
 
     >>> wrapped("x = f(1)")
     ['x = f(1)']
@@ -45,7 +48,15 @@ def wrapped(line: str) -> list[str]:
     if len(line) <= WIDTH or not is_call:
         return [line]
     indent = " " * (len(line) - len(line.lstrip()))
-    return [line[: start + 1], f"{indent}    {line[start + 1 : end]}", f"{indent}{line[end:]}"]
+    inner = f"{indent}    {line[start + 1 : end]}"
+    has_text = '"' in inner or "'" in inner
+    return [line[: start + 1], *([inner] if has_text else _filled(inner)), f"{indent}{line[end:]}"]
+
+
+def _filled(line: str) -> list[str]:
+    """Return what stands within brackets, where a line may end at any space."""
+    indent = " " * (len(line) - len(line.lstrip()))
+    return wrap(line, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 _PICKED = re.compile(r"(\[\d+\])?")
