@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict, replace
@@ -79,6 +80,9 @@ def cells_of_pairs(asked: argparse.Namespace, kept: Kept) -> Iterator[Cell]:
                 work = partial(pairs.check, loads[other], made[format_], changed=changed)
                 yield as_known(kept(head, read, work), changed)
 
+
+OTHER_FOLDERS = re.compile(r"(?<![\w.-])/(?:[\w.-]+/)+(?=[\w.-]+\.(?:py|onnx)\b)")
+"""Folders of the machine in front of files that are not the matrix's own."""
 
 COMMAND = r"""python -m benchmarks.matrix.run --files FILES --oracles PYTHON --tensorflow PYTHON \
     --torch PYTHON --alone PYTHON --corpus CORPUS --sources SOURCES --out benchmarks/matrix/result.json"""
@@ -154,7 +158,8 @@ def write(asked: argparse.Namespace, cells: list[Cell]) -> None:
         rows.values(), key=lambda c: (nets.index(c["net"]), formats.index(c["format"]), c["kind"])
     )
     result = {"command": COMMAND, "machine": f"{os.cpu_count()} cores, no GPU", "cells": ordered}
-    without_places = json.dumps(result, indent=1).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
+    text = json.dumps(result, indent=1).replace(f"{asked.files}/", "").replace(f"{ROOT}/", "")
+    without_places = OTHER_FOLDERS.sub("", text)
     asked.out.write_text(without_places + "\n")
 
 
