@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 INPUTS: dict[str, tuple[tuple[int, ...], str]] = {
     "vector": ((6,), "float32"),
     "sequence": ((9, 4), "float32"),
@@ -297,10 +299,56 @@ def _functions(ops: Any) -> Cases:
     both = ("image", "other")
     names = "divide equal greater greater_equal less less_equal not_equal true_divide"
     made: Cases = {f"ops_{name}": (getattr(ops, name), both) for name in names.split()}
+    return (
+        made
+        | {
+            "ops_logic": (_Logic(ops), both),
+            "ops_expand_dims": (lambda x: ops.expand_dims(x, -1), "vector"),
+        }
+        | _elements(ops)
+        | _parts(ops)
+    )
+
+
+def _elements(ops: Any) -> Cases:
+    names = "absolute ceil cos erf exp floor negative reciprocal sigmoid sign sin softplus square tanh"
+    made: Cases = {f"ops_{name}": (getattr(ops, name), "image") for name in names.split()}
+    names = "max mean min prod sum"
+    made |= {f"ops_{name}": (_over(getattr(ops, name), [1, 3]), "image") for name in names.split()}
     return made | {
-        "ops_logic": (_Logic(ops), both),
-        "ops_expand_dims": (_Wide(ops), "vector"),
+        "ops_sum__all": (lambda x: ops.sum(x, axis=-1, keepdims=True), "image"),
+        "ops_log": (lambda x: ops.log(ops.absolute(x)), "image"),
+        "ops_sqrt": (lambda x: ops.sqrt(ops.absolute(x)), "image"),
+        "ops_rsqrt": (lambda x: ops.rsqrt(ops.absolute(x) + 0.1), "image"),
+        "ops_power": (lambda x: ops.power(ops.absolute(x) + 0.1, 0.75), "image"),
+        "ops_log_softmax": (ops.log_softmax, "image"),
+        "ops_clip": (lambda x: ops.clip(x, -0.3, 0.7), "image"),
+        "ops_cast": (lambda x: ops.cast(ops.cast(3 * x, "int32"), "float32"), "image"),
+        "ops_array": (lambda x: x * np.array([1, 2, 3, 4], np.float32), "image"),
     }
+
+
+def _parts(ops: Any) -> Cases:
+    around = ((0, 0), (1, 2), (0, 1), (0, 0))
+    return {
+        "ops_squeeze": (lambda x: ops.squeeze(ops.expand_dims(x, 2), 2), "image"),
+        "ops_transpose": (lambda x: ops.transpose(x, (0, 3, 1, 2)), "image"),
+        "ops_split": (lambda x: ops.split(x, 2, axis=-1), "image"),
+        "ops_split__places": (lambda x: ops.split(x, [1, 3, 6], axis=1), "image"),
+        "ops_get_item": (lambda x: x[:, 1:-2, 3, ::2], "image"),
+        "ops_get_item__last": (lambda x: x[..., None, 1:3], "image"),
+        "ops_pad": (lambda x: ops.pad(x, around, constant_values=2.0), "image"),
+        "ops_pad__reflect": (lambda x: ops.pad(x, around, mode="reflect"), "image"),
+        "ops_take": (lambda x: ops.take(x, np.array([3, 0]), axis=2), "image"),
+        "ops_flip": (lambda x: ops.flip(x, axis=1), "image"),
+        "ops_matmul": (lambda a, b: ops.matmul(a, ops.transpose(b, (0, 1, 3, 2))), ("image", "other")),
+        "ops_tile": (lambda x: ops.tile(x, (1, 2, 1, 3)), "image"),
+        "ops_reshape": (lambda x: ops.reshape(x, (-1, 8, 4)), "image"),
+    }
+
+
+def _over(function: Any, axis: list[int]) -> Any:
+    return lambda x: function(x, axis=axis)
 
 
 class _Logic:
@@ -314,13 +362,3 @@ class _Logic:
         low, high = ops.less(a, 0.5), ops.greater(b, -0.5)
         either = ops.logical_or(ops.logical_and(low, high), ops.logical_not(ops.logical_or(low, high)))
         return ops.all(either, axis=[1, 3], keepdims=True)
-
-
-class _Wide:
-    """With an axis more."""
-
-    def __init__(self, ops: Any) -> None:
-        self._ops = ops
-
-    def __call__(self, x: Any) -> Any:
-        return self._ops.expand_dims(x, -1)

@@ -57,6 +57,21 @@ def _itself(config: dict[str, Any]) -> None:
     layer["inbound_nodes"] = [{"args": [[keras_tensor, keras_tensor]], "kwargs": {}}]
 
 
+def _function(kind: str, settings: dict[str, Any], *args: Any) -> str:
+    """Return a model of one function of ``keras.ops`` that is called with an image and more."""
+    image = {"class_name": "__keras_tensor__", "config": {"keras_history": ["x", 0, 0]}}
+    layers = [
+        {"class_name": "InputLayer", "config": {"name": "x", "batch_shape": [None, 8, 8, 3]}},
+        {"class_name": kind, "config": settings, "inbound_nodes": [{"args": [image, *args], "kwargs": {}}]},
+    ]
+    ends = {"input_layers": [["x", 0, 0]], "output_layers": [[kind.lower(), 0, 0]]}
+    return json.dumps({"class_name": "Functional", "config": {"name": "net", "layers": layers, **ends}})
+
+
+def _special(kind: str, **config: Any) -> dict[str, Any]:
+    return {"class_name": f"__{kind}__", "config": config}
+
+
 _CONFIGS = {
     "an unknown layer": (_chain(("Fly", {})), UnsupportedError, "Fly.*'layer0'"),
     "a lambda": (_chain(("Lambda", {"function": "x"})), UnsupportedError, "its code is in the program"),
@@ -115,6 +130,38 @@ _CONFIGS = {
         UnsupportedError,
         "a query without a value",
     ),
+    "an array that is none": (
+        _function("Multiply", {}, _special("numpy", value=[[1], [2, 3]], dtype="float32")),
+        ReadError,
+        "among the arguments",
+    ),
+    "an array of an unknown type": (
+        _function("Multiply", {}, _special("numpy", value=[1], dtype="wow")),
+        ReadError,
+        "among the arguments",
+    ),
+    "a part by steps of 0": (
+        _function("GetItem", {}, [_special("slice", start=0, stop=4, step=0)]),
+        UnsupportedError,
+        "whole numbers and slices",
+    ),
+    "a part by a word": (_function("GetItem", {}, "wow"), UnsupportedError, "whole numbers and slices"),
+    "a part of five axes": (_function("GetItem", {}, [0, 0, 0, 0, 0]), ShapeError, "5 axes"),
+    "a tensor without a history": (
+        _function("Multiply", {}, _special("keras_tensor", keras_history=[7])),
+        ReadError,
+        "among the arguments",
+    ),
+    "cut into 2^62 parts": (
+        _function("Split", {"indices_or_sections": HUGE, "axis": 1}),
+        ShapeError,
+        "indices_or_sections",
+    ),
+    "cut behind its end": (_function("Split", {"indices_or_sections": [9], "axis": 1}), ShapeError, "size 8"),
+    "padded by less than 0": (_function("Pad", {"pad_width": [[0, -1]] * 4}), ShapeError, "pad_width"),
+    "a sum over a word": (_function("Sum", {"axis": "wow"}), ShapeError, "axis='wow'"),
+    "entries by a word": (_function("Take", {"axis": 1}, "wow"), UnsupportedError, "indices='wow'"),
+    "cast to a word": (_function("Cast", {"dtype": "wow"}), UnsupportedError, "dtype='wow'"),
     "models inside models": (_nested(40), UnsupportedError, "32 deep"),
     "an input without sizes": (
         _chain(("ReLU", {}), shape=()).replace("[]", "null"),

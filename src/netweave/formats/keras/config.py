@@ -6,10 +6,12 @@ call, with ``__keras_tensor__`` in the place of tensors. A Sequential model is a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from netweave.errors import ReadError
 
@@ -147,8 +149,8 @@ def _layer(item: Any, place: str) -> LayerConfig:
 def _arguments(call: Any, name: str, place: str) -> Arguments:
     if isinstance(call, Mapping) and "args" in call:
         return Arguments(
-            tuple(_written(argument) for argument in call.get("args") or ()),
-            {key: _written(value) for key, value in (call.get("kwargs") or {}).items()},
+            tuple(_written(argument, place) for argument in call.get("args") or ()),
+            {key: _written(value, place) for key, value in (call.get("kwargs") or {}).items()},
         )
     if not isinstance(call, list):
         raise ReadError(f"a call of the layer {name!r} is {call!r:.40}, which no Keras writes", place=place)
@@ -159,14 +161,36 @@ def _arguments(call: Any, name: str, place: str) -> Arguments:
     return Arguments(tuple(args), kwargs)
 
 
-def _written(value: Any) -> Any:
-    """Return an argument of Keras 3 with its tensors as references."""
-    if isinstance(value, Mapping):
-        if value.get("class_name") == "__keras_tensor__":
-            history = (value.get("config") or {}).get("keras_history") or ["", 0, 0]
-            return TensorRef((str(history[0]), _int(history[1]), _int(history[2])))
-        return {key: _written(item) for key, item in value.items()}
-    return [_written(item) for item in value] if isinstance(value, list) else value
+def _written(value: Any, place: str) -> Any:
+    """Return an argument of Keras 3 with its tensors as references, and slices and arrays as they were."""
+    if isinstance(value, list):
+        return [_written(item, place) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    settings = value.get("config")
+    special = _SPECIAL.get(str(value.get("class_name")))
+    if special is None or not isinstance(settings, Mapping):
+        return {key: _written(item, place) for key, item in value.items()}
+    try:
+        return special(settings)
+    except (LookupError, TypeError, ValueError, OverflowError) as error:
+        raise ReadError(
+            f"{value!r:.60} stands among the arguments of a layer: {error}", place=place
+        ) from error
+
+
+def _tensor(settings: Mapping[str, Any]) -> TensorRef:
+    history = settings.get("keras_history") or ["", 0, 0]
+    return TensorRef((str(history[0]), _int(history[1]), _int(history[2])))
+
+
+_SPECIAL: dict[str, Callable[[Mapping[str, Any]], Any]] = {
+    "__keras_tensor__": _tensor,
+    "__numpy__": lambda settings: np.array(settings["value"], np.dtype(settings.get("dtype"))),
+    "__slice__": lambda settings: slice(*(settings.get(name) for name in ("start", "stop", "step"))),
+    "__ellipsis__": lambda _: ...,
+}
+"""Values that JSON has not, by the class that Keras writes for them."""
 
 
 def _old(value: Any, place: str) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of ``keras.ops`` that stand between layers in a file of Keras 3, as those of masks do."""
+"""Functions of ``keras.ops`` that compare and decide, as those of masks do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.files.channels_last import Tensor
-from netweave.files.channels_last.axes import reduce, widen
+from netweave.files.channels_last.axes import reduce
 from netweave.files.channels_last.elementwise import broadcast, unary
+from netweave.formats.keras.layers.elements import reduced_axes
 from netweave.formats.keras.registry import layer_reader
 
 if TYPE_CHECKING:
@@ -48,22 +49,11 @@ def logical_not(call: Call) -> Tensor:
 @layer_reader("Any", "All")
 def over_axes(call: Call) -> Tensor:
     """Whether one or every element holds, over some axes."""
-    axis = call.setting("axis")
-    rank = len(call.shape(call.x))
-    axes = list(range(rank)) if axis is None else axis if isinstance(axis, list) else [axis]
-    if not all(isinstance(each, int) for each in axes):
-        raise call.wrong(f"axis={axis!r:.40}, expected whole numbers")
+    axes = reduced_axes(call)
     numbers = unary(call.writer, "Cast", call.x, {"to": int(ir.DataType.INT32)})
     op_type = "ReduceMax" if call.layer.type == "Any" else "ReduceMin"
     made = reduce(call.writer, op_type, numbers, axes, keep=call.flag("keepdims", False))
     return unary(call.writer, "Cast", made, {"to": int(ir.DataType.BOOL)})
-
-
-@layer_reader("ExpandDims")
-def expand_dims(call: Call) -> Tensor:
-    """With an axis of size 1 more."""
-    rank = len(call.shape(call.x)) + 1
-    return widen(call.writer, call.x, [call.writer.axis(call.whole("axis"), rank)])
 
 
 def _pair(call: Call) -> list[Tensor]:

@@ -25,6 +25,7 @@ MERGES = {
     "Maximum": "Max",
     "Minimum": "Min",
     "Multiply": "Mul",
+    "Power": "Pow",
     "Subtract": "Sub",
     "TrueDivide": "Div",
 }
@@ -106,6 +107,6 @@ def _operands(values: Sequence[Any]) -> list[Operand]:
             found.append(value)
         elif isinstance(value, (list, tuple)):
             found += _operands(value)
-        elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        elif isinstance(value, (int, float, np.ndarray)) and not isinstance(value, bool):
             found.append(Stored.constant(np.asarray(value, np.float32)))
     return found

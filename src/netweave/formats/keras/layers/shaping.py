@@ -31,10 +31,13 @@ def flatten(call: Call) -> Tensor:
 
 @layer_reader("Reshape")
 def reshape(call: Call) -> Tensor:
-    """Other sizes, the batch left out."""
-    wanted = call.setting("target_shape")
+    """Other sizes, the batch left out; the function ``ops.reshape`` is given the batch as well."""
+    name = "newshape" if "newshape" in call.layer.settings else "target_shape"
+    wanted = call.setting(name)
     if not isinstance(wanted, list) or not all(size is None or isinstance(size, int) for size in wanted):
-        raise call.wrong(f"target_shape={wanted!r:.60}, expected whole numbers")
+        raise call.wrong(f"{name}={wanted!r:.60}, expected whole numbers")
+    if name == "newshape":
+        return axes.reshape(call.writer, call.x, wanted)
     sizes = [None, *wanted]
     before = call.shape(call.x)[1:]
     if None not in before and sum(size in {None, -1} for size in wanted) == 1:
