@@ -5,6 +5,7 @@ from __future__ import annotations
 import onnx
 
 from netweave.backends.torch import Lowering, all_lowerings
+from netweave.formats.onnx.functions import why_without
 from netweave.graph import OPSET, all_operators
 
 INTRODUCTION = f"""\
@@ -22,7 +23,8 @@ NETWEAVE = """\
 ## The domain netweave
 
 What the frameworks have and ONNX lacks. A gradient of its own is one that the source defines and that is not
-that of what the operator computes, or one that the registry has so that it can be checked."""
+that of what the operator computes, or one that the registry has so that it can be checked. An ONNX file holds
+a function for an operator where standard ONNX can say what it does, so that other runtimes run the file."""
 
 STANDARD = """\
 ## Standard operators on torch
@@ -44,7 +46,8 @@ def page() -> str:
             rows.setdefault(row.op_type, []).append(row)
     own = [
         f"{name} | {'its own' if entry.gradient else 'of the forward'} | "
-        f"{', '.join(sorted(effect.value for effect in entry.effects)) or '-'} | {_code(entry.source)}"
+        f"{', '.join(sorted(effect.value for effect in entry.effects)) or '-'} | "
+        f"{_in_files(name)} | {_code(entry.source)}"
         for name, entry in all_operators().items()
     ]
     standard = [
@@ -56,7 +59,7 @@ def page() -> str:
         [
             INTRODUCTION,
             NETWEAVE,
-            _table("operator | gradient | effects | source of the rule", own),
+            _table("operator | gradient | effects | in ONNX files | source of the rule", own),
             STANDARD,
             _table("operator | from | file | what it does", standard),
             MISSING,
@@ -67,6 +70,11 @@ def page() -> str:
 
 def _table(head: str, rows: list[str]) -> str:
     return "\n".join(f"| {row} |" for row in [head, " | ".join(["---"] * (head.count("|") + 1)), *rows])
+
+
+def _in_files(name: str) -> str:
+    reason = why_without(name)
+    return "a function" if reason is None else f"as it is: {reason}"
 
 
 def _place(row: Lowering) -> str:

@@ -96,6 +96,10 @@ class WriterTable(Generic[C, R]):
             raise Refused
         return found
 
+    def has(self, op_type: str, domain: str) -> bool:
+        """Whether a function is registered for an operator."""
+        return (domain, op_type) in self._writers
+
     def unknown(self, node: ir.Node) -> bool:
         """Whether no function writes a node."""
         return (node.domain, node.op_type) not in self._writers

@@ -21,6 +21,7 @@ from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import check_tensors
 from netweave.files.onnx.texts import check_texts
 from netweave.files.source import read_bytes
+from netweave.graph import DOMAIN, is_registered
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -114,10 +115,13 @@ def _take_arrays(graph: ir.Graph) -> None:
 def inline(model: ir.Model, *, place: str) -> None:
     """Put the bodies of the model's own functions in the place of their calls.
 
+    Netweave's operators stay calls: the functions are there for other runtimes.
+
     Raises:
         ReadError: The functions call one another in a circle, or do not fit their calls.
         UnsupportedError: They describe more than ``MAX_NODES`` nodes.
     """
+    _forget_ours(model)
     if not model.functions:
         return
     _check_size(model, place)
@@ -127,6 +131,16 @@ def inline(model: ir.Model, *, place: str) -> None:
         raise ReadError(f"its functions cannot be put in place: {_root(error)}", place=place) from error
     model.functions.clear()
     lift_constants(model, place)
+
+
+def _forget_ours(model: ir.Model) -> None:
+    """Drop the functions that say what Netweave's operators do."""
+    ours = {key for key in model.functions if key[0] == DOMAIN and is_registered(key[1])}
+    for key in ours:
+        del model.functions[key]
+    for node in all_nodes(model.graph):
+        if node.op_identifier() in ours:
+            node.overload = ""
 
 
 def lift_constants(model: ir.Model, place: str) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from netweave.files.onnx.save import save
 from netweave.files.written import need_weights, replacing
+from netweave.formats.onnx.functions import with_functions
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
 def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
     """Write a net as an ONNX file; an old file stays whole until the new one is.
 
-    Operators of the domain ``netweave`` are written as they are: only Netweave runs such a file.
+    Operators of the domain ``netweave`` are written as they are, and what standard ONNX can express of them
+    as functions of the model, so that other runtimes run the file as well.
     Weights of more than ``MAX_INSIDE_BYTES`` go to ``<name>.data`` beside it.
 
     Args:
@@ -29,4 +31,4 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
     """
     need_weights(graph, random_weights=random_weights)
     with replacing(path) as folder:
-        save(graph, folder / path.name)
+        save(with_functions(graph), folder / path.name)

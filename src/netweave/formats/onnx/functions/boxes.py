@@ -1,0 +1,106 @@
+"""Boxes as corners in the last axis, and which of them stay, as ``graph/ops/boxes`` has them.
+
+B tables of P boxes are dealt with at a time.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from netweave.formats.onnx.functions.table import LOWEST
+from netweave.formats.onnx.functions.tape import Tensor, call, calls, constant, loop
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def indices(size: Tensor) -> Tensor:
+    """Return 0, 1, 2, ... up to a size, which is a list of one number."""
+    return call("Range", constant(0), call("Squeeze", size), constant(1))
+
+
+def best_first(scores: Tensor, count: Tensor) -> Tensor:
+    """Return the numbers of the largest scores of each table, equal ones in their own order."""
+    return calls("TopK", scores, count, outputs=2, axis=-1)[1]
+
+
+def rows(table: Tensor, order: Tensor) -> Tensor:
+    """Return rows of each table (B, P, columns) in an order (B, K)."""
+    sizes = call("Concat", order.sizes(0, 2), table.sizes(-1), axis=0)
+    return call("GatherElements", table, call("Expand", order.at(2), sizes), axis=1)
+
+
+def corners(boxes: Tensor) -> tuple[Tensor, ...]:
+    """Return x0, y0, x1, y1, without the last axis."""
+    return tuple(call("Squeeze", part, [-1]) for part in boxes.split(4, axis=-1))
+
+
+def decoded(low: Tensor, high: Tensor, deltas: Tensor) -> Tensor:
+    """Return the boxes that locations say of anchors, by centre and size, variances already in them."""
+    size = high - low
+    moves, scales = deltas.split(2, axis=-1)
+    centre = moves * size + (low + high) / 2.0
+    half = call("Exp", scales) * size / 2.0
+    return call("Concat", centre - half, centre + half, axis=-1)
+
+
+def for_nms(boxes: Tensor) -> Tensor:
+    """Return boxes as ``NonMaxSuppression`` takes them: it would turn round one whose corners are swapped.
+
+    Such a box overlaps nothing; it comes out without an area, which overlaps nothing there.
+    """
+    low, high = boxes.split(2, axis=-1)
+    return call("Concat", low, call("Max", low, high), axis=-1)
+
+
+def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
+    """Return intersection over union, as ``graph/ops/boxes.overlaps``."""
+    own, theirs = corners(boxes), corners(others)
+    sides = [call("Min", own[i + 2], theirs[i + 2]) - call("Max", own[i], theirs[i]) for i in (0, 1)]
+    common = sides[0] * sides[1]
+    union = _area(own) + _area(theirs) - common
+    meet = (sides[0] > 0.0) & (sides[1] > 0.0)
+    return call("Where", meet, common / call("Where", meet, union, 1.0), 0.0)
+
+
+def _area(box: tuple[Tensor, ...]) -> Tensor:
+    width, height = box[2] - box[0], box[3] - box[1]
+    return call("Where", (width < 0.0) | (height < 0.0), 0.0, width * height)
+
+
+def greedy(
+    boxes: Tensor,
+    candidates: Tensor,
+    *,
+    most: Tensor,
+    suppresses: Callable[[Tensor, Tensor], Tensor],
+) -> Tensor:
+    """Return which boxes stay, (B, P): the first candidate of each table, as often as there is one.
+
+    Args:
+        boxes: (B, P, 4), best first.
+        candidates: (B, P).
+        most: So many of each table at most.
+        suppresses: Given the box that stays (B, 1, 4) and its number (B, 1), says what goes with it, (B, P).
+    """
+    places = indices(boxes.size(1)).at(0)
+
+    def step(number: Tensor, left: Tensor, stays: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        first = call("ArgMax", left.cast(ir.DataType.INT32), axis=1, keepdims=1)
+        taken = call("Equal", places, first) & left
+        left = left & ~(taken | suppresses(rows(boxes, first), first))
+        return _any(left), [left, stays | taken], []
+
+    none = candidates & ~candidates
+    return loop(most, _any(candidates), [candidates, none], step)[1]
+
+
+def _any(flags: Tensor) -> Tensor:
+    return call("ReduceMax", flags.cast(ir.DataType.INT32), keepdims=0).cast(ir.DataType.BOOL)
+
+
+def masked(flags: Tensor, scores: Tensor) -> Tensor:
+    """Return the scores, the lowest number where a flag is off."""
+    return call("Where", flags, scores, LOWEST)

@@ -1,0 +1,46 @@
+"""What losses and MXNet's outputs are where a net predicts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.formats.onnx.functions.table import Call, body, without
+from netweave.formats.onnx.functions.tape import Tensor, call
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+without(
+    "Accuracy",
+    "ContrastiveLoss",
+    "EuclideanLoss",
+    "HingeLoss",
+    "InfogainLoss",
+    "MultinomialLogisticLoss",
+    "SigmoidCrossEntropyLoss",
+    "SoftmaxWithLoss",
+    reason="it judges a net by labels; a net that predicts has none",
+)
+
+
+@body("LinearRegressionOutput", "MAERegressionOutput", "SVMOutput", "MakeLoss")
+def passed_on(node: Call) -> Sequence[Tensor]:
+    """What comes in; the loss is only in the gradient."""
+    return [call("Identity", node.inputs[0])]
+
+
+@body("LogisticRegressionOutput")
+def sigmoid(node: Call) -> Sequence[Tensor]:
+    """The sigmoid."""
+    return [call("Sigmoid", node.inputs[0])]
+
+
+@body("SoftmaxOutput")
+def softmax(node: Call) -> Sequence[Tensor]:
+    """Softmax over axis 1, the last, or all but the first."""
+    x = node.inputs[0]
+    if node.settings.get("multi_output"):
+        return [call("Softmax", x, axis=1)]
+    if node.settings.get("preserve_shape"):
+        return [call("Softmax", x, axis=-1)]
+    return [call("Reshape", call("Softmax", call("Flatten", x, axis=1), axis=1), x.sizes())]

@@ -1,0 +1,109 @@
+"""MXNet's Proposal: N images, A anchors of a cell, H by W cells, B = H * W * A boxes of an image."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.formats.onnx.functions.boxes import best_first, corners, greedy, indices, rows
+from netweave.formats.onnx.functions.table import Call, body
+from netweave.formats.onnx.functions.tape import Tensor, call
+from netweave.graph.ops.proposals import base_anchors
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@body("Proposal")
+def proposal(node: Call) -> Sequence[Tensor]:
+    """One region at a time: both corners belong to a box, which ``NonMaxSuppression`` cannot be told."""
+    scores, deltas, info = node.inputs
+    s = node.settings
+    anchors = base_anchors(s["feature_stride"], s["ratios"], s["scales"]).astype(np.float32)
+    own = scores.part(len(anchors), 2 * len(anchors), axis=1)
+    own = call("Transpose", own, perm=[0, 2, 3, 1])  # (N, H, W, A)
+    moves = call("Transpose", deltas, perm=[0, 2, 3, 1])
+    moves = call("Reshape", moves, call("Concat", own.sizes(), [4], axis=0))
+    height, width, scale = info.split(3, axis=1)
+    boxes = _moved(_shifted(anchors, own, s["feature_stride"]), moves, s)
+    limits = call("Concat", width - 1.0, height - 1.0, width - 1.0, height - 1.0, axis=1).at(1, 2, 3)
+    boxes = call("Max", call("Min", boxes, limits), 0.0)
+    inside = _inside(own, (height, width), s["feature_stride"])
+    own = call("Where", inside.at(3), own, -1.0)
+    boxes = call("Reshape", boxes, call("Concat", own.size(0), [-1, 4], axis=0))
+    flat = call("Reshape", own, [0, -1])
+    boxes, flat = _without_small(boxes, flat, scale * float(s["rpn_min_size"]))
+    first = flat.size(1)
+    if s["rpn_pre_nms_top_n"] > 0:
+        first = call("Min", first, [s["rpn_pre_nms_top_n"]])
+    order = best_first(flat, first)
+    boxes, flat = rows(boxes, order), call("GatherElements", flat, order, axis=1)
+    return _regions(boxes, flat, call("Min", first, [s["rpn_post_nms_top_n"]]), s)
+
+
+def _shifted(anchors: np.ndarray, own: Tensor, stride: int) -> Tensor:
+    """Return the anchors of each cell, (H, W, A, 4)."""
+    down, right = (indices(own.size(axis)).cast(ir.DataType.FLOAT) * float(stride) for axis in (1, 2))
+    down, right = down.at(1), right.at(0)
+    down, right = call("Add", down, right * 0.0), call("Add", right, down * 0.0)
+    shifts = call("Concat", *(part.at(2, 3) for part in (right, down, right, down)), axis=3)
+    return shifts + anchors
+
+
+def _moved(anchors: Tensor, deltas: Tensor, s: dict[str, Any]) -> Tensor:
+    """Return the boxes that the locations say, by their corners (``iou_loss``) or by centres and sizes."""
+    if s["iou_loss"]:
+        return anchors + deltas
+    low, high = anchors.split(2, axis=-1)
+    moves, scales = deltas.split(2, axis=-1)
+    size = high - low + 1.0
+    centre = moves * size + low + (size - 1.0) * 0.5
+    half = (call("Exp", scales) * size - 1.0) * 0.5
+    return call("Concat", centre - half, centre + half, axis=-1)
+
+
+def _inside(own: Tensor, ends: tuple[Tensor, Tensor], stride: int) -> Tensor:
+    """Return which cells are in the image and not in its padding, (N, H, W)."""
+    last = [(end / float(stride)).cast(ir.DataType.INT64) for end in ends]
+    down, right = (indices(own.size(axis)).at(0) < end for axis, end in zip((1, 2), last, strict=True))
+    return down.at(2) & right.at(1)
+
+
+def _without_small(boxes: Tensor, scores: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
+    """Return boxes and scores, small boxes larger and with the score -1."""
+    low, high = boxes.split(2, axis=2)
+    small = call("ReduceMax", (high - low + 1.0 < least.at(2)).cast(ir.DataType.INT32), [2], keepdims=0)
+    is_small = small.cast(ir.DataType.BOOL)
+    wider = call("Mul", np.array([-1, -1, 1, 1], np.float32), least.at(2) / 2.0)
+    boxes = call("Where", is_small.at(2), boxes + wider, boxes)
+    return boxes, call("Where", is_small, -1.0, scores)
+
+
+def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> list[Tensor]:
+    """Return the regions that stay as rows of image and corners, repeated to so many, and their scores."""
+    sides = corners(boxes)
+    areas = (sides[2] - sides[0] + 1.0) * (sides[3] - sides[1] + 1.0)
+
+    def suppresses(best: Tensor, number: Tensor) -> Tensor:
+        one = corners(best)
+        width, height = (
+            call("Max", call("Min", one[i + 2], sides[i + 2]) - call("Max", one[i], sides[i]) + 1.0, 0.0)
+            for i in (0, 1)
+        )
+        common = width * height
+        area = call("GatherElements", areas, number, axis=1)
+        return ~(common / (area + areas - common) <= float(s["threshold"]))
+
+    able = scores >= scores
+    stays = greedy(boxes, able, most=call("Squeeze", most), suppresses=suppresses)
+    kept = best_first(stays.cast(ir.DataType.FLOAT), boxes.size(1))
+    count = call("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
+    chosen = call("GatherElements", kept, call("Mod", indices(most).at(0), count), axis=1)
+    images = indices(boxes.size(0)).cast(ir.DataType.FLOAT).at(1, 2)
+    found = rows(boxes, chosen)
+    image = call("Expand", images, call("Concat", found.sizes(0, 2), [1], axis=0))
+    regions = call("Concat", image, found, axis=2)
+    score = call("GatherElements", scores, chosen, axis=1)
+    return [call("Reshape", regions, [-1, 5]), call("Reshape", score, [-1, 1])]

@@ -1,0 +1,75 @@
+"""ROIPooling: R regions of an input (N, C, H, W), each cut into bins."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from netweave.formats.onnx.functions.boxes import indices
+from netweave.formats.onnx.functions.table import LOWEST, Call, body
+from netweave.formats.onnx.functions.tape import Tensor, call, constant, loop
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@body("ROIPooling")
+def roi_pooling(node: Call) -> Sequence[Tensor]:
+    """One region at a time: ONNX Runtime's MaxRoiPool ends before the opset of our files."""
+    x, regions = node.inputs
+    height, width = node.settings["pooled_shape"]
+    image, *borders = (part.cast(ir.DataType.DOUBLE) for part in regions.split(5, axis=1))
+    left, top, right, bottom = (
+        _rounded(border * _double(node.settings["spatial_scale"])) for border in borders
+    )
+    rows = _bins(top, bottom, height, x.size(2))
+    columns = _bins(left, right, width, x.size(3))
+    images = call("Squeeze", image.cast(ir.DataType.INT64), [1])
+
+    def step(number: Tensor) -> tuple[None, list[Tensor], list[Tensor]]:
+        plane = call("Gather", x, call("Gather", images, number))
+        own = [call("Gather", borders, number) for borders in (*rows, *columns)]
+        return None, [], [_pooled(plane, own)]
+
+    (found,) = loop(call("Squeeze", regions.size(0)), None, [], step)
+    sizes = call("Concat", regions.size(0), x.size(1), [height, width], axis=0)
+    return [call("Reshape", found, sizes, allowzero=1)]
+
+
+def _double(value: float) -> Tensor:
+    return constant(value).cast(ir.DataType.DOUBLE)
+
+
+def _rounded(value: Tensor) -> Tensor:
+    """Return a border in cells, half away from zero."""
+    return call("Sign", value) * call("Floor", call("Abs", value) + _double(0.5))
+
+
+def _bins(first: Tensor, last: Tensor, num_bins: int, size: Tensor) -> tuple[Tensor, Tensor]:
+    """Return where the bins of each region begin and what they end before, (R, bins), cut to the plane."""
+    width = call("Max", last - first + _double(1), _double(1)) / _double(num_bins)
+    number = indices(constant([num_bins])).cast(ir.DataType.DOUBLE)
+    borders = (
+        first + call("Floor", width * number),
+        first + call("Ceil", width * (number + _double(1))),
+    )
+    begin, end = (call("Max", call("Min", b.cast(ir.DataType.INT64), size), 0) for b in borders)
+    return begin, end
+
+
+def _pooled(plane: Tensor, borders: list[Tensor]) -> Tensor:
+    """Return the largest of each bin, 0 for an empty one: the rows of each bin first, then the columns."""
+    found = plane  # (C, H, W)
+    full = []
+    for axis, (begin, end) in ((1, borders[:2]), (2, borders[2:])):
+        first = call("Min", call("ReduceMin", begin, [0]), plane.size(axis) - 1)
+        last = call("Max", call("ReduceMax", end, [0]), first + 1)
+        found = found.part(first, last, axis=axis)
+        place = call("Range", call("Squeeze", first), call("Squeeze", last), 1).at(0)
+        inside = (place >= begin.at(1)) & (place < end.at(1))  # (bins, places)
+        inside = inside.at(0, 3) if axis == 1 else inside.at(0, 1)
+        found = call("Where", inside, found.at(axis), LOWEST)
+        found = call("ReduceMax", found, [axis + 1], keepdims=0)
+        full.append(begin < end)
+    return call("Where", full[0].at(1) & full[1].at(0), found, 0.0)
