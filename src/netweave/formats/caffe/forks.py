@@ -2,8 +2,10 @@
 
 ``ssd`` is the branch of W. Liu's fork; ``intel`` the branch of BVLC's repository, which holds the SSD
 messages as well; ``ceil_mode`` is of many branches for nets from PyTorch, ``scale_train`` of the one for
-Faster R-CNN. Some number some fields as BVLC numbers others: text knows every name, and the bytes of
-such a number are read as BVLC's (see ``netweave.files.protobuf``).
+Faster R-CNN. ``BN`` and ``Upsample`` are two layers each: of SegNet and ENet, and of PSPNet and of YOLO's
+ports. Some number some fields as BVLC numbers others: text knows every name, and the bytes of such a number
+are read as BVLC's (see ``netweave.files.protobuf``). Numbers from 7000 on are ours: there each branch has its
+own, and bytes that hold them are no net of ours to read.
 """
 
 from __future__ import annotations
@@ -155,6 +157,37 @@ enum Engine
   MKL2017=3 MKLDNN=4
 """
 
+SEGMENTATION = """
+message LayerParameter
+  7000 bn_param BNParameter; 7001 upsample_param UpsampleParameter; 7002 interp_param InterpParameter
+message BNParameter
+  1 scale_filler FillerParameter; 2 shift_filler FillerParameter; 3 bn_mode BNMode =LEARN;
+  7000 slope_filler FillerParameter; 7001 bias_filler FillerParameter; 7002 momentum float =0.9;
+  7003 eps float =1e-5; 7004 frozen bool =false; 7005 engine string
+enum BNParameter.BNMode
+  LEARN=0 INFERENCE=1
+message UpsampleParameter
+  1 scale uint32 =2; 2 scale_h uint32; 3 scale_w uint32; 4 pad_out_h bool =false; 5 pad_out_w bool =false;
+  6 upsample_h uint32; 7 upsample_w uint32
+message InterpParameter
+  1 height int32 =0; 2 width int32 =0; 3 zoom_factor int32 =1; 4 shrink_factor int32 =1; 5 pad_beg int32 =0;
+  6 pad_end int32 =0
+"""
+
+REARRANGING = """
+message LayerParameter
+  7010 shuffle_channel_param ShuffleChannelParameter; 7011 flip_param FlipParameter;
+  7012 transpose_param TransposeParameter; 7013 reverse_param ReverseParameter; 7014 relu6_param ReLUParameter
+message ShuffleChannelParameter
+  1 group uint32 =1
+message FlipParameter
+  1 flip_width bool =true; 2 flip_height bool =false
+message TransposeParameter
+  1 dim int32[]
+message ReverseParameter
+  1 axis int32 =0
+"""
+
 OTHERS = """
 message PoolingParameter
   13 ceil_mode bool =true
@@ -162,4 +195,4 @@ message DropoutParameter
   2 scale_train bool =true
 """
 
-FORKS = SSD + INTEL + OTHERS
+FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + OTHERS

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
 _SSD = "a layer of the SSD branch"
 _RCNN = "a layer of the Faster R-CNN branch"
-_DEPTHWISE = "write it as a Convolution with 'group' equal to its channels"
 _INTEL = "a layer of the Intel branch"
 
 OTHERS = {
@@ -22,10 +21,7 @@ OTHERS = {
     "BoxAnnotatorOHEM": _RCNN,
     "RegionLoss": _INTEL,
     "EvalDetection": _INTEL,
-    "Reorg": _INTEL,
     "SpatialDropout": _INTEL,
-    "ConvolutionDepthwise": _DEPTHWISE,
-    "DepthwiseConvolution": _DEPTHWISE,
     "Python": "whose code is in a module of its own",
 }
 """By type, who brought it."""

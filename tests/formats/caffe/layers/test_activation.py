@@ -92,3 +92,12 @@ def test_layers_in_place_make_a_chain(tmp_path):
 def test_wrong_settings_are_named(tmp_path, kind, settings, message):
     with pytest.raises(ReadError, match=rf"net.prototxt:2: layer '{kind}' \({kind}\): {message}"):
         load(tmp_path, inputs(x=(2, 3)) + layer(kind, settings))
+
+
+@pytest.mark.parametrize("slope", [0, 0.25])
+def test_relu6_ends_at_6(tmp_path, slope):
+    settings = f"relu6_param {{ negative_slope: {slope} }}"
+    graph = load(tmp_path, inputs(x=(2, 5)) + layer("ReLU6", settings))
+    x = np.array([[-8, -1, 0, 3, 6], [7, 100, -0.5, 5.5, 6.5]], np.float32)
+    expected = np.minimum(np.maximum(x, 0) + slope * np.minimum(x, 0), 6)
+    np.testing.assert_allclose(run(graph, x=x)["y"], expected, rtol=1e-6)

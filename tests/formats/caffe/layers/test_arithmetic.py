@@ -104,3 +104,19 @@ def test_scale_by_the_second_bottom(tmp_path, settings, shape, axes):
 def test_wrong_settings_are_named(tmp_path, text, error, message):
     with pytest.raises(error, match=rf"net.prototxt:3: layer '\w+' \(\w+\): {message}"):
         load(tmp_path, inputs(x=(2, 3, 4), z=(2, 4, 3)) + text)
+
+
+@pytest.mark.parametrize("scale", [(2, 3, 1, 1), (2, 3)])
+def test_axpy_scales_each_channel_and_adds(tmp_path, scale):
+    x = (2, 3, 4, 5)
+    text = inputs(a=scale, x=x, b=x) + layer("Axpy", bottoms="a x b")
+    a, b = normal(*scale), normal(*x, seed=1)
+    expected = a.reshape(2, 3, 1, 1) * normal(*x) + b
+    np.testing.assert_allclose(run(load(tmp_path, text), a=a, x=normal(*x), b=b)["y"], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("shapes", [((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 4, 1, 1), (2, 3, 4, 5))])
+def test_axpy_of_sizes_that_do_not_fit_is_refused(tmp_path, shapes):
+    text = inputs(a=shapes[0], x=(2, 3, 4, 5), b=shapes[1]) + layer("Axpy", bottoms="a x b")
+    with pytest.raises(ShapeError, match="expected a number for each channel and two of one size"):
+        load(tmp_path, text)

@@ -182,3 +182,26 @@ def test_wrong_settings_are_named(tmp_path, settings, error, message):
     text = inputs(x=(1, 3, 5, 5)) + layer("Convolution", f"convolution_param {{ {settings} }}")
     with pytest.raises(error, match=rf"net.prototxt:2: layer 'Convolution' \(Convolution\): {message}"):
         load(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [("DepthwiseConvolution", "num_output: 3 group: 3"), ("ConvolutionDepthwise", "num_output: 7")],
+)
+def test_a_depthwise_layer_has_a_window_for_each_channel(tmp_path, kind, settings):
+    text = inputs(x=(2, 3, 5, 5)) + layer(kind, f"convolution_param {{ {settings} kernel_size: 3 }}")
+    graph, x = load(tmp_path, text), normal(2, 3, 5, 5)
+    weight, bias = (stored(graph)[f"{kind}/{i}"] for i in (0, 1))
+    assert weight.shape == (3, 1, 3, 3)
+    expected = np.zeros((2, 3, 3, 3)) + bias.reshape(1, 3, 1, 1)
+    for i in range(3):
+        for j in range(3):
+            expected += x[:, :, i : i + 3, j : j + 3] * weight[:, 0, i, j].reshape(1, 3, 1, 1)
+    np.testing.assert_allclose(run(graph, x=x)["y"], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("settings", ["num_output: 3", "num_output: 6 group: 3"])
+def test_a_depthwise_layer_with_other_groups_is_refused(tmp_path, settings):
+    settings = f"convolution_param {{ {settings} kernel_size: 3 }}"
+    with pytest.raises(ReadError, match="expected the number of its channels, 3"):
+        load(tmp_path, inputs(x=(2, 3, 5, 5)) + layer("DepthwiseConvolution", settings))

@@ -10,8 +10,11 @@ from netweave.formats.caffe.layers import (
     losses,
     normalisation,
     pooling,
+    rearranging,
     recurrent,
     reduction,
+    resizing,
+    scaled_norm,
     shape,
 )
 
@@ -25,7 +28,10 @@ __all__ = [
     "losses",
     "normalisation",
     "pooling",
+    "rearranging",
     "recurrent",
     "reduction",
+    "resizing",
+    "scaled_norm",
     "shape",
 ]

@@ -37,6 +37,15 @@ def relu(call: Call) -> Sequence[ir.Value]:
     return [call.add("LeakyRelu", [call.bottoms[0]], {"alpha": slope}, top=0)]
 
 
+@layer("ReLU6")
+def relu6(call: Call) -> Sequence[ir.Value]:
+    """A ReLU that ends at 6: ``relu6_layer.cpp`` of MobileNet's branches."""
+    slope = call.spec["relu6_param"]["negative_slope"]
+    low = call.bottoms[0] if slope == 0 else call.add("LeakyRelu", [call.bottoms[0]], {"alpha": slope})
+    bounds = [call.constant(0.0) if slope == 0 else None, call.constant(6.0)]
+    return [call.add("Clip", [low, *bounds], top=0)]
+
+
 @layer("PReLU")
 def prelu(call: Call) -> Sequence[ir.Value]:
     """A slope below 0 for each channel (axis 1), or one for all."""

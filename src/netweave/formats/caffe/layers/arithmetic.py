@@ -44,6 +44,22 @@ def eltwise(call: Call) -> Sequence[ir.Value]:
     return [product]
 
 
+@layer("Axpy", bottoms=3)
+def scaled_sum(call: Call) -> Sequence[ir.Value]:
+    """The first bottom, a number for each channel, times the second, plus the third: ``axpy_layer.cpp``."""
+    scale, x, y = (call.shape(index) for index in range(3))
+    if x != y or scale[:2] != x[:2] or any(size != 1 for size in scale[2:]):
+        raise call.wrong_shape(
+            f"its bottoms are {sizes(scale)}, {sizes(x)} and {sizes(y)}, expected a number for each channel "
+            "and two of one size"
+        )
+    factor = call.bottoms[0]
+    if len(scale) < len(x):
+        shape = call.constant([0, 0, *[1] * (len(x) - 2)], dtype="int64")
+        factor = call.add("Reshape", [factor, shape])
+    return [call.add("Add", [call.add("Mul", [call.bottoms[1], factor]), call.bottoms[2]], top=0)]
+
+
 @layer("Scale", bottoms=(1, 2))
 def scale(call: Call) -> Sequence[ir.Value]:
     """Times a stored array or the second bottom, then plus a stored bias, along some axes."""

@@ -108,7 +108,30 @@ def _num_output(call: Call) -> tuple[int, int]:
 def convolution(call: Call) -> Sequence[ir.Value]:
     """Cross-correlation; several bottoms share the weights [out, in / group, kernel]."""
     window = read_window(call)
+    return _correlated(call, window, *_num_output(call))
+
+
+@layer("DepthwiseConvolution", bottoms=(1, MANY), tops=(1, MANY))
+def depthwise_on_gpu(call: Call) -> Sequence[ir.Value]:
+    """A Convolution whose kernel for GPUs takes one channel for one: ``depthwise_conv_layer.cpp``."""
+    window = read_window(call)
     num_output, group = _num_output(call)
+    if not group == num_output == call.size(1):
+        raise call.wrong(
+            f"'group' is {group} and 'num_output' {num_output}, expected the number of its channels, "
+            f"{call.size(1)}",
+            call.spec["convolution_param"].line,
+        )
+    return _correlated(call, window, num_output, group)
+
+
+@layer("ConvolutionDepthwise")
+def depthwise(call: Call) -> Sequence[ir.Value]:
+    """A window for each channel: ``conv_dw_layer.cpp``, which reads neither 'group' nor 'num_output'."""
+    return _correlated(call, read_window(call), call.size(1), call.size(1))
+
+
+def _correlated(call: Call, window: Window, num_output: int, group: int) -> Sequence[ir.Value]:
     for axis, size in enumerate(call.shape()[2:]):
         extent = window.dilations[axis] * (window.kernel[axis] - 1) + 1
         if size is not None and size + 2 * window.pads[axis] < extent:

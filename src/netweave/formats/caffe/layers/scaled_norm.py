@@ -1,0 +1,85 @@
+"""``BN``, which is not BatchNorm: two layers of one name, with scale and shift of their own.
+
+SegNet's and ENet's has two arrays: to learn it takes the statistics of each batch, in test phase too, and to
+predict (``bn_mode: INFERENCE``) a tool has put the statistics into scale and shift. PSPNet's and TSN's has
+four, as BatchNorm and Scale together. The settings tell them apart.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.formats.caffe.call import Call, layer
+from netweave.graph import Statistics, set_statistics
+from netweave.graph.parameters import drawn
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.files.protobuf import Message
+
+_SEGNET = ("bn_mode", "scale_filler", "shift_filler")
+_PSPNET = ("slope_filler", "bias_filler", "momentum", "eps", "frozen", "engine")
+
+_SEGNET_EPS = 1e-9
+"""``bn_layer.cpp``: var_eps_."""
+
+
+@layer("BN")
+def scaled_norm(call: Call) -> Sequence[ir.Value]:
+    """Normalised, then scaled and shifted: ``bn_layer.cpp`` of the branch that the settings are of."""
+    parameter = call.spec["bn_param"]
+    if len(call.shape()) != 4:
+        raise call.wrong_shape(f"needs four axes, found {len(call.shape())}")
+    of_segnet = [name for name in _SEGNET if name in parameter]
+    of_pspnet = [name for name in _PSPNET if name in parameter]
+    if of_segnet and of_pspnet:
+        raise call.wrong(
+            f"has {of_segnet[0]!r} of SegNet's branch and {of_pspnet[0]!r} of PSPNet's, expected one's",
+            parameter.line,
+        )
+    return _two_arrays(call, parameter) if of_segnet else _four_arrays(call, parameter)
+
+
+def _two_arrays(call: Call, parameter: Message) -> Sequence[ir.Value]:
+    scale = _learnt(call, 0, "gamma", parameter["scale_filler"], plane=True)
+    shift = _learnt(call, 1, "beta", parameter["shift_filler"], plane=True)
+    x = call.bottoms[0]
+    if parameter["bn_mode"] == "LEARN":
+        axes = call.constant([0, 2, 3], dtype="int64")
+        x = call.add("Sub", [x, call.add("ReduceMean", [x, axes])])
+        variance = call.add("ReduceMean", [call.add("Mul", [x, x]), axes])
+        x = call.add("Div", [x, call.add("Sqrt", [call.add("Add", [variance, call.constant(_SEGNET_EPS)])])])
+    return [call.add("Add", [call.add("Mul", [x, scale]), shift], top=0)]
+
+
+def _four_arrays(call: Call, parameter: Message) -> Sequence[ir.Value]:
+    slope = _learnt(call, 0, "gamma", parameter["slope_filler"])
+    bias = _learnt(call, 1, "beta", parameter["bias_filler"])
+    mean, variance = _statistic(call, 2, "mean"), _statistic(call, 3, "variance")
+    attributes = {"epsilon": parameter["eps"], "momentum": parameter["momentum"]}
+    outputs = [call.tops[0]]
+    if call.phase == "TRAIN" and not parameter["frozen"]:
+        attributes["training_mode"] = 1
+        outputs += ["", ""]
+    inputs = [call.bottoms[0], slope, bias, mean, variance]
+    made = call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
+    set_statistics(made[0], Statistics(fixed=parameter["frozen"]))
+    return made[:1]
+
+
+def _learnt(call: Call, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:
+    channels = call.size(1)
+    shape = (channels, 1, 1) if plane else (channels,)
+    return call.blob(index, (1, channels, 1, 1), role, filler, layout=(("reshape", shape),))
+
+
+def _statistic(call: Call, index: int, role: str) -> ir.Value:
+    channels = call.size(1)
+    key, array = call.statistic(index, (1, channels, 1, 1), role)
+    values = drawn(key, (channels,), role) if array is None else np.reshape(array, channels)
+    return call.builder.derived(values, name=key, key=key)
