@@ -15,6 +15,7 @@ from netweave.passes import (
     explicit,
     extract,
     fold,
+    join_branches,
     prune,
     remove_concats,
     specialise,
@@ -23,13 +24,14 @@ from netweave.passes import (
 )
 from tests.passes.random_nets import nets
 
-everything = chain(to_inference, fold, absorb, remove_concats, sum_of_parts, explicit, prune)
+everything = chain(to_inference, join_branches, fold, absorb, remove_concats, sum_of_parts, explicit, prune)
 
 PASSES = {
     "absorb": absorb,
     "everything": everything,
     "explicit": explicit,
     "fold": fold,
+    "join_branches": join_branches,
     "prune": prune,
     "remove_concats": remove_concats,
     "specialise": lambda graph: specialise(graph, {"data": (2, *[None] * 3)}),

@@ -12,7 +12,7 @@ from netweave.compare.align.only import carry_only_ones
 from netweave.compare.packed import unpacked
 from netweave.compare.pipeline import compare, copy_weights
 from netweave.compare.recurrent import carry_recurrent, recurrent_layers
-from netweave.compare.signals import Signals, comparable
+from netweave.compare.signals import Signals, comparable, joined
 from netweave.compare.trial.inputs import pair_inputs
 from netweave.errors import UsageError
 from netweave.graph import complete_arrays, parameter_key, with_arrays
@@ -66,7 +66,8 @@ def _carried(net: Graph, port: Graph) -> tuple[dict[str, np.ndarray], list[str]]
             left += [key] * any(value.uses() for value in group)  # what nothing reads stays as it is
         else:
             found[key] = source_array(port.parameters[key], group)
+    parts = joined(port)
     for value, old in before.items():
         if value.const_value is not old and parameter_key(value) not in values:
-            found |= unpacked(port, value)
+            found |= unpacked(parts, value)
     return found, left

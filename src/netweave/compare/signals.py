@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.passes import compose, fold, to_inference
+from netweave.passes import chain, compose, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 
 if TYPE_CHECKING:
@@ -50,9 +50,17 @@ ELEMENTWISE = frozenset(
 """Operators of which activations are made, one of them or several."""
 
 
+def joined(graph: Graph) -> Graph:
+    """Return a copy of a graph as it predicts, with one node for branches that compute one layer.
+
+    What that stores is joined by nodes, so that it can be followed to the stored arrays.
+    """
+    return chain(to_inference, join_branches)(graph)
+
+
 def comparable(graph: Graph) -> Graph:
     """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
-    found = to_inference(graph)
+    found = joined(graph)
     (see_through if has_scaffolding(found) else fold).edit(found)
     compose.edit(found)
     return found

@@ -4,6 +4,7 @@ To add one: a function over a Graph under ``@Pass``, in a file of its own, made 
 """
 
 from netweave.passes.absorb import absorb, absorb_biases, absorb_scales
+from netweave.passes.branches import join_branches
 from netweave.passes.channels_first import channels_first, early_transposes
 from netweave.passes.compose import compose
 from netweave.passes.concats import remove_concats
@@ -31,6 +32,7 @@ __all__ = [
     "explicit",
     "extract",
     "fold",
+    "join_branches",
     "prune",
     "remove_concats",
     "see_through",

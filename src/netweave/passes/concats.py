@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -10,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import known_shape
+from netweave.passes.pieces import Piece, axis_of
 from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
 
 if TYPE_CHECKING:
@@ -35,12 +35,12 @@ def remove_concats(graph: Graph) -> None:
 
 def _flattened(rewriter: Rewriter, node: ir.Node) -> ir.Node:
     """Take the concatenations in that only this one reads."""
-    axis = _axis_of(node)
+    axis = axis_of(node)
     inner = [
         maker
         for value in node.inputs
         if value is not None and has_one_reader(value) and (maker := value.producer()) is not None
-        if (maker.domain, maker.op_type) == ("", "Concat") and _axis_of(maker) == axis
+        if (maker.domain, maker.op_type) == ("", "Concat") and axis_of(maker) == axis
     ]
     if axis is None or not inner:
         return node
@@ -53,13 +53,13 @@ def _flattened(rewriter: Rewriter, node: ir.Node) -> ir.Node:
 
 def _simplify(rewriter: Rewriter, node: ir.Node) -> None:
     """Join neighbouring pieces of one value, and remove a concatenation of one."""
-    axis = _axis_of(node)
+    axis = axis_of(node)
     if axis is None or None in node.inputs:
         return
-    runs: list[list[_Piece]] = []
+    runs: list[list[Piece]] = []
     for value in node.inputs:
         assert value is not None
-        piece = _Piece.of(value, axis)
+        piece = Piece.of(value, axis)
         if runs and runs[-1][-1].is_followed_by(piece):
             runs[-1].append(piece)
         else:
@@ -71,70 +71,7 @@ def _simplify(rewriter: Rewriter, node: ir.Node) -> None:
         rewriter.replace([node], "Concat", values, {"axis": axis})
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Elements ``begin`` to ``end`` of a value along an axis, or a value that is no piece of another."""
-
-    value: ir.Value
-    source: ir.Value | None = None
-    begin: int = 0
-    end: int = 0
-
-    @classmethod
-    def of(cls, value: ir.Value, axis: int) -> _Piece:
-        """Return what a value is a piece of, if it is one along this axis."""
-        maker = value.producer()
-        if maker is None or maker.domain or maker.inputs[0] is None:
-            return cls(value)
-        shape = known_shape(maker.inputs[0])
-        size = shape[axis] if shape is not None and axis < len(shape) else None
-        span = None
-        if size is not None and maker.op_type == "Split" and _axis_of(maker) == axis:
-            span = _span_of_split(maker, value, axis)
-        elif size is not None and maker.op_type == "Slice":
-            span = _span_of_slice(maker, axis, size)
-        return cls(value) if span is None else cls(value, maker.inputs[0], *span)
-
-    def is_followed_by(self, other: _Piece) -> bool:
-        """Whether another piece is the next of the same value."""
-        return self.source is not None and self.source is other.source and self.end == other.begin
-
-
-def _span_of_split(split: ir.Node, piece: ir.Value, axis: int) -> tuple[int, int] | None:
-    begin = 0
-    for value in split.outputs:
-        shape = known_shape(value)
-        size = shape[axis] if shape is not None else None
-        if size is None:
-            return None
-        if value is piece:
-            return begin, begin + size
-        begin += size
-    return None
-
-
-def _span_of_slice(cut: ir.Node, axis: int, size: int) -> tuple[int, int] | None:
-    """Read a Slice with constant bounds along this axis alone, by steps of one."""
-    numbers = [0, 0, 0, 1]  # begin, end, axis and step
-    for index, value in enumerate(cut.inputs[1:]):
-        if value is None:
-            continue
-        if value.const_value is None or value.const_value.size != 1:
-            return None
-        numbers[index] = int(value.const_value.numpy().item())
-    begin, end, along, step = numbers
-    shape = known_shape(cut.inputs[0])
-    if shape is None or along % len(shape) != axis or step != 1:
-        return None
-    begin, end = _bounded(begin, size), _bounded(end, size)
-    return (begin, end) if begin < end else None
-
-
-def _bounded(position: int, size: int) -> int:
-    return min(max(position + size if position < 0 else position, 0), size)
-
-
-def _joined(rewriter: Rewriter, before: ir.Node, run: Sequence[_Piece], axis: int) -> ir.Value:
+def _joined(rewriter: Rewriter, before: ir.Node, run: Sequence[Piece], axis: int) -> ir.Value:
     """Return one value for pieces that follow one another."""
     first, last = run[0], run[-1]
     source = first.source
@@ -149,12 +86,3 @@ def _joined(rewriter: Rewriter, before: ir.Node, run: Sequence[_Piece], axis: in
         for what, number in (("begin", first.begin), ("end", last.end), ("axis", axis))
     ]
     return rewriter.insert(before, "Slice", [source, *numbers]).outputs[0]
-
-
-def _axis_of(node: ir.Node) -> int | None:
-    """Return the axis that a Concat or a Split works along, counted from the first."""
-    shape = known_shape(node.outputs[0])
-    axis = node.attributes.get_int("axis", 0)
-    if axis < 0:
-        return axis + len(shape) if shape is not None else None
-    return axis
