@@ -5,22 +5,19 @@ import type { Box, Frame } from "./draw/scene.ts";
 import { Scene } from "./draw/scene.ts";
 import { Stage } from "./draw/stage.ts";
 import { savePng, saveSvg } from "./export.ts";
-import { listenToKeys } from "./keys.ts";
 import { LayoutClient } from "./layout/client.ts";
 import { linkTo, readLink } from "./link.ts";
 import type { Document } from "./model/document.ts";
 import { LOOKS } from "./model/looks.ts";
 import { type Measure, MEASURES, combined, heat, measured } from "./model/measures.ts";
 import type { Model, View } from "./model/model.ts";
-import { neighbour } from "./model/neighbours.ts";
+import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
 import { Inspector } from "./panels/inspector.ts";
 import { Sidebar } from "./panels/sidebar.ts";
 import { Toolbar } from "./panels/toolbar.ts";
 import { pause } from "./pause.ts";
-
-export type Direction = "up" | "down" | "left" | "right";
 
 export class App {
   readonly stage: Stage;
@@ -70,7 +67,6 @@ export class App {
   async start(): Promise<void> {
     const link = readLink(location.hash);
     await this.setView(link?.view ?? "layers");
-    listenToKeys(this, this.element);
     addEventListener("hashchange", () => void this.follow());
     if (!(await this.follow())) {
       const [first] = this.sidebar.differences;

@@ -1,6 +1,7 @@
 /** The keys of the page; none acts while something is typed. */
 
-import type { App, Direction } from "./app.ts";
+import type { App } from "./app.ts";
+import type { Direction } from "./model/neighbours.ts";
 
 const ARROWS: Record<string, Direction> = {
   ArrowUp: "up",

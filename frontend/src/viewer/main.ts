@@ -1,6 +1,7 @@
 /** The viewer: `netweave.viewer.mount(element, document, options)` shows a net or a comparison in an element. */
 
 import { App } from "./app.ts";
+import { listenToKeys } from "./keys.ts";
 import { type Document, VERSION } from "./model/document.ts";
 import { pause } from "./pause.ts";
 import "./viewer.css";
@@ -19,7 +20,9 @@ export async function mount(element: HTMLElement, shown: Document, options: Opti
   }
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
-    await new App(element, shown).start();
+    const app = new App(element, shown);
+    await app.start();
+    listenToKeys(app, element);
   } catch (error) {
     fail(element, `The nets could not be drawn: ${error instanceof Error ? error.message : String(error)}`);
     throw error;

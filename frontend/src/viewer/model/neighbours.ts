@@ -1,7 +1,8 @@
 /** Where an arrow key leads: along the edges up and down, to what stands beside it left and right. */
 
-import type { Direction } from "../app.ts";
 import type { Box, Scene } from "../draw/scene.ts";
+
+export type Direction = "up" | "down" | "left" | "right";
 
 export function neighbour(
   scene: Scene,
