@@ -184,3 +184,17 @@ def test_shapes_need_one_label_for_each_position():
         ValueError, match=r"labels of shape \(N, 1, 8, 7\), expected one for each of \(N, 8, 8\)"
     ):
         rule([x, (batch, 1, 8, 7)], {"axis": 1})
+
+
+@pytest.mark.parametrize(("sigma", "weights"), [(1.0, False), (3.0, True)])
+def test_smooth_l1_loss(sigma, weights):
+    """smooth_L1_loss_layer.cu: Forward_gpu."""
+    inputs = [normal(5, 4), normal(5, 4), *([normal(5, 4), normal(5, 4)] if weights else [])]
+    total = 0.0
+    for place in np.ndindex(5, 4):
+        inside, outside = (inputs[2][place], inputs[3][place]) if weights else (1, 1)
+        value = abs((inputs[0][place] - inputs[1][place]) * inside)
+        near = value < 1 / sigma**2
+        total += (0.5 * value * value * sigma**2 if near else value - 0.5 / sigma**2) * outside
+    (loss,) = forward("SmoothL1Loss", inputs, sigma=sigma)
+    assert loss == pytest.approx(total / 5)

@@ -37,6 +37,7 @@ LOSSES = {
     "MultiBoxLoss": Loss(inputs=(0, 1)),
     "MultinomialLogisticLoss": Loss(),
     "SigmoidCrossEntropyLoss": Loss(activation="Sigmoid"),
+    "SmoothL1Loss": Loss(),
     "SoftmaxWithLoss": Loss(activation="Softmax"),
 }
 """Losses that give a number; to add one, add a row."""

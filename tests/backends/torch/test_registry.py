@@ -107,6 +107,8 @@ def caffe_losses():
         yield Case("SigmoidCrossEntropyLoss", (3 * real(3, 4), target), attributes)
         yield Case("SigmoidCrossEntropyLoss", (real(3, 4), target), attributes | {"normalization": "NONE"})
     yield Case("EuclideanLoss", (real(3, 2, 2), real(3, 4)))
+    yield Case("SmoothL1Loss", (2 * real(3, 4), real(3, 4)))
+    yield Case("SmoothL1Loss", (real(3, 2, 2), real(3, 4), real(3, 4), real(3, 4)), {"sigma": 3.0})
     for norm in ("L1", "L2"):
         yield Case("HingeLoss", (real(5, 4), classes(5)), {"norm": norm})
     for legacy in (0, 1):
@@ -174,7 +176,12 @@ def regions():
     info = np.array([[26.0, 30, 1.5], [28, 32, 1]])
     inputs = (np.abs(real(2, 8, 7, 8)), real(2, 16, 7, 8), info)
     yield Case("Proposal", inputs, settings | {"rpn_post_nms_top_n": 9, "threshold": 0.5})
+    settings = {"feature_stride": 4, "scales": (0.5, 1.0), "min_size": 3.0, "post_nms_top_n": 9}
+    inputs = (np.abs(real(1, 12, 5, 6)), 0.3 * real(1, 24, 5, 6), np.array([[26.0, 30, 1.5]]))
+    yield Case("RegionProposal", inputs, settings)
     rois = np.concatenate([classes(6, 1, num=2), 16 * corners(6)], axis=-1)
+    attributes = {"output_dim": 3, "group_size": 2, "spatial_scale": 0.4}
+    yield Case("PSROIPooling", (real(2, 12, 8, 9), rois), attributes)
     for shape in ((2, 3), (4, 4)):
         attributes = {"pooled_shape": shape, "spatial_scale": 0.4}
         yield Case("ROIPooling", (real(2, 3, 8, 9), rois), attributes)

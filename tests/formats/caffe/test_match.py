@@ -119,15 +119,15 @@ def test_all_unknown_layers_are_named_at_once(tmp_path):
     path = tmp_path / "net.prototxt"
     path.write_text(
         'input: "data" input_shape { dim: 1 dim: 3 }\n'
-        'layer { name: "a" type: "VideoData" bottom: "data" top: "a" }\n'
+        'layer { name: "a" type: "Proposal" bottom: "data" top: "a" }\n'
         'layer { name: "b"\n  type: "Python" bottom: "data" top: "b" }\n'
         'layer { name: "c" type: "Foo" bottom: "data" top: "c" include { phase: TRAIN } }\n'
         'layer { name: "d" type: "Bar" bottom: "data" top: "d" '
         'bar_param { wide: "}" deep { x: [1, 2] } } more: -3 }\n'
     )
     message = (
-        f"{path}: the net has 3 layers that Netweave does not read: 'a' (VideoData, a layer of the SSD "
-        f"branch) at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; "
+        f"{path}: the net has 3 layers that Netweave does not read: 'a' (Proposal, a layer of the Faster "
+        f"R-CNN branch) at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; "
         f"'d' (Bar) at {path}:6"
     )
     with pytest.raises(UnsupportedError, match=f"^{re.escape(message)}$"):

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import add_lowering, lowering
-from netweave.graph.ops.regions import bins
+from netweave.graph.ops.regions import bins, mean_bins
 
 if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints, Number
@@ -22,6 +22,7 @@ _CHOOSING = {
     "MultiBoxDetection": 3,
     "MultiBoxTarget": 3,
     "Proposal": 3,
+    "RegionProposal": 3,
 }
 """Operators of the registry that choose boxes, with the number of their inputs. One comparison follows on the
 other and no gradient flows through, so torch runs the registry's forward on the host, as the sources do."""
@@ -167,3 +168,24 @@ def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: 
         ]
         out.append(torch.stack(cells, 1).reshape(-1, *pooled_shape))
     return torch.stack(out) if out else x.new_zeros(0, x.shape[1], *pooled_shape)
+
+
+@lowering("PSROIPooling", since=1, domain="netweave")
+def position_sensitive_pool(
+    x: Tensor, rois: Tensor, *, group_size: int, output_dim: int, spatial_scale: float
+) -> Tensor:
+    """Take the mean of each bin of each region over the channels of that bin; an empty bin gives zero."""
+    planes = x.unflatten(1, (output_dim, group_size, group_size))
+    out = []
+    for image, left, top, right, bottom in rois.tolist():
+        rows = mean_bins(top, bottom, group_size, x.shape[2], scale=spatial_scale)
+        columns = mean_bins(left, right, group_size, x.shape[3], scale=spatial_scale)
+        cells = [
+            planes[int(image), :, i, j, y0:y1, x0:x1].mean((1, 2))
+            if y0 < y1 and x0 < x1
+            else x.new_zeros(output_dim)
+            for i, (y0, y1) in enumerate(rows)
+            for j, (x0, x1) in enumerate(columns)
+        ]
+        out.append(torch.stack(cells, 1).reshape(-1, group_size, group_size))
+    return torch.stack(out) if out else x.new_zeros(0, output_dim, group_size, group_size)

@@ -193,3 +193,23 @@ def accuracy(
     right_of_class = torch.bincount(numbers[right], minlength=flat.shape[1])
     share = right.sum().to(flat.dtype) / kept.sum().clamp(min=1)
     return share, right_of_class.to(flat.dtype) / of_class
+
+
+@lowering("SmoothL1Loss", since=1, domain="netweave")
+def smooth_l1(
+    x: Tensor,
+    target: Tensor,
+    inside: Tensor | None = None,
+    outside: Tensor | None = None,
+    *,
+    sigma: float = 1.0,
+) -> Tensor:
+    """Return the sum over the batch size: squares near 0, absolute values beyond 1 / sigma²."""
+    difference, square = wide(x) - target.reshape(x.shape), sigma**2
+    if inside is not None:
+        difference = difference * inside.detach().reshape(x.shape)
+    size = difference.abs()
+    losses = torch.where(size < 1 / square, 0.5 * square * difference.square(), size - 0.5 / square)
+    if outside is not None:
+        losses = losses * outside.detach().reshape(x.shape)
+    return losses.sum() / x.shape[0]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.formats.caffe.inputs import INPUTS
+from netweave.formats.caffe.inputs import INPUTS, brings_data
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def data_sources(specs: list[Message], place: Place) -> tuple[DataSource, ...]:
         ReadError: A layer lacks a setting, or has two that exclude one another.
         UnsupportedError: A layer changes images in a way that is not read.
     """
-    return tuple(SOURCES.get(spec["type"], _given)(spec, place) for spec in specs if spec["type"] in INPUTS)
+    return tuple(SOURCES.get(spec["type"], _given)(spec, place) for spec in specs if brings_data(spec))
 
 
 def _given(spec: Message, place: Place) -> DataSource:

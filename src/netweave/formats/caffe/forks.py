@@ -23,7 +23,7 @@ message SolverParameter
 message SolverState
   5 minimum_loss float =1E38; 6 iter_last_event int32
 message TransformationParameter
-  8 resize_param ResizeParameter; 9 noise_param NoiseParameter; 10 emit_constraint EmitConstraint;
+  8 resize_param ResizeParameter[]; 9 noise_param NoiseParameter; 10 emit_constraint EmitConstraint;
   11 crop_h uint32 =0; 12 crop_w uint32 =0; 13 distort_param DistortionParameter;
   14 expand_param ExpansionParameter
 message LabelMapItem
@@ -171,7 +171,7 @@ message UpsampleParameter
   6 upsample_h uint32; 7 upsample_w uint32
 message InterpParameter
   1 height int32 =0; 2 width int32 =0; 3 zoom_factor int32 =1; 4 shrink_factor int32 =1; 5 pad_beg int32 =0;
-  6 pad_end int32 =0
+  6 pad_end int32 =0; 7020 use_blob_size bool =false
 """
 
 REARRANGING = """
@@ -192,7 +192,37 @@ OTHERS = """
 message PoolingParameter
   13 ceil_mode bool =true
 message DropoutParameter
-  2 scale_train bool =true
+  2 scale_train bool =true; 7020 sample_weights_test bool =false
+message ROIPoolingParameter
+  7020 pad_ratio float =0
+message LossParameter
+  7020 pre_fixed_normalizer float =1; 7021 weight_by_label_freqs bool =false; 7022 class_weighting float[]
+enum LossParameter.NormalizationMode
+  PRE_FIXED=4
+message FillerParameter
+  7020 alpha float =1
+message ImageDataParameter
+  7020 label_type ImageDataParameter.LabelType =IMAGE; 7021 min_height uint32 =0;
+  7022 min_width uint32 =0
+enum ImageDataParameter.LabelType
+  NONE=0 IMAGE=1 PIXEL=2
+message WindowDataParameter
+  7020 shuffle bool =false
+message VideoDataParameter
+  7020 source string; 7021 batch_size uint32; 7022 rand_skip uint32 =0; 7023 shuffle bool =false;
+  7024 new_height uint32 =0; 7025 new_width uint32 =0; 7026 new_length uint32 =1; 7027 num_segments uint32 =1;
+  7028 scale float =1; 7029 mean_file string; 7030 crop_size uint32 =0; 7031 mirror bool =false;
+  7032 modality VideoDataParameter.Modality =FLOW; 7033 name_pattern string; 7034 encoded bool =false;
+  7035 grayscale bool =false;
+  7036 is_color bool =true; 7037 root_folder string; 7038 show_data bool =false; 7039 use_image bool =false;
+  7040 use_temporal_jitter bool =false; 7041 sampling_rate uint32 =1; 7042 max_sampling_rate uint32 =1;
+  7043 use_sampling_rate_jitter bool =false; 7044 use_multiple_label bool =false; 7045 num_of_labels uint32 =1
+enum VideoDataParameter.Modality
+  RGB=0 FLOW=1
+message AnnotatedDataParameter
+  7020 yolo_data_type int32 =0; 7021 yolo_data_jitter float =0.3; 7022 train_diffcult bool =true;
+  7023 single_class bool =true; 7024 seg_scales int32 =8; 7025 seg_resize_width int32 =0;
+  7026 seg_resize_height int32 =0; 7027 difficult_label_warmup bool =false
 """
 
 FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + OTHERS

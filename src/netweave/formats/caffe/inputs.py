@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.files import file_beside
+from netweave.formats.caffe.call import LAYERS
+from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
 from netweave.graph.shapes import MAX_ELEMENTS
 
@@ -58,6 +60,12 @@ def sizes_of(*types: str) -> Callable[[Sizes], Sizes]:
     return register
 
 
+def brings_data(spec: Message) -> bool:
+    """Whether a layer brings data into a net: one of those known, or an unknown one that reads nothing."""
+    type_ = type_of(spec)
+    return type_ in INPUTS or (type_ not in LAYERS and bool(spec["top"]) and not spec["bottom"])
+
+
 def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
     """Return the inputs of a net by name.
 
@@ -69,7 +77,7 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
     declared = [
         (name, shape, wired)
         for wired in layers
-        if wired.spec["type"] in INPUTS
+        if brings_data(wired.spec)
         for name, shape in zip(wired.tops, _of_tops(wired, source.net.parent), strict=True)
     ]
     _check_names(source, [name for name, _, _ in declared])
@@ -94,7 +102,7 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
 
 def _is_known(name: str, shape: Shape, wired: Wired) -> bool:
     """Whether all sizes of an input are said but for those that are open by their nature, and the first."""
-    kind, top = wired.spec["type"], wired.tops.index(name)
+    kind, top = type_of(wired.spec), wired.tops.index(name)
     return all(size is not None or (kind, top, axis + 1) in OPEN_SIZES for axis, size in enumerate(shape[1:]))
 
 
@@ -122,7 +130,8 @@ def _batch_size(
 
 def _of_tops(wired: Wired, folder: Path) -> list[Shape | None]:
     """Return the sizes that the file says for each top of a layer; the last is for all further tops."""
-    said = INPUTS[wired.spec["type"]](wired.spec, folder) or [None]
+    rule = INPUTS.get(type_of(wired.spec))
+    said = (rule(wired.spec, folder) if rule is not None else ()) or [None]
     return [said[min(index, len(said) - 1)] for index in range(len(wired.tops))]
 
 
@@ -176,10 +185,19 @@ def image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
 def annotated_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     """Sizes of SSD's layer: images that are made of one size, and one row of 8 numbers for each box."""
     transform = spec["transform_param"]
-    resize, crop = transform["resize_param"], transform["crop_size"]
-    height, width = resize["height"] or crop or None, resize["width"] or crop or None
+    crop = transform["crop_size"] or None
+    height, width = crop, crop
+    for resize in transform["resize_param"][:1]:  # a branch for YOLO draws one of several for each batch
+        height, width = resize["height"] or crop, resize["width"] or crop
     channels = _num_channels(spec, spec["data_param"], transform)
     return [(spec["data_param"]["batch_size"] or None, channels, height, width), (None, 1, None, 8)]
+
+
+@sizes_of("roi_data_layer.layer.RoIDataLayer")
+def region_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of Faster R-CNN's layer in Python: an image, and its size and boxes, or regions and targets."""
+    image = (None, 3, None, None)
+    return [image, (None, 3), (None, 5)] if len(spec["top"]) == 3 else [image, (None, 5), (None,), None]
 
 
 def _num_channels(spec: Message, parameter: Message, transform: Message) -> int | None:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.blobs import Blobs
 from netweave.formats.caffe.call import MANY, Call
-from netweave.formats.caffe.inputs import INPUTS, find_inputs
+from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
+from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.refused import OTHERS
 from netweave.formats.caffe.wiring import included, net_state, wire
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
@@ -61,7 +62,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
         layer = _entry(builder, wired, bottoms, place)
         with builder.layer(layer):
             call = Call(wired.spec, layer, builder, bottoms, wired.tops, blobs, state.phase, batch)
-            found = _inputs(builder, wired, inputs) if wired.spec["type"] in INPUTS else _written(call)
+            found = _inputs(builder, wired, inputs) if brings_data(wired.spec) else _written(call)
             values.update(zip(wired.tops, found, strict=False))
             blobs.check_count(call)
         outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
@@ -89,7 +90,7 @@ def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) ->
 
 
 def _written(call: Call) -> Sequence[ir.Value]:
-    rule = LAYERS[call.spec["type"]]
+    rule = LAYERS[type_of(call.spec)]
     for what, count, (least, most) in (
         ("bottom", len(call.bottoms), rule.bottoms),
         ("top", len(call.tops), rule.tops),
@@ -122,19 +123,27 @@ def _nearest(type_: str) -> str:
     return f"; did you mean {known[near[0]]!r}?" if near else ""
 
 
+def _note(spec: Message) -> str:
+    """Return what is known of a type that is not read."""
+    if spec["type"] == "Python":
+        known_as = f", the class {type_of(spec)}" if spec["python_param"]["layer"] else ""
+        return f"{known_as}, whose code is in a module of its own"
+    return f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else _nearest(spec["type"])
+
+
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
-    unknown = [spec for spec in specs if spec["type"] not in LAYERS and spec["type"] not in INPUTS]
+    unknown = [spec for spec in specs if type_of(spec) not in LAYERS and not brings_data(spec)]
     if not unknown:
         for spec in specs:
-            if spec.unknown:
+            if spec.unknown and type_of(spec) in {*LAYERS, *INPUTS}:
                 raise spec.unknown[0]
         return
     rows = []
     for spec in unknown[:_MOST_NAMED]:
         line = spec.line_of("type")
         where = f" at {place}:{line}" if line else ""
-        note = f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else _nearest(spec["type"])
+        note = _note(spec)
         rows.append(f"{spec['name']!r} ({spec['type'] or 'without a type'}{note}){where}")
     if len(unknown) > len(rows):
         rows.append("and so on")

@@ -14,15 +14,11 @@ _INTEL = "a layer of the Intel branch"
 
 OTHERS = {
     "DetectionEvaluate": _SSD,
-    "SmoothL1Loss": "a layer of the SSD and Faster R-CNN branches",
-    "VideoData": _SSD,
     "Proposal": _RCNN,
-    "PSROIPooling": _RCNN,
     "BoxAnnotatorOHEM": _RCNN,
     "RegionLoss": _INTEL,
     "EvalDetection": _INTEL,
     "SpatialDropout": _INTEL,
-    "Python": "whose code is in a module of its own",
 }
 """By type, who brought it."""
 

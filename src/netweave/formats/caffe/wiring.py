@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
-from netweave.formats.caffe.inputs import INPUTS
+from netweave.formats.caffe.inputs import brings_data
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -127,7 +127,7 @@ def wire(layers: Sequence[Message], *, of: Sequence[Message], place: str) -> Wir
                     f"makes the blob {blob!r}, which layer {current[blob].writer!r} has made already",
                     place=_at(layer, place, layer.line_of("top", number)),
                 )
-            tops.append(_Version(blob, layer["name"], is_input=layer["type"] in INPUTS))
+            tops.append(_Version(blob, layer["name"], is_input=brings_data(layer)))
             current[blob] = tops[-1]
         versions += tops
         ends.append((bottoms, tops))

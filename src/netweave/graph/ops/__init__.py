@@ -10,6 +10,7 @@ from netweave.graph.ops import (
     outputs,
     pooling,
     proposals,
+    region_proposals,
     regions,
 )
 
@@ -23,5 +24,6 @@ __all__ = [
     "outputs",
     "pooling",
     "proposals",
+    "region_proposals",
     "regions",
 ]

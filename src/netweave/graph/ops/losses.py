@@ -271,3 +271,39 @@ def accuracy(inputs: Arrays, attributes: Attributes) -> Arrays:
     right_of_class = np.bincount(labels[right], minlength=classes)
     total = right.sum() / max(1, kept.sum())
     return [_number(total, flat), (right_of_class / np.maximum(1, of_class)).astype(flat.dtype)]
+
+
+def _smooth_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
+    if len(shapes) not in {2, 3, 4}:
+        raise ValueError(f"{len(shapes)} inputs, expected 2 to 4")
+    for other in shapes[1:]:
+        _equal_shapes([shapes[0], other], attributes)
+    return [()]
+
+
+def _smooth_parts(inputs: Arrays, attributes: Attributes) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+    """Return weighted differences, inside and outside weights, and the square of sigma."""
+    x = inputs[0]
+    inside, outside = (
+        inputs[index].reshape(x.shape) if len(inputs) > index else np.ones_like(x) for index in (2, 3)
+    )
+    return (x - inputs[1].reshape(x.shape)) * inside, inside, outside, attributes.get("sigma", 1.0) ** 2
+
+
+def _smooth_gradient(inputs: Arrays, outputs: Arrays, gradients: Arrays, attributes: Attributes) -> Gradients:
+    difference, inside, outside, square = _smooth_parts(inputs, attributes)
+    slope = np.where(abs(difference) < 1 / square, square * difference, np.sign(difference))
+    slope = slope * inside * outside * (gradients[0] / inputs[0].shape[0])
+    return [slope, -slope.reshape(inputs[1].shape), *[None] * (len(inputs) - 2)]
+
+
+@operator("SmoothL1Loss", shapes=_smooth_shapes, gradient=_smooth_gradient)
+def smooth_l1(inputs: Arrays, attributes: Attributes) -> Arrays:
+    """Fast R-CNN smooth_L1_loss_layer.cu: squares near 0, absolute values beyond 1 / sigma², for each image.
+
+    Inputs: predictions, targets, and weights of the differences (third) and of their losses (fourth).
+    """
+    difference, _, outside, square = _smooth_parts(inputs, attributes)
+    size = abs(difference)
+    losses = np.where(size < 1 / square, 0.5 * square * difference**2, size - 0.5 / square) * outside
+    return [_number(losses.sum() / inputs[0].shape[0], inputs[0])]

@@ -120,7 +120,7 @@ def _of_image(
     flat = np.where(small, -1, flat)
     first, most = _limits(len(flat), s)
     order = np.argsort(-flat, kind="stable")[:first]
-    kept = order[_kept(boxes[order], s["threshold"], most)]
+    kept = order[kept_boxes(boxes[order], s["threshold"], most)]
     chosen = kept[np.arange(most) % len(kept)]
     return np.concatenate([boxes[chosen], flat[chosen, None]], axis=1)
 
@@ -135,7 +135,7 @@ def _moved(anchors: np.ndarray, deltas: np.ndarray, s: Attributes) -> np.ndarray
     return np.concatenate([centre - half, centre + half], axis=-1)
 
 
-def _kept(boxes: np.ndarray, threshold: float, most: int) -> np.ndarray:
+def kept_boxes(boxes: np.ndarray, threshold: float, most: int) -> np.ndarray:
     """Return which boxes stay, of boxes best first, at most so many."""
     sizes = boxes[:, 2:] - boxes[:, :2] + 1
     areas = sizes[:, 0] * sizes[:, 1]

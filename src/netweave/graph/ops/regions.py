@@ -1,4 +1,7 @@
-"""Pooling over regions of interest: ONNX has it, ONNX Runtime lacks it in the opset of our graphs."""
+"""Pooling over regions of interest, by the largest and by the mean.
+
+ONNX has the former, ONNX Runtime lacks it in the opset of our graphs.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,10 @@ if TYPE_CHECKING:
 
 Bin = tuple[int, int]
 """Where a bin begins, and what it ends before."""
+
+
+_SMALLEST_SIDE = 0.1
+"""The least height and width in cells that position-sensitive pooling gives a region."""
 
 
 def bins(first: float, last: float, num_bins: int, size: int) -> list[Bin]:
@@ -92,4 +99,85 @@ def roi_pooling(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequenc
     found = np.zeros((len(regions), x.shape[1], *attributes["pooled_shape"]), x.dtype)
     for (number, i, j), image, (y0, y1), (x0, x1) in _cells(x, regions, attributes):
         found[number, :, i, j] = x[image, :, y0:y1, x0:x1].max(axis=(1, 2))
+    return [found]
+
+
+def mean_bins(first: float, last: float, num_bins: int, size: int, *, scale: float) -> list[Bin]:
+    """Return the bins of a region along an axis for position-sensitive pooling; neighbours may overlap.
+
+    Args:
+        first: Border of the region in pixels, rounded half away from zero.
+        last: The other border, whose pixel belongs to the region.
+        num_bins: How many there are.
+        size: Of the plane.
+        scale: From pixels to cells.
+
+    >>> mean_bins(4.0, 11.0, 2, 9, scale=0.5)
+    [(2, 4), (4, 6)]
+    """
+    begin, end = _rounded(first) * scale, (_rounded(last) + 1) * scale
+    width = max(end - begin, _SMALLEST_SIDE) / num_bins
+    return [
+        (_within(floor(number * width + begin), size), _within(ceil((number + 1) * width + begin), size))
+        for number in range(num_bins)
+    ]
+
+
+def _position_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
+    x, regions = shapes
+    group, num_outputs = attributes["group_size"], attributes["output_dim"]
+    if len(x) != 4 or len(regions) != 2 or regions[1] != 5:
+        raise ValueError("expected an input (N, C, H, W) and regions (R, 5): image and corners")
+    if x[1] != num_outputs * group * group:
+        raise ValueError(
+            f"{x[1]} channels, expected {num_outputs * group * group}: {num_outputs} for each of "
+            f"{group}x{group} bins"
+        )
+    return [(regions[0], num_outputs, group, group)]
+
+
+def _planes(x: np.ndarray, attributes: Attributes) -> np.ndarray:
+    """Return the planes as (N, D, G, G, H, W)."""
+    group = attributes["group_size"]
+    return x.reshape(x.shape[0], attributes["output_dim"], group, group, *x.shape[2:])
+
+
+def _mean_cells(
+    planes: np.ndarray, regions: np.ndarray, attributes: Attributes
+) -> Iterator[tuple[tuple[int, int, int], int, Bin, Bin]]:
+    """Give for each bin that is not empty its place (region, row, column), image, rows and columns."""
+    group, scale = attributes["group_size"], attributes["spatial_scale"]
+    for number, (image, left, top, right, bottom) in enumerate(regions.tolist()):
+        columns = mean_bins(left, right, group, planes.shape[5], scale=scale)
+        for i, rows in enumerate(mean_bins(top, bottom, group, planes.shape[4], scale=scale)):
+            for j, (x0, x1) in enumerate(columns):
+                if rows[0] < rows[1] and x0 < x1:
+                    yield (number, i, j), int(image), rows, (x0, x1)
+
+
+def _position_gradient(
+    inputs: Sequence[np.ndarray],
+    outputs: Sequence[np.ndarray],
+    gradients: Sequence[np.ndarray],
+    attributes: Attributes,
+) -> Sequence[np.ndarray | None]:
+    """Each cell of a bin gets an equal share; regions get none."""
+    found = _planes(np.zeros_like(inputs[0]), attributes)
+    for (number, i, j), image, (y0, y1), (x0, x1) in _mean_cells(found, inputs[1], attributes):
+        share = gradients[0][number, :, i, j] / ((y1 - y0) * (x1 - x0))
+        found[image, :, i, j, y0:y1, x0:x1] += share[:, None, None]
+    return [found.reshape(inputs[0].shape), None]
+
+
+@operator("PSROIPooling", shapes=_position_shapes, gradient=_position_gradient)
+def position_sensitive_pooling(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+    """R-FCN psroi_pooling_layer.cu: the mean of each bin over channels of its own, 0 for an empty one.
+
+    Inputs: (N, D * G * G, H, W), the bins of an output one after the other, and regions (R, 5): image and
+    corners in pixels. Attributes: ``output_dim`` D, ``group_size`` G, ``spatial_scale`` from pixels to cells.
+    """
+    planes = _planes(inputs[0], attributes)
+    found = np.zeros((len(inputs[1]), *planes.shape[1:4]), planes.dtype)
+    for (number, i, j), image, (y0, y1), (x0, x1) in _mean_cells(planes, inputs[1], attributes):
+        found[number, :, i, j] = planes[image, :, i, j, y0:y1, x0:x1].mean(axis=(1, 2))
     return [found]

@@ -330,3 +330,44 @@ def test_pooling_of_regions_needs_its_sizes(tmp_path):
     text = inputs(x=(2, 3, 8, 9), rois=(4, 5)) + layer("ROIPooling", bottoms="x rois")
     with pytest.raises(ReadError, match=r"'pooled_h' and 'pooled_w' are \[0, 0\], expected numbers above 0"):
         load(tmp_path, text)
+
+
+def test_position_sensitive_regions_take_the_mean_over_channels_of_their_own(tmp_path):
+    """PSROIPoolingForward of psroi_pooling_layer.cu."""
+    settings = "psroi_pooling_param { output_dim: 3 group_size: 2 spatial_scale: 0.5 }"
+    text = inputs(x=(2, 12, 8, 9), rois=(4, 5)) + layer("PSROIPooling", settings, bottoms="x rois")
+    x = normal(2, 12, 8, 9)
+    rois = np.array([[0, 0, 0, 15, 13], [1, 3, 5, 9, 9], [1, 4, 4, 2, 2], [0, 20, 20, 30, 30]], np.float32)
+    found = run(load(tmp_path, text), x=x, rois=rois)["y"]
+    assert found.shape == (4, 3, 2, 2)
+    for n, c, i, j in np.ndindex(4, 3, 2, 2):
+        left, top = (np.floor(corner + 0.5) * 0.5 for corner in rois[n, 1:3])
+        right, bottom = ((np.floor(corner + 0.5) + 1) * 0.5 for corner in rois[n, 3:])
+        bin_h, bin_w = max(bottom - top, 0.1) / 2, max(right - left, 0.1) / 2
+        y0, y1 = (min(max(int(v), 0), 8) for v in (np.floor(i * bin_h + top), np.ceil((i + 1) * bin_h + top)))
+        x0, x1 = (
+            min(max(int(v), 0), 9) for v in (np.floor(j * bin_w + left), np.ceil((j + 1) * bin_w + left))
+        )
+        cells = x[int(rois[n, 0]), (c * 2 + i) * 2 + j, y0:y1, x0:x1]
+        assert found[n, c, i, j] == pytest.approx(cells.mean() if cells.size else 0, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ("group_size: 2", ReadError, r"'output_dim' and 'group_size' are \[0, 2\], expected numbers above 0"),
+        ("output_dim: 4 group_size: 2", ShapeError, "12 channels, expected 16: 4 for each of 2x2 bins"),
+    ],
+)
+def test_channels_must_fit_the_bins(tmp_path, settings, error, message):
+    text = inputs(x=(2, 12, 8, 9), rois=(4, 5))
+    text += layer("PSROIPooling", f"psroi_pooling_param {{ {settings} }}", bottoms="x rois")
+    with pytest.raises(error, match=message):
+        load(tmp_path, text)
+
+
+def test_padded_regions_of_cascade_rcnn_are_refused(tmp_path):
+    text = inputs(x=(2, 3, 8, 9), rois=(4, 5))
+    settings = "roi_pooling_param { pooled_size: 2 pad_ratio: 0.5 }"
+    with pytest.raises(UnsupportedError, match=r"net.prototxt:3: .*'pad_ratio' of the Cascade R-CNN branch"):
+        load(tmp_path, text + layer("ROIPooling", settings, bottoms="x rois"))

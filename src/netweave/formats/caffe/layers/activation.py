@@ -130,6 +130,11 @@ def dropout(call: Call) -> Sequence[ir.Value]:
     """
     parameter = call.spec["dropout_param"]
     ratio = parameter["dropout_ratio"]
+    if parameter["sample_weights_test"]:
+        raise call.unsupported(
+            "'sample_weights_test' of Bayesian SegNet, which draws in phase TEST too, is not read",
+            parameter.line_of("sample_weights_test"),
+        )
     if not 0 <= ratio < 1:
         raise call.wrong(f"'dropout_ratio' is {ratio}, expected 0 or more and less than 1")
     if not parameter["scale_train"]:

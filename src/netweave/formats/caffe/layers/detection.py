@@ -244,12 +244,37 @@ def roi_pooling(call: Call) -> Sequence[ir.Value]:
     A layer of the Faster R-CNN branch, ``roi_pooling_layer.cpp``.
     """
     parameter = call.spec["roi_pooling_param"]
+    if parameter["pad_ratio"]:
+        raise call.unsupported(
+            "'pad_ratio' of the Cascade R-CNN branch is not read", parameter.line_of("pad_ratio")
+        )
     both = parameter["pooled_size"]
     pooled = [parameter["pooled_h"] or both, parameter["pooled_w"] or both]
     if not all(pooled):
         raise call.wrong(f"'pooled_h' and 'pooled_w' are {pooled}, expected numbers above 0", parameter.line)
-    regions = call.bottoms[1]
-    if len(call.shape(1)) > 2:
-        regions = reshaped(call, regions, [0, -1])
     attributes = {"pooled_shape": pooled, "spatial_scale": parameter["spatial_scale"]}
-    return [call.add("ROIPooling", [call.bottoms[0], regions], attributes, domain=DOMAIN, top=0)]
+    return [call.add("ROIPooling", [call.bottoms[0], _regions(call)], attributes, domain=DOMAIN, top=0)]
+
+
+@layer("PSROIPooling", bottoms=2)
+def position_sensitive_pooling(call: Call) -> Sequence[ir.Value]:
+    """The mean of each bin of each region, over channels that are the bin's own.
+
+    A layer of the R-FCN branch, ``psroi_pooling_layer.cu``.
+    """
+    parameter = call.spec["psroi_pooling_param"]
+    attributes = {name: parameter[name] for name in ("output_dim", "group_size")}
+    if min(attributes.values()) < 1:
+        raise call.wrong(
+            f"'output_dim' and 'group_size' are {list(attributes.values())}, expected numbers above 0",
+            parameter.line,
+        )
+    attributes["spatial_scale"] = parameter["spatial_scale"]
+    return [call.add("PSROIPooling", [call.bottoms[0], _regions(call)], attributes, domain=DOMAIN, top=0)]
+
+
+def _regions(call: Call) -> ir.Value:
+    """Return the second bottom as rows of image and corners."""
+    if len(call.shape(1)) > 2:
+        return reshaped(call, call.bottoms[1], [0, -1])
+    return call.bottoms[1]

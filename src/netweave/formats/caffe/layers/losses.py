@@ -25,6 +25,13 @@ def _add(call: Call, inputs: Sequence[ir.Value], attributes: dict[str, Any]) -> 
 def normalization(call: Call, default: str) -> dict[str, Any]:
     """Return what a loss is divided by; ``normalize`` is the older form, and ``normalization`` wins."""
     parameter = call.spec["loss_param"]
+    for name in ("weight_by_label_freqs", "class_weighting"):
+        if parameter[name]:
+            raise call.unsupported(f"{name!r} of the SegNet branch is not read", parameter.line_of(name))
+    if parameter.get("normalization", "") == "PRE_FIXED":
+        raise call.unsupported(
+            "'normalization' PRE_FIXED of the R-FCN branch is not read", parameter.line_of("normalization")
+        )
     if "normalization" in parameter:
         default = parameter["normalization"]
     elif "normalize" in parameter:
@@ -66,6 +73,17 @@ def contrastive(call: Call) -> Sequence[ir.Value]:
     parameter = call.spec["contrastive_loss_param"]
     attributes = {"margin": parameter["margin"], "legacy_version": int(parameter["legacy_version"])}
     return _add(call, call.bottoms, attributes)
+
+
+@layer("SmoothL1Loss", bottoms=(2, 4))
+def smooth_l1(call: Call) -> Sequence[ir.Value]:
+    """Squares near 0, absolute values beyond; with weights of the differences and of their losses.
+
+    A layer of the Faster R-CNN branch, which divides by the batch size whatever ``loss_param`` says.
+    """
+    if len(call.bottoms) == 3:
+        raise call.unsupported("has 3 bottoms, as in the R-FCN branch; only 2 or 4 are read")
+    return _add(call, call.bottoms, {"sigma": call.spec["smooth_l1_loss_param"]["sigma"]})
 
 
 @layer("InfogainLoss", bottoms=(2, 3), tops=(1, 2))
