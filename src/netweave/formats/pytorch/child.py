@@ -17,6 +17,7 @@ from netweave.files.guard_answer import answer
 from netweave.files.model_code import imported, make, own_factories
 from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.module import describe, export, write, write_script
+from netweave.formats.pytorch.standing_in import stand_in
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -31,7 +32,9 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_code(request: dict[str, Any]) -> dict[str, Any]:
-    module = _make(imported(Path(request["net"])), request)
+    code = imported(Path(request["net"]))
+    stand_in(code)
+    module = _make(code, request)
     if request["weights"]:
         _load(module, Path(request["weights"]), request["weights_place"])
     return export(module, NET, input_shapes=request["input_shapes"])

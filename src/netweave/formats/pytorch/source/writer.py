@@ -22,6 +22,7 @@ from netweave.files.source_code.naming import (
 )
 from netweave.files.source_code.steps import Step
 from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
+from netweave.formats.pytorch.functions import TEXTS, used
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
 from netweave.formats.pytorch.source.text import (
@@ -79,7 +80,7 @@ class _Writer:
         self._entry = class_name(title)
         self._steps = steps_of(graph)
         self._outputs = [value.name or "" for value in graph.outputs]
-        names = Names({"self", "torch", "nn", "F"})
+        names = Names({"self", "torch", "nn", "F", *TEXTS})
         self._arguments = {
             value.name or "": names.free(value.name or "", fallback="data") for value in graph.inputs
         }
@@ -101,6 +102,7 @@ class _Writer:
         if self._defaults:
             texts.insert(0, CONV_NORM.format_map({key: literal(v) for key, v in self._defaults.items()}))
         body = [*texts, net, LOAD.format(name=self._entry)]
+        body = [*used("".join(body)), *body]
         text = "\n\n".join([self._head(), *body])
         if not any(FUNCTIONAL.search(part) for part in body):
             text = text.replace(IMPORT_FUNCTIONAL, "", 1)

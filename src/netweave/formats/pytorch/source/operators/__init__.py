@@ -6,6 +6,7 @@ To add one: a function under ``@written("Op")`` that returns a Step.
 from netweave.formats.pytorch.source.operators import (
     activation,
     arithmetic,
+    detection,
     normalisation,
     pooling,
     recurrent,
@@ -13,4 +14,13 @@ from netweave.formats.pytorch.source.operators import (
     weighted,
 )
 
-__all__ = ["activation", "arithmetic", "normalisation", "pooling", "recurrent", "shape", "weighted"]
+__all__ = [
+    "activation",
+    "arithmetic",
+    "detection",
+    "normalisation",
+    "pooling",
+    "recurrent",
+    "shape",
+    "weighted",
+]

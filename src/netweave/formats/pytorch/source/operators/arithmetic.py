@@ -57,6 +57,7 @@ _REDUCTIONS = {
     "ReduceSum": "{0}.sum(<axes><keep>)",
     "ReduceMax": "{0}.amax(<axes><keep>)",
     "ReduceMin": "{0}.amin(<axes><keep>)",
+    "ReduceSumSquare": "{0}.square().sum(<axes><keep>)",
     "ReduceL2": "torch.linalg.vector_norm({0}, dim=<axes><keep>)",
 }
 

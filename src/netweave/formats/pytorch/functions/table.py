@@ -1,0 +1,92 @@
+"""The table of functions: which operator each is, and which others it calls."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats.pytorch.functions import boxes, detection, multibox, proposals, regions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function for an operator.
+
+    Attributes:
+        op_type: The operator, of the domain ``netweave``.
+        shapes: Sizes of its outputs from its inputs and settings, as a trace needs them; a size that depends
+            on the data is 1 there.
+    """
+
+    op_type: str
+    shapes: Callable[..., Sequence[Sequence[Any]]]
+
+
+def _detected(boxes: Any, scores: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    return [(1, 1, 1, 7)]
+
+
+def _multibox(probabilities: Any, locations: Any, anchors: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    return [(probabilities.shape[0], anchors.shape[1], 6)]
+
+
+def _same(table: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    return [tuple(table.shape)]
+
+
+def _proposed(scores: Any, deltas: Any, info: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    cells = scores.shape[2] * scores.shape[3] * (scores.shape[1] // 2)
+    first = min(count, cells) if (count := settings.get("rpn_pre_nms_top_n", 6000)) > 0 else cells
+    rows = scores.shape[0] * min(settings.get("rpn_post_nms_top_n", 300), first)
+    return [(rows, 5), (rows, 1)]
+
+
+def _pooled(x: Any, regions: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    return [(regions.shape[0], x.shape[1], *settings["pooled_shape"])]
+
+
+FUNCTIONS: Mapping[str, Function] = {
+    "detection_output": Function("DetectionOutput", _detected),
+    "multibox_detection": Function("MultiBoxDetection", _multibox),
+    "box_nms": Function("BoxNMS", _same),
+    "proposal": Function("Proposal", _proposed),
+    "roi_pooling": Function("ROIPooling", _pooled),
+}
+"""Those that stand for an operator, by their names."""
+
+TEXTS: Mapping[str, str] = boxes.TEXTS | detection.TEXTS | multibox.TEXTS | proposals.TEXTS | regions.TEXTS
+"""All of them, by their names, in the order in which they stand in a file."""
+
+
+def used(text: str) -> list[str]:
+    """Return the functions that a text calls, and those that they call, in their order."""
+    needed: set[str] = set()
+    texts = [text]
+    while texts:
+        more = {name for name in TEXTS if name not in needed and _calls(texts[-1], name)}
+        texts.pop()
+        needed |= more
+        texts += [TEXTS[name] for name in more]
+    return [TEXTS[name] for name in TEXTS if name in needed]
+
+
+def _calls(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){name}\(", text) is not None
+
+
+def known(source: Callable[[str], str | None]) -> list[str]:
+    """Return the functions for operators that stand in a file word for word, with all that they call.
+
+    Args:
+        source: Gives the text of a function of the file by its name, None if there is none.
+    """
+    return [
+        name
+        for name in FUNCTIONS
+        if source(name) == TEXTS[name]
+        and all(source(other) == TEXTS[other] for other in TEXTS if TEXTS[other] in used(TEXTS[name]))
+    ]
