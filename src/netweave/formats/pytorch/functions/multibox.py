@@ -39,7 +39,7 @@ def box_nms(
     background_id=-1, force_suppress=False, in_format="corner", out_format="corner",
 ):
     """Return the rows that stay, best first, as MXNet does, and rows of -1 behind them."""
-    found = torch.full_like(table, -1)
+    found = table.new_full(table.shape, -1)
     own = slice(coord_start, coord_start + 4)
     for rows, out in zip(table.flatten(0, -3), found.view(-1, *table.shape[-2:])):
         valid = rows[:, score_index] > valid_thresh

@@ -45,8 +45,11 @@ def load(path=WEIGHTS):
             state[name] = values.reshape(entry["shape"])
     net = {name}()
     net.load_state_dict(state)
-    return net.eval()
+    return net.eval(){form}
 '''
+
+CHANNELS_LAST = ".to(memory_format=torch.channels_last)"
+"""How images lie in memory: as in Netweave's own runs, so that both round alike (decision 0114)."""
 
 
 def constructor(module: Module, given: Mapping[str, str], defaults: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from netweave.formats.pytorch.functions import TEXTS, used
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
 from netweave.formats.pytorch.source.text import (
+    CHANNELS_LAST,
     CONV_NORM,
     LOAD,
     constructor,
@@ -101,12 +102,19 @@ class _Writer:
         net = self._net(parts)
         if self._defaults:
             texts.insert(0, CONV_NORM.format_map({key: literal(v) for key, v in self._defaults.items()}))
-        body = [*texts, net, LOAD.format(name=self._entry)]
+        form = CHANNELS_LAST if self._has_images() else ""
+        body = [*texts, net, LOAD.format(name=self._entry, form=form)]
         body = [*used("".join(body)), *body]
         text = "\n\n".join([self._head(), *body])
         if not any(FUNCTIONAL.search(part) for part in body):
             text = text.replace(IMPORT_FUNCTIONAL, "", 1)
         return Text(text, self._entry, self._arguments, self.state)
+
+    def _has_images(self) -> bool:
+        """Whether there are filters of two axes, and none of three, for which PyTorch has no such form."""
+        kinds = {step.module.type for step in self._steps if step.module}
+        flat = {"nn.Conv2d", "nn.ConvTranspose2d", CONV_NORM_TYPE}
+        return bool(kinds & flat) and all(array.ndim != 5 for array in self.state.values())
 
     def _block_name(self, block: Block) -> str:
         """Return the source's name of a block; none where it is that of others as well."""
