@@ -109,3 +109,17 @@ def test_a_file_of_weights_shows_what_it_holds(corpus, netweave):
     assert "6,632" in found.out
     assert "read as weights alone, since the net in it cannot be built" in found.out
     assert netweave("compare", path, str(corpus / "mtcnn" / "det1.npy")).status == 0
+
+
+@pytest.mark.slow
+@pytest.mark.multi
+def test_code_that_takes_no_usual_size_takes_that_of_the_first(nets, netweave):
+    pytest.importorskip("torch")
+    (nets / "port.py").write_text(
+        "from torch import nn\n\n\nclass Port(nn.Module):\n"
+        "    def __init__(self):\n        super().__init__()\n        self.conv = nn.Conv2d(3, 4, 3)\n\n"
+        "    def forward(self, x):\n        return self.conv(x).view(x.shape[0], 4, 7, 7).relu()\n"
+    )
+    found = netweave("compare", "data.prototxt", "port.py", "--trust")
+    assert found.status == 0, found.err
+    assert "note     port.py: the input 'x' takes its sizes from the first net: 1x3x9x9" in found.out

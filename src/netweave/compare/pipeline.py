@@ -24,6 +24,7 @@ from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.errors import RunError, UsageError
+from netweave.graph import drawn_arrays, with_arrays
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.summary import value_summary
 
@@ -97,6 +98,8 @@ class _Pipeline:
     one_size: bool = False
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    structural: bool = False
+    """Whether weights were copied from one net to the other, so that only the structure is compared."""
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
@@ -112,11 +115,14 @@ class _Pipeline:
             return self._undecided(
                 f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired"
             )
-        if not (a.graph.loaded and b.graph.loaded):
-            with self._stage("copy weights"):
-                self._copy_weights(a, b, pairs)
         with self._stage("match weights"):
             weights = match_weights(a.nodes, b.nodes)
+        if self._lacks_weights(weights):
+            with self._stage("copy weights"):
+                a = self._copy_weights(a, b, pairs)
+            with self._stage("match weights"):
+                weights = match_weights(a.nodes, b.nodes)
+        with self._stage("match weights"):
             rules = input_rules(a, b, pairs, weights)
             swapped = common_turn(weights) == SWAPPED
         sizes = self._sizes(a, b, rules[0])
@@ -128,7 +134,7 @@ class _Pipeline:
         if found is None:
             return self._undecided("the two nets take no common input size")
         sentence = found.sentence
-        if not (self.source_a.loaded and self.source_b.loaded):
+        if self.structural:
             sentence = f"by structure, with weights copied from one to the other: {sentence}"
         return replace(found, sentence=sentence, notes=tuple(self.notes), seconds=self.seconds)
 
@@ -308,18 +314,32 @@ class _Pipeline:
         tried = tuple(dict.fromkeys((*found.probes, trial.text)))
         return replace(found, probes=tried, error=max(errors, default=None))
 
-    def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> None:
-        """Give the net without weights those of the other, through an alignment by structure alone."""
-        to_b = a.graph.loaded or not b.graph.loaded
+    def _lacks_weights(self, weights: NodePairs) -> bool:
+        """Whether a net came without weights; first values that are the other net's are weights, too."""
+        nets = self.source_a, self.source_b
+        return not all(net.loaded for net in nets) or (any(net.initial for net in nets) and not weights)
+
+    def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> Signals:
+        """Give the net without weights those of the other, through an alignment by structure alone.
+
+        Returns:
+            A's signals: with drawn weights, if it has only first ones, which are zeros and ones too often.
+        """
+        lacking = [not net.loaded or net.initial for net in (self.source_a, self.source_b)]
+        to_b = lacking[1]
+        if all(lacking) and self.source_a.initial:
+            a = Signals.of(comparable(with_arrays(self.source_a, drawn_arrays(self.source_a))))
         count = copy_weights(a, b, pairs, to_b=to_b)
+        self.structural = not all(net.loaded for net in (self.source_a, self.source_b)) or count is not None
         if count is None:
-            return
-        names = [n for n, graph in (("A", self.source_a), ("B", self.source_b)) if not graph.loaded]
+            return a
+        names = [name for name, lacks in zip("AB", lacking, strict=True) if lacks]
         way = "from A to B" if to_b else "from B to A"
         self.notes.append(
             f"{' and '.join(names)} came without weights: {count} arrays were copied {way} through the "
             "alignment, so the structure is compared and not the weights"
         )
+        return a
 
 
 def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to_b: bool) -> int | None:

@@ -45,6 +45,7 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
             "error": type(made).__name__,
             "message": made.message if isinstance(made, SourceError) else str(made),
             "place": made.place if isinstance(made, SourceError) else None,
+            "open_inputs": made.open_inputs if isinstance(made, SourceError) else (),
         }
         Path(ERROR).write_text(json.dumps(row))
         sys.exit(1)
@@ -57,7 +58,8 @@ def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
         lines = [error.lineno]
     place = f"{request['place']}:{lines[-1]}" if lines else request["place"]
     if isinstance(error, SourceError):
-        return error if error.place else type(error)(error.message, place=place)
+        open_inputs = error.open_inputs
+        return error if error.place else type(error)(error.message, place=place, open_inputs=open_inputs)
     if isinstance(error, NetweaveError):
         return type(error)(f"{request['place']}: {error}")
     text = " ".join(str(error).split())[:300]
@@ -71,12 +73,20 @@ def failure(outcome: Outcome, place: str) -> NetweaveError:
     if isinstance(row, dict) and row.get("error") in ERRORS:
         kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
         where = str(row.get("place") or place)[:500]
-        made: NetweaveError = kind(message) if kind is UsageError else kind(message, place=where)
+        if kind is UsageError:
+            return UsageError(message)
+        made: NetweaveError = kind(message, place=where, open_inputs=_names(row.get("open_inputs")))
         return made
     last = outcome.report.strip().splitlines()[-1:] or ["without a word"]
     return CodeError(
         f"the process that read it ended with status {outcome.status}: {last[0][:300]}", place=place
     )
+
+
+def _names(told: Any) -> tuple[str, ...]:
+    """Return names that a child told of, which may have been made to say anything."""
+    names = told if isinstance(told, list) else []
+    return tuple(str(name)[:200] for name in names[:100])
 
 
 def _row(path: Path) -> Any:

@@ -70,6 +70,11 @@ class Graph:
         return all(parameter.loaded for parameter in self.parameters.values())
 
     @property
+    def initial(self) -> bool:
+        """Whether its values are the first ones of the model's own code, not those of a file."""
+        return any(parameter.initial for parameter in self.parameters.values())
+
+    @property
     def only_weights(self) -> bool:
         """Whether it is stored arrays alone, without the net that they belong to."""
         return bool(self.parameters) and not len(self.model.graph) and not self.model.graph.outputs

@@ -39,6 +39,7 @@ class Parameter:
         lr_mult: Factor on the learning rate, >= 0.
         decay_mult: Factor on the weight decay, >= 0.
         trainable: False for statistics, which no gradient changes.
+        initial: Whether the values are the first ones that the model's own code made, and no file's.
     """
 
     key: str
@@ -49,6 +50,7 @@ class Parameter:
     lr_mult: float = 1.0
     decay_mult: float = 1.0
     trainable: bool = True
+    initial: bool = False
 
     @property
     def size(self) -> int:

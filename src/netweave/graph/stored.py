@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.graph.parameters import Parameter, apply_layout, parameter_key, parameter_layout
+from netweave.graph.parameters import Parameter, apply_layout, drawn, parameter_key, parameter_layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,6 +39,15 @@ def complete_arrays(graph: Graph) -> dict[str, np.ndarray]:
     """
     found = stored_arrays(graph)
     return {key: found[key] if key in found else _new(p) for key, p in graph.parameters.items()}
+
+
+def drawn_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """Return drawn values by key for what training sets: what is trained, and BatchNorms' statistics."""
+    return {
+        key: drawn(key, p.shape, p.role).numpy()
+        for key, p in graph.parameters.items()
+        if p.trainable or p.role in {"mean", "variance"}
+    }
 
 
 def _new(parameter: Parameter) -> np.ndarray:

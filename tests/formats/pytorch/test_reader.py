@@ -119,3 +119,13 @@ def test_programs_and_scripts_are_the_module_they_were_made_of(tmp_path: Path) -
         assert "BatchNormalization" in {node.op_type for node in graph.nodes}
         assert "depth.0" in graph.layers
     assert program.layers["stem.1"].origin == expected.layers["stem.1"].origin
+
+
+@pytest.mark.slow
+@pytest.mark.multi
+def test_first_values_are_told_from_weights(model, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    path = model("class Net(nn.Linear):\n    def __init__(self): super().__init__(2, 3)")
+    assert netweave.load(path, trust=True).initial
+    torch.save({"weight": torch.zeros(3, 2), "bias": torch.zeros(3)}, tmp_path / "net.pt")
+    assert not netweave.load(f"{path},{tmp_path / 'net.pt'}", trust=True).initial

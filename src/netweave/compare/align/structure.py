@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from netweave.compare.align.alignment import Alignment, SignalPair
 from netweave.compare.align.chains import FILTERS as CHAINED
 from netweave.compare.align.chains import chain_from
+from netweave.compare.align.contexts import COMMUTATIVE, Contexts
 from netweave.compare.align.weights import filter_shape, stand_in
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals, family_of
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
 
-KINDS, SIZES, FILTERS = range(3)
-"""How much of two nodes has to agree: what they do; what comes out, too; what is stored for it, too."""
-
-COMMUTATIVE = frozenset({"Add", "Mul", "Max", "Min", "Sum", "Mean"})
+KINDS, SIZES, FILTERS, BOTH = range(4)
+"""What of two nodes has to agree: what they do; what comes out, too, or what is stored for it, or both."""
 
 
 class Extension:
@@ -53,12 +52,16 @@ class Extension:
         self._tensors = (tensors_a, tensors_b)
         self._signals: deque[tuple[str, str]] = deque()
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
+        self._contexts = Contexts(alignment.a, alignment.b)
 
     def run(self) -> None:
-        """Grow along edges: where filters agree, then sizes, then only the kind of node; fill the gaps."""
-        for detail in (FILTERS, SIZES, KINDS):
+        """Grow along edges: where filters and sizes agree, then one of them, then the kind; fill the gaps.
+
+        Sizes say nothing behind a layer that makes another size than its counterpart; filters do.
+        """
+        for detail in (BOTH, FILTERS, SIZES, KINDS):
             self._grow(detail)
-        for detail in (FILTERS, SIZES):
+        for detail in (BOTH, SIZES, FILTERS):
             while self._fill_gaps(detail):
                 self._grow(KINDS)
 
@@ -132,14 +135,14 @@ class Extension:
     def _key(self, side: int, node: ir.Node, detail: int) -> Hashable:
         signals = (self._pairs.a, self._pairs.b)[side]
         outputs = signals.outputs_of(node)
-        size = self._size(side, outputs[0]) if detail >= SIZES and outputs else None
-        filters = filter_shape(node) if detail >= FILTERS else None
+        size = self._size(side, outputs[0]) if detail in {SIZES, BOTH} and outputs else None
+        filters = filter_shape(node) if detail in {FILTERS, BOTH} else None
         return family_of(node), size, filters
 
     def _unique(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node], detail: int
     ) -> list[tuple[ir.Node, ir.Node]]:
-        """Return the pairs whose key occurs once on each side, or as often and with the same names."""
+        """Return the pairs whose key occurs once on each side, or that names or what follows tell apart."""
         keyed_a, keyed_b = defaultdict(list), defaultdict(list)
         for node in nodes_a:
             keyed_a[self._key(0, node, detail)].append(node)
@@ -151,13 +154,24 @@ class Extension:
             if len(group_a) == len(group_b) == 1:
                 found.append((group_a[0], group_b[0]))
             elif group_b:
-                found += self._by_name(group_a, group_b)
+                found += self._told_apart(group_a, group_b)
         return found or self._dense(nodes_a, nodes_b)
 
     def _dense(self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:
         """Return the one pair of a dense layer and a convolution that stands for it."""
         found = [(a, b) for a in nodes_a for b in nodes_b if family_of(a) != family_of(b) and stand_in(a, b)]
         return found if len(found) == 1 else []
+
+    def _told_apart(
+        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
+    ) -> list[tuple[ir.Node, ir.Node]]:
+        """Pair nodes of one key: by their names, by what follows them, by the last part of their names."""
+        found: list[tuple[ir.Node, ir.Node]] = []
+        for way in (self._by_name, self._contexts.pairs, self._by_last_name):
+            taken = {id(node) for pair in found for node in pair}
+            left_a, left_b = ([n for n in nodes if id(n) not in taken] for nodes in (nodes_a, nodes_b))
+            found += way(left_a, left_b) if left_a and left_b else []
+        return found
 
     def _by_name(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
@@ -169,6 +183,16 @@ class Extension:
             if name and name in names_b:
                 found.append((node, names_b.pop(name)))
         return found
+
+    def _by_last_name(
+        self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
+    ) -> list[tuple[ir.Node, ir.Node]]:
+        names = [
+            [_last_name(layer_names(signals, node)) for node in nodes]
+            for signals, nodes in ((self._pairs.a, nodes_a), (self._pairs.b, nodes_b))
+        ]
+        once = {name for name in names[0] if name and names[0].count(name) == names[1].count(name) == 1}
+        return [(nodes_a[names[0].index(name)], nodes_b[names[1].index(name)]) for name in sorted(once)]
 
     def _fill_gaps(self, detail: int) -> bool:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
@@ -194,6 +218,15 @@ class Extension:
 def layer_names(signals: Signals, node: ir.Node) -> str:
     """Return the names of a node's layers as one text."""
     return "+".join(layer.name for layer in signals.graph.layers_of(node))
+
+
+def _last_name(name: str) -> str:
+    """Return what ports keep of a layer's name.
+
+    >>> _last_name("model1_1.conv5_1_CPM_L1"), _last_name("conv5_1-CPM_L1")
+    ('conv51cpml1', 'conv51cpml1')
+    """
+    return "".join(filter(str.isalnum, name.rpartition(".")[2])).lower()
 
 
 def _gaps(pairs: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:

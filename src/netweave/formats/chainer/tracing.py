@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import CodeError, NetweaveError, UsageError
+from netweave.errors import CodeError, NetweaveError, ShapeError, UsageError
 from netweave.formats.chainer.standin.variable import Parameter, Variable
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
         shapes: Sizes of its inputs by the names of ``forward``'s arguments; others are found by trying.
 
     Raises:
-        UsageError: Sizes are missing and none of the usual ones fits, or an argument is named that is none.
+        ShapeError: Sizes are missing and none of the usual ones fits.
+        UsageError: An argument is named that is none.
         CodeError: What the model returns is no output of a net.
     """
     names = _arguments(model)
@@ -46,9 +47,10 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
     if not open_names:
         return _traced(model, recorder, {name: tuple(shapes.get(name, (1,))) for name in names})
     if len(open_names) > 1:
-        raise UsageError(
+        raise ShapeError(
             f"the sizes of the inputs {', '.join(map(repr, open_names))} are not known: "
-            f"say them (--input-shape {open_names[0]}=1x3x224x224)"
+            f"say them (--input-shape {open_names[0]}=1x3x224x224)",
+            open_inputs=tuple(open_names),
         )
     last: Exception | None = None
     for candidate in _candidates(model):
@@ -66,9 +68,10 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
         return graph
     if isinstance(last, NetweaveError):
         raise last
-    raise UsageError(
+    raise ShapeError(
         f"the size of input {open_names[0]!r} is not known, and none of the usual ones fits ({last}): "
-        f"say it (--input-shape {open_names[0]}=1x3x224x224)"
+        f"say it (--input-shape {open_names[0]}=1x3x224x224)",
+        open_inputs=(open_names[0],),
     )
 
 

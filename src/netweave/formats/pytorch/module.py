@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import CodeError, UsageError
+from netweave.errors import CodeError, ShapeError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,8 @@ def export(
         that are parameters), ``notes``. JSON values only.
 
     Raises:
-        UsageError: Sizes are missing or name no input.
+        ShapeError: Sizes are missing.
+        UsageError: Sizes name no input.
         CodeError: The module's code fails, or cannot be traced.
     """
     with _predicting(module):
@@ -85,7 +86,8 @@ def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mappi
     """Write a TorchScript module as an ONNX file; its code is a graph already, and not traced again.
 
     Raises:
-        UsageError: Sizes are missing or name no input.
+        ShapeError: Sizes are missing.
+        UsageError: Sizes name no input.
         CodeError: It fails, or has operators that ONNX cannot say.
     """
     names = [argument.name for argument in script.forward.schema.arguments[1:]]
@@ -220,9 +222,10 @@ def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[st
     if unknown:
         raise UsageError(f"no input named {', '.join(map(repr, unknown))}; has: {', '.join(names)}")
     if missing:
-        raise UsageError(
+        raise ShapeError(
             f"the size of input {', '.join(map(repr, missing))} is not known: "
-            f"say it (--input-shape {missing[0]}=1x3x224x224)"
+            f"say it (--input-shape {missing[0]}=1x3x224x224)",
+            open_inputs=tuple(missing),
         )
     return {name: _drawn([max(2, shapes[name][0]), *shapes[name][1:]]) for name in names}
 
@@ -243,9 +246,10 @@ def _guessed(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor
         sizes = "x".join(map(str, ["N", *inputs.shape[1:]]))
         note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
         return {name: inputs}, [note], True
-    raise UsageError(
+    raise ShapeError(
         f"the size of input {name!r} is not known, and none of the usual ones fits ({last}): "
-        f"say it (--input-shape {name}=1x3x224x224)"
+        f"say it (--input-shape {name}=1x3x224x224)",
+        open_inputs=(name,),
     )
 
 

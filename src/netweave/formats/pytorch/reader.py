@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,7 @@ def read(source: Source) -> Graph:
         graph = read_exported(net, found, files=names)
     if source.weights is None and kind is Kind.CODE:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
+        graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
     return graph
 
 
