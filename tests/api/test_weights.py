@@ -97,7 +97,10 @@ def test_what_cannot_be_written(folder, net, out, message):
 def test_a_port_that_is_another_net_gets_no_weights(folder):
     net = netweave.load(folder / "leaves.prototxt")
     port = netweave.load(folder / "leaves-symbol.json", input_shapes=SHAPE)
-    with pytest.raises(UsageError, match=r"cannot be carried over to leaves: different at pool1 / down1"):
+    with pytest.raises(
+        UsageError,
+        match=r"cannot be carried over to .*leaves-symbol.json: they differ first at pool1 / down1",
+    ):
         api.carry(net, port)
     with pytest.raises(UsageError, match="leaves: has no weights that could be carried over to leaves"):
         api.carry(port, net)

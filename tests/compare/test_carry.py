@@ -8,6 +8,7 @@ import pytest
 import netweave
 from netweave.compare.align.weights import stand_in
 from netweave.compare.carry import carry_weights
+from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.compare.nets import Form, build
 from tests.oracles import recipe
@@ -125,3 +126,58 @@ def test_dense_layers_and_convolutions_stand_for_each_other_by_their_weights(a, 
 
     assert stand_in(node(*a), node(*b)) is fits
     assert stand_in(node(*b), node(*a)) is fits
+
+
+def stack(widths, *, activation="Relu", size=12, kernel=3, flatten=False):
+    """Convolutions of so many filters, each with an activation, and a dense layer over the means."""
+    builder = GraphBuilder("stack", format="onnx", files=(f"{activation}.onnx",))
+    x, channels = builder.input("data", (1, 3, size, size)), 3
+    for number, width in enumerate(widths):
+        with builder.layer(Layer(f"conv{number}", f"conv{number}", "Conv")):
+            shape = (width, channels, kernel, kernel)
+            w = builder.parameter(
+                Parameter(f"w{number}", shape), recipe.weight(f"w{number}", shape, "filter")
+            )
+            x, channels = builder.add("Conv", [x, w]), width
+        with builder.layer(Layer(f"act{number}", f"act{number}", activation)):
+            x = builder.add(activation, [x])
+    with builder.layer(Layer("classes", "classes", "Gemm")):
+        x = builder.add("Flatten", [x if flatten else builder.add("GlobalAveragePool", [x])])
+        channels *= (size - len(widths) * (kernel - 1)) ** 2 if flatten else 1
+        v = builder.parameter(Parameter("v", (channels, 4)), recipe.weight("v", (channels, 4), "filter"))
+        x = builder.add("Gemm", [x, v])
+    return builder.finish([x])
+
+
+@pytest.mark.parametrize(
+    ("port", "message"),
+    [
+        (
+            stack([8, 6], activation="Tanh"),
+            r"Tanh.onnx: they differ first at act0: A computes Relu, B computes Tanh, and at 1 more; netw",
+        ),
+        (
+            stack([8, 7]),
+            r"first at conv1: A has 6 filters, B has 7.*; nothing was found for 2 of 3 stored .* \(w1, v\)",
+        ),
+        (
+            stack([9, 9, 9]),
+            r"nothing was found for 4 of 4 stored arrays \(w0, w1, w2, ...\); netweave compare",
+        ),
+        (
+            stack([8, 6], kernel=5),
+            r"conv0: their windows are 3x3 in A and 5x5 in B, and at 1 more; .* 2 of 3 .*\(w0, w1\)",
+        ),
+    ],
+    ids=["activation", "one width", "all widths", "kernel"],
+)
+def test_a_refusal_says_where_the_nets_differ_first(port, message):
+    with pytest.raises(UsageError, match=message):
+        carry_weights(stack([8, 6]), port)
+
+
+def test_a_refusal_says_which_inputs_do_not_fit():
+    with pytest.raises(
+        UsageError, match=r"takes data .*3x12x12, the other data .*3x9x9, and no size fits both"
+    ):
+        carry_weights(stack([8, 6], flatten=True), stack([8, 6], size=9, flatten=True))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
 from netweave.compare.align.layout import solve_layout
+from netweave.compare.explain.sizes import unlike
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
 from netweave.compare.explain.traps.order import in_order_of_a, reordered, unchanged
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
@@ -164,7 +165,9 @@ class Explainer:
         layer_a, place_a = where(self.a, draft.nodes[0][-1])
         layer_b, place_b = where(self.b, draft.nodes[1][-1])
         seen = "; ".join(dict.fromkeys(p.cause for p in proposals))
-        said = f"unexplained; what differs besides: {seen}" if seen else "unexplained: no known trap fits"
+        other = unlike(draft.nodes[0], draft.nodes[1])
+        said = other or ("unexplained" if seen else "unexplained: no known trap fits")
+        said += f"; what differs besides: {seen}" if seen else ""
         return Finding(
             trap=None,
             cause=said,

@@ -12,6 +12,7 @@ from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import latent_finding
 from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
+from netweave.compare.explain.sizes import other_filters
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
 from netweave.graph import layer_keys
@@ -98,9 +99,10 @@ class Judge:
         if graft.error is None:
             layer_a, place_a = where(self.alignment.a, draft.nodes[0][0])
             layer_b, place_b = where(self.alignment.b, draft.nodes[1][0])
+            other = other_filters(*draft.nodes)
             note = Finding(
                 trap=None,
-                cause=f"could not be tested alone: {graft.reason}",
+                cause=f"{other}; could not be tested alone: {graft.reason}".removeprefix("; "),
                 place_a=place_a,
                 place_b=place_b,
                 layer_a=layer_a,

@@ -132,7 +132,7 @@ def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
     if first is None:
         names = ", ".join((*culprits[0].layers_a, *culprits[0].layers_b))
         return f"different at {names}{more}{effect}"
-    return f"different at {_place(first)}: {first.cause}{_remedy(first)}{more}{effect}"
+    return f"different at {place_in_words(first)}: {first.cause}{_remedy(first)}{more}{effect}"
 
 
 def _apart(error: float) -> str:
@@ -141,7 +141,8 @@ def _apart(error: float) -> str:
     return f"the outputs differ by {error:.2g} of their rms"
 
 
-def _place(finding: Finding) -> str:
+def place_in_words(finding: Finding) -> str:
+    """Return the layers of a finding, and where they stand in both sources."""
     names = [name for name in (finding.layer_a, finding.layer_b) if name]
     label = " / ".join(dict.fromkeys(names))
     places = [place for place in (finding.place_a, finding.place_b) if place]
