@@ -74,6 +74,7 @@ def _activations(layers: Any, *, legacy: bool) -> Cases:
         "GaussianDropout": (layers.GaussianDropout(0.3), "image"),
         "GaussianNoise": (layers.GaussianNoise(0.3), "image"),
         "AlphaDropout": (layers.AlphaDropout(0.3), "image"),
+        "Identity": (layers.Identity(), "image"),
         "ActivityRegularization": (layers.ActivityRegularization(l1=0.1), "image"),
     }
 
@@ -337,6 +338,7 @@ def _parts(ops: Any) -> Cases:
         "ops_split__places": (lambda x: ops.split(x, [1, 3, 6], axis=1), "image"),
         "ops_get_item": (lambda x: x[:, 1:-2, 3, ::2], "image"),
         "ops_get_item__last": (lambda x: x[..., None, 1:3], "image"),
+        "ops_stack": (lambda a, b: ops.stack([a, b], axis=-2), ("image", "other")),
         "ops_pad": (lambda x: ops.pad(x, around, constant_values=2.0), "image"),
         "ops_pad__reflect": (lambda x: ops.pad(x, around, mode="reflect"), "image"),
         "ops_take": (lambda x: ops.take(x, np.array([3, 0]), axis=2), "image"),

@@ -2,7 +2,8 @@
 
     cd REPOSITORY; ORACLES/bin/python -m tests.oracles.written FRAMEWORK FOLDER
 
-Each folder in FOLDER holds a net called ``written`` and its input ``x.npy``; its outputs go to ``y.npz``.
+Each folder in FOLDER holds a net called ``written``, and its inputs by name in ``inputs.npz``; its outputs go
+to ``y.npz``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def caffe(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+def caffe(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run a net of Caffe's in OpenCV, layer by layer as it stands."""
     import cv2
 
@@ -26,7 +27,8 @@ def caffe(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
     net.setPreferableBackend(cv2.dnn.DNN_BACKEND_OPENCV)
     net.enableFusion(False)
     net.enableWinograd(False)
-    net.setInput(x, "x")
+    for name, array in inputs.items():
+        net.setInput(array, name)
     text = (folder / "written.prototxt").read_text()
     read = set(re.findall(r'bottom: "(.*)"', text))
     known, found = set(net.getLayerNames()), {}
@@ -39,26 +41,29 @@ def caffe(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
     return found
 
 
-def mxnet(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
+def mxnet(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run a net of MXNet's by its module, as a script would; outputs by their number."""
     import mxnet as mx
 
     symbol, arguments, auxiliary = mx.model.load_checkpoint(str(folder / "written"), 0)
-    module = mx.mod.Module(symbol, data_names=["x"], label_names=None)
-    module.bind(for_training=False, data_shapes=[("x", x.shape)])
+    module = mx.mod.Module(symbol, data_names=list(inputs), label_names=None)
+    module.bind(for_training=False, data_shapes=[(name, array.shape) for name, array in inputs.items()])
     module.set_params(arguments, auxiliary)
-    module.forward(mx.io.DataBatch([mx.nd.array(x)]), is_train=False)
+    module.forward(mx.io.DataBatch([mx.nd.array(array) for array in inputs.values()]), is_train=False)
     return {str(number): array.asnumpy() for number, array in enumerate(module.get_outputs())}
 
 
-def keras(folder: Path, x: np.ndarray) -> dict[str, np.ndarray]:
-    """Run source for Keras as its user would, images with channels last; outputs by their number."""
+def keras(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Run source for Keras as its user would, images with channels last, and save it; outputs by number."""
     import importlib.util
 
     spec = importlib.util.spec_from_file_location("written", folder / "written.py")
     port = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(port)
-    found = port.load()(np.moveaxis(x, 1, -1), training=False)
+    given = {name: np.moveaxis(array, 1, -1) if array.ndim == 4 else array for name, array in inputs.items()}
+    net = port.load()
+    net.save(folder / "written.keras")
+    found = net(given, training=False)
     arrays = map(as_array, found if isinstance(found, (list, tuple)) else [found])
     return {
         str(number): np.moveaxis(array, -1, 1) if array.ndim == 4 else array
@@ -71,7 +76,7 @@ def as_array(tensor: Any) -> np.ndarray:
     return np.asarray(tensor.detach() if hasattr(tensor, "detach") else tensor)
 
 
-FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {
+FRAMEWORKS: dict[str, Callable[[Path, dict[str, np.ndarray]], dict[str, np.ndarray]]] = {
     "caffe": caffe,
     "mxnet": mxnet,
     "keras": keras,
@@ -81,7 +86,7 @@ FRAMEWORKS: dict[str, Callable[[Path, np.ndarray], dict[str, np.ndarray]]] = {
 def main(framework: str, folder: Path) -> None:
     """Run every net of a folder."""
     for each in sorted(path for path in folder.iterdir() if path.is_dir()):
-        np.savez(each / "y.npz", **FRAMEWORKS[framework](each, np.load(each / "x.npy")))
+        np.savez(each / "y.npz", **FRAMEWORKS[framework](each, dict(np.load(each / "inputs.npz"))))
 
 
 if __name__ == "__main__":

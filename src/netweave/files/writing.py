@@ -100,6 +100,10 @@ class WriterTable(Generic[C, R]):
         """Whether a function is registered for an operator."""
         return (domain, op_type) in self._writers
 
+    def names(self) -> list[tuple[str, str]]:
+        """Return the operators, by domain and name."""
+        return sorted(self._writers)
+
     def unknown(self, node: ir.Node) -> bool:
         """Whether no function writes a node."""
         return (node.domain, node.op_type) not in self._writers

@@ -40,7 +40,7 @@ def test_mxnet_computes_the_same(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         saved(made, folder)
-        np.save(folder / "x.npy", written_nets.expected(made)[0])
+        np.savez(folder / "inputs.npz", x=written_nets.expected(made)[0])
     command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

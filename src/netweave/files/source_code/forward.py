@@ -86,7 +86,7 @@ class Forward:
             + ([] if step.module or module else list(step.layers)),
         )
         if len(step.outputs) > 1:
-            self._assign(step.outputs, made)
+            self._assign(step.outputs, made, wanted=step.variables)
             return
         self._pending[step.outputs[0]] = made
         if self._uses[step.outputs[0]] != 1 or len(text) > MAX_INLINE:
@@ -113,24 +113,27 @@ class Forward:
         variable = self._variables[name]
         return _Expression(variable, reads={variable})
 
-    def _assign(self, names: Sequence[str], expression: _Expression) -> None:
+    def _assign(self, names: Sequence[str], expression: _Expression, *, wanted: Sequence[str] = ()) -> None:
         self._held.append(expression.reads)
         while longer := next((name for name, each in self._pending.items() if each.depth > 1), None):
             self._assign((longer,), self._pending.pop(longer))  # in the order in which they were begun
         self._held.pop()
         targets: list[str] = []
-        for _ in names:
-            targets.append(self._variable(expression))
+        for number in range(len(names)):
+            targets.append(self._variable(expression, wanted[number] if wanted else ""))
             self._held.append({targets[-1]})
         del self._held[len(self._held) - len(targets) :]
         self._variables.update(zip(names, targets, strict=True))
         self.lines.append((f"{', '.join(targets)} = {expression.text}", expression.layers))
 
-    def _variable(self, expression: _Expression) -> str:
-        """Return a variable that nobody needs any more, of those that are read here, or a new one."""
+    def _variable(self, expression: _Expression, wanted: str = "") -> str:
+        """Return a variable that nobody needs any more: the wanted one, one that is read here, a new one."""
         alive = {variable for name, variable in self._variables.items() if self._uses[name] > 0}
         alive |= {variable for pending in self._pending.values() for variable in pending.reads}
         alive = alive.union(self._kept, *self._held)
+        if wanted:
+            counted = (f"{wanted}{number}" for number in range(2, len(alive) + 3))
+            return next(name for name in (wanted, *counted) if name not in alive)
         for variable in sorted(expression.reads, key=lambda name: (name != "x", name)):
             if variable not in alive:
                 return variable

@@ -58,6 +58,7 @@ class Step:
         outputs: Names of the values that it makes.
         module: Its module, if it has one.
         binds: How tightly the expression binds: True for a call or name, which needs no brackets.
+        variables: What a person would call its outputs, if they are several.
     """
 
     name: str
@@ -67,3 +68,4 @@ class Step:
     outputs: tuple[str, ...]
     module: Module | None = None
     binds: bool = True
+    variables: tuple[str, ...] = ()

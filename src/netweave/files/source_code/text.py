@@ -42,15 +42,26 @@ def wrapped(line: str) -> list[str]:
     >>> wrapped("x = f(1)")
     ['x = f(1)']
     """
-    start, end = line.find("("), line.rfind(")")
-    depths = [*accumulate((c == "(") - (c == ")") for c in line)]
-    is_call = start >= 0 and 0 not in depths[start:end] and _PICKED.fullmatch(line, end + 1)
-    if len(line) <= WIDTH or not is_call:
+    found = _broken_call(line)
+    if len(line) <= WIDTH or found is None:
         return [line]
+    start, end = found
     indent = " " * (len(line) - len(line.lstrip()))
     inner = f"{indent}    {line[start + 1 : end]}"
     has_text = '"' in inner or "'" in inner
     return [line[: start + 1], *([inner] if has_text else _filled(inner)), f"{indent}{line[end:]}"]
+
+
+def _broken_call(line: str) -> tuple[int, int] | None:
+    """Return the brackets of the call that a line is: of two calls, ``f(1)(x)``, the last one that fits."""
+    start = line.find("(")
+    depths = [*accumulate((c == "(") - (c == ")") for c in line)]
+    end = depths.index(0, start) if start >= 0 and 0 in depths[start:] else -1
+    if end < 0:
+        return None
+    if line[end + 1 : end + 2] == "(" and line.endswith(")") and 0 not in depths[end + 1 : -1]:
+        return (end + 1, len(line) - 1) if end + 1 < WIDTH else (start, end)
+    return (start, end) if _PICKED.fullmatch(line, end + 1) else None
 
 
 def _filled(line: str) -> list[str]:

@@ -198,7 +198,7 @@ def softmax(call: Call) -> Tensor:
 
 
 @layer_reader("Dropout", "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout")
-@layer_reader("GaussianDropout", "GaussianNoise", "ActivityRegularization", "StochasticDepth")
+@layer_reader("GaussianDropout", "GaussianNoise", "ActivityRegularization", "StochasticDepth", "Identity")
 def dropout(call: Call) -> Tensor:
     """Nothing is dropped in a net that predicts."""
     if call.layer.type != "Dropout":

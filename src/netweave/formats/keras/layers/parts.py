@@ -112,6 +112,14 @@ def _part(call: Call, items: Sequence[Any]) -> Tensor:
     return unary(call.writer, "Identity", call.x) if made is call.x else made
 
 
+@layer_reader("Stack")
+def stack(call: Call) -> Tensor:
+    """Along a new axis."""
+    rank = len(call.shape(call.x)) + 1
+    axis = call.writer.axis(call.whole("axis", 0), rank)
+    return axes.concat(call.writer, [axes.widen(call.writer, x, [axis]) for x in call.inputs], axis)
+
+
 @layer_reader("Pad")
 def pad(call: Call) -> Tensor:
     """Elements around each axis: a number, the edge, or a reflection."""

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from netweave.files.source_code.tidying import needed, without_identities
 from netweave.files.writing import Refusals
 from netweave.formats.keras.source import operators
 from netweave.formats.keras.source.table import TABLE, Call
@@ -30,8 +31,10 @@ def steps_of(graph: Graph) -> list[Step]:
     steps: list[Step] = []
     for node in graph.nodes:
         with refusals.collecting(node):
-            steps.append(TABLE.find(node)(Call(node, graph)))
+            made = TABLE.find(node)(Call(node, graph))
+            steps += made if isinstance(made, list) else [made]
     refusals.check()
+    steps = without_identities(needed(steps, graph), graph)
     return _without_flattens(steps, [value.name or "" for value in graph.outputs])
 
 

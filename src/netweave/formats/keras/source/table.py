@@ -75,7 +75,7 @@ class Call(NodeCall):
             raise Refused(f"it is written over images only, found {self.rank(index)} axes")
 
 
-TABLE: WriterTable[Call, Step] = WriterTable()
+TABLE: WriterTable[Call, Step | list[Step]] = WriterTable()
 """The operators that can be written."""
 
 written = TABLE.written

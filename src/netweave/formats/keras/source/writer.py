@@ -12,9 +12,10 @@ import numpy as np
 
 from netweave.files.source_code.blocks import Block, BlockClass, parts_of
 from netweave.files.source_code.forward import Forward
-from netweave.files.source_code.naming import block_name, identifier, shared_prefix, stem_of
+from netweave.files.source_code.naming import Names, block_name, identifier, shared_prefix, stem_of
 from netweave.files.source_code.steps import Step
-from netweave.files.source_code.text import WIDTH, commented, literal
+from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
+from netweave.formats.keras.source.functions import FUNCTIONS
 from netweave.formats.keras.source.reading import steps_of
 from netweave.formats.keras.source.table import IMAGE
 from netweave.graph import known_shape
@@ -34,7 +35,7 @@ from pathlib import Path
 
 import keras
 import numpy as np
-from keras import layers
+from keras import {names}
 
 WEIGHTS = Path(__file__).with_suffix(".npz")
 '''
@@ -45,7 +46,7 @@ LOAD = '''def load(path=WEIGHTS):
     with np.load(path) as arrays:
         for layer in net.layers:
             if layer.weights:
-                layer.set_weights([arrays[f"{layer.name}/{weight.name}"] for weight in layer.weights])
+                layer.set_weights([arrays[weight.path] for weight in layer.weights])
     return net
 '''
 
@@ -56,6 +57,8 @@ _FUNCTIONS = {
     "keras",
     "layers",
     "np",
+    "ops",
+    *FUNCTIONS,
     "x",
     "name",
     "inputs",
@@ -111,14 +114,18 @@ class _Writer:
         self.arrays: dict[str, np.ndarray] = {}
 
     def written(self) -> Text:
-        parts = parts_of(steps_of(self._graph), list(self._inputs), self._outputs)
+        steps = steps_of(self._graph)
+        parts = parts_of(steps, list(self._inputs), self._outputs)
         blocks = [part for part in parts if isinstance(part, Block)]
         kinds = list(dict.fromkeys(block.kind for block in blocks))
         functions = [self._function(kind) for kind in kinds]
         source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
         source = "".join(c for c in source if c.isprintable() and c not in '"\\')
-        head = HEAD.format(title=self._title, source=source)
-        text = "\n\n".join([head, *functions, self._build(parts), LOAD])
+        own = [text for name, text in FUNCTIONS.items() if any(f"{name}(" in step.template for step in steps)]
+        code = [*own, *functions, self._build(parts), LOAD]
+        names = "layers, ops" if any("ops." in text for text in code) else "layers"
+        head = HEAD.format(title=self._title, source=source, names=names)
+        text = "\n\n".join([head, *code])
         return Text(text, self._inputs, self.arrays)
 
     def _function(self, kind: BlockClass) -> str:
@@ -146,19 +153,18 @@ class _Writer:
         lines = [f"def {name}({', '.join(['x', *arguments, 'name'])}):", f'    """{_plain(doc)}."""']
         first = kind.blocks[0]
         lines += _statements(kind.steps, {first.entry: "x"}, [first.exit], modules)
-        return "\n".join(lines) + "\n"
+        return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
 
     def _build(self, parts: Sequence[Step | Block]) -> str:
         lines = ["def build():", '    """Return the net, its weights not yet loaded."""']
-        variables = {name: "x" if len(self._inputs) == 1 else identifier(name) for name in self._inputs}
+        variables = self._input_variables()
         for value in self._graph.inputs:
             shape = list(known_shape(value) or ())[1:]
             sizes = (*shape[1:], shape[0]) if len(shape) == IMAGE - 1 else tuple(shape)
             dtype = "" if value.dtype is None or value.dtype.numpy() == np.float32 else ', dtype="int32"'
             name = self._inputs[value.name or ""]
-            target = "inputs" if len(self._inputs) == 1 else f"{variables[value.name or '']}_"
+            target = variables[value.name or ""]
             lines.append(f"    {target} = keras.Input({sizes}, name={name!r}{dtype})".replace("'", '"'))
-            variables[value.name or ""] = target
         steps, modules = self._top_steps(parts)
         body = _statements(steps, variables, self._outputs, modules, is_top=True)
         lines += [line for statement in body for line in self._loop_lines(statement)]
@@ -166,7 +172,14 @@ class _Writer:
         ends = f"[{result}]" if len(self._outputs) > 1 else result
         starts = "inputs" if len(self._inputs) == 1 else f"[{', '.join(variables.values())}]"
         lines.append(f'    return keras.Model({starts}, {ends}, name="{layer_name(self._title)}")')
-        return "\n".join(lines) + "\n"
+        return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
+
+    def _input_variables(self) -> dict[str, str]:
+        """Return what each input is called in ``build``."""
+        if len(self._inputs) == 1:
+            return dict.fromkeys(self._inputs, "inputs")
+        names = Names({*_FUNCTIONS, *self._functions.values()})
+        return {name: names.free(name) for name in self._inputs}
 
     def _top_steps(self, parts: Sequence[Step | Block]) -> tuple[list[Step], dict[int, str]]:
         steps: list[Step] = []

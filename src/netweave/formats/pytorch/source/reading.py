@@ -7,13 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.files.source_code.steps import Field, Module, Step
+from netweave.files.source_code.tidying import needed, without_identities
 from netweave.files.writing import Refusals
 from netweave.formats.pytorch.source import operators
 from netweave.formats.pytorch.source.table import TABLE, Call
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from netweave.graph import Graph
 
 CONV_NORM = "ConvNorm"
@@ -37,38 +36,7 @@ def steps_of(graph: Graph) -> list[Step]:
             made = TABLE.find(node)(Call(node, graph))
             steps += made if isinstance(made, list) else [made]
     refusals.check()
-    return _joined(_without_identities(_needed(steps, graph), graph))
-
-
-def _needed(steps: Sequence[Step], graph: Graph) -> list[Step]:
-    """Return the steps that make what an output needs; of two that make the same value, the first."""
-    made: set[str] = set()
-    firsts = []
-    for step in steps:
-        if not made.intersection(step.outputs):
-            firsts.append(step)
-        made.update(step.outputs)
-    needed = {value.name for value in graph.outputs}
-    kept = []
-    for step in reversed(firsts):
-        if needed.intersection(step.outputs):
-            kept.append(step)
-            needed.update(step.inputs)
-    return kept[::-1]
-
-
-def _without_identities(steps: Sequence[Step], graph: Graph) -> list[Step]:
-    """Return the steps without those that pass on what comes in, unless it goes straight out."""
-    names: dict[str, str] = {}
-    ends = {value.name for value in graph.outputs}
-    kept: list[Step] = []
-    for step in steps:
-        renamed = replace(step, inputs=tuple(names.get(name, name) for name in step.inputs))
-        if step.template == "{0}" and step.outputs[0] not in ends:
-            names[step.outputs[0]] = renamed.inputs[0]
-        else:
-            kept.append(renamed)
-    return kept
+    return _joined(without_identities(needed(steps, graph), graph))
 
 
 def _joined(steps: list[Step]) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Activations, as layers of Keras."""
+"""Activations as layers of Keras, and functions of each element as those of ``keras.ops``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ _NAMES = {
     "Sigmoid": "sigmoid",
     "Softplus": "softplus",
     "Softsign": "softsign",
-    "Swish": "silu",
     "Tanh": "tanh",
 }
 
@@ -30,8 +29,6 @@ def plain(call: Call) -> Step:
     """A function by its name."""
     if call.node.op_type == "Elu" and call.get("alpha", 1.0) != 1:
         return call.step(f"layers.ELU({number(call.get('alpha'))})({{0}})")
-    if call.node.op_type == "Swish" and call.get("alpha", 1.0) != 1:
-        raise Refused("its factor is not 1")
     return call.step(f'layers.Activation("{_NAMES[call.node.op_type]}")({{0}})')
 
 
@@ -57,21 +54,74 @@ def gelu(call: Call) -> Step:
 
 @written("HardSigmoid")
 def hard_sigmoid(call: Call) -> Step:
-    """Keras's line between 0 and 1 has the slope 1/6."""
-    if not math.isclose(call.get("alpha", 0.2), 1 / 6, rel_tol=1e-4) or call.get("beta", 0.5) != 0.5:
-        raise Refused("Keras's has a slope of 1/6")
-    return call.step('layers.Activation("hard_sigmoid")({0})')
+    """A line between 0 and 1; Keras's own has the slope 1/6."""
+    alpha, beta = call.get("alpha", 0.2), call.get("beta", 0.5)
+    if math.isclose(alpha, 1 / 6, rel_tol=1e-4) and beta == 0.5:
+        return call.step('layers.Activation("hard_sigmoid")({0})')
+    return call.step(f"ops.clip({number(alpha)} * {{0}} + {number(beta)}, 0, 1)")
 
 
 @written("Clip")
 def clip(call: Call) -> Step:
-    """Between 0 and a bound."""
-    low = float(call.constant(1).reshape(-1)[0]) if call.has(1) else -math.inf
-    high = float(call.constant(2).reshape(-1)[0]) if call.has(2) else math.inf
-    if low != 0:
-        raise Refused("Keras's ReLU is bounded by 0 below")
-    bound = f"max_value={number(high)}" if high < 1e38 else ""
-    return call.step(f"layers.ReLU({bound})({{0}})")
+    """Between two bounds, or on one side of one."""
+    bounds = [_bound(call, index) for index in (1, 2)]
+    low, high = (number(bound) for bound in bounds)
+    if bounds[0] == 0:
+        return call.step(f"layers.ReLU({'' if bounds[1] == math.inf else f'max_value={high}'})({{0}})")
+    if bounds[0] > -math.inf and bounds[1] < math.inf:
+        return call.step(f"ops.clip({{0}}, {low}, {high})")
+    if bounds[0] > -math.inf:
+        return call.step(f"ops.maximum({{0}}, {low})")
+    return call.step("{0}" if bounds[1] == math.inf else f"ops.minimum({{0}}, {high})")
+
+
+def _bound(call: Call, index: int) -> float:
+    """Return a bound; one that no number reaches is none."""
+    none = -math.inf if index == 1 else math.inf
+    bound = float(call.constant(index).reshape(-1)[0]) if call.has(index) else none
+    return none if abs(bound) > 1e38 else bound
+
+
+_FUNCTIONS = {
+    "Abs": "absolute",
+    "Ceil": "ceil",
+    "Cos": "cos",
+    "Erf": "erf",
+    "Floor": "floor",
+    "Log": "log",
+    "Neg": "negative",
+    "Reciprocal": "reciprocal",
+    "Sign": "sign",
+    "Sin": "sin",
+    "Sqrt": "sqrt",
+}
+
+
+@written(*_FUNCTIONS)
+def function(call: Call) -> Step:
+    """A function of each element."""
+    return call.step(f"ops.{_FUNCTIONS[call.node.op_type]}({{0}})")
+
+
+@written("Cast")
+def cast(call: Call) -> Step:
+    """Another type; numbers of words stay as they are, since an embedding takes them as whole numbers."""
+    readers = [use.node for use in call.node.outputs[0].uses()]
+    is_words = readers and all(node.op_type == "Gather" and not node.domain for node in readers)
+    if is_words and all(node.inputs[1] is call.node.outputs[0] for node in readers):
+        return call.step("{0}")
+    kind = call.node.outputs[0].dtype
+    if kind is None:
+        raise Refused("its type is not known")
+    return call.step(f'ops.cast({{0}}, "{kind.numpy().name}")')
+
+
+@written("LogSoftmax")
+def log_softmax(call: Call) -> Step:
+    """The logarithm of a softmax, over one axis."""
+    rank = call.rank(0)
+    axis = channels_last(call.axis("axis", -1), rank)
+    return call.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")
 
 
 @written("Softmax")

@@ -1,7 +1,8 @@
-"""Pooling, whose padding Keras knows as ``same`` or ``valid``; other padding is zeros in front."""
+"""Pooling, whose padding Keras knows as ``same`` or ``valid``; other padding stands in front."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.files.writing import Refused, same
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 
 @written("MaxPool")
 @written("MaxPool", domain=DOMAIN)
-def max_pool(call: Call) -> Step:
-    """The largest of each window; zeros around take no part where nothing is negative."""
+def max_pool(call: Call) -> Step | list[Step]:
+    """The largest of each window; zeros around take no part where nothing is negative, -inf never does."""
     if any(value.uses() for value in call.node.outputs[1:]):
         raise Refused("the places of its maxima are used")
     return _pooled(call, "MaxPooling2D", zeros_count=is_never_negative(call.value(0)))
@@ -26,13 +27,13 @@ def max_pool(call: Call) -> Step:
 
 @written("AveragePool")
 @written("AveragePool", domain=DOMAIN)
-def average_pool(call: Call) -> Step:
+def average_pool(call: Call) -> Step | list[Step]:
     """The mean of each window; Keras's ``same`` leaves the padding out, zeros around count."""
     includes = call.get("count_include_pad", int(call.node.domain == DOMAIN)) != 0
     return _pooled(call, "AveragePooling2D", zeros_count=includes, same_counts=not includes)
 
 
-def _pooled(call: Call, kind: str, *, zeros_count: bool, same_counts: bool = True) -> Step:
+def _pooled(call: Call, kind: str, *, zeros_count: bool, same_counts: bool = True) -> Step | list[Step]:
     call.need_image()
     if set(call.get("dilations") or [1]) != {1}:
         raise Refused("Keras pools without dilation")
@@ -50,9 +51,20 @@ def _pooled(call: Call, kind: str, *, zeros_count: bool, same_counts: bool = Tru
         and pads == same_pads(sizes, kernel, strides=strides, dilations=[1, 1], upper=True)
     ):
         return call.step(f'{text}, padding="same")({{0}})')
+    if not zeros_count and kind == "MaxPooling2D":
+        return _without_end(call, f"{text})", pads)
     if not zeros_count:
         raise Refused("its padding is not Keras's 'same', and zeros in its place would count")
     return call.step(f"{text})(layers.ZeroPadding2D({around(pads[:2], pads[2:])})({{0}}))")
+
+
+def _without_end(call: Call, layer: str, pads: list[int]) -> list[Step]:
+    """Return a maximum of what is padded with a number below all others."""
+    widths = ((0, 0), (pads[0], pads[2]), (pads[1], pads[3]), (0, 0))
+    padded = call.step(f"ops.pad({{0}}, {widths}, constant_values=-np.inf)")
+    pooled = call.step(f"{layer}({{0}})")
+    name = f"{pooled.outputs[0]}/padded"
+    return [replace(padded, outputs=(name,), layers=()), replace(pooled, inputs=(name,))]
 
 
 def _explicit_pads(call: Call, kernel: list[int], strides: list[int]) -> list[int]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from netweave.files.source_code.steps import Field, Module
 from netweave.files.writing import Refused
 from netweave.formats.keras.source.table import IMAGE, Call, around, channels_last, written
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
 
     from netweave.files.source_code.steps import Step
@@ -27,12 +30,28 @@ def concat(call: Call) -> Step:
     return call.step(f"layers.Concatenate({given})([{places}])", inputs=indices)
 
 
+@written("Split")
+def split(call: Call) -> Step:
+    """Cut along an axis, into equal parts or not."""
+    axis, rank, count = call.axis("axis", 0), call.rank(0), len(call.node.outputs)
+    sizes = call.wholes(1) if call.has(1) else []
+    if len(set(sizes)) > 1:
+        where = repr([sum(sizes[: number + 1]) for number in range(count - 1)])
+    else:
+        where = str(count)
+    mine = channels_last(axis, rank)
+    template = f"ops.split({{0}}, {where}, axis={-1 if mine == rank - 1 else mine})"
+    return call.step(template, num_outputs=count)
+
+
 @written("Flatten", "Reshape", "Squeeze", "Unsqueeze")
 def reshape(call: Call) -> Step:
     """Other sizes; images are given channels first where the order of their elements matters."""
     old, new = call.shape(0), known_shape(call.node.outputs[0])
-    if new is None or None in new[1:] or not new or old[0] != new[0]:
-        raise Refused("its sizes are computed, or it changes the batch; give the input's sizes")
+    if new is None:
+        raise Refused("its sizes are computed; give the input's sizes")
+    if not _keeps_batch(old, new):
+        return call.step(_with_batch(call, old, new))
     if len(new) == 2 and (
         len(old) != IMAGE or flattened_for_dense(call.node) or prod(map(_size, old[2:])) == 1
     ):
@@ -45,6 +64,29 @@ def reshape(call: Call) -> Step:
         return call.step(f"layers.Reshape((1, 1, {sizes[0]}))({text})")
     text = f"layers.Reshape({sizes})({text})"
     return call.step(f"layers.Permute((2, 3, 1))({text})" if len(new) == IMAGE else text)
+
+
+def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
+    """Whether the first axis stays, since the others have known sizes and hold as many elements as before."""
+    if not old or not new or old[0] != new[0] or None in new[1:]:
+        return False
+    return None in old[1:] or prod(map(_size, old[1:])) == prod(map(_size, new[1:]))
+
+
+def _with_batch(call: Call, old: Sequence[int | None], new: Sequence[int | None]) -> str:
+    """Return a change of sizes that the first axis has a part in, by functions."""
+    axis = call.wholes(1)[0] if call.node.op_type in {"Squeeze", "Unsqueeze"} and call.has(1) else None
+    if axis is not None and call.constant(1).size == 1 and IMAGE not in {len(old), len(new)}:
+        word = "squeeze" if call.node.op_type == "Squeeze" else "expand_dims"
+        return f"ops.{word}({{0}}, {axis})"
+    if list(new).count(None) > 1 or not new:
+        raise Refused("more than one of its sizes is open; give the input's sizes")
+    sizes = [-1 if size is None else size for size in new]
+    if None not in new:
+        sizes[0] = -1  # how many steps or examples there are stays open
+    text = "{0}" if len(old) != IMAGE else "ops.transpose({0}, (0, 3, 1, 2))"
+    text = f"ops.reshape({text}, {tuple(sizes)})"
+    return text if len(new) != IMAGE else f"ops.transpose({text}, (0, 2, 3, 1))"
 
 
 def _size(size: int | None) -> int:
@@ -75,7 +117,7 @@ def transpose(call: Call) -> Step:
     order = [0, 2, 3, 1] if rank == IMAGE else list(range(rank))
     places = [channels_last(perm[axis], rank) for axis in order]
     if places[0] != 0:
-        raise Refused("it moves the batch")
+        return call.step(f"ops.transpose({{0}}, {tuple(places)})")
     return call.step(f"layers.Permute({tuple(places[1:])})({{0}})")
 
 
@@ -93,19 +135,81 @@ def pad(call: Call) -> Step:
 
 @written("Slice")
 def slice_(call: Call) -> Step:
-    """A part of height and width."""
-    call.need_image()
-    sizes = call.sizes()
-    axes = call.wholes(3) if call.has(3) else list(range(call.constant(1).size))
-    steps = call.wholes(4) if call.has(4) else [1]
-    if sizes is None or set(steps) != {1} or not {axis % IMAGE for axis in axes} <= {2, 3}:
-        raise Refused("only parts of height and width of known sizes are written")
-    begin, end = [0, 0], [0, 0]
-    for axis, start, stop in zip(axes, call.wholes(1), call.wholes(2), strict=True):
-        at = axis % IMAGE - 2
-        first, last, _ = slice(start, stop).indices(sizes[at])
-        begin[at], end[at] = first, sizes[at] - last
-    return call.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
+    """A part; of height and width alone a layer cuts it out."""
+    rank, starts, ends = call.rank(0), call.wholes(1), call.wholes(2)
+    given = call.wholes(3) if call.has(3) else list(range(len(starts)))
+    axes = [axis % rank for axis in given]
+    steps = call.wholes(4) if call.has(4) else [1] * len(starts)
+    sizes = call.sizes() if rank == IMAGE else None
+    if sizes and set(steps) == {1} and set(axes) <= {2, 3}:
+        begin, end = [0, 0], [0, 0]
+        for axis, start, stop in zip(axes, starts, ends, strict=True):
+            first, last, _ = slice(start, stop).indices(sizes[axis - 2])
+            begin[axis - 2], end[axis - 2] = first, sizes[axis - 2] - last
+        return call.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
+    if min(steps) < 1:
+        raise Refused("a step back is not written")
+    parts = [":"] * rank
+    for axis, start, stop, step in zip(axes, starts, ends, steps, strict=True):
+        until = "" if stop >= FAR else str(stop)
+        by = f":{step}" if step > 1 else ""
+        parts[channels_last(axis, rank)] = f"{start or ''}:{until}{by}"
+    return call.step(f"{{0}}[{_key(parts)}]")
+
+
+FAR = (1 << 31) - 1
+"""An end from here on is that of the axis."""
+
+
+def _key(parts: Sequence[str]) -> str:
+    """Return a part as it is written: without whole axes at its end, or with dots for those at its begin.
+
+    >>> _key([":", ":", ":", "2:4"]), _key([":", "1:", ":", ":"])
+    ('..., 2:4', ':, 1:')
+    """
+    named = [at for at, part in enumerate(parts) if part != ":"] or [0]
+    if len(named) == 1 and named[0] == len(parts) - 1 > 1:
+        return f"..., {parts[-1]}"
+    return ", ".join(parts[: named[-1] + 1])
+
+
+@written("Gather")
+def gather(call: Call) -> Step:
+    """Rows of a stored table by whole numbers, or stored places along an axis."""
+    axis, rank = call.axis("axis", 0), call.rank(0)
+    if call.is_stored(0):
+        if axis or rank != 2 or call.rank(1) == IMAGE - 1:
+            raise Refused("only rows of a stored table are written")
+        rows, columns = call.constant(0).shape
+        fields = (Field("input_dim", rows), Field("output_dim", columns))
+        module = Module("layers.Embedding", fields, {"embeddings": call.lazily(0)})
+        return call.step("{m}({0})", inputs=[1], module=module)
+    if not call.is_stored(1) or call.constant(1).size > MOST_PLACES or call.constant(1).ndim > 1:
+        raise Refused("only rows of a stored table, and stored places, are written")
+    places, mine = call.constant(1), channels_last(axis, rank)
+    if places.ndim:
+        return call.step(f"ops.take({{0}}, np.array({places.tolist()}), axis={mine})")
+    if rank == IMAGE + 1 or (rank == IMAGE and axis != 1):
+        raise Refused("what is left of its axes would be in another order")
+    return call.step(f"{{0}}[{_key([':'] * mine + [str(int(places))] + [':'] * (rank - mine - 1))}]")
+
+
+MOST_PLACES = 64
+"""More places along an axis are not written out."""
+
+
+@written("Expand")
+def expand(call: Call) -> Step:
+    """More sizes, which arithmetic with a value that has them gives by itself."""
+    output, new = call.node.outputs[0], known_shape(call.node.outputs[0])
+    readers = [use.node for use in output.uses()]
+    others = [value for node in readers for value in node.inputs if value is not None and value is not output]
+    is_arithmetic = all(node.op_type in {"Add", "Sub", "Mul", "Div"} and not node.domain for node in readers)
+    if not readers or not is_arithmetic or output.is_graph_output() or new is None:
+        raise Refused("only arithmetic with a value of its sizes may read it")
+    if call.rank(0) != len(new) or any(known_shape(value) != new for value in others):
+        raise Refused("only arithmetic with a value of its sizes may read it")
+    return call.step("{0}")
 
 
 @written("Resize")
@@ -120,6 +224,8 @@ def resize(call: Call) -> Step:
     nearest = call.get("nearest_mode", "round_prefer_floor")
     repeats = nearest == "floor" if rule == "asymmetric" else nearest.startswith("round")
     is_whole = all(factor == int(factor) for factor in factors)
+    if mode == "linear" and "half_pixel" in rule and not is_whole:
+        return call.step(f"layers.Resizing({new[2]}, {new[3]})({{0}})")
     if not is_whole or rule == "align_corners" or (mode == "nearest" and not repeats):
         raise Refused(f"resizing by {factors} with {rule} is not written")
     if mode not in {"nearest", "linear"} or (mode == "linear" and "half_pixel" not in rule):
@@ -132,5 +238,6 @@ def resize(call: Call) -> Step:
 
 @written("Identity", "Dropout")
 def identity(call: Call) -> Step:
-    """What comes in."""
-    return call.step("layers.Identity()({0})")
+    """What comes in; as an output of the net it is a layer."""
+    is_end = call.node.outputs[0].is_graph_output()
+    return call.step("layers.Identity()({0})" if is_end else "{0}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,35 +81,53 @@ def _padding(
 
 @written("ConvTranspose")
 def conv_transpose(call: Call) -> Step:
-    """A transposed convolution; its padding is cut off behind it, or is Keras's ``same``."""
+    """A transposed convolution; its padding is cut off behind it, or is Keras's ``same``.
+
+    Groups, which Keras has not, are one convolution with zeros between them.
+    """
     call.need_image()
-    weight = call.constant(1).shape
+    weight, group = call.constant(1).shape, call.get("group", 1)
     kernel, strides = list(weight[2:]), list(call.get("strides") or [1, 1])
-    if (
-        call.get("group", 1) != 1
-        or set(call.get("dilations") or [1]) != {1}
-        or "output_shape" in call.attributes
-    ):
-        raise Refused(
-            "Keras has no transposed convolution by groups; dilation and output_shape are not written"
-        )
+    if set(call.get("dilations") or [1]) != {1} or "output_shape" in call.attributes:
+        raise Refused("dilation and output_shape are not written")
+    if group > 1 and group * prod(weight) > MOST_ZEROS:
+        raise Refused(f"Keras has no transposed convolution by groups, and these are {group}")
     pads, added = list(call.get("pads") or [0] * 4), list(call.get("output_padding") or [0, 0])
     begin, end = pads[:2], [pad - more for pad, more in zip(pads[2:], added, strict=True)]
-    if min(end) < 0 or any(k < s for k, s in zip(kernel, strides, strict=True)):
-        raise Refused("its end is padded by less than nothing, or its strides are larger than its kernel")
+    missing = [max(-pad, 0) for pad in end]
+    if any(more >= stride for more, stride in zip(missing, strides, strict=True)):
+        raise Refused("its end is longer by a whole stride")
     total = [k - s for k, s in zip(kernel, strides, strict=True)]
     is_same = [a + b for a, b in zip(begin, end, strict=True)] == total and begin == [t // 2 for t in total]
+    is_longer = any(missing) or min(total) < 0  # Keras goes on to a whole stride where kernels are smaller
     fields = (
-        Field("filters", weight[1]),
+        Field("filters", weight[1] * group),
         Field("kernel_size", same(kernel)),
         Field("strides", same(strides), 1),
-        Field("padding", "same" if is_same and any(total) else "valid", "valid"),
+        Field("padding", "same" if is_same and any(total) and not is_longer else "valid", "valid"),
+        Field("output_padding", same(missing) if is_longer else (), ()),
         Field("use_bias", call.has(2), True),
     )
-    state = _state(call, lambda w: w.transpose(2, 3, 1, 0))
-    crops = not is_same and (any(begin) or any(end))
-    template = f"layers.Cropping2D({around(begin, end)})({{m}}({{0}}))" if crops else "{m}({0})"
+    state = _state(call, lambda w: _with_zeros(w, group).transpose(2, 3, 1, 0))
+    cut = [max(pad, 0) for pad in end]
+    crops = (not is_same or is_longer) and (any(begin) or any(cut))
+    template = f"layers.Cropping2D({around(begin, cut)})({{m}}({{0}}))" if crops else "{m}({0})"
     return call.weighted("Conv2DTranspose", fields, state, template)
+
+
+MOST_ZEROS = 1 << 24
+"""Groups of a transposed convolution are refused if their weights with zeros between are more numbers."""
+
+
+def _with_zeros(weight: np.ndarray, group: int) -> np.ndarray:
+    """Return the weights of one convolution for those by groups: (C, M / group, kH, kW) to (C, M, kH, kW)."""
+    if group == 1:
+        return weight
+    channels, per_group, *kernel = weight.shape
+    whole = np.zeros((group, channels // group, group, per_group, *kernel), weight.dtype)
+    every = np.arange(group)
+    whole[every, :, every] = weight.reshape(group, channels // group, per_group, *kernel)
+    return whole.reshape(channels, group * per_group, *kernel)
 
 
 @written("Gemm")
@@ -128,9 +147,11 @@ def gemm(call: Call) -> Step:
 
 @written("MatMul")
 def matmul(call: Call) -> Step:
-    """A product with a stored matrix, over the last axis."""
+    """A product with a stored matrix, over the last axis, or of two stacks of matrices."""
+    if not call.is_stored(0) and not call.is_stored(1) and call.rank(0) == call.rank(1) == 3:
+        return call.step("ops.matmul({0}, {1})", inputs=[0, 1])
     if not call.is_stored(1) or call.rank(1) != 2 or call.rank(0) == IMAGE:
-        raise Refused("only products with a stored matrix are written")
+        raise Refused("only products with a stored matrix, and those of stacks of matrices, are written")
     weight = call.lazily(1)
     fields = (Field("units", call.shape(1)[1]), Field("use_bias", False, True))
     return call.weighted("Dense", fields, {"kernel": lambda: _rows(call, weight())})
@@ -161,6 +182,7 @@ def batch_normalization(call: Call) -> Step:
     names = ("gamma", "beta", "moving_mean", "moving_variance")
     state: State = {name: call.lazily(index) for index, name in enumerate(names, start=1)}
     fields = (
+        Field("axis", -1 if call.rank(0) in {2, IMAGE} else 1, -1),
         Field("epsilon", round(call.get("epsilon", 1e-5), 10), 1e-3),
         Field("momentum", round(call.get("momentum", 0.9), 7), 0.99),
     )

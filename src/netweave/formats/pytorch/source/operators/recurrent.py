@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.source_code.sequences import batch_first, by_batch, joined
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.writing import Refused
 from netweave.formats.pytorch.source.table import Call, written
-from netweave.graph import known_shape
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     import onnx_ir as ir
 
@@ -28,8 +28,6 @@ _ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"],
 _STATES = (5, 6)
 """The inputs that are first states: of the output, and of the cell."""
 
-BATCH_FIRST = [1, 0, 2]
-
 
 @written("LSTM", "GRU", "RNN")
 def recurrent(call: Call) -> list[Step]:
@@ -38,7 +36,7 @@ def recurrent(call: Call) -> list[Step]:
     direction = call.get("direction", "forward")
     _check(call, kind)
     nonlinearity = _nonlinearity(call, kind, 2 if direction == "bidirectional" else 1)
-    source = _batch_first(call) if direction != "reverse" else None
+    source = batch_first(call.node) if direction != "reverse" else None
     fields: tuple[Field, ...] = (
         Field("input_size", call.shape(1)[2]),
         Field("hidden_size", hidden),
@@ -83,12 +81,6 @@ def _nonlinearity(call: Call, kind: str, num_directions: int) -> str:
     if given != _ACTIVATIONS[kind] * num_directions:
         raise Refused(f"its activations are {', '.join(given)}")
     return "tanh"
-
-
-def _batch_first(call: Call) -> ir.Value | None:
-    """Return what is transposed into the sequence, if the batch comes first there."""
-    maker = call.value(0).producer()
-    return maker.inputs[0] if maker is not None and _is(maker, "Transpose", perm=BATCH_FIRST) else None
 
 
 def _state(call: Call, kind: str) -> dict[str, Callable[[], np.ndarray]]:
@@ -143,15 +135,15 @@ def _sequence(call: Call, sequence: str, *, is_batch_first: bool) -> Step:
     output, direction = call.node.outputs[0], call.get("direction", "forward")
     hidden = int(call.get("hidden_size"))
     columns = hidden * (2 if direction == "bidirectional" else 1)
-    by_batch = _by_batch(output, columns)
-    if is_batch_first and by_batch is not None:
-        return _step(call, "{0}", sequence, by_batch)
+    turned = by_batch(output, columns)
+    if is_batch_first and turned is not None:
+        return _step(call, "{0}", sequence, turned)
     template = "{0}.flip(0)" if direction == "reverse" else "{0}"
     if is_batch_first:
         template = "{0}.transpose(0, 1)"
-    joined = _joined(output, columns)
-    if joined is not None:
-        return _step(call, template, sequence, joined)
+    plain = joined(output, columns)
+    if plain is not None:
+        return _step(call, template, sequence, plain)
     if direction == "bidirectional":
         return _step(call, f"{template}.unflatten(2, (2, {hidden})).transpose(1, 2)", sequence, output)
     return _step(call, f"{template}.unsqueeze(1)", sequence, output)
@@ -159,41 +151,3 @@ def _sequence(call: Call, sequence: str, *, is_batch_first: bool) -> Step:
 
 def _step(call: Call, template: str, sequence: str, value: ir.Value) -> Step:
     return Step(call.node.op_type, call.layers, template, (sequence,), (value.name or "",))
-
-
-def _joined(output: ir.Value, columns: int) -> ir.Value | None:
-    """Return (T, N, D * H) if nothing but that is made of the output: what PyTorch gives."""
-    reader = _only_reader(output)
-    if reader is not None and _is(reader, "Squeeze"):
-        axes = reader.inputs[1].const_value if len(reader.inputs) > 1 and reader.inputs[1] else None
-        return reader.outputs[0] if axes is not None and axes.numpy().tolist() == [1] else None
-    return _reshaped(reader, [0, 2, 1, 3], columns)
-
-
-def _by_batch(output: ir.Value, columns: int) -> ir.Value | None:
-    """Return (N, T, D * H) if nothing but that is made of the output: what PyTorch gives, the batch first."""
-    if (made := _reshaped(_only_reader(output), [2, 0, 1, 3], columns)) is not None:
-        return made
-    joined = _joined(output, columns)
-    turned = _only_reader(joined) if joined is not None else None
-    return turned.outputs[0] if turned is not None and _is(turned, "Transpose", perm=BATCH_FIRST) else None
-
-
-def _reshaped(transpose: ir.Node | None, perm: Sequence[int], columns: int) -> ir.Value | None:
-    """Return what directions and units are put together in, behind a transpose that brings them together."""
-    if transpose is None or not _is(transpose, "Transpose", perm=perm):
-        return None
-    reshape = _only_reader(transpose.outputs[0])
-    shape = known_shape(reshape.outputs[0]) if reshape is not None and _is(reshape, "Reshape") else None
-    return reshape.outputs[0] if reshape and shape and len(shape) == 3 and shape[2] == columns else None
-
-
-def _only_reader(value: ir.Value) -> ir.Node | None:
-    uses = list(value.uses())
-    return uses[0].node if len(uses) == 1 and not value.is_graph_output() else None
-
-
-def _is(node: ir.Node, op_type: str, *, perm: Sequence[int] | None = None) -> bool:
-    if node.domain or node.op_type != op_type:
-        return False
-    return perm is None or list(node.attributes.get_ints("perm", [])) == list(perm)
