@@ -6,11 +6,12 @@ import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.formats.caffe.blobs import Blobs
 from netweave.formats.caffe.call import MANY, Call
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
+from netweave.formats.caffe.measures import without_measures
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.refused import OTHERS
 from netweave.formats.caffe.wiring import included, net_state, wire
@@ -46,7 +47,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     """
     place = str(source.net)
     state = net_state(net, source)
-    specs = included(net, state, place=place)
+    specs, notes = without_measures(included(net, state, place=place))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
@@ -62,13 +63,13 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
         layer = _entry(builder, wired, bottoms, place)
         with builder.layer(layer):
             call = Call(wired.spec, layer, builder, bottoms, wired.tops, blobs, state.phase, batch)
-            found = _inputs(builder, wired, inputs) if brings_data(wired.spec) else _written(call)
+            found = _made(call, wired, inputs, source)
             values.update(zip(wired.tops, found, strict=False))
             blobs.check_count(call)
         outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
         builder.layers.add(replace(layer, outputs=outputs, parameters=blobs.keys(layer.key)))
     blobs.finish()
-    return builder.finish([values[name] for name in wiring.outputs])
+    return replace(builder.finish([values[name] for name in wiring.outputs]), notes=notes)
 
 
 def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], place: str) -> Layer:
@@ -83,6 +84,24 @@ def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], pla
         outputs=wired.tops,
         origin=Origin(place, spec.line),
     )
+
+
+def _made(call: Call, wired: Wired, inputs: dict[str, NetInput], source: Source) -> Sequence[ir.Value]:
+    """Return the values of a layer's tops; those that do not fit may follow from a 1 for what is open."""
+    if brings_data(wired.spec):
+        return _inputs(call.builder, wired, inputs)
+    try:
+        return _written(call)
+    except ShapeError as error:
+        stand_ins = [
+            name
+            for name, declared in inputs.items()
+            if name not in source.input_shapes and declared.shape[2:] == (1, 1)
+        ]
+        if not stand_ins:
+            raise
+        hint = f"the file says 1x1 for {stand_ins[0]!r}: give its size, --input-shape {stand_ins[0]}=NxCxHxW"
+        raise ShapeError(f"{error.message}; {hint}", place=error.place) from error
 
 
 def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) -> list[ir.Value]:

@@ -8,16 +8,19 @@ if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.call import Call
 
-_SSD = "a layer of the SSD branch"
 _RCNN = "a layer of the Faster R-CNN branch"
+_OHEM = "which the R-FCN branch trains with; give the net that it tests with"
+_FACES = "which face recognition trains with; give the net that is deployed"
 _INTEL = "a layer of the Intel branch"
 
 OTHERS = {
-    "DetectionEvaluate": _SSD,
     "Proposal": _RCNN,
-    "BoxAnnotatorOHEM": _RCNN,
+    "BoxAnnotatorOHEM": _OHEM,
+    "SmoothL1LossOHEM": _OHEM,
+    "SoftmaxWithLossOHEM": _OHEM,
+    "CenterLoss": _FACES,
+    "MarginInnerProduct": _FACES,
     "RegionLoss": _INTEL,
-    "EvalDetection": _INTEL,
     "SpatialDropout": _INTEL,
 }
 """By type, who brought it."""

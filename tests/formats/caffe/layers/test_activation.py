@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UnsupportedError
 from tests.formats.caffe.nets import inputs, layer, load, normal, run, stored
 
 
@@ -101,3 +101,27 @@ def test_relu6_ends_at_6(tmp_path, slope):
     x = np.array([[-8, -1, 0, 3, 6], [7, 100, -0.5, 5.5, 6.5]], np.float32)
     expected = np.minimum(np.maximum(x, 0) + slope * np.minimum(x, 0), 6)
     np.testing.assert_allclose(run(graph, x=x)["y"], expected, rtol=1e-6)
+
+
+ENET = "python_param {{ module: 'spatial_dropout' layer: 'SpatialDropoutLayer' param_str: \"{}\" }}"
+
+
+def test_spatial_dropout_of_enet_scales_outside_training(tmp_path):
+    """spatial_dropout.py, forward: the scale of training, with nothing dropped."""
+    text = inputs(x=(2, 3, 4, 5)) + layer("Python", ENET.format("{'phase': 'TEST', 'p': '0.2'}"))
+    x = normal(2, 3, 4, 5)
+    np.testing.assert_allclose(run(load(tmp_path, text), x=x)["y"], x / 0.8, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        ("{'phase': 'TRAIN', 'p': '0.2'}", UnsupportedError, "drops whole channels"),
+        ("{'phase': 'TEST', 'p': '1'}", ReadError, "has the 'p' 1, expected a number between 0 and 1"),
+        ("{'phase': 'TEST'}", ReadError, "'param_str' has no number 'p'"),
+        ("0.2", ReadError, "'param_str' has no number 'p'"),
+    ],
+)
+def test_spatial_dropout_that_cannot_be_read_is_refused(tmp_path, settings, error, message):
+    with pytest.raises(error, match=message):
+        load(tmp_path, inputs(x=(2, 3, 4, 5)) + layer("Python", ENET.format(settings)))

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.python_code import parse_settings
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +143,23 @@ def dropout(call: Call) -> Sequence[ir.Value]:
             raise call.unsupported("'scale_train: false' is read in phase TEST only", parameter.line)
         return [call.add("Mul", [call.bottoms[0], call.constant(1 - ratio)], top=0)]
     return [call.add("Dropout", [call.bottoms[0], call.constant(ratio)], top=0)]
+
+
+@layer("spatial_dropout.SpatialDropoutLayer")
+def spatial_dropout(call: Call) -> Sequence[ir.Value]:
+    """Drops whole channels in training: ENet's ``spatial_dropout.py``, which scales outside it as well."""
+    try:
+        settings = parse_settings(call.spec["python_param"]["param_str"])
+        ratio = float(settings["p"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise call.wrong("'param_str' has no number 'p'", call.spec["python_param"].line) from error
+    if not 0 < ratio < 1:
+        raise call.wrong(f"'param_str' has the 'p' {ratio:g}, expected a number between 0 and 1")
+    if settings.get("phase") == "TRAIN":
+        raise call.unsupported(
+            "drops whole channels, as 'param_str' has the 'phase' TRAIN; only TEST is read"
+        )
+    return [call.add("Mul", [call.bottoms[0], call.constant(1 / (1 - ratio))], top=0)]
 
 
 def _log_of_base(call: Call, base: float) -> float:
