@@ -108,6 +108,8 @@ OTHERS = {
     ("ssd300", "caffe"): "gives the best 200 boxes, where MXNet's gives all",
     ("ssd300", "pytorch"): "ends at its heads",
     ("ssd300", "onnx"): "ends at its heads",
+    ("ssd300", "chainer"): "ends at its heads",
+    ("yolov3", "chainer"): "ends at its heads, box by box",
     ("fcn8s", "mxnet"): "rounds the number of windows down, other sizes of its transposed convolutions",
     ("fcn8s", "tensorflow"): "a script with SAME padding: none of 100, nothing cropped",
     ("lstm", "mxnet"): "takes the states, and time before batch",

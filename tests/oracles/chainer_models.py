@@ -17,6 +17,7 @@ import numpy as np
 ROOT = Path(__file__).parents[2]
 NETS = ROOT / "tests" / "formats" / "chainer" / "nets" / "models.py"
 CASES = NETS.with_name("cases.py")
+VISION = NETS.with_name("vision.py")
 GOLDEN = ROOT / "tests" / "golden" / "chainer"
 
 SIZES = {
@@ -30,6 +31,9 @@ SIZES = {
     "Numbered": (2, 3),
 }
 """Models and the sizes of their inputs."""
+
+VISION_SIZES = {"Vision": (2, 4, 9, 10)}
+"""The model of ``vision.py``, which needs ChainerCV: a checkout of it on ``PYTHONPATH``."""
 
 CASE_SIZES = {"Functions": (2, 4, 6, 6), "Links": (2, 4, 6, 6)}
 """The models of ``cases.py``: an output for each function and each link."""
@@ -82,7 +86,7 @@ def draw(model, random):
     for path, parameter in sorted(model.namedparams()):
         scale = 1.0 / np.sqrt(max(1, np.prod(parameter.shape[1:])))
         parameter.array[...] = random.normal(0, scale if path.endswith("W") else 0.1, parameter.shape)
-        if path.endswith(("gamma", "scale/W")):
+        if path.endswith(("gamma", "scale/W", "norm/scale")):
             parameter.array[...] = random.uniform(0.7, 1.3, parameter.shape)
     for _, link in sorted(model.namedlinks()):
         if getattr(link, "avg_var", None) is not None:
@@ -96,7 +100,7 @@ if __name__ == "__main__":
         run(path, name, tuple(map(int, sizes.split("x"))), Path(folder))
     else:
         GOLDEN.mkdir(exist_ok=True)
-        for path, models in ((NETS, SIZES), (CASES, CASE_SIZES)):
+        for path, models in ((NETS, SIZES), (CASES, CASE_SIZES), (VISION, VISION_SIZES)):
             for name, sizes in models.items():
                 if not sys.argv[1:] or name in sys.argv[1:]:
                     run(path, name, sizes, GOLDEN)

@@ -32,7 +32,8 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
 
     Args:
         work: What it does; its request is the program's first argument, as JSON, with ``net`` (the resolved
-            file of code) and ``place`` (its name for messages).
+            file of code) and ``place`` (its name for messages); it may add ``beside``, the names of other
+            resolved files of code.
     """
     asked = json.loads(sys.argv[1])
     try:
@@ -53,10 +54,12 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
 
 def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
     """Return an error of the model's code as one of Netweave's: line, kind and message."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == request["net"]]
-    if isinstance(error, SyntaxError):
-        lines = [error.lineno]
-    place = f"{request['place']}:{lines[-1]}" if lines else request["place"]
+    names = {request["net"]: request["place"], **request.get("beside", {})}
+    frames = [(f.filename, f.lineno) for f in traceback.extract_tb(error.__traceback__)]
+    if isinstance(error, SyntaxError) and error.filename:
+        frames.append((error.filename, error.lineno))
+    found = [f"{names[file]}:{line}" for file, line in frames if file in names]
+    place = found[-1] if found else request["place"]
     if isinstance(error, SourceError):
         open_inputs = error.open_inputs
         return error if error.place else type(error)(error.message, place=place, open_inputs=open_inputs)

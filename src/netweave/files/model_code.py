@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import inspect
 import sys
@@ -10,20 +11,29 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
     from types import ModuleType
 
 
-def imported(path: Path) -> ModuleType:
-    """Import a file of code; what it imports beside itself must be installed.
+def imported(path: Path, *, name: str = "netweave_model", folders: Sequence[str] = ()) -> ModuleType:
+    """Import a file of code.
+
+    Args:
+        path: The file.
+        name: What it is called as a module; with its packages, which are imported before it.
+        folders: Where modules of it lie that are not beside it (``imports_of``).
 
     Raises:
         ReadError: It is no Python file.
     """
-    spec = importlib.util.spec_from_file_location("netweave_model", path)
+    sys.path[:0] = [str(path.parent)]
+    sys.path += folders
+    spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ReadError("cannot be imported as Python")
+    if package := name.rpartition(".")[0]:
+        importlib.import_module(package)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)

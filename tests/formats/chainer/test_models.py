@@ -9,6 +9,7 @@ import pytest
 
 import netweave
 from netweave import api, errors
+from netweave.files.guard import has_guard
 from tests.oracles.chainer_models import GOLDEN, NETS, SIZES
 
 
@@ -81,7 +82,10 @@ def forward(self, x):
         ("return float(F.sum(self.fc(x)))", r"takes a variable's number"),
         ("return 'text'", r"returns str, expected a variable"),
         ("return self.gone(x)", r"net\.py:11: its code fails: AttributeError: .*'gone'"),
-        ("return F.max_pooling_2d(x, 2, return_indices=True)", r"return_indices is not recorded"),
+        (
+            "return F.max_pooling_2d(F.reshape(x, (1, 1, 2, 2)), 2, 1, return_indices=True)",
+            r"return_indices and windows that overlap or padding is not recorded",
+        ),
     ],
 )
 def test_what_is_not_recorded_is_refused_with_its_line(line, message, tmp_path):
@@ -181,3 +185,63 @@ def test_the_guard_keeps_code_in(line, message, tmp_path):
     with pytest.raises(errors.CodeError, match=message):
         netweave.load(written(tmp_path, body), input_shapes={"x": (1, 4)})
     assert not outside.exists()
+
+
+@pytest.mark.slow
+def test_modules_beside_the_file_are_run_in_the_guard_and_layers_have_their_lines(tmp_path):
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "secret.txt").write_text("not for the model")
+    (tmp_path / "parts" / "head.py").write_text(
+        "import os\nimport chainer\nfrom chainer.functions.activation.relu import relu\n"
+        "from chainer import configuration\nimport gone_package\n\n@gone_package.registered('x')\n"
+        "def unused():\n    pass\n\n\nclass Head(chainer.Chain):\n    def __init__(self):\n"
+        "        super().__init__()\n        with self.init_scope():\n"
+        "            self.fc = chainer.links.Linear(4, 2)\n"
+        "        self.fc.W.array[...] = 0\n"
+        "    def forward(self, x):\n        here = os.path.dirname(os.path.dirname(__file__))\n"
+        "        assert not os.path.exists(here + '/secret.txt')\n"
+        "        self.score = {'y': [relu(self.fc(x)), x + configuration.config.train]}['y'][0]\n"
+    )
+    path = tmp_path / "net.py"
+    path.write_text("import chainer\nfrom parts.head import Head\n\n\ndef make():\n    return Head()\n")
+    if not has_guard():
+        pytest.skip("there is no guard here")
+    net = netweave.load(path, input_shapes={"x": (1, 4)})
+    assert net.layers["fc"].origin.line == 21
+    assert net.layers["fc"].origin.file == str(tmp_path / "parts" / "head.py")
+    assert [tuple(value.shape)[1:] for value in net.outputs] == [(2,)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "return chainer.nowhere.made(x)",
+            r"net\.py:11: calls chainer\.nowhere\.made, which is not recorded",
+        ),
+        ("return x if chainer.nowhere else 0", r"net\.py:11: decides by chainer\.nowhere"),
+        ("self.fc.W.array[...] = 0; return self.fc(x)", r"net\.py:11: changes the stored array 'W'"),
+    ],
+)
+def test_what_is_imported_and_not_recorded_is_refused_where_it_counts(line, message, tmp_path):
+    path = written(tmp_path, FORWARD.format(line))
+    with pytest.raises(errors.CodeError, match=message):
+        netweave.load(path, trust=True, input_shapes={"x": (1, 4)})
+
+
+@pytest.mark.slow
+def test_an_input_that_is_looked_up_after_a_reshape_is_of_whole_numbers(tmp_path):
+    body = "def __init__(self):\n    super().__init__(table=L.EmbedID(5, 3))\ndef forward(self, x, z):\n"
+    path = written(tmp_path, body + "    return self.table(F.reshape(x, (2, 6))) + F.sum(z)\n")
+    net = netweave.load(path, trust=True, input_shapes={"x": (2, 2, 3), "z": (1,)})
+    assert [value.dtype.name for value in net.inputs] == ["INT64", "FLOAT"]
+
+
+@pytest.mark.slow
+def test_functions_of_chainer_1_are_classes(tmp_path):
+    line = "return F.Concat(axis=0)(F.ReLU()(x), F.LeakyReLU(0.5)(x), F.dropout(x, 0.5, True))"
+    path = written(tmp_path, FORWARD.format(line))
+    x = np.array([[-2, 2, -4, 4]], np.float32)
+    (made,) = netweave.run(netweave.load(path, trust=True, input_shapes={"x": (1, 4)}), {"x": x}).values()
+    np.testing.assert_array_equal(made, [[0, 2, 0, 4], [-1, 2, -2, 4], [-2, 2, -4, 4]])

@@ -1,4 +1,4 @@
-"""Nets of Chainer 7.8.1: its own links, the model classes of its examples, and four of our own.
+"""Nets of Chainer 7.8.1: its links, the classes of its examples, two of ChainerCV, and some of our own.
 
     ORACLES/bin/python -m tests.oracles.matrix.with_chainer FOLDER NET --sources SOURCES
 
@@ -9,12 +9,14 @@ its loss.
 from __future__ import annotations
 
 import inspect
+import sys
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import chainer
 import numpy as np
+import pkg_resources
 from chainer import functions
 
 from tests.oracles.matrix.making import Made, Sources, draw_inputs, drawn, import_file, main
@@ -30,6 +32,14 @@ VGG = """import chainer.links as L
 
 def make():
     return L.VGG16Layers(pretrained_model=None)
+"""
+
+
+VISION = """from chainercv.links import {0}
+
+
+def make():
+    return {0}(n_fg_class=20)
 """
 
 
@@ -51,6 +61,19 @@ def links(folder: Path, sources: Sources) -> Made:
     return save(
         folder, VGG, "make", {"x": ((1, 3, 224, 224), "normal")}, "chainer.links.VGG16Layers", raw=True
     )
+
+
+def vision(folder: Path, sources: Sources, entry: str, side: int) -> Made:
+    """A detection net of ChainerCV; what its compiled part does on a GPU is left out."""
+    package = sources.unpack("chainer/chainercv", "v0.13.1", "chainercv", folder / "oracle")
+    (package / "utils" / "bbox" / "_nms_gpu_post.py").write_text("_nms_gpu_post = None\n")
+    told = package.with_name("chainercv.egg-info")
+    told.mkdir(exist_ok=True)
+    (told / "PKG-INFO").write_text("Metadata-Version: 1.0\nName: chainercv\nVersion: 0.13.1\n")
+    pkg_resources.working_set.add_entry(str(package.parent))
+    sys.path.append(str(package.parent))
+    inputs = {"x": ((1, 3, side, side), "normal")}
+    return save(folder, VISION.format(entry), "make", inputs, f"ChainerCV 0.13.1, {entry}", raw=True)
 
 
 def save(
@@ -76,7 +99,8 @@ def save(
         draw(model)
         handed.clear()
         made = run(model, x, labels)
-    found = handed or (list(made.values()) if isinstance(made, dict) else [made])
+    found = handed or (list(made.values()) if isinstance(made, dict) else made)
+    found = found if isinstance(found, list | tuple) else [found]
     chainer.serializers.save_npz(str(folder / "net.npz"), model)
     outputs = {f"y{index}": value.array for index, value in enumerate(found)}
     return Made(source, ("net.py", "net.npz"), inputs, outputs, entry=entry)
@@ -110,6 +134,8 @@ NETS = {
     "resnet18": partial(own, entry="ResNet18", shape=(1, 3, 224, 224)),
     "resnet50": partial(example, path="resnet50", entry="ResNet50", shape=(1, 3, 224, 224)),
     "squeezenet": partial(own, entry="SqueezeNet", shape=(1, 3, 224, 224)),
+    "ssd300": partial(vision, entry="SSD300", side=300),
+    "yolov3": partial(vision, entry="YOLOv3", side=416),
     "fcn8s": partial(own, entry="FCN8s", shape=(1, 3, 96, 128)),
     "unet": partial(own, entry="UNet", shape=(1, 3, 96, 128)),
     "lstm": partial(own, entry="LanguageModel", shape=(2, 7), kind="integers 200"),

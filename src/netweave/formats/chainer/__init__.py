@@ -1,9 +1,9 @@
 """Chainer: a model class in a ``.py`` file, with its weights in ``.npz`` or HDF5.
 
 Chainer itself is not needed, and would not import beside NumPy 2. The class runs in the guarded child process
-(``child``) against a stand-in for ``chainer``, ``chainer.functions`` and ``chainer.links`` (``standin``);
-every call adds its operators to a graph, and ``reader`` reads what it made. To add a function, write it in
-``standin/functions`` under ``@function``; a link, in ``standin/links``.
+(``child``) against a stand-in for ``chainer`` and for ``chainercv.links`` (``standin``); every call adds its
+operators to a graph, and ``reader`` reads what it made. What lies beside the file is imported as it is. To
+add a function, write it in ``standin/functions`` under ``@function``; a link, in ``standin/links``.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ __all__ = ["match", "read"]
 MAX_CODE_BYTES = 1 << 20
 """Of a ``.py`` file this much is looked at."""
 
-_IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+chainer\b", re.MULTILINE)
+_IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+chainer(cv)?\b", re.MULTILINE)
 
 
 def match(source: Source) -> bool:
-    """Whether the file is Python code that imports Chainer."""
+    """Whether the file is Python code that imports Chainer or ChainerCV."""
     return source.net.suffix == ".py" and _IMPORT.search(source.head(MAX_CODE_BYTES)) is not None
 
 

@@ -5,13 +5,17 @@ It is given a request as JSON, and leaves ``net.onnx`` in its working folder, or
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import imported, make, own_factories
+from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import save
+from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.standin import installed
+from netweave.formats.chainer.standin.absent import importing
 from netweave.formats.chainer.standin.link import Link
 from netweave.formats.chainer.standin.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
@@ -28,14 +32,24 @@ def work(request: dict[str, Any]) -> None:
     arrays = None
     if request["weights"]:
         arrays = read_weights(Path(request["weights"]), place=request["weights_place"])
-    with installed(is_training=request["train"]):
-        model = _made(imported(Path(request["net"])), request)
-        recorder = Recorder(
-            Path(request["net"]).stem, file=request["net"], place=request["place"], arrays=arrays
-        )
+    path, place = Path(request["net"]), request["place"]
+    imports = imports_of(path, known=OWN_MODULES)
+    request["beside"] = {str(file): _beside(place, path, file) for file in imports.files}
+    with installed(is_training=request["train"], missing=imports.missing):
+        folders = [str(folder) for folder in imports.folders]
+        with importing():
+            code = imported(path, name=imports.name, folders=folders)
+        model = _made(code, request)
+        files = {request["net"]: place, **request["beside"]}
+        recorder = Recorder(path.stem, files=files, place=place, arrays=arrays)
         graph = trace(model, recorder, request["input_shapes"])
     graph.notes += recorder.left_over(model, request["weights_place"])
     save(graph, NET)
+
+
+def _beside(place: str, path: Path, file: Path) -> str:
+    """Return a name for messages of a file beside the model's."""
+    return os.path.normpath(Path(place).parent / os.path.relpath(file, path.parent))
 
 
 def _made(code: ModuleType, request: dict[str, Any]) -> Link:

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from netweave.files import read_bytes
 from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
+from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import read_saved
+from netweave.formats.chainer.own import OWN_MODULES
 
 if TYPE_CHECKING:
     from netweave.files import Source
@@ -27,6 +29,7 @@ def read(source: Source) -> Graph:
     """
     place = str(source.net)
     files = [source.net, *([source.weights] if source.weights else [])]
+    beside = imports_of(source.net.resolve(), known=OWN_MODULES).files
     if source.weights is not None:
         read_bytes(source.weights)
     request = {
@@ -39,7 +42,7 @@ def read(source: Source) -> Graph:
         "train": source.phase == "TRAIN",
     }
     with run_guarded(
-        CHILD, [json.dumps(request)], readable=files, place=place, trust=source.trust
+        CHILD, [json.dumps(request)], readable=[*files, *beside], place=place, trust=source.trust
     ) as outcome:
         net = outcome.file("net.onnx")
         if outcome.status != 0 or net is None:

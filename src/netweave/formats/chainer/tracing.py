@@ -6,10 +6,11 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError, NetweaveError, ShapeError, UsageError
+from netweave.formats.chainer.standin.recorder import WholeError
 from netweave.formats.chainer.standin.variable import Parameter, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -56,7 +57,7 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
     for candidate in _candidates(model):
         try:
             given = {name: tuple(shapes.get(name, (1,))) for name in names} | {open_names[0]: candidate}
-            graph = _traced(model, recorder.renewed(), given)
+            graph = _traced(model, recorder, given)
         except Exception as error:  # noqa: BLE001 - any code's any error
             last = last or error
             continue
@@ -106,25 +107,53 @@ def _candidates(model: Link) -> list[tuple[int, ...]]:
 
 
 def _traced(model: Link, recorder: Recorder, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    """Return the graph of a call; once more if it takes an input's numbers as those of rows."""
+    whole = {name for name in shapes if name in LABELS}
+    while True:
+        try:
+            return _called(model, recorder.renewed(), shapes, whole)
+        except WholeError as error:
+            if error.names <= whole:
+                raise
+            whole |= error.names
+
+
+def _called(
+    model: Link, recorder: Recorder, shapes: Mapping[str, tuple[int, ...]], whole: Collection[str]
+) -> Graph:
     model.reset_for_trace()
+    before = _held(model)
     with recorder.recording(model):
         inputs = [
-            Variable(value=recorder.input(name, shape, is_whole=name in LABELS or _is_embedded(model, shape)))
+            Variable(value=recorder.input(name, shape, is_whole=name in whole))
             for name, shape in shapes.items()
         ]
         made = model(*inputs)
+        if made is None:
+            made = {name: value for name, value in _held(model).items() if value is not before.get(name)}
         return recorder.finish(recorder.judged(_outputs(made)))
 
 
-def _is_embedded(model: Link, shape: Sequence[int]) -> bool:
-    """Whether an input without channels goes to an embedding, which takes whole numbers."""
-    return len(shape) <= 2 and any(type(link).__name__ == "EmbedID" for link in model.links())
+def _held(model: Link) -> dict[str, Variable]:
+    """Return the variables that a model keeps as attributes: what some give instead of returning it."""
+    kept = vars(model).items()
+    return {k: v for k, v in kept if isinstance(v, Variable) and not isinstance(v, Parameter)}
 
 
 def _outputs(made: Any) -> list[ir.Value]:
-    values = list(made.values()) if isinstance(made, dict) else made
-    values = list(values) if isinstance(values, list | tuple) else [values]
+    values = list(_flat(made))
     if not values or not all(isinstance(value, Variable) for value in values):
         kinds = ", ".join(sorted({type(value).__name__ for value in values})) or "nothing"
         raise CodeError(f"returns {kinds}, expected a variable or several")
     return [value.value for value in values]
+
+
+def _flat(made: Any) -> Iterator[Any]:
+    """Give what a model returns one by one: variables in lists and dictionaries, and in those."""
+    if isinstance(made, dict):
+        made = list(made.values())
+    if isinstance(made, list | tuple):
+        for each in made:
+            yield from _flat(each)
+    else:
+        yield made

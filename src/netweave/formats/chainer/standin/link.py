@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class Link:
     """Holds parameters (``chainer.Link``); a subclass has ``forward`` or ``__call__``."""
 
+    _is_open = False
+
     def __init__(self, **params: Any) -> None:
         self._params: dict[str, Parameter] = {}
         self._persistent: dict[str, Any] = {}
@@ -68,6 +70,10 @@ class Link:
         """Register a parameter under a name."""
         with self.init_scope():
             setattr(self, name, Parameter(initializer, shape, name))
+
+    def add_uninitialized_param(self, name: str) -> None:
+        """Register a parameter whose sizes the first call tells (Chainer 1)."""
+        self.add_param(name)
 
     def add_persistent(self, name: str, value: Any) -> None:
         """Register a value that is saved with the link."""
@@ -145,6 +151,10 @@ class Chain(Link):
             value.name = name
             self._children[name] = value
         super().__setattr__(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        super().__delattr__(name)
+        self._children.pop(name, None)
 
     def __getitem__(self, name: str) -> Any:
         return getattr(self, name)

@@ -2,44 +2,28 @@
 
 from __future__ import annotations
 
-import importlib.abc
-import importlib.machinery
 import sys
 from contextlib import contextmanager
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.errors import CodeError
+from netweave.formats.chainer.own import OWN_MODULES
+from netweave.formats.chainer.standin.absent import Finder, Module
 from netweave.formats.chainer.standin.functions import FUNCTIONS
+from netweave.formats.chainer.standin.functions.former import FORMER
+from netweave.formats.chainer.standin.functions.order import concat_examples
 from netweave.formats.chainer.standin.link import Chain, ChainList, Link, Sequential
 from netweave.formats.chainer.standin.links import LINKS
 from netweave.formats.chainer.standin.variable import Parameter, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
 
 VERSION = "7.8.1"
 """The version that code is told."""
-
-
-class _Absent:
-    """Something of Chainer that is not recorded: it may be imported and subclassed, but not called."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise CodeError(f"calls {self._name}, which is not recorded; see docs/how-to/read-a-chainer-model.md")
-
-    def __getattr__(self, name: str) -> _Absent:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Absent(f"{self._name}.{name}")
-
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (object,)
 
 
 class _Initializer:
@@ -52,30 +36,17 @@ class _Initializer:
         pass
 
 
-class _Module(ModuleType):
-    """A module whose other names are absent."""
+def _using(config: SimpleNamespace) -> Callable[[str, Any], AbstractContextManager[None]]:
+    @contextmanager
+    def using_config(name: str, value: Any, *args: Any) -> Iterator[None]:
+        before = getattr(config, name, None)
+        setattr(config, name, value)
+        try:
+            yield
+        finally:
+            setattr(config, name, before)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        return _Absent(f"{self.__name__}.{name}")
-
-
-class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Finds every module of Chainer; those that are not made here are empty."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> importlib.machinery.ModuleSpec | None:
-        if name.partition(".")[0] != "chainer":
-            return None
-        return importlib.machinery.ModuleSpec(name, self, is_package=True)
-
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
-        return _Module(spec.name)
-
-    def exec_module(self, module: ModuleType) -> None:
-        pass
+    return using_config
 
 
 @contextmanager
@@ -95,8 +66,8 @@ def _config(is_training: bool) -> SimpleNamespace:
     )
 
 
-def _module(name: str, content: dict[str, Any]) -> _Module:
-    made = _Module(name)
+def _module(name: str, content: dict[str, Any]) -> Module:
+    made = Module(name)
     made.__path__ = []  # a package: its other modules are looked for as well
     for key, value in content.items():
         setattr(made, key, value)
@@ -108,7 +79,8 @@ def _initializers() -> dict[str, Any]:
         "Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LeCunNormal LeCunUniform NaN "
         "Normal One Orthogonal Uniform Zero UpsamplingDeconvFilter DownsamplingConvFilter"
     )
-    return dict.fromkeys(names.split(), _Initializer) | {"Initializer": _Initializer}
+    made = dict.fromkeys([*names.split(), "Initializer", "_get_initializer"], _Initializer)
+    return made | {"generate_array": lambda initializer, shape, *args, **kwargs: np.zeros(shape, np.float32)}
 
 
 def _cuda() -> dict[str, Any]:
@@ -122,14 +94,15 @@ def _cuda() -> dict[str, Any]:
     }
 
 
-def _modules(is_training: bool) -> dict[str, _Module]:
+def _modules(is_training: bool) -> dict[str, Module]:
     config = _config(is_training)
-    functions = _module("chainer.functions", dict(FUNCTIONS))
+    functions = _module("chainer.functions", FORMER | FUNCTIONS)
     links = _module("chainer.links", dict(LINKS))
     initializers = _module("chainer.initializers", _initializers())
     cuda = _module("chainer.backends.cuda", _cuda())
     backend = _module("chainer.backend", {"get_array_module": lambda *args: np})
     reporter = _module("chainer.reporter", {"report": lambda *args, **kwargs: None})
+    settings = {"config": config, "global_config": config, "using_config": _using(config)}
     as_variable = {"as_variable": lambda x: x if isinstance(x, Variable) else Variable(x)}
     chainer = _module(
         "chainer",
@@ -141,46 +114,47 @@ def _modules(is_training: bool) -> dict[str, _Module]:
             "Chain": Chain,
             "ChainList": ChainList,
             "Sequential": Sequential,
-            "config": config,
-            "global_config": config,
-            "using_config": _nothing,
+            **settings,
             "no_backprop_mode": _nothing,
             "force_backprop_mode": _nothing,
             "report": lambda *args, **kwargs: None,
             "get_dtype": lambda dtype=None, *args, **kwargs: np.dtype(dtype or np.float32),
             "is_debug": lambda: False,
-            "functions": functions,
-            "links": links,
-            "initializers": initializers,
             "cuda": cuda,
-            "backend": backend,
-            "reporter": reporter,
             **as_variable,
         },
     )
-    named = [chainer, functions, links, initializers, cuda, backend, reporter]
+    configuration = _module("chainer.configuration", settings)
     variable = _module("chainer.variable", {"Variable": Variable, "Parameter": Parameter, **as_variable})
     link = _module("chainer.link", {"Link": Link, "Chain": Chain, "ChainList": ChainList})
-    return {module.__name__: module for module in [*named, variable, link]} | {"chainer.cuda": cuda}
+    convert = _module("chainer.dataset.convert", {"concat_examples": concat_examples})
+    parts = [configuration, functions, links, initializers, backend, reporter, variable, link]
+    for part in parts:
+        setattr(chainer, part.__name__.rpartition(".")[2], part)
+    named = [chainer, *parts, cuda, convert]
+    return {module.__name__: module for module in named} | {"chainer.cuda": cuda}
 
 
 @contextmanager
-def installed(*, is_training: bool) -> Iterator[None]:
+def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[None]:
     """Let ``import chainer`` find the stand-in until the context ends.
 
     Args:
         is_training: What ``chainer.config.train`` says.
+        missing: Modules that are not installed: they may be imported as well, but nothing of them be called,
+            except for ``chainercv``.
     """
-    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "chainer"}
+    names = {*OWN_MODULES, *missing}
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in before:
         del sys.modules[name]
-    finder = _Finder()
+    finder = Finder(names)
     sys.modules.update(_modules(is_training))
     sys.meta_path.insert(0, finder)
     try:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.partition(".")[0] == "chainer"]:
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
             del sys.modules[name]
         sys.modules.update(before)

@@ -16,7 +16,7 @@ from netweave.graph import GraphBuilder, Layer, Origin, known_shape
 from netweave.graph import Parameter as Stored
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
     from types import FrameType
 
     from netweave.formats.chainer.standin.link import Link
@@ -24,6 +24,18 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 _CURRENT: list[Recorder] = []
+
+
+class WholeError(CodeError):
+    """An input is taken as numbers of rows, and so is one of whole numbers.
+
+    Args:
+        names: The input, or several.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(f"takes the input {', '.join(map(repr, names))} as numbers of rows")
+        self.names = frozenset(names)
 
 
 class Size(int):
@@ -41,19 +53,26 @@ def current() -> Recorder:
     return _CURRENT[-1]
 
 
+def is_recording() -> bool:
+    """Whether a model is being called."""
+    return bool(_CURRENT)
+
+
 class Recorder:
     """Collects the calls of a model.
 
     Args:
         name: Name of the net.
-        file: The resolved file of code, whose lines are the layers' origins.
-        place: Its name for messages.
+        files: Names of the resolved files of code, whose lines are the layers' origins; the model's first.
+        place: The name of the model's file for messages.
         arrays: Stored arrays by path, or None: then they are drawn.
     """
 
-    def __init__(self, name: str, *, file: str, place: str, arrays: Mapping[str, np.ndarray] | None) -> None:
+    def __init__(
+        self, name: str, *, files: Mapping[str, str], place: str, arrays: Mapping[str, np.ndarray] | None
+    ) -> None:
         self._name = name
-        self._file = file
+        self._files = files
         self._place = place
         self._arrays = _without_prefix(arrays) if arrays is not None else None
         self._builder = GraphBuilder(name, format="chainer", files=[place])
@@ -69,7 +88,7 @@ class Recorder:
 
     def renewed(self) -> Recorder:
         """Return a recorder like this one before its first call."""
-        return Recorder(self._name, file=self._file, place=self._place, arrays=self._arrays)
+        return Recorder(self._name, files=self._files, place=self._place, arrays=self._arrays)
 
     @contextmanager
     def recording(self, model: Link) -> Iterator[None]:
@@ -92,6 +111,16 @@ class Recorder:
         self._batch = Size(shape[0])
         dtype = ir.DataType.INT64 if is_whole else ir.DataType.FLOAT
         return self._builder.input(name, shape, dtype=dtype)
+
+    def need_whole(self, given: Any) -> None:
+        """Note that a variable holds whole numbers.
+
+        Raises:
+            WholeError: It comes from inputs that were taken for others.
+        """
+        value = self.as_value(given)
+        if value.dtype is not None and value.dtype.is_floating_point() and (names := _inputs_of(value)):
+            raise WholeError(names)
 
     def finish(self, outputs: Sequence[ir.Value]) -> Graph:
         """Return the graph with these outputs."""
@@ -124,7 +153,7 @@ class Recorder:
             name=name,
             type=kind,
             settings=dict(settings),
-            origin=Origin(self._place, self._line()),
+            origin=self._origin(),
             call=self._calls[name],
         )
         self._calls[name] += 1
@@ -257,12 +286,29 @@ class Recorder:
             raise WeightError(f"{path!r} has {found.shape} in the weights, the model needs {tuple(shape)}")
         return np.asarray(found, np.float32) if found.dtype == np.float16 else found
 
-    def _line(self) -> int | None:
-        """Return the line of the model's file that is being run."""
+    def _origin(self) -> Origin:
+        """Return the line of the user's code that is being run."""
         frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_code.co_filename != self._file:
+        while frame is not None and frame.f_code.co_filename not in self._files:
             frame = frame.f_back
-        return None if frame is None else frame.f_lineno
+        if frame is None:
+            return Origin(self._place, None)
+        return Origin(self._files[frame.f_code.co_filename], frame.f_lineno)
+
+
+def _inputs_of(value: ir.Value) -> set[str]:
+    """Return the inputs of a graph that a value is made of."""
+    names: set[str] = set()
+    waiting, seen = [value], {value}
+    while waiting:
+        each = waiting.pop()
+        if each.is_graph_input():
+            names.add(each.name or "")
+        node = each.producer()
+        found = {given for given in (node.inputs if node is not None else ()) if given is not None} - seen
+        seen |= found
+        waiting += found
+    return names
 
 
 def _without_prefix(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

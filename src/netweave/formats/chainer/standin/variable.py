@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import CodeError
-from netweave.formats.chainer.standin.recorder import Size, current
+from netweave.formats.chainer.standin.recorder import Size, current, is_recording
 from netweave.formats.chainer.standin.registry import FUNCTIONS
 
 if TYPE_CHECKING:
@@ -226,6 +226,11 @@ class Parameter(Variable):
         return self if self.is_initialized else None
 
     array = data
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Leave out first values, which are Netweave's own; a call may not change what is stored."""
+        if is_recording():
+            raise CodeError(f"changes the stored array {self.name!r} while the model is called")
 
     def forget(self) -> None:
         """Have the sizes again that were known before the first call."""

@@ -154,7 +154,7 @@ def log_softmax(x: Any, axis: int = 1) -> Variable:
 
 
 @function()
-def dropout(x: Any, ratio: float = 0.5, **kwargs: Any) -> Variable:
+def dropout(x: Any, ratio: float = 0.5, *args: Any, **kwargs: Any) -> Variable:
     """Passes on in a test; what it does in training is kept in the node."""
     record = current()
     return wrap(record.add("Dropout", [x, record.constant(float(ratio))]))

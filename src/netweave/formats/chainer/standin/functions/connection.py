@@ -155,6 +155,7 @@ def linear(x: Any, W: Any, b: Any = None, n_batch_axes: int = 1) -> Variable:
 def embed_id(x: Any, W: Any, ignore_label: int | None = None) -> Variable:
     """Rows of a table; an ignored label gives zeros."""
     record = current()
+    record.need_whole(x)
     if ignore_label is None:
         return wrap(record.add("Gather", [W, x], {"axis": 0}))
     label = record.constant(ignore_label, dtype=x.dtype)

@@ -47,6 +47,14 @@ def accuracy(y: Any, t: Any, ignore_label: int | None = None) -> Variable:
 
 
 @function()
+def mean_absolute_error(x0: Any, x1: Any) -> Variable:
+    """The mean of the differences without their signs."""
+    record = current()
+    difference = record.add("Abs", [record.add("Sub", [x0, x1])])
+    return wrap(record.add("ReduceMean", [difference], {"keepdims": 0}))
+
+
+@function()
 def mean_squared_error(x0: Any, x1: Any) -> Variable:
     """The mean of the squared differences."""
     record = current()

@@ -105,6 +105,14 @@ def pad_sequence(xs: Any, length: int | None = None, padding: float = 0) -> Vari
     return made
 
 
+def concat_examples(batch: Any, device: Any = None, padding: float | None = None) -> Variable:
+    """A batch of examples as one variable (``chainer.dataset.concat_examples``)."""
+    if isinstance(batch[0], tuple | list | dict):
+        raise CodeError("joins examples of several parts, which is not recorded")
+    made: Variable = stack(batch, axis=0) if padding is None else pad_sequence(batch, padding=padding)
+    return made
+
+
 def _lengths(xs: Sequence[Any]) -> list[int]:
     if isinstance(xs, Variable) or not xs:
         raise CodeError("is given no list of sequences, one variable for each example")

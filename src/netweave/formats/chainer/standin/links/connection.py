@@ -24,6 +24,7 @@ class Linear(Link):
         nobias: bool = False,
         initialW: Any = None,
         initial_bias: Any = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
         if out_size is None:

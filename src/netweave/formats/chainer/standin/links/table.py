@@ -18,6 +18,12 @@ T = TypeVar("T", bound=type[Link])
 
 def link(kind: T) -> T:
     """Register a link: what its constructor was given is its settings, and its call is a layer."""
+    LINKS[kind.__name__] = settled(kind)
+    return kind
+
+
+def settled(kind: T) -> T:
+    """Have a link's call be a layer, and what its constructor was given its settings."""
     first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]
     signature = inspect.signature(first)
 
@@ -42,7 +48,6 @@ def link(kind: T) -> T:
 
     kind.__init__ = made  # type: ignore[method-assign]
     kind.forward = called  # type: ignore[attr-defined]
-    LINKS[kind.__name__] = kind
     return kind
 
 

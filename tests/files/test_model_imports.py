@@ -1,0 +1,78 @@
+"""What a model's file imports from beside itself is found without running it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from netweave.files.model_imports import imports_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def lay(folder: Path, files: dict[str, str]) -> None:
+    for name, text in files.items():
+        path = folder / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def names(folder: Path, found: tuple[Path, ...]) -> list[str]:
+    return [str(path.relative_to(folder)) for path in found]
+
+
+def test_modules_are_followed_through_the_folders_around(tmp_path):
+    lay(
+        tmp_path,
+        {
+            "models/net": "import numpy\nfrom blocks import Block\nfrom models import other\nimport json",
+            "models/blocks": "from common.parts import *\nimport blocks",
+            "models/other": "",
+            "models/unused": "",
+            "common/parts": "from common.deep.last import x",
+            "common/deep/last": "",
+        },
+    )
+    found = imports_of(tmp_path / "models" / "net.py")
+    assert names(tmp_path, found.files) == [
+        "common/deep/last.py",
+        "common/parts.py",
+        "models/blocks.py",
+        "models/other.py",
+    ]
+    assert (found.name, found.folders, found.missing) == ("netweave_model", (tmp_path,), ())
+
+
+def test_a_relative_import_says_which_package_a_file_is_in(tmp_path):
+    lay(tmp_path, {"pack/__init__": "from .sub import thing", "pack/sub/__init__": "", "pack/sub/thing": ""})
+    lay(tmp_path, {"pack/sub/net": "from . import near\nfrom ..top import f"})
+    lay(tmp_path, {"pack/sub/near": "", "pack/top": ""})
+    found = imports_of(tmp_path / "pack" / "sub" / "net.py")
+    assert (found.name, found.folders) == ("pack.sub.net", (tmp_path,))
+    assert names(tmp_path, found.files) == [
+        "pack/__init__.py",
+        "pack/sub/__init__.py",
+        "pack/sub/near.py",
+        "pack/sub/thing.py",
+        "pack/top.py",
+    ]
+
+
+def test_what_is_nowhere_is_missing_unless_the_file_does_without(tmp_path):
+    text = "import gone_one\ntry:\n    import gone_two\nexcept ImportError:\n    pass\nimport known"
+    lay(tmp_path, {"net": text})
+    assert imports_of(tmp_path / "net.py", known=["known"]).missing == ("gone_one",)
+
+
+def test_what_is_installed_is_not_looked_for_around_the_folder(tmp_path):
+    lay(tmp_path, {"here/net": "import numpy, onnx_ir", "numpy": "", "here/onnx_ir": ""})
+    found = imports_of(tmp_path / "here" / "net.py")
+    assert names(tmp_path, found.files) == ["here/onnx_ir.py"]
+
+
+@pytest.mark.parametrize("text", ["print 'Python 2'", "x = '\0'", "((((", "from ....... import far"])
+def test_files_that_are_no_python_import_nothing(text, tmp_path):
+    (tmp_path / "net.py").write_text(text)
+    assert imports_of(tmp_path / "net.py").files == ()
