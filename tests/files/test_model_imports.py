@@ -27,20 +27,20 @@ def test_modules_are_followed_through_the_folders_around(tmp_path):
     lay(
         tmp_path,
         {
-            "models/net": "import numpy\nfrom blocks import Block\nfrom models import other\nimport json",
-            "models/blocks": "from common.parts import *\nimport blocks",
-            "models/other": "",
-            "models/unused": "",
+            "nets/net": "import numpy\nfrom blocks import Block\nfrom nets import other\nimport json",
+            "nets/blocks": "from common.parts import *\nimport blocks",
+            "nets/other": "",
+            "nets/unused": "",
             "common/parts": "from common.deep.last import x",
             "common/deep/last": "",
         },
     )
-    found = imports_of(tmp_path / "models" / "net.py")
+    found = imports_of(tmp_path / "nets" / "net.py")
     assert names(tmp_path, found.files) == [
         "common/deep/last.py",
         "common/parts.py",
-        "models/blocks.py",
-        "models/other.py",
+        "nets/blocks.py",
+        "nets/other.py",
     ]
     assert (found.name, found.folders, found.missing) == ("netweave_model", (tmp_path,), ())
 
