@@ -149,4 +149,4 @@ def kept_boxes(boxes: np.ndarray, threshold: float, most: int) -> np.ndarray:
         sides = np.maximum(high - low + 1, 0)
         common = sides[:, 0] * sides[:, 1]
         left = rest[common / (areas[best] + areas[rest] - common) <= areas.dtype.type(threshold)]
-    return np.array(kept)
+    return np.array(kept, np.int64)

@@ -27,7 +27,7 @@ REGION_PROPOSAL_DEFAULTS = {
     "min_size": 16.0,
 }
 
-_BASE_SIZE = 16
+BASE_SIZE = 16
 """Side of the box that ratios and scales change, whatever the stride is."""
 
 
@@ -55,7 +55,7 @@ def region_proposal(inputs: Sequence[np.ndarray], attributes: Attributes) -> Seq
     """
     s = {**REGION_PROPOSAL_DEFAULTS, **attributes}
     scores, deltas, info = inputs
-    anchors = base_anchors(_BASE_SIZE, s["ratios"], s["scales"]).astype(scores.dtype)
+    anchors = base_anchors(BASE_SIZE, s["ratios"], s["scales"]).astype(scores.dtype)
     own = np.moveaxis(scores[0, len(anchors) :], 0, -1)
     moves = np.moveaxis(deltas[0], 0, -1).reshape(*own.shape, 4)
     rows, columns = np.indices(own.shape[:2]).astype(scores.dtype) * s["feature_stride"]

@@ -19,7 +19,7 @@ Bin = tuple[int, int]
 """Where a bin begins, and what it ends before."""
 
 
-_SMALLEST_SIDE = 0.1
+SMALLEST_SIDE = 0.1
 """The least height and width in cells that position-sensitive pooling gives a region."""
 
 
@@ -116,7 +116,7 @@ def mean_bins(first: float, last: float, num_bins: int, size: int, *, scale: flo
     [(2, 4), (4, 6)]
     """
     begin, end = _rounded(first) * scale, (_rounded(last) + 1) * scale
-    width = max(end - begin, _SMALLEST_SIDE) / num_bins
+    width = max(end - begin, SMALLEST_SIDE) / num_bins
     return [
         (_within(floor(number * width + begin), size), _within(ceil((number + 1) * width + begin), size))
         for number in range(num_bins)

@@ -18,6 +18,7 @@ without(
     "InfogainLoss",
     "MultinomialLogisticLoss",
     "SigmoidCrossEntropyLoss",
+    "SmoothL1Loss",
     "SoftmaxWithLoss",
     reason="it judges a net by labels; a net that predicts has none",
 )

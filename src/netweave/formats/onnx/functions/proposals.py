@@ -1,4 +1,4 @@
-"""MXNet's Proposal: N images, A anchors of a cell, H by W cells, B = H * W * A boxes of an image."""
+"""Regions from the heads of a region proposal network: N images, A anchors of a cell, H by W cells."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.onnx.functions.boxes import best_first, corners, greedy, indices, rows
+from netweave.formats.onnx.functions.boxes import best_first, corners, greedy, indices, masked, rows
 from netweave.formats.onnx.functions.table import Call, body
-from netweave.formats.onnx.functions.tape import Tensor, call
+from netweave.formats.onnx.functions.tape import Tensor, call, constant
 from netweave.graph.ops.proposals import base_anchors
+from netweave.graph.ops.region_proposals import BASE_SIZE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @body("Proposal")
@@ -28,8 +29,7 @@ def proposal(node: Call) -> Sequence[Tensor]:
     moves = call("Reshape", moves, call("Concat", own.sizes(), [4], axis=0))
     height, width, scale = info.split(3, axis=1)
     boxes = _moved(_shifted(anchors, own, s["feature_stride"]), moves, s)
-    limits = call("Concat", width - 1.0, height - 1.0, width - 1.0, height - 1.0, axis=1).at(1, 2, 3)
-    boxes = call("Max", call("Min", boxes, limits), 0.0)
+    boxes = _cut(boxes, height, width)
     inside = _inside(own, (height, width), s["feature_stride"])
     own = call("Where", inside.at(3), own, -1.0)
     boxes = call("Reshape", boxes, call("Concat", own.size(0), [-1, 4], axis=0))
@@ -50,6 +50,12 @@ def _shifted(anchors: np.ndarray, own: Tensor, stride: int) -> Tensor:
     down, right = call("Add", down, right * 0.0), call("Add", right, down * 0.0)
     shifts = call("Concat", *(part.at(2, 3) for part in (right, down, right, down)), axis=3)
     return shifts + anchors
+
+
+def _cut(boxes: Tensor, height: Tensor, width: Tensor) -> Tensor:
+    """Return boxes (N, H, W, A, 4) cut to their images."""
+    limits = call("Concat", width - 1.0, height - 1.0, width - 1.0, height - 1.0, axis=1).at(1, 2, 3)
+    return call("Max", call("Min", boxes, limits), 0.0)
 
 
 def _moved(anchors: Tensor, deltas: Tensor, s: dict[str, Any]) -> Tensor:
@@ -81,8 +87,8 @@ def _without_small(boxes: Tensor, scores: Tensor, least: Tensor) -> tuple[Tensor
     return boxes, call("Where", is_small, -1.0, scores)
 
 
-def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> list[Tensor]:
-    """Return the regions that stay as rows of image and corners, repeated to so many, and their scores."""
+def _suppressing(boxes: Tensor, threshold: float) -> Callable[[Tensor, Tensor], Tensor]:
+    """Return what says which boxes overlap one by more; both corners belong to a box."""
     sides = corners(boxes)
     areas = (sides[2] - sides[0] + 1.0) * (sides[3] - sides[1] + 1.0)
 
@@ -94,9 +100,15 @@ def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> 
         )
         common = width * height
         area = call("GatherElements", areas, number, axis=1)
-        return ~(common / (area + areas - common) <= float(s["threshold"]))
+        return ~(common / (area + areas - common) <= threshold)
 
+    return suppresses
+
+
+def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> list[Tensor]:
+    """Return the regions that stay as rows of image and corners, repeated to so many, and their scores."""
     able = scores >= scores
+    suppresses = _suppressing(boxes, float(s["threshold"]))
     stays = greedy(boxes, able, most=call("Squeeze", most), suppresses=suppresses)
     kept = best_first(stays.cast(ir.DataType.FLOAT), boxes.size(1))
     count = call("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
@@ -107,3 +119,36 @@ def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> 
     regions = call("Concat", image, found, axis=2)
     score = call("GatherElements", scores, chosen, axis=1)
     return [call("Reshape", regions, [-1, 5]), call("Reshape", score, [-1, 1])]
+
+
+@body("RegionProposal")
+def region_proposal(node: Call) -> Sequence[Tensor]:
+    """As many regions as stay, of the boxes of one image that are large enough."""
+    scores, deltas, info = node.inputs
+    s = node.settings
+    anchors = base_anchors(BASE_SIZE, s["ratios"], s["scales"]).astype(np.float32)
+    own = call("Transpose", scores.part(len(anchors), 2 * len(anchors), axis=1), perm=[0, 2, 3, 1])
+    moves = call("Transpose", deltas, perm=[0, 2, 3, 1])
+    moves = call("Reshape", moves, call("Concat", own.sizes(), [4], axis=0))
+    height, width, scale = (info.part(column, column + 1, axis=1) for column in range(3))
+    low, high = _shifted(anchors, own, s["feature_stride"]).split(2, axis=-1)
+    shift, growth = moves.split(2, axis=-1)
+    size = high - low + 1.0
+    centre, half = shift * size + low + size * 0.5, call("Exp", growth) * size * 0.5
+    boxes = _cut(call("Concat", centre - half, centre + half, axis=-1), height, width)
+    boxes, flat = call("Reshape", boxes, [1, -1, 4]), call("Reshape", own, [1, -1])
+    low, high = boxes.split(2, axis=2)
+    is_side = (high - low + 1.0 >= (scale * float(s["min_size"])).at(2)).cast(ir.DataType.INT32)
+    large = call("ReduceMin", is_side, [2], keepdims=0).cast(ir.DataType.BOOL)
+    first = flat.size(1)
+    if s["pre_nms_top_n"] > 0:
+        first = call("Min", first, [s["pre_nms_top_n"]])
+    order = best_first(masked(large, flat), first)
+    boxes, flat = rows(boxes, order), call("GatherElements", flat, order, axis=1)
+    able = call("GatherElements", large.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
+    most = constant(s["post_nms_top_n"]) if s["post_nms_top_n"] > 0 else call("Squeeze", first)
+    suppresses = _suppressing(boxes, float(s["nms_threshold"]))
+    stays = call("Squeeze", greedy(boxes, able, most=most, suppresses=suppresses), [0])
+    regions = call("Compress", call("Squeeze", boxes, [0]), stays, axis=0)
+    score = call("Compress", call("Squeeze", flat, [0]), stays, axis=0).at(1)
+    return [call("Concat", score * 0.0, regions, axis=1), score]

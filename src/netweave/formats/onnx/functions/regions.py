@@ -1,14 +1,16 @@
-"""ROIPooling: R regions of an input (N, C, H, W), each cut into bins."""
+"""Pooling over R regions of an input (N, C, H, W), each cut into bins."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.onnx.functions.boxes import indices
 from netweave.formats.onnx.functions.table import LOWEST, Call, body
 from netweave.formats.onnx.functions.tape import Tensor, call, constant, loop
+from netweave.graph.ops.regions import SMALLEST_SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,7 +40,7 @@ def roi_pooling(node: Call) -> Sequence[Tensor]:
 
 
 def _double(value: float) -> Tensor:
-    return constant(value).cast(ir.DataType.DOUBLE)
+    return constant(np.array(value, np.float64))
 
 
 def _rounded(value: Tensor) -> Tensor:
@@ -73,3 +75,48 @@ def _pooled(plane: Tensor, borders: list[Tensor]) -> Tensor:
         found = call("ReduceMax", found, [axis + 1], keepdims=0)
         full.append(begin < end)
     return call("Where", full[0].at(1) & full[1].at(0), found, 0.0)
+
+
+@body("PSROIPooling")
+def position_sensitive_pooling(node: Call) -> Sequence[Tensor]:
+    """The mean of each bin over channels of its own: of planes (D, G, G, H, W), 0 outside the bins."""
+    x, regions = node.inputs
+    group, num_outputs = node.settings["group_size"], node.settings["output_dim"]
+    scale = _double(node.settings["spatial_scale"])
+    image, left, top, right, bottom = (p.cast(ir.DataType.DOUBLE) for p in regions.split(5, axis=1))
+    rows = _mean_bins(top, bottom, group, x.size(2), scale)
+    columns = _mean_bins(left, right, group, x.size(3), scale)
+    images = call("Squeeze", image.cast(ir.DataType.INT64), [1])
+    planes = call("Reshape", x, call("Concat", [0, num_outputs, group, group], x.sizes(2), axis=0))
+
+    def step(number: Tensor) -> tuple[None, list[Tensor], list[Tensor]]:
+        found = call("Gather", planes, call("Gather", images, number))
+        counts = []
+        for axis, each, shape in ((3, rows, (0, 2, 4)), (4, columns, (0, 1, 3))):
+            begin, end = (call("Gather", border, number) for border in each)
+            place = indices(found.size(axis)).at(0)
+            inside = (place >= begin.at(1)) & (place < end.at(1))  # (bins, places)
+            found = call("Where", inside.at(*shape), found, 0.0)
+            counts.append(call("Max", end - begin, 0).cast(ir.DataType.FLOAT))
+        area = counts[0].at(1) * counts[1].at(0)
+        total = call("ReduceSum", found, [3, 4], keepdims=0)
+        return None, [], [total / call("Max", area, 1.0)]
+
+    (found,) = loop(call("Squeeze", regions.size(0)), None, [], step)
+    sizes = call("Concat", regions.size(0), [num_outputs, group, group], axis=0)
+    return [call("Reshape", found, sizes, allowzero=1)]
+
+
+def _mean_bins(
+    first: Tensor, last: Tensor, num_bins: int, size: Tensor, scale: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return where bins begin and what they end before, (R, bins), cut to the plane; they may overlap."""
+    start, stop = _rounded(first) * scale, (_rounded(last) + _double(1)) * scale
+    width = call("Max", stop - start, _double(SMALLEST_SIDE)) / _double(num_bins)
+    number = indices(constant([num_bins])).cast(ir.DataType.DOUBLE)
+    borders = (
+        call("Floor", width * number + start),
+        call("Ceil", width * (number + _double(1)) + start),
+    )
+    begin, end = (call("Max", call("Min", b.cast(ir.DataType.INT64), size), 0) for b in borders)
+    return begin, end

@@ -1,4 +1,4 @@
-"""MXNet's Proposal (``graph/ops/proposals``)."""
+"""MXNet's Proposal (``graph/ops/proposals``) and Faster R-CNN's (``graph/ops/region_proposals``)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def regions_kept(boxes, threshold, most):
         high = torch.minimum(boxes[best, 2:], boxes[left, 2:])
         common = (high - low + 1).clamp(min=0).prod(1)
         left = left[common / (areas[best] + areas[left] - common) <= threshold]
-    return torch.stack(kept)
+    return torch.stack(kept) if kept else left
 '''
 
 PROPOSAL = '''\
@@ -75,9 +75,38 @@ def proposal(
     return torch.cat(regions), torch.cat(found)
 '''
 
+REGION_PROPOSAL = '''\
+def region_proposal(
+    scores, deltas, info, feature_stride=16, scales=(8.0, 16.0, 32.0), ratios=(0.5, 1.0, 2.0),
+    pre_nms_top_n=6000, post_nms_top_n=300, nms_threshold=0.7, min_size=16.0,
+):
+    """Return regions as rows of image 0 and corners, best first, and their scores."""
+    anchors = base_anchors(16, ratios, scales)
+    y, x = (torch.arange(float(size)) * feature_stride for size in scores.shape[2:])
+    y, x = torch.meshgrid(y, x, indexing="ij")
+    cells = torch.stack([x, y, x, y], -1)[:, :, None] + anchors
+    score = scores[0, len(anchors) :].permute(1, 2, 0)
+    deltas = deltas[0].permute(1, 2, 0).reshape(*score.shape, 4)
+    size = cells[..., 2:] - cells[..., :2] + 1
+    centre = deltas[..., :2] * size + cells[..., :2] + 0.5 * size
+    half = 0.5 * deltas[..., 2:].exp() * size
+    height, width, scale = info[0, :3]
+    borders = torch.stack([width, height, width, height]) - 1
+    boxes = torch.minimum(torch.cat([centre - half, centre + half], -1), borders)
+    boxes = boxes.clamp(min=0).reshape(-1, 4)
+    large = (boxes[:, 2:] - boxes[:, :2] + 1 >= min_size * scale).all(1)
+    boxes, score = boxes[large], score.reshape(-1)[large]
+    order = score.argsort(descending=True, stable=True)
+    order = order[:pre_nms_top_n] if pre_nms_top_n > 0 else order
+    most = post_nms_top_n if post_nms_top_n > 0 else len(order)
+    kept = order[regions_kept(boxes[order], nms_threshold, most)]
+    return F.pad(boxes[kept], (1, 0)), score[kept, None]
+'''
+
 TEXTS = {
     "base_anchors": BASE_ANCHORS,
     "moved": MOVED,
     "regions_kept": REGIONS_KEPT,
     "proposal": PROPOSAL,
+    "region_proposal": REGION_PROPOSAL,
 }

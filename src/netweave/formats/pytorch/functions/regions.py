@@ -1,4 +1,4 @@
-"""ROIPooling (``graph/ops/regions``)."""
+"""ROIPooling and PSROIPooling (``graph/ops/regions``)."""
 
 from __future__ import annotations
 
@@ -25,4 +25,35 @@ def roi_pooling(x, regions, pooled_shape, spatial_scale):
     return found
 '''
 
-TEXTS = {"bins": BINS, "roi_pooling": ROI_POOLING}
+MEAN_BINS = '''\
+def mean_bins(first, last, num_bins, size, scale):
+    """Return where the bins of a region begin and what they end before; neighbours may overlap."""
+    first, last = (int(abs(border) + 0.5) * (1 if border > 0 else -1) for border in (first, last))
+    begin, end = first * scale, (last + 1) * scale
+    width = max(end - begin, 0.1) / num_bins
+    places = [(i * width + begin, (i + 1) * width + begin) for i in range(num_bins)]
+    borders = [(int(low // 1), -int(-high // 1)) for low, high in places]
+    return [[min(max(border, 0), size) for border in each] for each in borders]
+'''
+
+PSROI_POOLING = '''\
+def psroi_pooling(x, regions, output_dim, group_size, spatial_scale):
+    """Return the mean of each bin of regions over channels of its own; 0 for an empty bin."""
+    planes = x.unflatten(1, (output_dim, group_size, group_size))
+    found = x.new_zeros(len(regions), output_dim, group_size, group_size)
+    for number, (image, left, top, right, bottom) in enumerate(regions.tolist()):
+        columns = mean_bins(left, right, group_size, x.shape[3], spatial_scale)
+        for i, (y0, y1) in enumerate(mean_bins(top, bottom, group_size, x.shape[2], spatial_scale)):
+            for j, (x0, x1) in enumerate(columns):
+                if y0 < y1 and x0 < x1:
+                    cells = planes[int(image), :, i, j, y0:y1, x0:x1]
+                    found[number, :, i, j] = cells.mean((1, 2))
+    return found
+'''
+
+TEXTS = {
+    "bins": BINS,
+    "roi_pooling": ROI_POOLING,
+    "mean_bins": MEAN_BINS,
+    "psroi_pooling": PSROI_POOLING,
+}

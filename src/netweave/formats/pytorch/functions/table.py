@@ -45,6 +45,15 @@ def _proposed(scores: Any, deltas: Any, info: Any, **settings: Any) -> Sequence[
     return [(rows, 5), (rows, 1)]
 
 
+def _chosen(scores: Any, deltas: Any, info: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    return [(1, 5), (1, 1)]
+
+
+def _by_position(x: Any, regions: Any, **settings: Any) -> Sequence[Sequence[Any]]:
+    group = settings["group_size"]
+    return [(regions.shape[0], settings["output_dim"], group, group)]
+
+
 def _pooled(x: Any, regions: Any, **settings: Any) -> Sequence[Sequence[Any]]:
     return [(regions.shape[0], x.shape[1], *settings["pooled_shape"])]
 
@@ -54,7 +63,9 @@ FUNCTIONS: Mapping[str, Function] = {
     "multibox_detection": Function("MultiBoxDetection", _multibox),
     "box_nms": Function("BoxNMS", _same),
     "proposal": Function("Proposal", _proposed),
+    "region_proposal": Function("RegionProposal", _chosen),
     "roi_pooling": Function("ROIPooling", _pooled),
+    "psroi_pooling": Function("PSROIPooling", _by_position),
 }
 """Those that stand for an operator, by their names."""
 

@@ -1,5 +1,12 @@
 """The operators that can be written, by subject."""
 
-from netweave.formats.mxnet.writer.operators import elementwise, normalisation, pooling, shape, weighted
+from netweave.formats.mxnet.writer.operators import (
+    detection,
+    elementwise,
+    normalisation,
+    pooling,
+    shape,
+    weighted,
+)
 
-__all__ = ["elementwise", "normalisation", "pooling", "shape", "weighted"]
+__all__ = ["detection", "elementwise", "normalisation", "pooling", "shape", "weighted"]

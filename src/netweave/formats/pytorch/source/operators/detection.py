@@ -36,7 +36,7 @@ def function(call: Call) -> Step:
         if name not in defaults or given != defaults[name]:
             parts.append(f"{name}={literal(bool(given)) if name in _FLAGS else _shown(given)}")
     count = len(call.node.outputs)
-    is_first = count == 1 and call.node.op_type == "Proposal"
+    is_first = count == 1 and call.node.op_type in {"Proposal", "RegionProposal"}
     return call.step(
         f"{_NAMES[call.node.op_type]}({', '.join(parts)}){'[0]' if is_first else ''}",
         inputs=numbers,
