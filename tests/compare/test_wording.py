@@ -6,10 +6,12 @@ import json
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper
 
 import netweave
+from netweave.compare.explain.wording import setting
 
 CAFFE = """name: "net"
 layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 11 dim: 11 }} }} }}
@@ -87,3 +89,23 @@ def test_onnx(tmp_path):
     found = netweave.compare(*files)
     assert found.findings[0].fix == "op_type=Sigmoid"
     assert np.isfinite(found.findings[0].error)
+
+
+@pytest.mark.parametrize(
+    ("framework", "op_type", "name", "value", "words"),
+    [
+        ("pytorch", "MaxPool", "rounding", "ceil", "ceil_mode=True"),
+        ("pytorch", "Conv", "pads", (1, 2, 1, 2), "padding=(1, 2)"),
+        ("pytorch", "Conv", "strides", (2, 2), "stride=2"),
+        ("pytorch", "BatchNormalization", "epsilon", 1e-3, "eps=0.001"),
+        ("pytorch", "AveragePool", "count_include_pad", 0, "count_include_pad=False"),
+        ("pytorch", "LeakyRelu", "alpha", 0.1, "negative_slope=0.1"),
+        ("chainer", "MaxPool", "rounding", "floor", "cover_all=False"),
+        ("chainer", "MaxPool", "kernel_shape", (3, 3), "ksize=3"),
+        ("keras", "MaxPool", "kernel_shape", (3, 2), "pool_size=(3, 2)"),
+        ("keras", "Conv", "pads", (1, 1, 1, 1), "padding='valid' after ZeroPadding2D((1, 1))"),
+        ("darknet", "Conv", "strides", (2, 2), "stride=2"),
+    ],
+)
+def test_settings_are_said_as_the_calls_of_a_framework_spell_them(framework, op_type, name, value, words):
+    assert setting(framework, ir.Node("", op_type, []), name, value) == words

@@ -115,14 +115,11 @@ class _Pipeline:
             return self._undecided(
                 f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired"
             )
-        with self._stage("match weights"):
-            weights = match_weights(a.nodes, b.nodes)
-        if self._lacks_weights(weights):
+        if self._lacks_weights(a, b):
             with self._stage("copy weights"):
                 a = self._copy_weights(a, b, pairs)
-            with self._stage("match weights"):
-                weights = match_weights(a.nodes, b.nodes)
         with self._stage("match weights"):
+            weights = match_weights(a.nodes, b.nodes)
             rules = input_rules(a, b, pairs, weights)
             swapped = common_turn(weights) == SWAPPED
         sizes = self._sizes(a, b, rules[0])
@@ -314,10 +311,12 @@ class _Pipeline:
         tried = tuple(dict.fromkeys((*found.probes, trial.text)))
         return replace(found, probes=tried, error=max(errors, default=None))
 
-    def _lacks_weights(self, weights: NodePairs) -> bool:
+    def _lacks_weights(self, a: Signals, b: Signals) -> bool:
         """Whether a net came without weights; first values that are the other net's are weights, too."""
         nets = self.source_a, self.source_b
-        return not all(net.loaded for net in nets) or (any(net.initial for net in nets) and not weights)
+        if all(net.loaded and not net.initial for net in nets):
+            return False
+        return not all(net.loaded for net in nets) or not match_weights(a.nodes, b.nodes)
 
     def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> Signals:
         """Give the net without weights those of the other, through an alignment by structure alone.
@@ -329,6 +328,7 @@ class _Pipeline:
         to_b = lacking[1]
         if all(lacking) and self.source_a.initial:
             a = Signals.of(comparable(with_arrays(self.source_a, drawn_arrays(self.source_a))))
+        _read_once((a if to_b else b).graph)
         count = copy_weights(a, b, pairs, to_b=to_b)
         self.structural = not all(net.loaded for net in (self.source_a, self.source_b)) or count is not None
         if count is None:
@@ -340,6 +340,15 @@ class _Pipeline:
             "alignment, so the structure is compared and not the weights"
         )
         return a
+
+
+def _read_once(graph: Graph) -> None:
+    """Keep what is drawn or read when it is asked for, since it is asked for again and again."""
+    import onnx_ir as ir
+
+    for value in graph.model.graph.initializers.values():
+        if isinstance(value.const_value, ir.LazyTensor):
+            value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)
 
 
 def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to_b: bool) -> int | None:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.passes import chain, compose, fold, join_branches, to_inference
+from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ def comparable(graph: Graph) -> Graph:
     found = joined(graph)
     (see_through if has_scaffolding(found) else fold).edit(found)
     compose.edit(found)
+    flatten_concats.edit(found)
     return found
 
 

@@ -7,7 +7,7 @@ from netweave.passes.absorb import absorb, absorb_biases, absorb_scales
 from netweave.passes.branches import join_branches
 from netweave.passes.channels_first import channels_first, early_transposes
 from netweave.passes.compose import compose
-from netweave.passes.concats import remove_concats
+from netweave.passes.concats import flatten_concats, remove_concats
 from netweave.passes.extract import Extractor, extract
 from netweave.passes.fold import fold
 from netweave.passes.inference import to_inference
@@ -31,6 +31,7 @@ __all__ = [
     "early_transposes",
     "explicit",
     "extract",
+    "flatten_concats",
     "fold",
     "join_branches",
     "prune",

@@ -33,6 +33,32 @@ def remove_concats(graph: Graph) -> None:
             _simplify(rewriter, _flattened(rewriter, node))
 
 
+@Pass
+def flatten_concats(graph: Graph) -> None:
+    """Let a concatenation read what another one reads along the same axis, instead of what that makes.
+
+    The other one becomes part of it if nothing else reads it. Then it does not matter whether a net joins all
+    branches at once or one after the other.
+    """
+    rewriter = Rewriter(graph)
+    for node in list(graph.nodes):
+        if (node.domain, node.op_type) == ("", "Concat"):
+            flat = _flattened(rewriter, node)
+            axis = axis_of(flat)
+            values = [read for value in flat.inputs for read in _read_by(value, axis)]
+            if axis is not None and len(values) > len(flat.inputs):
+                rewriter.replace([flat], "Concat", values, {"axis": axis})
+
+
+def _read_by(value: ir.Value | None, axis: int | None) -> Sequence[ir.Value | None]:
+    """Return what a value is joined of along an axis: itself, if no concatenation along the axis makes it."""
+    maker = value.producer() if value is not None else None
+    is_joined = (
+        maker is not None and (maker.domain, maker.op_type) == ("", "Concat") and axis_of(maker) == axis
+    )
+    return maker.inputs if maker is not None and is_joined else [value]
+
+
 def _flattened(rewriter: Rewriter, node: ir.Node) -> ir.Node:
     """Take the concatenations in that only this one reads."""
     axis = axis_of(node)

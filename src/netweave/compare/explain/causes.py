@@ -11,6 +11,7 @@ from netweave.compare.align.layout import solve_layout
 from netweave.compare.explain.sizes import unlike
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
 from netweave.compare.explain.traps.order import in_order_of_a, reordered, unchanged
+from netweave.compare.explain.widths import other_filters
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Finding
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 MAX_CHANGES = 6
 """More differences in one group than this are not disentangled."""
+
+
+OF_WINDOWS = frozenset({"padding", "stride", "dilation"})
+"""Traps that go with the window of filters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +167,9 @@ class Explainer:
         )
 
     def _unexplained(self, draft: Draft, graft: Graft, proposals: Sequence[Proposal]) -> Finding:
+        shaped = shaped_finding(self.a, self.b, draft, proposals)
+        if shaped is not None:
+            return replace(shaped, error=graft.error)
         layer_a, place_a = where(self.a, draft.nodes[0][-1])
         layer_b, place_b = where(self.b, draft.nodes[1][-1])
         seen = "; ".join(dict.fromkeys(p.cause for p in proposals))
@@ -177,6 +185,33 @@ class Explainer:
             layer_b=layer_b,
             error=graft.error,
         )
+
+
+def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Proposal]) -> Finding | None:
+    """Return what is wrong with a group whose filters have other shapes; None if they do not.
+
+    Args:
+        a: Signals of A.
+        b: Signals of B.
+        draft: The group.
+        proposals: What differs besides; settings of the window go with its size.
+    """
+    found = other_filters(draft.nodes[0], draft.nodes[1], format_b=b.graph.format)
+    if found is None:
+        return None
+    cause, fix, node_a, node_b = found
+    besides = [p for p in proposals if p.node_b is node_b and p.trap in OF_WINDOWS] if fix else []
+    layer_a, place_a = where(a, node_a)
+    layer_b, place_b = where(b, node_b)
+    return Finding(
+        trap="filter-shape" if fix else None,
+        cause="; ".join([cause, *(p.cause for p in besides)]),
+        fix="; ".join([fix, *(p.fix for p in besides)]),
+        place_a=place_a,
+        place_b=place_b,
+        layer_a=layer_a,
+        layer_b=layer_b,
+    )
 
 
 def _error(wanted: np.ndarray, found: np.ndarray) -> float:

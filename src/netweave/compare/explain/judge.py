@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.groups import Draft, build_groups
 from netweave.compare.align.layout import describe_axes
-from netweave.compare.explain.causes import Explainer, where
+from netweave.compare.explain.causes import Explainer, shaped_finding, where
 from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import latent_finding
 from netweave.compare.explain.missing import missing_finding
@@ -108,7 +108,9 @@ class Judge:
                 layer_a=layer_a,
                 layer_b=layer_b,
             )
-            return replace(group, status=Status.UNKNOWN, error=error, finding=note)
+            shaped = shaped_finding(self.alignment.a, self.alignment.b, draft, [])
+            status = Status.DIFFERENT if shaped is not None and shaped.trap else Status.UNKNOWN
+            return replace(group, status=status, error=error, finding=shaped or note)
         group = replace(group, error=error, graft_error=graft.error)
         if graft.error <= LOCAL_TOLERANCE:
             finding = self._latent(draft)

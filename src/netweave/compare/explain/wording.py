@@ -35,7 +35,40 @@ SINGA = {
     "size": "local_size",
     "bias": "knorm",
 }
+PYTORCH = {
+    "kernel_shape": "kernel_size",
+    "pads": "padding",
+    "strides": "stride",
+    "dilations": "dilation",
+    "group": "groups",
+    "epsilon": "eps",
+    "size": "size",
+    "bias": "k",
+    "axis": "dim",
+}
+CHAINER = {
+    "kernel_shape": "ksize",
+    "pads": "pad",
+    "strides": "stride",
+    "dilations": "dilate",
+    "group": "groups",
+    "epsilon": "eps",
+    "size": "n",
+    "bias": "k",
+}
+DARKNET = {"kernel_shape": "size", "pads": "padding", "strides": "stride", "group": "groups"}
+KERAS = {"kernel_shape": "kernel_size", "dilations": "dilation_rate", "group": "groups"}
+
+CALLS = {"pytorch": PYTORCH, "chainer": CHAINER, "darknet": DARKNET, "keras": KERAS}
+"""Formats whose settings are arguments, or lines like them: name, '=', and one number if all are the same."""
+
 ROUNDING = {
+    ("pytorch", "floor"): "ceil_mode=False",
+    ("pytorch", "ceil"): "ceil_mode=True",
+    ("pytorch", "caffe"): "ceil_mode=True",
+    ("chainer", "floor"): "cover_all=False",
+    ("chainer", "ceil"): "cover_all=True",
+    ("chainer", "full"): "cover_all=True",
     ("caffe", "floor"): "round_mode: FLOOR",
     ("caffe", "ceil"): "round_mode: CEIL",
     ("caffe", "caffe"): "round_mode: CEIL",
@@ -48,6 +81,17 @@ ROUNDING = {
     ("onnx", "floor"): "ceil_mode=0",
     ("onnx", "ceil"): "ceil_mode=1",
 }
+
+FILTERS = {
+    "caffe": ("num_output: {}", "num_output: {}"),
+    "mxnet": ("num_filter={}", "num_hidden={}"),
+    "singa": ("num_filters: {}", "num_output: {}"),
+    "pytorch": ("out_channels={}", "out_features={}"),
+    "chainer": ("out_channels={}", "out_size={}"),
+    "darknet": ("filters={}", "output={}"),
+    "keras": ("filters={}", "units={}"),
+}
+"""How files say the number of filters of a convolution, and that of the units of a dense layer."""
 
 _POOLS = {"MaxPool": "max", "GlobalMaxPool": "max", "AveragePool": "average", "GlobalAveragePool": "average"}
 
@@ -113,8 +157,32 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
             return f"slope={in_words(name, value)}"
         shown = f"({', '.join(map(str, value))})" if isinstance(value, tuple) else in_words(name, value)
         return f"{MXNET.get(name, name)}={shown}"
+    if format in CALLS:
+        return f"{_argument(format, node, name)}={_call_value(name, value)}"
     shown = str(list(value)) if isinstance(value, tuple) else in_words(name, value)
     return f"{name}={shown}"
+
+
+def count_of_filters(format: str, node: ir.Node, count: int) -> str:  # noqa: A002
+    """Return how the files of a format say that a convolution or dense layer has so many filters or units."""
+    is_dense = node.op_type in {"Gemm", "MatMul"}
+    return FILTERS[format][is_dense].format(count) if format in FILTERS else f"{count:,} filters"
+
+
+def _argument(format: str, node: ir.Node, name: str) -> str:  # noqa: A002
+    if format == "pytorch" and node.op_type == "LeakyRelu" and name == "alpha":
+        return "negative_slope"
+    if format == "keras" and name == "kernel_shape" and node.op_type in _POOLS:
+        return "pool_size"
+    return CALLS[format].get(name, name)
+
+
+def _call_value(name: str, value: Any) -> str:
+    if name in {"count_include_pad", "keepdims"}:
+        return str(bool(value))
+    if isinstance(value, tuple) and len(set(value)) > 1:
+        return f"({', '.join(map(str, value))})"
+    return in_words(name, value)
 
 
 def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A002
@@ -144,4 +212,8 @@ def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002
         return f"pad: {begin[0]}" if len(set(begin)) == 1 else f"pad_h: {begin[0]} pad_w: {begin[1]}"
     if format == "singa":
         return f"pad: {begin[0]}" if len(set(begin)) == 1 else f"pad_y: {begin[0]} pad_x: {begin[1]}"
+    if format == "keras":
+        return "padding='valid'" + (f" after ZeroPadding2D({begin})" if any(begin) else "")
+    if format in CALLS:
+        return f"{CALLS[format]['pads']}={_call_value('pads', begin)}"
     return f"pad=({', '.join(map(str, begin))})"

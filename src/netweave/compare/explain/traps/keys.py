@@ -36,6 +36,7 @@ TRAP_KEYS: dict[str, str] = {
     "input-order": "The inputs of a node, or branches that are joined, in another order.",
     "input": "The output of another layer read.",
     "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
+    "filter-shape": "Another number of filters or units, or filters with another window.",
     "weights": "Stored values differ.",
     "missing-bias": "One layer has a bias, the other has none.",
     "missing-input": "One node has a stored input that the other lacks.",
