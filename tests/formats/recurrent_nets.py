@@ -65,7 +65,7 @@ def stored_states() -> onnx.ModelProto:
 
 def lengths() -> onnx.ModelProto:
     """Return a net whose sequences have different lengths."""
-    made = node("GRU", "x w r b n", "y", hidden_size=H)
+    made = node("GRU", "x w r b n", "y", hidden_size=H, linear_before_reset=1)
     lengths = np.array([3, 5, 2], np.int32)
     return model([made], {"x": [T, N, C]}, ["y"], {**arrays("GRU"), "n": lengths})
 

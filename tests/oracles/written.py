@@ -42,15 +42,16 @@ def caffe(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def mxnet(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Run a net of MXNet's by its module, as a script would; outputs by their number."""
+    """Run a net of MXNet's as a script would; outputs by their number."""
     import mxnet as mx
 
     symbol, arguments, auxiliary = mx.model.load_checkpoint(str(folder / "written"), 0)
-    module = mx.mod.Module(symbol, data_names=list(inputs), label_names=None)
-    module.bind(for_training=False, data_shapes=[(name, array.shape) for name, array in inputs.items()])
-    module.set_params(arguments, auxiliary)
-    module.forward(mx.io.DataBatch([mx.nd.array(array) for array in inputs.values()]), is_train=False)
-    return {str(number): array.asnumpy() for number, array in enumerate(module.get_outputs())}
+    shapes = {name: array.shape for name, array in inputs.items()}
+    executor = symbol.simple_bind(mx.cpu(), grad_req="null", **shapes)
+    executor.copy_params_from(arguments, auxiliary)
+    given = {name: mx.nd.array(array) for name, array in inputs.items()}
+    outputs = executor.forward(is_train=False, **given)
+    return {str(number): array.asnumpy() for number, array in enumerate(outputs)}
 
 
 def keras(folder: Path, inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -13,7 +13,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
-from tests.formats import written_nets
+from tests.formats import recurrent_nets, written_nets
 from tests.formats.onnx.models import load, model, node
 from tests.formats.written_nets import NETS, SIZES, close, net, one
 
@@ -21,8 +21,17 @@ ORACLES = os.environ.get("NETWEAVE_ORACLES")
 ROOT = Path(__file__).parents[3]
 
 
+def expected(made):
+    """Return inputs by name, and outputs."""
+    if any(made is each for each in RECURRENT.values()):
+        return recurrent_nets.expected(made)
+    x, outputs = written_nets.expected(made)
+    return {"x": x}, outputs
+
+
 def saved(made, folder):
-    netweave.save(load(made, folder, input_shapes={"x": SIZES}), folder / "written-symbol.json")
+    shapes = {"x": SIZES} if len(made.graph.input[0].type.tensor_type.shape.dim) == 4 else {}
+    netweave.save(load(made, folder, input_shapes=shapes), folder / "written-symbol.json")
     return folder / "written-symbol.json"
 
 
@@ -33,20 +42,41 @@ def test_what_is_written_computes_what_onnxruntime_does(name, tmp_path):
     close(found.values(), expected)
 
 
+RECURRENT = {
+    name: made for name, made in recurrent_nets.NETS.items() if name != "gru that resets before its product"
+}
+
+
+@pytest.mark.parametrize("name", RECURRENT)
+def test_a_recurrent_net_computes_what_onnxruntime_does(name, tmp_path):
+    inputs, expected = recurrent_nets.expected(RECURRENT[name])
+    close(netweave.run(saved(RECURRENT[name], tmp_path), inputs).values(), expected)
+
+
+def test_a_recurrent_layer_is_one_operator_of_mxnets(tmp_path):
+    written = json.loads(saved(RECURRENT["lstm"], tmp_path).read_text())
+    assert [(each["op"], each["name"]) for each in written["nodes"]] == [
+        ("null", "x"), ("null", "rnn_parameters"), ("_zeros", "rnn_state"),
+        ("_zeros", "rnn_state_2"), ("RNN", "rnn"),
+    ]  # fmt: skip
+
+
 @pytest.mark.oracle
 @pytest.mark.skipif(not ORACLES, reason="NETWEAVE_ORACLES names no environment with MXNet")
 def test_mxnet_computes_the_same(tmp_path):
-    for number, made in enumerate(NETS.values()):
+    wanted = []
+    for number, made in enumerate([*NETS.values(), *RECURRENT.values()]):
         folder = tmp_path / str(number)
         folder.mkdir()
         saved(made, folder)
-        np.savez(folder / "inputs.npz", x=written_nets.expected(made)[0])
+        inputs, outputs = expected(made)
+        np.savez(folder / "inputs.npz", **inputs)
+        wanted.append(outputs)
     command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]
-    for number, made in enumerate(NETS.values()):
-        outputs = np.load(tmp_path / str(number) / "y.npz")
-        close(outputs.values(), written_nets.expected(made)[1])
+    for number, outputs in enumerate(wanted):
+        close(np.load(tmp_path / str(number) / "y.npz").values(), outputs)
 
 
 def test_names_are_those_that_mxnet_would_give(tmp_path):
@@ -106,6 +136,10 @@ def test_padding_with_channels_last_is_padding_of_the_convolution(tmp_path):
         (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "MXNet's windows have no dilation"),
         (one("Gelu", approximate="tanh"), r"net\.onnx: .*a net of MXNet's: Gelu: .*no approximation"),
         (one("Pad", {"p": written_nets.ints(0, 1, 0, 0, 0, 0, 0, 0)}), "pads the spatial axes"),
+        (recurrent_nets.steps("GRU"), "its gates reset before the product"),
+        (recurrent_nets.steps("LSTM", clip=0.5), "gates are clipped"),
+        (recurrent_nets.steps("RNN", activations=["Sigmoid"]), "its activations are sigmoid"),
+        (recurrent_nets.lengths(), "sequences have lengths"),
         (one("Hardmax"), r"Hardmax \(1, first 'hardmax'\); write it as \.onnx instead"),
     ],
 )

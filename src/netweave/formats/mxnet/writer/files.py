@@ -26,6 +26,7 @@ from netweave.symbol import Symbol, group, variable
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
@@ -54,8 +55,14 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     weights = path.with_name(f"{path.name.removesuffix(SUFFIX)}-0000.params")
     with replacing(path) as folder:
         (folder / path.name).write_text(symbol.tojson())
-        (folder / weights.name).write_bytes(encode_arrays(net.arrays))
+        (folder / weights.name).write_bytes(encode_arrays(_read_arrays(symbol, net)))
     return Written(path, weights, one_size=True)
+
+
+def _read_arrays(symbol: Symbol, net: Net) -> dict[str, np.ndarray]:
+    """Return the stored arrays that the symbol reads: nodes that nothing reads are not part of it."""
+    names = {*symbol.list_arguments(), *symbol.list_auxiliary_states()}
+    return {key: array for key, array in net.arrays.items() if key.partition(":")[2] in names}
 
 
 def _is_missing(value: ir.Value, net: Net) -> bool:
@@ -76,6 +83,8 @@ def _symbol(graph: Graph, net: Net) -> Symbol:
         net.symbols[name] = variable(net.free(name), shape=shape or None)
     for node in graph.nodes:
         names = [value.name or "" for value in node.outputs]
+        if all(name in net.symbols for name in names if name):
+            continue  # an operator before it gives what it would
         if any(value is not None and _is_missing(value, net) for value in node.inputs):
             continue  # what it reads is refused already
         with refusals.collecting(node):

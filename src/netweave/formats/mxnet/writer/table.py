@@ -121,11 +121,24 @@ class Call(NodeCall):
         """Return the variable of an array that is computed here, or that is an operand as it stands."""
         return self._net.stored(f"{self.name}_{role}", lambda: array, is_operand=True)
 
+    def stored(self, role: str, array: Callable[[], np.ndarray]) -> Symbol:
+        """Return the variable of an array that several stored inputs are made into."""
+        return self._net.stored(f"{self.name}_{role}", array)
+
+    def give(self, value: ir.Value, symbol: Symbol) -> None:
+        """Say what a value further on is, so that the nodes that make it are not written."""
+        self._net.symbols[value.name or ""] = symbol
+
     def make(self, op: str, *inputs: Symbol, **settings: Any) -> Symbol:
         """Return a new node of MXNet's; the first one of a call has the name of the source's layer."""
         self._num_made += 1
-        name = self.name if self._num_made == 1 else self._net.free(f"{self.name}_{op.strip('_').lower()}")
-        return operator_function(op)(*inputs, name=name, **settings)
+        if self._num_made > 1:
+            return self.make_beside(op.strip("_").lower(), op, *inputs, **settings)
+        return operator_function(op)(*inputs, name=self.name, **settings)
+
+    def make_beside(self, role: str, op: str, *inputs: Symbol, **settings: Any) -> Symbol:
+        """Return a new node that stands beside the one with the layer's name, which ends with its role."""
+        return operator_function(op)(*inputs, name=self._net.free(f"{self.name}_{role}"), **settings)
 
 
 TABLE: WriterTable[Call, Symbol] = WriterTable()

@@ -5,8 +5,9 @@ from netweave.formats.mxnet.writer.operators import (
     elementwise,
     normalisation,
     pooling,
+    recurrent,
     shape,
     weighted,
 )
 
-__all__ = ["detection", "elementwise", "normalisation", "pooling", "shape", "weighted"]
+__all__ = ["detection", "elementwise", "normalisation", "pooling", "recurrent", "shape", "weighted"]
