@@ -14,10 +14,30 @@ from netweave import api
 from netweave.errors import UnsupportedError, UsageError
 from tests.formats import written_nets
 from tests.formats.onnx.models import load, model, node
-from tests.formats.written_nets import NETS, SIZES, close, net, one
+from tests.formats.written_nets import SIZES, close, net, one
 
 ORACLES = os.environ.get("NETWEAVE_ORACLES")
 ROOT = Path(__file__).parents[3]
+
+OF_SSD = {
+    "axes in another order": one("Transpose", perm=[0, 2, 3, 1]),
+    "divided by its norm": net(
+        [
+            node("ReduceSumSquare", "x a", "s", keepdims=1),
+            node("Add", "s e", "t"),
+            node("Sqrt", "t", "n"),
+            node("Div", "x n", "y"),
+        ],
+        {"a": written_nets.ints(1), "e": np.float32(0.1)},
+    ),
+    "scaled by its length": net(
+        [node("ReduceL2", "x a", "n", keepdims=1), node("Div", "x n", "d"), node("Mul", "d g", "y")],
+        {"a": written_nets.ints(1), "g": written_nets.drawn(6, 1, 1)},
+    ),
+}
+"""What Caffe says with layers of its SSD branch, Permute and Normalize, which OpenCV reads."""
+
+NETS = {**written_nets.NETS, **OF_SSD}
 
 
 def saved(made, folder):
@@ -120,7 +140,7 @@ def test_channels_last_at_the_ends_are_channels_first_in_the_file(tmp_path):
         (one("Slice", {"s": written_nets.ints(0), "e": written_nets.ints(9), "a": written_nets.ints(2),
                        "t": written_nets.ints(2)}), "it takes steps"),
         (one("LRN", size=4), "its window has an even size"),
-        (one("Transpose", perm=[0, 2, 1, 3]), "Transpose"),
+        (one("Hardmax"), "Hardmax"),
         (net([node("Resize", "x - s", "y", mode="linear")], {"s": np.array([1, 1, 2, 2], np.float32)}),
          "no resizing by 'linear'"),
     ],

@@ -58,11 +58,11 @@ def rcnn():
     return builder.finish([builder.add("ROIPooling", [x, regions], pooling, domain="netweave"), chances])
 
 
-def normalised():
+def normalised(op_type):
     builder = GraphBuilder("net", format="test")
     x = builder.input("x", [2, 5, 4, 3])
     axis = builder.constant([1], dtype=np.int64)
-    norm = builder.add("ReduceL2", [x, axis])
+    norm = builder.add(op_type, [x, axis])
     sizes = builder.constant([1, 5, 4, 3], dtype=np.int64)
     return builder.finish([builder.add("Div", [x, builder.add("Expand", [norm, sizes])])])
 
@@ -73,7 +73,8 @@ NETS = {
     "nms": nms(),
     "nms by class": nms(id_index=0, overlap_thresh=0.2, topk=20, valid_thresh=0.1),
     "rcnn": rcnn(),
-    "normalised": normalised(),
+    "by length": normalised("ReduceL2"),
+    "by squares": normalised("ReduceSumSquare"),
 }
 
 
@@ -100,7 +101,7 @@ def test_mxnet_computes_the_same(tmp_path):
     for name, graph in NETS.items():
         (tmp_path / name).mkdir()
         netweave.save(graph, tmp_path / name / "written-symbol.json")
-        np.save(tmp_path / name / "x.npy", given(name))
+        np.savez(tmp_path / name / "inputs.npz", x=given(name))
     command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
     assert done.returncode == 0, done.stderr[-2000:]

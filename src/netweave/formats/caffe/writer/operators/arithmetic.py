@@ -8,6 +8,7 @@ import numpy as np
 
 from netweave.files.writing import Refused
 from netweave.formats.caffe.writer.operators.activation import bounded
+from netweave.formats.caffe.writer.operators.norm import epsilon_of_norm, normalized
 from netweave.formats.caffe.writer.table import Call, lazily, power, written
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ def div(call: Call) -> list[CaffeLayer]:
     """A quotient: a product with what is one over the second value."""
     if call.is_stored(1):
         return _times(call, 0, 1 / call.constant(1))
+    if (eps := epsilon_of_norm(call.node)) is not None:
+        return normalized(call, eps)
     inverse = call.inner()
     layers = call.chain(power(exponent=-1.0), bottom=call.name(1), top=inverse)
     if call.is_stored(0):

@@ -35,6 +35,13 @@ def split(call: Call) -> list[CaffeLayer]:
     return [CaffeLayer("Slice", (call.name(0),), tops, given, sources=call.layers)]
 
 
+@written("Transpose")
+def transpose(call: Call) -> list[CaffeLayer]:
+    """Axes in another order: a layer of the SSD branch, which Caffe 1.0 has not."""
+    perm = call.get("perm") or list(range(call.rank(0)))[::-1]
+    return call.chain(("Permute", {"permute_param": {"order": list(perm)}}))
+
+
 @written("Slice")
 def slice_(call: Call) -> list[CaffeLayer]:
     """A part along some axes; where its sizes are those of another value, a Crop."""

@@ -164,13 +164,15 @@ def several(call: Call) -> Symbol:
     return call.make("add_n", *symbols)
 
 
-@written(*_REDUCTIONS, "ReduceL1", "ReduceL2")
+@written(*_REDUCTIONS, "ReduceL1", "ReduceL2", "ReduceSumSquare")
 def reduction(call: Call) -> Symbol:
     """Over some axes, or all."""
     axes = call.wholes(1) if call.has(1) else list(range(call.rank(0)))
     settings: dict[str, Any] = {"axis": tuple(axes), "keepdims": bool(call.get("keepdims", 1))}
     if call.node.op_type in _REDUCTIONS:
         return call.make(_REDUCTIONS[call.node.op_type], call.symbol(0), **settings)
+    if call.node.op_type == "ReduceSumSquare":
+        return call.make("sum", call.make("square", call.symbol(0)), **settings)
     return call.make("norm", call.symbol(0), ord=int(call.node.op_type[-1]), **settings)
 
 
