@@ -163,7 +163,7 @@ message LayerParameter
 message BNParameter
   1 scale_filler FillerParameter; 2 shift_filler FillerParameter; 3 bn_mode BNMode =LEARN;
   7000 slope_filler FillerParameter; 7001 bias_filler FillerParameter; 7002 momentum float =0.9;
-  7003 eps float =1e-5; 7004 frozen bool =false; 7005 engine string
+  7003 eps float =1e-5; 7004 frozen bool =false; 7005 engine Engine =DEFAULT
 enum BNParameter.BNMode
   LEARN=0 INFERENCE=1
 message UpsampleParameter
@@ -186,6 +186,30 @@ message TransposeParameter
   1 dim int32[]
 message ReverseParameter
   1 axis int32 =0
+"""
+
+C3D = """
+message LayerParameter
+  6661 convolution3d_param Convolution3DParameter; 6662 pooling3d_param Pooling3DParameter
+enum V1LayerParameter.LayerType
+  CONVOLUTION3D=7030 POOLING3D=7031 DECONVOLUTION3D=7032 VIDEO_DATA=7033
+message ConvolutionParameter
+  7030 kernel_depth uint32; 7031 temporal_stride uint32 =1; 7032 temporal_pad uint32 =0;
+  7033 filter_group uint32 =1
+message PoolingParameter
+  7030 kernel_depth uint32; 7031 temporal_stride uint32 =1
+message Convolution3DParameter
+  1 num_output uint32; 2 bias_term bool =true; 3 pad uint32 =0; 4 kernel_size uint32; 5 group uint32 =1;
+  6 kernel_depth uint32; 7 stride uint32 =1; 8 temporal_stride uint32 =1; 9 weight_filler FillerParameter;
+  10 bias_filler FillerParameter; 11 filter_group uint32 =1; 12 temporal_pad uint32 =0
+message Pooling3DParameter
+  1 pool PoolMethod =MAX; 2 kernel_size uint32; 3 stride uint32 =1; 4 pad uint32 =0; 5 kernel_depth uint32;
+  6 temporal_stride uint32 =1
+enum Pooling3DParameter.PoolMethod
+  MAX=0 AVE=1 STOCHASTIC=2
+message ImageDataParameter
+  7030 new_length uint32; 7031 show_data int32 =0; 7032 use_image bool =false; 7033 sampling_rate int32 =1;
+  7034 use_label bool =true; 7035 use_temporal_jitter bool =false; 7036 mean_value float =0
 """
 
 OTHERS = """
@@ -225,4 +249,4 @@ message AnnotatedDataParameter
   7026 seg_resize_height int32 =0; 7027 difficult_label_warmup bool =false
 """
 
-FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + OTHERS
+FORKS = SSD + INTEL + SEGMENTATION + REARRANGING + C3D + OTHERS

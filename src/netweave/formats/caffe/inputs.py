@@ -181,6 +181,16 @@ def image_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     return [(batch, channels, height, width), (batch,)]
 
 
+@sizes_of("VideoData")
+def video_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
+    """Sizes of C3D 1.0's layer: images in a row, and labels; of those of other branches nothing is known."""
+    parameter = spec["image_data_param"]
+    if "new_length" not in parameter:
+        return [None]
+    batch, side = parameter["batch_size"] or None, parameter["crop_size"] or None
+    return [(batch, 3, parameter["new_length"], side, side), (batch,)]
+
+
 @sizes_of("AnnotatedData")
 def annotated_sizes(spec: Message, folder: Path) -> Sequence[Shape | None]:
     """Sizes of SSD's layer: images that are made of one size, and one row of 8 numbers for each box."""

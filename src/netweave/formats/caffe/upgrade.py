@@ -82,7 +82,12 @@ V1_TYPES = {
     "TANH": "TanH",
     "THRESHOLD": "Threshold",
     "WINDOW_DATA": "WindowData",
+    "CONVOLUTION3D": "Convolution3D",
+    "DECONVOLUTION3D": "Deconvolution3D",
+    "POOLING3D": "Pooling3D",
+    "VIDEO_DATA": "VideoData",
 }
+"""The last four are C3D's."""
 
 _CONV_POOL = {"conv": "convolution_param", "im2col": "convolution_param", "pool": "pooling_param"}
 _DENSE = {"conv": "convolution_param", "innerproduct": "inner_product_param"}

@@ -34,7 +34,9 @@ def test_of_segnet_it_learns_by_the_batch_in_both_phases(tmp_path, phase):
     np.testing.assert_allclose(run(graph, x=x)["y"], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("phase", "settings"), [("TEST", ""), ("TRAIN", "frozen: true"), ("TEST", "eps: 1")])
+@pytest.mark.parametrize(
+    ("phase", "settings"), [("TEST", ""), ("TRAIN", "frozen: true engine: CAFFE"), ("TEST", "eps: 1")]
+)
 def test_of_pspnet_it_has_four_arrays(tmp_path, phase, settings):
     graph = load(tmp_path, inputs(x=X) + layer("BN", f"bn_param {{ {settings} }}"), phase=phase)
     arrays, x = stored(graph), normal(*X)

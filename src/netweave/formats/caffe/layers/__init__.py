@@ -17,6 +17,7 @@ from netweave.formats.caffe.layers import (
     resizing,
     scaled_norm,
     shape,
+    volume,
 )
 
 __all__ = [
@@ -36,4 +37,5 @@ __all__ = [
     "resizing",
     "scaled_norm",
     "shape",
+    "volume",
 ]
