@@ -32,6 +32,11 @@ class Call(NodeCall):
         self._num_inner = 0
 
     @property
+    def graph(self) -> Graph:
+        """The node's graph."""
+        return self._graph
+
+    @property
     def output(self) -> str:
         """Name of the node's first output."""
         return self.node.outputs[0].name or ""

@@ -3,10 +3,11 @@
 from netweave.formats.caffe.writer.operators import (
     activation,
     arithmetic,
+    detection,
     normalisation,
     pooling,
     shape,
     weighted,
 )
 
-__all__ = ["activation", "arithmetic", "normalisation", "pooling", "shape", "weighted"]
+__all__ = ["activation", "arithmetic", "detection", "normalisation", "pooling", "shape", "weighted"]

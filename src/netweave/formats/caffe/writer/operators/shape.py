@@ -8,6 +8,7 @@ import numpy as np
 
 from netweave.files.writing import Refused
 from netweave.formats.caffe.writer.layer import CaffeLayer
+from netweave.formats.caffe.writer.operators.detection import prior_boxes
 from netweave.formats.caffe.writer.table import Call, lazily, per_axis, written
 from netweave.graph import known_shape
 
@@ -19,8 +20,12 @@ if TYPE_CHECKING:
 def concat(call: Call) -> list[CaffeLayer]:
     """After one another along an axis."""
     axis = call.axis("axis", 1)
-    names = [call.name(index) for index in range(call.num_inputs)]
-    return [call.layer("Concat", names, {} if axis == 1 else {"concat_param": {"axis": axis}})]
+    names, layers = [], []
+    for index in range(call.num_inputs):
+        priors = prior_boxes(call, index) if call.is_stored(index) else None
+        layers += [priors] if priors else []
+        names.append(priors.tops[0] if priors else call.name(index))
+    return [*layers, call.layer("Concat", names, {} if axis == 1 else {"concat_param": {"axis": axis}})]
 
 
 @written("Split")
