@@ -12,6 +12,7 @@ from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import latent_finding
 from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
+from netweave.compare.explain.promises import broken_promises
 from netweave.compare.explain.sizes import other_filters
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
@@ -47,11 +48,13 @@ class Judge:
     swapped: bool = False
     _explained: int = field(default=0)
     _moved: dict[int, str] = field(default_factory=dict)
+    _broken: dict[int, Finding] = field(default_factory=dict)
 
     def groups(self) -> list[Group]:
         """Return all groups, judged, in A's order."""
         drafts = build_groups(self.alignment)
         self._moved = find_moved(self.alignment, drafts)
+        self._broken = broken_promises(self.alignment, self.tensors_a, self.tensors_b)
         doubtful = [draft for draft in drafts if draft.is_pair and not self._is_proven(draft)]
         grafter = Grafter(self.alignment, self.tensors_a, self.tensors_b)
         grafts = dict(zip(map(id, doubtful), grafter.run(doubtful), strict=True))
@@ -82,9 +85,11 @@ class Judge:
     def _proven(self, draft: Draft, group: Group) -> Group:
         pairs = [self.alignment.of_a[name_a] for name_a, _ in draft.outputs]
         mapping = pairs[0].mapping
-        finding = self._latent(draft)
+        broken = next((self._broken[id(node)] for node in draft.nodes[1] if id(node) in self._broken), None)
+        finding = broken or self._latent(draft)
         mapped = mapping is not None and not mapping.is_identity
         status = Status.LATENT if finding else Status.MAPPED if mapped else Status.EQUAL
+        status = Status.DIFFERENT if broken else status
         return replace(
             group,
             evidence=Evidence.VALUES,

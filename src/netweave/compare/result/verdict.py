@@ -23,12 +23,14 @@ class OutputPair:
         b: Name of B's output; empty if only A has it.
         error: Difference relative to the rms; None if they cannot be compared.
         mapping: How A's becomes B's.
+        moved: Whether it stands in another place among B's outputs, under another name.
     """
 
     a: str
     b: str
     error: float | None = None
     mapping: TensorMapping | None = None
+    moved: bool = False
 
     def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
         """Whether the two are equal under the mapping."""
@@ -96,8 +98,10 @@ def _mapped_in_words(inputs: Sequence[TensorMapping], outputs: Sequence[OutputPa
     made = _outputs_in_words(
         [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
     )
+    places = ", ".join(f"{pair.b!r} for {pair.a!r}" for pair in outputs if pair.moved)
     parts = [f"given {given}"] if given else []
-    return ", ".join([*parts, f"B makes {made}"] if made else parts)
+    parts += [f"B makes {made}"] if made else []
+    return ", ".join([*parts, f"B gives its outputs in another order ({places})"] if places else parts)
 
 
 def _more_outputs(

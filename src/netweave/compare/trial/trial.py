@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, SignalPair
+from netweave.compare.align.contract import counterpart, in_order, is_moved
 from netweave.compare.align.layout import candidate_layouts, describe_axes, solve_layout
 from netweave.compare.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence
@@ -59,7 +60,9 @@ class Trial:
         free_b = list(names_b)
         found = []
         for name_a in names_a:
-            name_b = (known or {}).get(name_a) or (names_b[0] if only_one else self._partner(name_a, free_b))
+            name_b = (known or {}).get(name_a) or (
+                names_b[0] if only_one else counterpart(self.alignment, name_a, free_b)
+            )
             if name_b is None:
                 found.append(OutputPair(name_a, ""))
                 continue
@@ -67,21 +70,14 @@ class Trial:
             found.append(self._compare(name_a, name_b, tolerance))
         return found + [OutputPair("", name) for name in free_b]
 
-    def _partner(self, name_a: str, free_b: Sequence[str]) -> str | None:
-        a, b = self.alignment.a, self.alignment.b
-        pair = self.alignment.of_a.get(a.root.get(name_a, name_a))
-        for name in free_b:
-            if pair is not None and b.root.get(name, name) == pair.b:
-                return name
-        return name_a if name_a in free_b else None
-
     def _compare(self, name_a: str, name_b: str, tolerance: float) -> OutputPair:
         x, y = self.tensors_a[name_a], self.tensors_b.get(name_b)
         if y is None:
             return OutputPair(name_a, name_b)
         solved = solve_layout(x, y, tolerance=tolerance, hints=self.alignment.hints())
         if solved is not None:
-            mapping, error = solved
+            mapping, error = in_order(self.alignment, solved[0]), solved[1]
+            error = error if mapping is solved[0] else relative_error(mapping.apply(x), y)
         else:
             counts = self.alignment.layouts
             layouts = sorted(candidate_layouts(x.shape, y.shape), key=lambda m: -counts[m.axes or ()])
@@ -89,7 +85,7 @@ class Trial:
                 return OutputPair(name_a, name_b, float("inf"))
             mapping, error = layouts[0], relative_error(layouts[0].apply(x), y)
         mapping = replace(mapping, a=name_a, b=name_b, text=describe_axes(mapping))
-        return OutputPair(name_a, name_b, error, mapping)
+        return OutputPair(name_a, name_b, error, mapping, is_moved(self.alignment, name_a, name_b))
 
 
 class Bench:

@@ -34,6 +34,7 @@ TRAP_KEYS: dict[str, str] = {
     "flatten-order": "Height, width, channel for channel, height, width before a dense layer.",
     "gate-order": "The gates of a recurrent layer in another order: i, f, c, o; i, c, f, o; i, o, f, c.",
     "input-order": "The inputs of a node, or branches that are joined, in another order.",
+    "output-order": "Outputs that change their names: each holds what the other should.",
     "input": "The output of another layer read.",
     "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
     "filter-shape": "Another number of filters or units, or filters with another window.",
