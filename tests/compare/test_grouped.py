@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 import netweave
+from netweave.compare import Status, Verdict
 from netweave.compare.carry import carry_weights
-from netweave.graph import GraphBuilder, Layer, Parameter, stored_arrays
+from netweave.graph import GraphBuilder, Layer, Parameter, with_arrays
+from netweave.graph.stored import stored_arrays
 from tests.oracles import recipe
 
 GROUPS = 3
@@ -20,9 +22,9 @@ class Net:
         self.builder = GraphBuilder("net", format="onnx")
         self.seed = seed
 
-    def array(self, name, shape, change=1.0):
+    def array(self, name, shape):
         stored = recipe.weight(f"{name} {self.seed}", shape, "filter")
-        return self.builder.parameter(Parameter(name, shape), stored * np.float32(change))
+        return self.builder.parameter(Parameter(name, shape), stored)
 
     def layer(self, name):
         return self.builder.layer(Layer(name, name, "layer"))
@@ -60,7 +62,7 @@ def branches(*, faulty=None, fault="", behind=False):
         for i, y in enumerate(pieces):
             found = fault if i == faulty else ""
             with net.layer(f"branch{i}"):
-                w = net.array(f"w{i}", (4, 2, 3, 3), 1.5 if found == "weights" else 1.0)
+                w = net.array(f"w{i}", (4, 2, 3, 3))
                 y = add("Conv", [y, w], {"pads": [0, 2, 0, 0] if found == "pads" else [0, 1, 0, 1]})
                 if found != "bias":
                     y = add("Add", [y, net.array(f"b{i}", (1, 4, 1, 1))])
@@ -105,3 +107,44 @@ def test_weights_are_carried_to_branches_and_back(form, back):
     a, b = (next(iter(netweave.run(graph, image).values())) for graph in (net, filled))
     np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     assert set(stored_arrays(filled)) == set(stored_arrays(port))
+
+
+FAULTS = {
+    "weights": ("weights", "conv"),
+    "pads": ("padding", "conv"),
+    "bias": ("missing-bias", "conv"),
+    "activation": ("missing-layer", "relu"),
+    "function": ("operator", "relu"),
+}
+"""What is planted: the trap that should explain it, and A's layer."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("faulty", [0, 2])
+@pytest.mark.parametrize("back", [False, True])
+def test_a_fault_in_one_branch_is_found_there(fault, faulty, back):
+    net = Net("a").finish(grouped)
+    right = stored_arrays(carry_weights(net, Net("b").finish(branches())))
+    broken = Net("b").finish(branches(faulty=faulty, fault=fault))
+    arrays = {
+        key: right[key] * np.float32(1.5 if key == f"w{faulty}" and fault == "weights" else 1)
+        for key in stored_arrays(broken)
+    }
+    port = with_arrays(broken, arrays)
+    found = netweave.compare(port, net) if back else netweave.compare(net, port)
+    assert found.verdict is Verdict.DIFFERENT
+    (finding,) = found.findings
+    trap, layer = FAULTS[fault]
+    places = [finding.layer_b, finding.layer_a] if back else [finding.layer_a, finding.layer_b]
+    assert (finding.trap, places[0]) == (trap, layer)
+    assert places[1] == f"branch{faulty}" or f"behind branch{faulty}" in finding.cause
+    assert sum(group.status is Status.EQUAL for group in found.groups) >= 6
+
+
+def test_weights_in_the_wrong_branch_are_found():
+    net = Net("a").finish(grouped)
+    port = carry_weights(net, Net("b").finish(branches()))
+    arrays = stored_arrays(port)
+    found = netweave.compare(net, with_arrays(port, arrays | {"w0": arrays["w1"], "w1": arrays["w0"]}))
+    assert found.verdict is Verdict.DIFFERENT
+    assert {finding.layer_b for finding in found.findings} == {"branch0", "branch1"}

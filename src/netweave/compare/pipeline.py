@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, match_values
@@ -18,7 +19,7 @@ from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
-from netweave.compare.signals import Signals, comparable
+from netweave.compare.signals import Signals, branched, comparable
 from netweave.compare.stored import compare_stored
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
@@ -27,12 +28,15 @@ from netweave.errors import RunError, UsageError
 from netweave.graph import drawn_arrays, with_arrays
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.summary import value_summary
+from netweave.passes import to_inference
+from netweave.passes.spread import find_branchings
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
+    from netweave.passes.spread import Branchings
 
 Progress = Callable[[str], None]
 
@@ -82,10 +86,25 @@ def compare(
         return compare_stored(a, b)
     with collector_at_rest():
         if first is None and last is None:
-            return _Pipeline(a, b, told, probe, tolerance, one_size).run()
+            return _into_branches(a, b, _Pipeline(a, b, told, probe, tolerance, one_size))
         whole = _Pipeline(a, b, told, None, tolerance).run()
         parts = cut_parts(comparable(a), comparable(b), whole, first=first, last=last)
         return _Pipeline(*parts, told, probe, tolerance).run()
+
+
+def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
+    """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more."""
+    found = pipeline.run()
+    if found.equal or not (a.loaded and b.loaded):
+        return found
+    branchings: Branchings = {}
+    for graph in (a, b):
+        for count, op_types in find_branchings(to_inference(graph)).items():
+            branchings[count] = branchings.get(count, set()) | op_types
+    if not branchings:
+        return found
+    closer = replace(pipeline, form=partial(branched, branchings=branchings), notes=[], failures={}).run()
+    return closer if closer.verdict is Verdict.DIFFERENT else found
 
 
 @dataclass(slots=True)
@@ -96,6 +115,7 @@ class _Pipeline:
     probe: Mapping[str, np.ndarray] | None
     tolerance: float
     one_size: bool = False
+    form: Callable[[Graph], Graph] = comparable
     seconds: dict[str, float] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     structural: bool = False
@@ -105,7 +125,7 @@ class _Pipeline:
 
     def run(self) -> Comparison:
         with self._stage("normalise"):
-            a, b = Signals.of(comparable(self.source_a)), Signals.of(comparable(self.source_b))
+            a, b = Signals.of(self.form(self.source_a)), Signals.of(self.form(self.source_b))
         pairs = pair_inputs(a, b)
         if not a.nodes or not b.nodes:
             empty = "A" if not a.nodes else "B"

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
+from netweave.passes.spread import spread_groups
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
+    from netweave.passes.spread import Branchings
 
 VIEWS = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"})
 """Operators whose first output holds the values of their first input."""
@@ -60,7 +62,20 @@ def joined(graph: Graph) -> Graph:
 
 def comparable(graph: Graph) -> Graph:
     """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
-    found = joined(graph)
+    return _settled(joined(graph))
+
+
+def branched(graph: Graph, branchings: Branchings) -> Graph:
+    """Return the form of a graph in which single groups of grouped convolutions can be told.
+
+    Args:
+        graph: The graph.
+        branchings: What branches the nets that are compared have.
+    """
+    return _settled(spread_groups(to_inference(graph), branchings))
+
+
+def _settled(found: Graph) -> Graph:
     (see_through if has_scaffolding(found) else fold).edit(found)
     compose.edit(found)
     flatten_concats.edit(found)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-_FILTERS = frozenset({"Conv", "ConvTranspose"})
+FILTERS = frozenset({"Conv", "ConvTranspose"})
 
 _PER_CHANNEL = frozenset({"Add", "Div", "Mul", "PRelu", "Sub"})
 """Operators whose second operand may have one number for each channel."""
@@ -65,7 +65,7 @@ class _Operand:
     def of(cls, nodes: Sequence[ir.Node], index: int, place: int) -> _Operand | None:
         """Return the operands at a position; None if one node cannot do with them what several do."""
         values = [node.inputs[index] for node in nodes]
-        axis = _axis_of_operand(nodes[0], index, place)
+        axis = channel_axis(nodes[0], index, place)
         shapes = {known_shape(value) for value in values}
         if axis is not None and len(shapes) == 1 and None not in (shapes.pop() or [None]):
             return cls(values, axis)
@@ -97,7 +97,7 @@ class _Row:
         nodes = [node for value in values if (node := _only_maker(value)) is not None]
         if len(nodes) < len(values) or len({_kind(node) for node in nodes}) > 1:
             return None
-        place = _place(nodes[0])
+        place = branch_input(nodes[0])
         if place is None or any(attributes_of(node) != attributes_of(nodes[0]) for node in nodes):
             return None
         operands = {}
@@ -119,20 +119,20 @@ def _only_maker(value: ir.Value | None) -> ir.Node | None:
 
 
 def _kind(node: ir.Node) -> tuple[str, int, int | None]:
-    return node.op_type, len(node.inputs), _place(node)
+    return node.op_type, len(node.inputs), branch_input(node)
 
 
-def _place(node: ir.Node) -> int | None:
+def branch_input(node: ir.Node) -> int | None:
     """Return which input of a node comes along a branch; None if the node mixes channels."""
     if node.op_type not in _PER_CHANNEL:
-        return 0 if node.op_type in _FILTERS | _BY_ITSELF | {"BatchNormalization"} else None
+        return 0 if node.op_type in FILTERS | _BY_ITSELF | {"BatchNormalization"} else None
     open_ = [index for index, value in enumerate(node.inputs) if value is None or value.const_value is None]
     return open_[0] if len(open_) == 1 else None
 
 
-def _axis_of_operand(node: ir.Node, index: int, place: int) -> int | None:
+def channel_axis(node: ir.Node, index: int, place: int) -> int | None:
     """Return the axis of an operand along which it has something for each channel that the node makes."""
-    if node.op_type in _FILTERS or node.op_type == "BatchNormalization":
+    if node.op_type in FILTERS or node.op_type == "BatchNormalization":
         return 0
     shape, made = known_shape(node.inputs[index]), known_shape(node.inputs[place])
     axis = len(shape) - len(made) + 1 if shape and made else -1
@@ -156,7 +156,7 @@ def _rows(concat: ir.Node) -> list[_Row]:
     row = _Row.before(concat.inputs)
     while row is not None:
         rows.insert(0, row)
-        if row.nodes[0].op_type in _FILTERS:
+        if row.nodes[0].op_type in FILTERS:
             return rows if len(row.nodes) > 1 and _source(row) is not None else []
         row = _Row.before(row.values)
     return []
@@ -200,7 +200,7 @@ def _joined(rewriter: Rewriter, concat: ir.Node, row: _Row, value: ir.Value | No
         if operand.axis is not None:
             inputs[index] = _concatenated(rewriter, concat, operand.values, operand.axis)
     attributes = attributes_of(first)
-    if first.op_type in _FILTERS:
+    if first.op_type in FILTERS:
         attributes["group"] = len(row.nodes) * attributes.get("group", 1)
     node = rewriter.insert(concat, first.op_type, inputs, attributes)
     _widen(node.outputs[0], first.outputs[0], 1, len(row.nodes))

@@ -131,6 +131,7 @@ class Rewriter:
         attributes: Mapping[str, Any] | None = None,
         *,
         output: str | None = None,
+        num_outputs: int = 1,
         domain: str = "",
     ) -> ir.Node:
         """Put a new node, a standard one by default, before another, in the same layers, and return it."""
@@ -139,9 +140,11 @@ class Rewriter:
             op_type,
             list(inputs),
             attributes=make_attributes(attributes or {}),
+            num_outputs=num_outputs,
             name=_take(self._node_names, f"{before.name}/{op_type}"),
         )
-        new.outputs[0].name = self.free_name(output or f"{before.name}/{op_type}")
+        for value in new.outputs:
+            value.name = self.free_name(output or f"{before.name}/{op_type}")
         set_layer_keys(new, layer_keys(before))
         self._inner.insert_before(before, new)
         return new

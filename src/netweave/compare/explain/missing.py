@@ -44,7 +44,7 @@ def missing_finding(
     layer, place = where(signals, nodes[0])
     return Finding(
         trap="layer-order" if moved else "missing-layer",
-        cause=moved or f"{mine} has {names} here, {other} has nothing",
+        cause=moved or f"{mine} has {names} here, {other} has nothing{_behind(alignment, nodes[0], side)}",
         fix="put it where A has it" if moved else remedy,
         place_a=place if side == 0 else "",
         place_b=place if side == 1 else "",
@@ -52,6 +52,15 @@ def missing_finding(
         layer_b=layer if side == 1 else "",
         latent=latent,
     )
+
+
+def _behind(alignment: Alignment, node: ir.Node, side: int) -> str:
+    """Say which layer of the other net makes what a node reads; nothing if none is known."""
+    signals, other = (alignment.a, alignment.b)[side], (alignment.a, alignment.b)[1 - side]
+    known = (alignment.of_a, alignment.of_b)[side]
+    pairs = [known[signal] for signal in signals.inputs_of(node) if signal in known]
+    made = other.producer.get(pairs[0].b if side == 0 else pairs[0].a) if len(pairs) == 1 else None
+    return f" behind {where(other, made)[0]}" if made is not None else ""
 
 
 def _biased(alignment: Alignment, nodes: Sequence[ir.Node], side: int) -> ir.Node | None:

@@ -38,6 +38,7 @@ def constant_traps(case: Case) -> Iterator[Proposal]:
     for node_a, node_b in case.pairs():
         if node_a.op_type == node_b.op_type:
             yield from _node_traps(case, node_a, node_b)
+            yield from _superfluous(node_a, node_b)
 
 
 def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
@@ -254,6 +255,22 @@ def _missing(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) ->
         node_a=node_a,
         node_b=node_b,
         change=replace_constant(node_b.name, index, array),
+    )
+
+
+def _superfluous(node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
+    """B's filter has a bias that A's lacks."""
+    bias = constants_of(node_b).get(2) if filters_of(node_b) is not None else None
+    array = _numpy(bias) if bias is not None else None
+    if array is None or not np.any(array) or (len(node_a.inputs) > 2 and node_a.inputs[2] is not None):
+        return
+    yield Proposal(
+        trap="missing-bias",
+        cause="B has a bias, A has none",
+        fix="take the bias from B's layer",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 2, np.zeros_like(array)),
     )
 
 
