@@ -80,7 +80,9 @@ class WriterTable(Generic[C, R]):
         """Register the decorated function for operators; it raises ``Refused`` where it has no form."""
 
         def register(write: Callable[[C], R]) -> Callable[[C], R]:
-            self._writers.update({(domain, name): write for name in names})
+            for name in names:
+                assert (domain, name) not in self._writers, f"{domain}.{name} is written twice"
+                self._writers[domain, name] = write
             return write
 
         return register

@@ -12,7 +12,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
-from tests.formats import written_nets
+from tests.formats import recurrent_nets, written_nets
 from tests.formats.onnx.models import load, model, node
 from tests.formats.written_nets import SIZES, close, net, one
 
@@ -163,8 +163,22 @@ def test_a_refusal_names_the_line_of_the_source(tmp_path):
 
 def test_open_sizes_are_asked_for(tmp_path):
     graph = load(model([node("Relu", "x", "y")], {"x": [1, 3, "H", "W"]}, ["y"]), tmp_path)
-    with pytest.raises(UnsupportedError, match="sizes of 'x' are open; give them"):
+    with pytest.raises(
+        UnsupportedError, match=r"sizes of 'x' are open; give them \(--input-shape x=1x3x224x224,"
+    ):
         netweave.save(graph, tmp_path / "written.prototxt")
+
+
+def test_the_example_of_sizes_fits_the_input(tmp_path):
+    graph = load(model([node("Relu", "x", "y")], {"x": [1, "N", 64]}, ["y"]), tmp_path)
+    with pytest.raises(UnsupportedError, match="--input-shape x=1x1x64"):
+        netweave.save(graph, tmp_path / "written.prototxt")
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("LSTM", r"\(cont\)"), ("GRU", "no such layer")])
+def test_recurrent_layers_are_refused_with_the_reason(kind, reason, tmp_path):
+    with pytest.raises(UnsupportedError, match=f"{kind}: Caffe.*{reason}"):
+        netweave.save(load(recurrent_nets.steps(kind), tmp_path), tmp_path / "written.prototxt")
 
 
 def test_a_net_without_weights_asks_for_them(tmp_path):

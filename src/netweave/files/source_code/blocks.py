@@ -76,7 +76,7 @@ def parts_of(steps: Sequence[Step], inputs: Sequence[str], outputs: Sequence[str
         outputs: The values that it makes.
     """
     atoms = _with_activations(_atoms(steps, inputs))
-    used_elsewhere = {*outputs, *_far_values(steps)}
+    used_elsewhere = {*outputs, *far_values(steps)}
     after = [entry for _, entry in atoms[1:]] + [None]
     forms = [
         _form(atom, entry) if _is_worth(atom, used_elsewhere, {entry, after}) else None
@@ -114,20 +114,21 @@ def _atoms(steps: Sequence[Step], inputs: Sequence[str]) -> list[tuple[list[Step
     return [*atoms, (atom, entry)] if atom else atoms
 
 
-def _last_near_uses(steps: Sequence[Step]) -> dict[str, int]:
-    """Return the number of the last step that reads a value before ``FAR`` steps go by without it."""
+def _last_near_uses(steps: Sequence[Step], far: int = FAR) -> dict[str, int]:
+    """Return the number of the last step that reads a value before so many steps go by without it."""
     found = {name: number for number, step in enumerate(steps) for name in step.outputs}
     used: dict[str, int] = {}
     for number, step in enumerate(steps):
         for name in step.inputs:
             before = used.get(name, found.get(name, 0))
-            if number - before <= FAR:
+            if number - before <= far:
                 used[name] = number
     return used
 
 
-def _far_values(steps: Sequence[Step]) -> set[str]:
-    near = _last_near_uses(steps)
+def far_values(steps: Sequence[Step], far: int = FAR) -> set[str]:
+    """Return the values that are read again after more than so many steps without them."""
+    near = _last_near_uses(steps, far)
     return {name for number, step in enumerate(steps) for name in step.inputs if number > near.get(name, -1)}
 
 

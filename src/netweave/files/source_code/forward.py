@@ -37,6 +37,7 @@ class Forward:
         modules: How the module of a step is called (``self.conv1``), by the number of the step.
         nests: Whether calls stand within calls; each is a line of its own otherwise.
         kept: Variables that are never given another value.
+        wanted: What a person would call values that are read again far on, by their names; they are kept.
     """
 
     def __init__(
@@ -48,8 +49,10 @@ class Forward:
         *,
         nests: bool = True,
         kept: Collection[str] = (),
+        wanted: Mapping[str, str] | None = None,
     ) -> None:
         self._kept = set(kept)
+        self._wanted = wanted or {}
         self._depth = MAX_DEPTH if nests else 0
         self._uses = Counter(name for step in steps for name in step.inputs) + Counter(outputs)
         self._variables = dict(inputs)
@@ -120,7 +123,10 @@ class Forward:
         self._held.pop()
         targets: list[str] = []
         for number in range(len(names)):
-            targets.append(self._variable(expression, wanted[number] if wanted else ""))
+            name = wanted[number] if wanted else self._wanted.get(names[number], "")
+            targets.append(self._variable(expression, name))
+            if name and not wanted:
+                self._kept.add(targets[-1])
             self._held.append({targets[-1]})
         del self._held[len(self._held) - len(targets) :]
         self._variables.update(zip(names, targets, strict=True))

@@ -92,11 +92,20 @@ def _input_shapes(graph: Graph) -> dict[str, list[int]]:
     if open_inputs:
         raise UnsupportedError(
             f"cannot be written as a net of Caffe's: sizes of {', '.join(map(repr, open_inputs))} are open; "
-            f"give them (--input-shape {open_inputs[0]}=1x3x224x224, or input_shapes of load)",
+            f"give them (--input-shape {open_inputs[0]}={_example(graph, open_inputs[0])}, "
+            f"or input_shapes of load)",
             place=graph.files[0] if graph.files else graph.name,
             open_inputs=tuple(open_inputs),
         )
     return shapes
+
+
+def _example(graph: Graph, name: str) -> str:
+    """Return sizes that an input may be given: those that are known, and of an image what images have."""
+    [value] = [value for value in graph.inputs if value.name == name]
+    known = list(known_shape(value) or [None] * 4)
+    usual = [1, 3, 224, 224] if len(known) == 4 else [1] * len(known)
+    return "x".join(str(size or example) for size, example in zip(known, usual, strict=True))
 
 
 def _input(name: str, shape: Sequence[int]) -> dict[str, Any]:

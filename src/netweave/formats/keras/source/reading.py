@@ -34,8 +34,23 @@ def steps_of(graph: Graph) -> list[Step]:
             made = TABLE.find(node)(Call(node, graph))
             steps += made if isinstance(made, list) else [made]
     refusals.check()
-    steps = without_identities(needed(steps, graph), graph)
+    steps = without_identities(needed(_without_turns(needed(steps, graph)), graph), graph)
     return _without_flattens(steps, [value.name or "" for value in graph.outputs])
+
+
+_TURN = "ops.transpose({0}, (1, 0, 2))"
+"""A sequence with its steps first, or with them second again."""
+
+
+def _without_turns(steps: Sequence[Step]) -> list[Step]:
+    """Return the steps without sequences turned and turned back, as they are between recurrent layers."""
+    turned = {step.outputs[0]: step.inputs[0] for step in steps if step.template == _TURN}
+    return [
+        replace(step, template="{0}", inputs=(turned[step.inputs[0]],))
+        if step.template == _TURN and step.inputs[0] in turned
+        else step
+        for step in steps
+    ]
 
 
 def _without_flattens(steps: Sequence[Step], outputs: Sequence[str]) -> list[Step]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.source_code.blocks import Block, BlockClass, parts_of
+from netweave.files.source_code.blocks import Block, BlockClass, far_values, parts_of
 from netweave.files.source_code.forward import Forward
 from netweave.files.source_code.naming import Names, block_name, identifier, shared_prefix, stem_of
 from netweave.files.source_code.steps import Step
@@ -69,6 +69,9 @@ _FUNCTIONS = {
 }
 _MEETINGS = {"layers.Add": "residual", "layers.Concatenate": "branches", "layers.Multiply": "gated"}
 """What a block is called by the layer in which its branches meet."""
+
+SKIP = 8
+"""A value that is read again after more statements has the name of its layer."""
 
 _LOOP = re.compile(r"(?P<target>\w+) = LOOP(?P<number>\d+)\((?P<source>\w+)\)")
 
@@ -166,7 +169,8 @@ class _Writer:
             target = variables[value.name or ""]
             lines.append(f"    {target} = keras.Input({sizes}, name={name!r}{dtype})".replace("'", '"'))
         steps, modules = self._top_steps(parts)
-        body = _statements(steps, variables, self._outputs, modules, is_top=True)
+        skips = self._skips(steps, variables)
+        body = _statements(steps, variables, self._outputs, modules, is_top=True, wanted=skips)
         lines += [line for statement in body for line in self._loop_lines(statement)]
         result = lines.pop().strip().removeprefix("return ")
         ends = f"[{result}]" if len(self._outputs) > 1 else result
@@ -180,6 +184,16 @@ class _Writer:
             return dict.fromkeys(self._inputs, "inputs")
         names = Names({*_FUNCTIONS, *self._functions.values()})
         return {name: names.free(name) for name in self._inputs}
+
+    def _skips(self, steps: Sequence[Step], variables: dict[str, str]) -> dict[str, str]:
+        """Return a variable for each value that is read again far on: what the source calls its layer."""
+        names = Names({*_FUNCTIONS, *self._functions.values(), *variables.values(), "y"})
+        far = far_values(steps, SKIP)
+        return {
+            step.outputs[0]: names.free(step.layers[-1] if step.layers else step.name)
+            for step in steps
+            if step.outputs[0] in far and not step.template.startswith("LOOP")
+        }
 
     def _top_steps(self, parts: Sequence[Step | Block]) -> tuple[list[Step], dict[int, str]]:
         steps: list[Step] = []
@@ -320,10 +334,11 @@ def _statements(
     modules: dict[int, str],
     *,
     is_top: bool = False,
+    wanted: dict[str, str] | None = None,
 ) -> list[str]:
     """Return statements, indented, one call each, with the source's names where they are not in the code."""
     kept = variables.values() if is_top else ()
-    body = Forward(steps, variables, outputs, modules, nests=False, kept=kept)
+    body = Forward(steps, variables, outputs, modules, nests=False, kept=kept, wanted=wanted)
     return [commented(f"    {text}", layers if is_top else ()) for text, layers in body.lines]
 
 

@@ -6,8 +6,18 @@ from netweave.formats.caffe.writer.operators import (
     detection,
     normalisation,
     pooling,
+    recurrent,
     shape,
     weighted,
 )
 
-__all__ = ["activation", "arithmetic", "detection", "normalisation", "pooling", "shape", "weighted"]
+__all__ = [
+    "activation",
+    "arithmetic",
+    "detection",
+    "normalisation",
+    "pooling",
+    "recurrent",
+    "shape",
+    "weighted",
+]

@@ -10,6 +10,8 @@ from netweave.files.writing import Refused
 from netweave.formats.keras.source.table import Call, channels_last, written
 
 if TYPE_CHECKING:
+    import onnx_ir as ir
+
     from netweave.files.source_code.steps import Step
 
 _NAMES = {
@@ -66,6 +68,8 @@ def clip(call: Call) -> Step:
     """Between two bounds, or on one side of one."""
     bounds = [_bound(call, index) for index in (1, 2)]
     low, high = (number(bound) for bound in bounds)
+    if _is_words(call.node.outputs[0]) and max(map(abs, bounds)) < math.inf:
+        return call.step(f"ops.clip({{0}}, {int(bounds[0])}, {int(bounds[1])})")
     if bounds[0] == 0:
         return call.step(f"layers.ReLU({'' if bounds[1] == math.inf else f'max_value={high}'})({{0}})")
     if bounds[0] > -math.inf and bounds[1] < math.inf:
@@ -106,14 +110,24 @@ def function(call: Call) -> Step:
 @written("Cast")
 def cast(call: Call) -> Step:
     """Another type; numbers of words stay as they are, since an embedding takes them as whole numbers."""
-    readers = [use.node for use in call.node.outputs[0].uses()]
-    is_words = readers and all(node.op_type == "Gather" and not node.domain for node in readers)
-    if is_words and all(node.inputs[1] is call.node.outputs[0] for node in readers):
+    if _is_words(call.node.outputs[0]):
         return call.step("{0}")
     kind = call.node.outputs[0].dtype
     if kind is None:
         raise Refused("its type is not known")
     return call.step(f'ops.cast({{0}}, "{kind.numpy().name}")')
+
+
+def _is_words(value: ir.Value) -> bool:
+    """Whether a value is read as numbers of words alone, bounded or not."""
+    return bool(value.uses()) and all(
+        not use.node.domain
+        and (
+            (use.node.op_type == "Gather" and use.idx == 1)
+            or (use.node.op_type == "Clip" and use.idx == 0 and _is_words(use.node.outputs[0]))
+        )
+        for use in value.uses()
+    )
 
 
 @written("LogSoftmax")
