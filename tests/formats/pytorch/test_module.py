@@ -104,3 +104,18 @@ def test_code_that_cannot_be_traced_is_named() -> None:
 
     with pytest.raises(CodeError, match="its code cannot be traced: "):
         netweave.load(Branch(2, 2))
+
+
+def test_tensors_may_be_made_of_named_data() -> None:
+    class Centred(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x - torch.tensor(data=[104.0, 117.0, 123.0], dtype=x.dtype, device=x.device).view(
+                1, 3, 1, 1
+            )
+
+    made = torch.tensor
+    x = np.random.default_rng(0).standard_normal((2, 3, 4, 4), dtype=np.float32)
+    found = netweave.run(netweave.load(Centred(), input_shapes={"x": x.shape}), {"x": x})
+    wanted = x - np.array([104, 117, 123], np.float32).reshape(1, 3, 1, 1)
+    np.testing.assert_allclose(next(iter(found.values())), wanted, rtol=1e-6)
+    assert torch.tensor is made

@@ -163,6 +163,21 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(level)
 
 
+@contextmanager
+def _named_data() -> Iterator[None]:
+    """Let code call ``torch.tensor(data=...)``: the tracer of PyTorch 2.13 takes data by position only."""
+    made = torch.tensor
+
+    def tensor(data: Any, **settings: Any) -> torch.Tensor:
+        return made(data, **settings)
+
+    torch.tensor = tensor
+    try:
+        yield
+    finally:
+        torch.tensor = made
+
+
 def _traced(
     module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], *, is_open: bool
 ) -> torch.export.ExportedProgram:
@@ -171,7 +186,7 @@ def _traced(
         name: {axis: auto for axis in range(value.ndim) if axis == 0 or (is_open and axis > 1)}
         for name, value in inputs.items()
     }
-    with _quiet():
+    with _quiet(), _named_data():
         try:
             return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
         except Exception as open_error:  # noqa: BLE001 - any code's any error
@@ -182,7 +197,7 @@ def _with_sizes(
     module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], cause: Exception | None = None
 ) -> torch.export.ExportedProgram:
     """Trace a module with no size open."""
-    with _quiet():
+    with _quiet(), _named_data():
         try:
             return torch.export.export(module, (), dict(inputs))
         except Exception as error:  # noqa: BLE001 - any code's any error
