@@ -209,3 +209,23 @@ def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypat
     found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
     monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)
     assert json.loads(netweave("compare", "a", "b", "--json", "-").out)["error"] == "inf"
+
+
+def test_what_is_said_of_several_layers_is_said_once(tmp_path, netweave):
+    layers = "".join(
+        f"""layer {{ name: "conv{i}" type: "Convolution" bottom: "{i}" top: "c{i}"
+        convolution_param {{ num_output: 3 kernel_size: 3 pad: PAD }} }}
+layer {{ name: "pool{i}" type: "Pooling" bottom: "c{i}" top: "{i + 1}"
+        pooling_param {{ kernel_size: 2 stride: 2 }} }}
+"""
+        for i in range(3)
+    )
+    head = 'input: "0" input_shape { dim: 1 dim: 3 dim: 40 dim: 40 }\n'
+    (tmp_path / "a.prototxt").write_text(head + layers.replace("PAD", "1 dilation: 1"))
+    (tmp_path / "b.prototxt").write_text(head + layers.replace("PAD", "2 dilation: 2"))
+    found = netweave("compare", str(tmp_path / "a.prototxt"), str(tmp_path / "b.prototxt"))
+    assert found.status == 1
+    assert found.out.count("cause    ") == 1
+    assert (
+        f"also     2 conv1 ({tmp_path / 'b.prototxt'}:6); 3 conv2 ({tmp_path / 'b.prototxt'}:10)" in found.out
+    )

@@ -44,9 +44,9 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
     console.print()
     console.print(_facts(comparison))
     findings = sorted(comparison.findings, key=lambda finding: finding.latent)
-    for number, finding in enumerate(findings, start=1):
+    for same in _alike(findings):
         console.print()
-        console.print(_explanation(number, finding))
+        console.print(_explanation(*same[0], also=same[1:]))
     console.print()
     numbers = {id(finding): number for number, finding in enumerate(findings, start=1)}
     shown = shown_groups(comparison, everything=everything)
@@ -111,7 +111,16 @@ def mapping_text(mapping: TensorMapping) -> Text:
     return Text(mapping.a if mapping.a == mapping.b else f"{mapping.a} -> {mapping.b}")
 
 
-def _explanation(number: int, finding: Finding) -> Table:
+def _alike(findings: Iterable[Finding]) -> list[list[tuple[int, Finding]]]:
+    """Return findings with their numbers, those together that say the same of several layers."""
+    found: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
+    for number, finding in enumerate(findings, start=1):
+        said = finding.trap or number, finding.cause, finding.fix, finding.latent
+        found.setdefault(said, []).append((number, finding))
+    return list(found.values())
+
+
+def _explanation(number: int, finding: Finding, also: Iterable[tuple[int, Finding]]) -> Table:
     grid = _grid()
     sides = Text.assemble(
         _place(finding.layer_a, finding.place_a),
@@ -125,6 +134,9 @@ def _explanation(number: int, finding: Finding) -> Table:
     elif not finding.latent:
         grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
     grid.add_row("proof", Text(". ".join(_proof(finding)), style="dim"))
+    others = [f"{n} {one.layer_a or one.layer_b} ({one.place_b or one.place_a})" for n, one in also]
+    if others:
+        grid.add_row("also", Text("; ".join(others)))
     return grid
 
 
