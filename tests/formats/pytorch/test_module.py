@@ -119,3 +119,16 @@ def test_tensors_may_be_made_of_named_data() -> None:
     wanted = x - np.array([104, 117, 123], np.float32).reshape(1, 3, 1, 1)
     np.testing.assert_allclose(next(iter(found.values())), wanted, rtol=1e-6)
     assert torch.tensor is made
+
+
+def test_an_attempt_with_open_sizes_leaves_no_marks() -> None:
+    class Fixed(torch.nn.Module):
+        """Code that cannot be traced with open sizes."""
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if not isinstance(x.shape[0], int):
+                raise TypeError("an open size")
+            return x.relu()
+
+    found = netweave.load(Fixed(), input_shapes={"x": (2, 3, 4, 4)})
+    assert [node.op_type for node in found.nodes] == ["Relu"]

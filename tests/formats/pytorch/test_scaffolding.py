@@ -11,7 +11,18 @@ pytestmark = pytest.mark.slow
 
 from torch import nn  # noqa: E402 - needs torch
 
+
+class Shuffled(nn.Module):
+    """Halves, of which one is changed and put first; and parts of given sizes."""
+
+    def forward(self, x):
+        a, b = x.chunk(2, dim=1)
+        first, _, last = torch.split(x, [1, 2, 3], dim=1)
+        return torch.cat([b, a.relu(), last, first], 1)
+
+
 MODULES = {
+    "chunk": (Shuffled(), ["Split", "Split", "Relu", "Concat"]),
     "ELU": (nn.ELU(0.5), ["Elu"]),
     "LocalResponseNorm": (nn.LocalResponseNorm(5, alpha=0.5), ["LRN"]),
     "ZeroPad2d": (nn.Sequential(nn.ZeroPad2d((0, 1, 0, 1)), nn.Conv2d(6, 4, 3, 2)), ["Conv"]),

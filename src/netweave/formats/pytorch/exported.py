@@ -11,7 +11,7 @@ from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
 from netweave.formats.pytorch.calls import mark_calls
-from netweave.formats.pytorch.scaffolding import settle_reshapes
+from netweave.formats.pytorch.scaffolding import settle_reshapes, settle_splits
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
 from netweave.passes import chain, compose, see_through
@@ -80,6 +80,7 @@ def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Gr
 
     def rows(model: ir.Model) -> Rows:
         settle_reshapes(model)
+        settle_splits(model)
         return Rows(mark_calls(model, tables.types, tables.settings, files))
 
     found = read_model(parse(path), path, rows)

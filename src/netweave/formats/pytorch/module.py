@@ -196,10 +196,14 @@ def _traced(
 def _with_sizes(
     module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], cause: Exception | None = None
 ) -> torch.export.ExportedProgram:
-    """Trace a module with no size open."""
+    """Trace a module with no size open.
+
+    With copies of its inputs: an attempt to trace it with open sizes marks the tensors that it is given.
+    """
+    fresh = {name: value.clone() for name, value in inputs.items()}
     with _quiet(), _named_data():
         try:
-            return torch.export.export(module, (), dict(inputs))
+            return torch.export.export(module, (), fresh)
         except Exception as error:  # noqa: BLE001 - any code's any error
             raise CodeError(f"its code cannot be traced: {_root(error)}") from cause or error
 

@@ -2,6 +2,9 @@
 
 The tracer takes the steps of its example as the size of a GRU's output, open or not, and the exporter writes
 that number into a Reshape. What the operator makes is known without: steps, examples, directions, units.
+
+Code that takes a tensor apart (``chunk``, ``split``) makes a sequence and takes its parts out one by one,
+though the tracer knew how many there are.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ import onnx_ir as ir
 from netweave.passes.scaffolding import settled_sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 
@@ -39,16 +42,88 @@ def settle_reshapes(model: ir.Model) -> None:
             _write(model, node, sizes)
 
 
-def _write(model: ir.Model, node: ir.Node, sizes: Sequence[int]) -> None:
-    tensor = ir.Tensor(np.array(sizes, np.int64), name=f"{node.outputs[0].name}/sizes")
+def settle_splits(model: ir.Model) -> None:
+    """Write one Split for a sequence of parts and the nodes that take parts out, where all sizes are known.
+
+    Args:
+        model: The model as exported, with the tracer's shapes.
+    """
+    for node in list(model.graph):
+        if (node.domain, node.op_type) != ("", "SplitToSequence"):
+            continue
+        takers = [use.node for use in node.outputs[0].uses()]
+        sizes = _sizes_of_parts(node)
+        places = [_number(taker.inputs[1]) for taker in takers if taker.op_type == "SequenceAt"]
+        if sizes is None or None in places or len(places) < len(takers) or len(set(places)) < len(places):
+            continue
+        _split(
+            model,
+            node,
+            sizes,
+            {place: taker for place, taker in zip(places, takers, strict=True) if place is not None},
+        )
+
+
+def _split(model: ir.Model, node: ir.Node, sizes: Sequence[int], takers: Mapping[int, ir.Node]) -> None:
+    new = ir.Node(
+        "",
+        "Split",
+        [node.inputs[0], _stored(model, f"{node.outputs[0].name}/sizes", sizes)],
+        attributes=[ir.AttrInt64("axis", _axis(node))],
+        num_outputs=len(sizes),
+        name=node.name,
+        metadata_props=dict(node.metadata_props),
+    )
+    model.graph.insert_before(node, new)
+    for index, value in enumerate(new.outputs):
+        value.name = f"{node.outputs[0].name}/{index}"
+    for place, taker in takers.items():
+        old, value = taker.outputs[0], new.outputs[place]
+        value.name, value.shape, value.type = old.name, old.shape, old.type
+        ir.convenience.replace_all_uses_with(old, value, replace_graph_outputs=True)
+        model.graph.remove(taker, safe=True)
+    model.graph.remove(node, safe=True)
+
+
+def _sizes_of_parts(node: ir.Node) -> list[int] | None:
+    """Return the sizes of the parts that a SplitToSequence makes; None if they are not known."""
+    keeps = node.attributes.get("keepdims")
+    x, given = node.inputs[0], node.inputs[1] if len(node.inputs) > 1 else None
+    if x is None or x.shape is None or given is None or given.const_value is None:
+        return None
+    size, numbers = x.shape[_axis(node)], given.const_value.numpy()
+    if not isinstance(size, int) or (keeps is not None and not keeps.as_int()):
+        return None
+    if numbers.ndim:
+        return [int(number) for number in numbers]
+    step = int(numbers)
+    return [min(step, size - begin) for begin in range(0, size, step)]
+
+
+def _axis(node: ir.Node) -> int:
+    axis = node.attributes.get("axis")
+    return axis.as_int() if axis is not None else 0
+
+
+def _number(value: ir.Value | None) -> int | None:
+    """Return a stored whole number >= 0."""
+    if value is None or value.const_value is None:
+        return None
+    number = int(value.const_value.numpy())
+    return number if number >= 0 else None
+
+
+def _stored(model: ir.Model, name: str, numbers: Sequence[int]) -> ir.Value:
+    tensor = ir.Tensor(np.array(numbers, np.int64), name=name)
     value = ir.Value(
-        name=tensor.name,
-        shape=ir.Shape([len(sizes)]),
-        type=ir.TensorType(tensor.dtype),
-        const_value=tensor,
+        name=name, shape=ir.Shape([len(numbers)]), type=ir.TensorType(tensor.dtype), const_value=tensor
     )
     model.graph.register_initializer(value)
-    node.replace_input_with(1, value)
+    return value
+
+
+def _write(model: ir.Model, node: ir.Node, sizes: Sequence[int]) -> None:
+    node.replace_input_with(1, _stored(model, f"{node.outputs[0].name}/sizes", sizes))
     node.attributes.pop("allowzero", None)
 
 
