@@ -97,6 +97,23 @@ def test_sizes_are_found_or_asked_for() -> None:
         )
 
 
+def test_where_open_sizes_cannot_be_solved_the_batch_alone_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of nets with a pooling of four before a dense layer: sympy gives up, and with it the tracing."""
+    export = torch.export.export
+
+    def unsolved(module: Any, args: Any, kwargs: Any, dynamic_shapes: Any = None) -> Any:
+        if dynamic_shapes and any(axis > 1 for axes in dynamic_shapes.values() for axis in axes):
+            raise NotImplementedError("The inequality cannot be solved")
+        return export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+
+    monkeypatch.setattr(torch.export, "export", unsolved)
+    graph = netweave.load(torch.nn.Conv2d(3, 2, 3))
+    shape = graph.inputs[0].shape
+    assert shape is not None
+    assert not isinstance(shape[0], int)
+    assert all(isinstance(size, int) for size in shape[1:])
+
+
 def test_code_that_cannot_be_traced_is_named() -> None:
     class Branch(torch.nn.Linear):
         def forward(self, x: Any) -> Any:

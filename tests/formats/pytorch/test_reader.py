@@ -12,6 +12,7 @@ import netweave
 from netweave.errors import CodeError, NetweaveError, UnsupportedError, UsageError, WeightError
 from netweave.files import guard
 from netweave.formats.pytorch import reader
+from netweave.formats.pytorch.kinds import Kind, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +46,14 @@ def test_python_that_does_not_import_pytorch_is_another_format_s(tmp_path: Path)
     path.write_text("import numpy\n")
     with pytest.raises(NetweaveError, match="not a net that Netweave knows"):
         netweave.load(path)
+
+
+def test_a_model_whose_parts_bring_pytorch_in_is_one(tmp_path: Path) -> None:
+    path = tmp_path / "whole.py"
+    path.write_text("from .parts import *\n\n\nclass Net(nn.Module):\n    pass\n")
+    assert kind_of(path) is Kind.CODE
+    path.write_text("from .parts import *\n\n\nclass Net(Module):\n    pass\n")
+    assert kind_of(path) is None
 
 
 TWO = """

@@ -16,6 +16,8 @@ MAX_CODE_BYTES = 1 << 20
 """Of a ``.py`` file this much is looked at."""
 
 _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+(torch|torchvision)\b", re.MULTILINE)
+_MODULE = re.compile(rb"^class[ \t]+\w+\([^)\n]*\bnn\.Module\b", re.MULTILINE)
+"""A class of a file that has ``nn`` from a file of parts: ``from .unet_parts import *``."""
 
 
 class Kind(enum.Enum):
@@ -34,7 +36,7 @@ def kind_of(path: Path) -> Kind | None:
             head = file.read(64)
             if path.suffix == ".py":
                 code = head + file.read(MAX_CODE_BYTES)
-                return Kind.CODE if _IMPORT.search(code) else None
+                return Kind.CODE if _IMPORT.search(code) or _MODULE.search(code) else None
         if is_legacy(head):
             return Kind.STATE
         return _archive_kind(path) if head[:4] == b"PK\x03\x04" else None

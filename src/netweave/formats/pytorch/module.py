@@ -181,6 +181,7 @@ def _named_data() -> Iterator[None]:
 def _traced(
     module: torch.nn.Module, inputs: Mapping[str, torch.Tensor], *, is_open: bool
 ) -> torch.export.ExportedProgram:
+    """Trace a module with as many open sizes as its code and PyTorch's solver of inequalities bear."""
     auto = torch.export.Dim.AUTO
     open_axes = {
         name: {axis: auto for axis in range(value.ndim) if axis == 0 or (is_open and axis > 1)}
@@ -190,6 +191,8 @@ def _traced(
         try:
             return torch.export.export(module, (), dict(inputs), dynamic_shapes=open_axes)
         except Exception as open_error:  # noqa: BLE001 - any code's any error
+            if is_open:
+                return _traced(module, inputs, is_open=False)
             return _with_sizes(module, inputs, open_error)
 
 
