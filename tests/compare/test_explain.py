@@ -23,6 +23,7 @@ from netweave.compare.explain.traps import (
 )
 from netweave.compare.explain.traps.keys import TRAP_KEYS
 from tests.compare.nets import Form, arrays, build
+from tests.oracles import recipe
 
 AGAINST_FOLDED = {
     "eps": (Form(eps=0.5), "epsilon", "bn1"),
@@ -160,6 +161,38 @@ def saved(path, nodes, arrays, *, opset=20):
     )
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=4), path)
     return path
+
+
+@pytest.mark.parametrize(
+    ("gamma", "factor", "trap"),
+    [(False, 0.7, "fix-gamma"), (True, 0.5, "weights"), (False, (0.7, 0.7, 0.7), "weights")],
+    ids=["gammas of 1", "another number", "gammas of 1 beside a factor for each channel"],
+)
+def test_gammas_of_one_in_front_of_one_number_are_told_from_the_number(tmp_path, gamma, factor, trap):
+    stored = {
+        name: recipe.weight(name, shape, "filter") for name, shape in (("w", (3, 3, 3, 3)), ("shift", (3,)))
+    }
+    gammas, variance = np.float32([0.6, 1.3, 2.1]), np.float32([0.8, 1.5, 2.5])
+    times = gammas * np.float32(0.7) / np.sqrt(variance + np.float32(1e-5))
+    folded = {"w": stored["w"] * times[:, None, None, None], "b": stored["shift"] * np.float32(0.7)}
+    right = saved(
+        tmp_path / "a.onnx", [helper.make_node("Conv", ["x", "w", "b"], ["y"], name="conv")], folded
+    )
+    product = np.float32(factor).reshape(-1, 1, 1) if isinstance(factor, tuple) else np.float32(factor)
+    shift = stored["shift"] if factor != 0.5 else stored["shift"] * np.float32(1.4)
+    arrays = {"w": stored["w"], "gamma": gammas if gamma else np.ones_like(gammas), "shift": shift}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["c"], name="conv"),
+        helper.make_node("BatchNormalization", ["c", "gamma", "shift", "mean", "var"], ["n"], name="bn"),
+        helper.make_node("Mul", ["n", "factor"], ["y"], name="mul"),
+    ]
+    wrong = saved(
+        tmp_path / "b.onnx",
+        nodes,
+        {**arrays, "mean": np.zeros(3, np.float32), "var": variance, "factor": product},
+    )
+    finding = culprit(netweave.compare(right, wrong))
+    assert finding.trap == trap
 
 
 def scaled(path, gamma):

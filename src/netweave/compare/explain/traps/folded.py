@@ -90,7 +90,9 @@ def folded_traps(case: Case) -> Iterator[Proposal]:
     holders = [(node, factor) for node, factor, _ in b.links if node.op_type in HOLDERS]
     for node, factor in sorted(holders, key=lambda row: _is_idle(row[0])):
         if node.op_type == "BatchNormalization":
-            yield from _norm(a, node, factor * needed, alone=len(holders) == 1)
+            yield from _norm(
+                a, node, factor * needed, alone=sum(_can_hold(n, needed) for n, _ in holders) == 1
+            )
         else:
             yield from _factor(a, node, needed)
 
@@ -196,6 +198,12 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
 def _is_idle(node: ir.Node) -> bool:
     """Whether a normalisation leaves the factor to others: every gamma is 1."""
     return node.op_type == "BatchNormalization" and bool(np.all(_arrays(node)[1] == 1))
+
+
+def _can_hold(node: ir.Node, needed: np.ndarray) -> bool:
+    """Whether a factor may be wrong by so much for each channel: one number is by the same for all."""
+    is_one = node.op_type != "BatchNormalization" and _size(node) == 1
+    return not is_one or _close(needed, np.full_like(needed, needed.flat[0]))
 
 
 def _factor(a: _Chain, node: ir.Node, needed: np.ndarray) -> Iterator[Proposal]:
