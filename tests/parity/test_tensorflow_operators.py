@@ -42,7 +42,15 @@ OLDER = {
 """Operators that TensorFlow 2.21 writes no more, and the one in the table that does the same."""
 
 
-ELSEWHERE = {"CudnnRNN", "CudnnRNNV2", "CudnnRNNV3", "SwishF32"}
+ELSEWHERE = {
+    "BatchNormWithGlobalNormalization",
+    "CudnnRNN",
+    "CudnnRNNV2",
+    "CudnnRNNV3",
+    "SwishF32",
+    "_FusedBatchNormEx",
+    "_FusedDepthwiseConv2dNative",
+}
 """Operators that TensorFlow runs on a GPU alone, or that only TensorFlow 1 wrote: other tests hold them."""
 
 

@@ -20,6 +20,8 @@ OUTPUTS = {
     **dict.fromkeys(("FusedBatchNorm", "FusedBatchNormV2"), ("y", "batch_mean", "batch_variance")),
     "FusedBatchNormV3": ("y", "batch_mean", "batch_variance"),
     "TopKV2": ("values", "indices"),
+    "NonMaxSuppressionV4": ("selected_indices", "valid_outputs"),
+    "NonMaxSuppressionV5": ("selected_indices", "selected_scores", "valid_outputs"),
     "MaxPoolWithArgmax": ("output", "argmax"),
     "SoftmaxCrossEntropyWithLogits": ("loss", "backprop"),
     "SparseSoftmaxCrossEntropyWithLogits": ("loss", "backprop"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.abc
 import importlib.machinery
+import sys
 from contextlib import contextmanager
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -65,6 +66,8 @@ class Module(ModuleType):
         if name.startswith("__"):
             raise AttributeError(name)
         own = self.__name__
+        if (known := sys.modules.get(f"{own}.{name}")) is not None:
+            return known
         if own.startswith(("chainercv.links", "chainercv.experimental.links")) and name in CV_LINKS:
             return CV_LINKS[name]
         family, _, rest = own.removeprefix("chainer.").partition(".")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.files.channels_last import Stored, Tensor, windows
 from netweave.formats.tensorflow.registry import operator_reader
 
@@ -15,6 +17,11 @@ if TYPE_CHECKING:
 @operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def convolution(call: Call) -> Tensor:
     """With a filter of (sizes..., channels, filters); depthwise of (sizes..., channels, multiplier)."""
+    return convolved(call)
+
+
+def convolved(call: Call) -> Tensor:
+    """Return the first input with the filter that is the second."""
     last = call.is_last()
     x, kernel = call.operand(0), call.operand(1)
     dilations = call.spatial("dilations", last=last)
@@ -22,7 +29,7 @@ def convolution(call: Call) -> Tensor:
     if call.attribute("_dilated"):
         dilations, padding = _from_batches(call)
     strides = call.spatial("strides", last=last)
-    if call.op == "DepthwiseConv2dNative":
+    if call.op.endswith("DepthwiseConv2dNative"):
         return windows.depthwise(
             call.writer, x, kernel, strides=strides, dilations=dilations, padding=padding, last=last
         )
@@ -76,9 +83,41 @@ def transposed_convolution(call: Call) -> Tensor:
     )
 
 
+@operator_reader("ExtractImagePatches")
+def patches(call: Call) -> Tensor:
+    """Every window as channels: row by row, and all channels of a place beside one another."""
+    x = call.operand()
+    (channels,) = call.writer.known(x, [3])
+    window = call.numbers("ksizes")[1:3]
+    steps, rates = (call.numbers(name)[1:3] for name in ("strides", "rates"))
+    count = window[0] * window[1] * channels
+    if count > MAX_PATCH:
+        raise call.refuse(f"makes {count:,} channels of windows, at most {MAX_PATCH:,} are read")
+    kernel = Stored.constant(np.eye(count, dtype=np.float32).reshape(*window, channels, count))
+    return windows.convolution(
+        call.writer,
+        x,
+        kernel,
+        strides=steps,
+        dilations=rates,
+        padding=call.padding(last=True),
+        groups=1,
+        last=True,
+    )
+
+
+MAX_PATCH = 2048
+"""Windows of more elements are not written as convolutions."""
+
+
 @operator_reader("MatMul")
 def matmul(call: Call) -> Tensor:
     """Of two matrices, either of them transposed."""
+    return multiplied(call)
+
+
+def multiplied(call: Call) -> Tensor:
+    """Return the product of the first two inputs."""
     a, b = call.operand(0), call.operand(1)
     if call.attribute("transpose_a", False):
         a = _turned(call, a, 2)

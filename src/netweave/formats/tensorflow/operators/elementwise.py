@@ -218,6 +218,11 @@ def cast(call: Call) -> Operand:
 def bias_add(call: Call) -> Tensor:
     """One number added per channel."""
     x, bias = call.operands()
+    return biased(call, x, bias)
+
+
+def biased(call: Call, x: Operand, bias: Operand) -> Tensor:
+    """Return a tensor with one number added per channel."""
     if isinstance(bias, Stored):
         bias = Stored(bias.shape, bias.array, bias.key, "bias", bias.stored, bias.steps)
     rank = len(call.shape(x))

@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 @operator_reader("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(call: Call) -> Tensor:
     """By stored statistics; by those of the batch only a net in training does."""
+    return normalised(call)
+
+
+def normalised(call: Call) -> Tensor:
+    """Return the first input by the four behind it."""
     if call.attribute("is_training", True):
         raise call.refuse(
             "is_training=True: it normalises by the batch's own statistics; save the net as it predicts "
@@ -32,6 +37,22 @@ def fused_batch_norm(call: Call) -> Tensor:
         variance=variance,
         eps=call.real("epsilon", 1e-4),
         last=call.is_last(),
+    )
+
+
+@operator_reader("BatchNormWithGlobalNormalization")
+def global_normalization(call: Call) -> Tensor:
+    """The normalisation of the first nets of TensorFlow; a scale may be left out."""
+    x, mean, variance, beta, gamma = call.operands(0, 5)
+    return batch_normalisation(
+        call.writer,
+        x,
+        gamma=gamma if call.attribute("scale_after_normalization", False) else None,
+        beta=beta,
+        mean=mean,
+        variance=variance,
+        eps=call.real("variance_epsilon", 0.0),
+        last=True,
     )
 
 

@@ -14,9 +14,14 @@ REASONS = {
     **dict.fromkeys(
         ("PyFunc", "EagerPyFunc"), "its code is in the program that wrote the net, not in the file"
     ),
+    "CombinedNonMaxSuppression": "boxes of all classes at once: not read; end the net before it",
     **dict.fromkeys(
-        ("NonMaxSuppressionV2", "NonMaxSuppressionV3", "CombinedNonMaxSuppression", "CropAndResize"),
-        "a layer of a detection net: not read yet",
+        ("CTCGreedyDecoder", "CTCBeamSearchDecoder"),
+        "it looks for the best text, step by step; end the net at the scores before it",
+    ),
+    **dict.fromkeys(
+        ("HashTableV2", "LookupTableFindV2", "LookupTableFind", "HashTable"),
+        "it looks texts up in a table; begin the net behind it",
     ),
     **dict.fromkeys(
         ("DecodeJpeg", "DecodePng", "ParseExample", "ParseExampleV2", "IteratorGetNext"),

@@ -309,11 +309,10 @@ def space_and_depth(call: Call) -> Tensor:
     return Tensor(call.writer.add(call.op, [value], attributes), first=True)
 
 
-@operator_reader("SpaceToBatchND")
+@operator_reader("SpaceToBatchND", "SpaceToBatch")
 def space_to_batch(call: Call) -> Tensor:
     """Every place of a block as an example of its own; the places count before the examples."""
-    blocks = call.integers(1, "the block")
-    amounts = call.constant(2, "the padding").reshape(-1, 2)
+    blocks, amounts = _blocks(call, "the padding")
     rank = len(call.shape(call.operand()))
     if not 0 < len(blocks) == len(amounts) < rank:
         raise call.wrong(f"blocks of {blocks} and a padding of {amounts.tolist()} of {rank} axes")
@@ -330,13 +329,19 @@ def space_to_batch(call: Call) -> Tensor:
     return _regrouped(call, padded, [-1, *cut, *rest], perm, [-1, *outer, *rest])
 
 
-@operator_reader("BatchToSpaceND")
+def _blocks(call: Call, what: str) -> tuple[list[int], np.ndarray]:
+    """Return the sizes of blocks, and what is put around or cut off; the older form has squares."""
+    if call.op.endswith("ND"):
+        return call.integers(1, "the block"), call.constant(2, what).reshape(-1, 2)
+    return [call.whole("block_size", 1)] * 2, call.constant(1, what).reshape(-1, 2)
+
+
+@operator_reader("BatchToSpaceND", "BatchToSpace")
 def batch_to_space(call: Call) -> Tensor:
     """The opposite of SpaceToBatchND; ends are cut off."""
-    blocks = call.integers(1, "the block")
+    blocks, crops = _blocks(call, "the crop")
     x, num = call.operand(), len(blocks)
     sizes = call.writer.known(x, range(1, len(call.shape(x))))
-    crops = call.constant(2, "the crop").reshape(-1, 2)
     if len(crops) != num or num > len(sizes) or min(blocks, default=1) < 1:
         raise call.wrong(f"blocks of {blocks} and crops {crops.tolist()} of sizes {sizes}")
     rest = sizes[num:]
