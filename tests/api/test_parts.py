@@ -11,6 +11,7 @@ import pytest
 
 from netweave import api
 from netweave.errors import CodeError, ReadError, UsageError
+from netweave.files.guard import has_guard
 
 PADDING = Path(__file__).parents[2] / "examples" / "padding"
 
@@ -66,6 +67,27 @@ def test_code_is_not_read_where_it_is_not_allowed(tmp_path):
         api.load_parts([tmp_path / "model.py"], code=False)
     with pytest.raises(CodeError, match="has not allowed code"):
         api.load(tmp_path / "model.py", code=False)
+    with pytest.raises(CodeError, match="has not allowed code"):
+        api.load(tmp_path / "model.py", tmp_path / "some.checkpoint", code=False)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_guard(), reason="needs bubblewrap")
+def test_code_among_the_files_of_a_net_sees_no_others(tmp_path):
+    folder = tmp_path / "net"
+    folder.mkdir()
+    (tmp_path / "secret.py").write_text("NUMBER = 3\n")
+    text = "from {} import NUMBER\nimport chainer\nimport chainer.links as L\n\n\nclass Net(chainer.Chain):\n"
+    text += "    def __init__(self):\n        super().__init__()\n        with self.init_scope():\n"
+    text += "            self.dense = L.Linear(4, NUMBER)\n\n    def forward(self, x):\n"
+    text += "        return self.dense(x)\n"
+    net = folder / "net.py"
+    for name in ("secret", "..secret"):
+        net.write_text(text.format(name))
+        shapes = {"x": (1, 4)}
+        assert list(api.load(net, input_shapes=shapes).outputs[0].shape)[1:] == [3]
+        with pytest.raises(CodeError):
+            api.load_parts([net], input_shapes=shapes)
 
 
 def test_no_files_are_no_net():

@@ -76,3 +76,13 @@ def test_what_is_installed_is_not_looked_for_around_the_folder(tmp_path):
 def test_files_that_are_no_python_import_nothing(text, tmp_path):
     (tmp_path / "net.py").write_text(text)
     assert imports_of(tmp_path / "net.py").files == ()
+
+
+def test_nothing_is_looked_at_outside_the_folders_that_are_given(tmp_path):
+    lay(tmp_path, {"other/secret": "", "box/top": "", "box/__init__": "", "box/nets/__init__": ""})
+    lay(tmp_path, {"box/nets/net": "import other.secret, linked\nfrom .. import top\nfrom ... import other"})
+    (tmp_path / "box" / "nets" / "linked.py").symlink_to(tmp_path / "other" / "secret.py")
+    net = tmp_path / "box" / "nets" / "net.py"
+    assert imports_of(net, levels=1).files == ()
+    assert names(tmp_path, imports_of(net, levels=2).files) == ["box/__init__.py", "box/top.py"]
+    assert "other/secret.py" in names(tmp_path, imports_of(net).files)

@@ -49,6 +49,7 @@ def load(
     level: int = 0,
     trust: bool = False,
     code: bool = True,
+    around: bool = True,
     examples: Sequence[Any] | None = None,
 ) -> Graph:
     """Read a net from its files, or from a module in memory.
@@ -62,6 +63,7 @@ def load(
         level: Level, for formats that know it.
         trust: Let code in the files run without a guard around it.
         code: Read files that are code; False refuses them, guarded or not.
+        around: Let code import modules from the folders around its own; from its own it always may.
         examples: Inputs to trace a module in memory with, instead of sizes.
 
     Raises:
@@ -82,7 +84,14 @@ def load(
         name = str(net)
     if weights is not None and Path(weights).suffix == SUFFIX:
         net_alone = load(
-            name, input_shapes=input_shapes, phase=phase, stages=stages, level=level, trust=trust
+            name,
+            input_shapes=input_shapes,
+            phase=phase,
+            stages=stages,
+            level=level,
+            trust=trust,
+            code=code,
+            around=around,
         )
         return _with_checkpoint(net_alone, Path(weights))
     entry = None
@@ -99,6 +108,7 @@ def load(
             entry=entry,
             trust=trust,
             code=code,
+            around=around,
         )
     )
 

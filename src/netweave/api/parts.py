@@ -36,7 +36,7 @@ def load_parts(
     take less room than weights. The first that can be read, and uses weights if any file holds some, is it.
 
     Args:
-        files: The files of one net, all in one folder.
+        files: The files of one net, all in one folder; code among them imports nothing from elsewhere.
         input_shapes: Input sizes by name, where the files do not say or other ones are wanted.
         code: Whether files that are code may be read; see ``load``.
         entry: The class or function that makes the net, where a file of code has several.
@@ -52,7 +52,7 @@ def load_parts(
     for net, weights in _choices(files):
         try:
             named = f"{net}:{entry}" if entry and net.suffix == ".py" else net
-            graph = load(named, weights, input_shapes=input_shapes, code=code)
+            graph = load(named, weights, input_shapes=input_shapes, code=code, around=False)
         except NetweaveError as error:
             failures.append(error)
             continue

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Sequence
     from pathlib import Path
 
 MAX_FILES = 1000
@@ -21,7 +21,10 @@ MAX_FILE_BYTES = 1 << 20
 """A larger file is no code that somebody wrote."""
 
 LEVELS = 4
-"""A module that is not installed is looked for in the folders around the file as well, so many in all."""
+"""A module that is not installed is looked for in the folders around the file as well, so many in all.
+
+Nothing outside is looked at: code from elsewhere must not bring in files of this machine.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +44,16 @@ class Imports:
     missing: tuple[str, ...]
 
 
-def imports_of(path: Path, *, known: Collection[str] = ()) -> Imports:
+def imports_of(path: Path, *, known: Collection[str] = (), levels: int = LEVELS) -> Imports:
     """Return what a file imports from its own folder and those around it, and so on from there.
 
     Args:
         path: The resolved file.
         known: Modules that are never looked for, besides Python's own.
+        levels: How many folders are looked in, the file's own first, >= 1.
     """
-    seen = _Seen(path, frozenset(known) | sys.stdlib_module_names)
+    within = list(path.parents)[:levels]
+    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names)
     seen.follow(path)
     package = _package_of(path, depth=max((row.level for row in _rows(path)), default=0))
     name = ".".join([*package, path.stem]) if package else "netweave_model"
@@ -69,7 +74,17 @@ class _Row:
 
 @dataclass(slots=True)
 class _Seen:
-    path: Path
+    """What was found so far.
+
+    Attributes:
+        within: The folders that are looked in: the file's own, the one around it, and so on.
+        known: Modules that are never looked for.
+        files: Files of modules.
+        folders: Folders of modules but the file's own.
+        missing: Modules that are nowhere.
+    """
+
+    within: Sequence[Path]
     known: frozenset[str]
     files: set[Path] = field(default_factory=set)
     folders: list[Path] = field(default_factory=list)
@@ -84,11 +99,16 @@ class _Seen:
                 continue
             self.files.add(each)
             for row in _rows(each):
-                waiting += self._found(each, row)
+                waiting += filter(self._is_within, self._found(each, row))
+
+    def _is_within(self, path: Path) -> bool:
+        return path.is_relative_to(self.within[-1])
 
     def _found(self, path: Path, row: _Row) -> Iterator[Path]:
         if row.level:
             base = path.parents[row.level - 1] if row.level <= len(path.parents) else path.parent
+            if not self._is_within(base):
+                return
             yield from _files_of(base, row)
             yield from _initial(base)
             return
@@ -100,7 +120,7 @@ class _Seen:
             self.missing.add(top)
 
     def _folder_of(self, top: str) -> Path | None:
-        own, *around = list(self.path.parents)[:LEVELS]
+        own, *around = self.within
         if _is_module(own, top):
             return own
         if _is_installed(top):

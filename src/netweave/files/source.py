@@ -31,6 +31,7 @@ class Source:
         entry: Name of the class or function in the net file that makes the net, for formats of Python code.
         trust: Whether code in the files may run without a guard around it.
         code: Whether files that are code may be read at all.
+        around: Whether code may import modules from the folders around its own.
     """
 
     net: Path
@@ -42,6 +43,7 @@ class Source:
     entry: str | None = None
     trust: bool = False
     code: bool = True
+    around: bool = True
 
     def head(self, num_bytes: int = 4096) -> bytes:
         """Return the first bytes of the net file.

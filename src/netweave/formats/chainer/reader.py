@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from netweave.files import read_bytes
 from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
-from netweave.files.model_imports import imports_of
+from netweave.files.model_imports import LEVELS, imports_of
 from netweave.files.onnx.save import read_saved
 from netweave.formats.chainer.own import OWN_MODULES
 
@@ -29,7 +29,7 @@ def read(source: Source) -> Graph:
     """
     place = str(source.net)
     files = [source.net, *([source.weights] if source.weights else [])]
-    beside = imports_of(source.net.resolve(), known=OWN_MODULES).files
+    beside = imports_of(source.net.resolve(), known=OWN_MODULES, levels=LEVELS if source.around else 1).files
     if source.weights is not None:
         read_bytes(source.weights)
     request = {
