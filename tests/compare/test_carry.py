@@ -166,7 +166,7 @@ def stack(widths, *, activation="Relu", size=12, kernel=3, flatten=False):
         ),
         (
             stack([8, 6], kernel=5),
-            r"conv0: their windows are 3x3 in A and 5x5 in B, and at 1 more; .* 2 of 3 .*\(w0, w1\)",
+            r"conv0: the window of the filters is 3x3 in A and 5x5 in B, and .*; .* 2 of 3 .*\(w0, w1\)",
         ),
     ],
     ids=["activation", "one width", "all widths", "kernel"],

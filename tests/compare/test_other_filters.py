@@ -83,3 +83,40 @@ def test_branches_may_be_joined_one_by_one(tmp_path):
     assert [(finding.trap, finding.layer_b) for finding in found.findings] == [("operator", "pool")]
     port.write_text(JOINED.replace("POOL", "MAX") + concat("xy", "x", "y") + concat("xyz", "xy", "z"))
     assert netweave.compare(net, port).exit_status == 0
+
+
+def chain(path, prefix, *layers):
+    """Write layers that read one another; a number of filters, and of groups, is a convolution."""
+    text = 'layer { name: "data" type: "Input" top: "x"\n'
+    text += "        input_param { shape { dim: 1 dim: 3 dim: 12 dim: 12 } } }\n"
+    for number, layer in enumerate(layers):
+        said = layer
+        if isinstance(layer, tuple):
+            count, groups = layer
+            said = f'type: "Convolution" convolution_param {{ num_output: {count} kernel_size: 3 pad: 1 '
+            said += f"group: {groups} }}"
+        text += f'layer {{ name: "{prefix}{number}" bottom: "x" top: "x" {said} }}\n'
+    path.write_text(text)
+    return path
+
+
+RELU, NORM = 'type: "ReLU"', 'type: "LRN"'
+MAX, MEAN = (
+    f'type: "Pooling" pooling_param {{ pool: {kind} kernel_size: 2 stride: 2 }}' for kind in ("MAX", "AVE")
+)
+DENSE = 'type: "InnerProduct" inner_product_param { num_output: 4 }'
+
+
+def test_layers_of_a_chain_are_paired_in_order_where_none_is_as_wide_as_its_counterpart(tmp_path):
+    """As in AlexNet: of the widths 384, 384, 256 and 384, 256, 256, the second of A is no first of B."""
+    a = chain(tmp_path / "a.prototxt", "a", NORM, (12, 1), RELU, (12, 2), RELU, (8, 1), RELU, MAX, DENSE)
+    b = chain(tmp_path / "b.prototxt", "b", (12, 1), RELU, (8, 1), RELU, (8, 1), RELU, MAX, MEAN, DENSE)
+    found = netweave.compare(a, b)
+    pairs = {(group.layers_a, group.layers_b) for group in found.groups}
+    assert pairs >= {(("a1",), ("b0",)), (("a3",), ("b2",)), (("a5",), ("b4",)), (("a7",), ("b6",))}
+    causes = {finding.layer_a: finding.cause for finding in found.findings}
+    assert (
+        causes["a3"]
+        == "A has 12 filters, B has 8; the channels are read in 2 groups in A and in one group in B"
+    )
+    assert "a0" in causes

@@ -14,6 +14,7 @@ from netweave.compare.align.alignment import Alignment, SignalPair
 from netweave.compare.align.chains import FILTERS as CHAINED
 from netweave.compare.align.chains import chain_from
 from netweave.compare.align.contexts import COMMUTATIVE, Contexts
+from netweave.compare.align.sequences import best_in_order, common_subsequence, increasing
 from netweave.compare.align.weights import filter_shape, stand_in
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals, family_of
@@ -26,6 +27,12 @@ if TYPE_CHECKING:
 
 MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
+
+MAX_CHAIN = 300
+"""Longer chains are aligned as other gaps are."""
+
+OF_A_KIND = 1000
+"""What it counts that two nodes of a chain are of a kind; that they agree in more only tells them apart."""
 
 KINDS, SIZES, FILTERS, BOTH = range(4)
 """What of two nodes has to agree: what they do; what comes out, too, or what is stored for it, or both."""
@@ -61,6 +68,8 @@ class Extension:
         """
         for detail in (BOTH, FILTERS, SIZES, KINDS):
             self._grow(detail)
+        if self._fill_chains():
+            self._grow(KINDS)
         for detail in (BOTH, SIZES, FILTERS):
             while self._fill_gaps(detail):
                 self._grow(KINDS)
@@ -194,6 +203,26 @@ class Extension:
         once = {name for name in names[0] if name and names[0].count(name) == names[1].count(name) == 1}
         return [(nodes_a[names[0].index(name)], nodes_b[names[1].index(name)]) for name in sorted(once)]
 
+    def _fill_chains(self) -> bool:
+        """Align gaps in which each node reads the one before; say whether anything was paired.
+
+        There the order says what belongs together, also where no layer has the sizes of its counterpart.
+        """
+        changed = False
+        for gap_a, gap_b in _gaps(self._pairs):
+            if not (_is_chain(self._pairs.a, gap_a) and _is_chain(self._pairs.b, gap_b)):
+                continue
+            for i, j in best_in_order([[self._likeness(a, b) for b in gap_b] for a in gap_a]):
+                changed |= self._guess(gap_a[i], gap_b[j])
+        return changed
+
+    def _likeness(self, a: ir.Node, b: ir.Node) -> int:
+        if family_of(a) != family_of(b):
+            return 0
+        return OF_A_KIND + sum(
+            self._key(0, a, detail) == self._key(1, b, detail) for detail in (SIZES, FILTERS)
+        )
+
     def _fill_gaps(self, detail: int) -> bool:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
         changed = False
@@ -229,6 +258,14 @@ def _last_name(name: str) -> str:
     return "".join(filter(str.isalnum, name.rpartition(".")[2])).lower()
 
 
+def _is_chain(signals: Signals, nodes: Sequence[ir.Node]) -> bool:
+    """Whether nodes are few, and nobody but the next one reads what each of them makes."""
+    return 0 < len(nodes) <= MAX_CHAIN and all(
+        [reader for made in signals.outputs_of(node) for reader in signals.consumers.get(made, ())] == [after]
+        for node, after in itertools.pairwise(nodes)
+    )
+
+
 def _gaps(pairs: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
     """Return what is unpaired between neighbouring pairs of the longest chain that runs the same way."""
     a, b = pairs.a, pairs.b
@@ -244,54 +281,3 @@ def _gaps(pairs: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
         gap_b = [n for n in b.nodes[j0 + 1 : j1] if id(n) not in pairs.node_of_b]
         gaps.append((gap_a, gap_b))
     return gaps
-
-
-def increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return a longest part of ``pairs``, sorted by the first number, in which the second grows too.
-
-    >>> increasing([(0, 0), (1, 5), (2, 1), (3, 2)])
-    [(0, 0), (2, 1), (3, 2)]
-    """
-    from bisect import bisect_left
-
-    tails: list[int] = []
-    ends: list[int] = []
-    before: list[int] = []
-    for index, (_, second) in enumerate(pairs):
-        place = bisect_left(tails, second)
-        before.append(ends[place - 1] if place else -1)
-        if place == len(tails):
-            tails.append(second)
-            ends.append(index)
-        else:
-            tails[place] = second
-            ends[place] = index
-    found = []
-    index = ends[-1] if ends else -1
-    while index >= 0:
-        found.append(pairs[index])
-        index = before[index]
-    return found[::-1]
-
-
-def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """Return the places of a longest common subsequence.
-
-    >>> common_subsequence("conv", "cnv")
-    [(0, 0), (2, 1), (3, 2)]
-    """
-    lengths = [[0] * (len(b) + 1) for _ in range(len(a) + 1)]
-    for i in range(len(a) - 1, -1, -1):
-        for j in range(len(b) - 1, -1, -1):
-            same = a[i] == b[j]
-            lengths[i][j] = lengths[i + 1][j + 1] + 1 if same else max(lengths[i + 1][j], lengths[i][j + 1])
-    found, i, j = [], 0, 0
-    while i < len(a) and j < len(b):
-        if a[i] == b[j]:
-            found.append((i, j))
-            i, j = i + 1, j + 1
-        elif lengths[i + 1][j] >= lengths[i][j + 1]:
-            i += 1
-        else:
-            j += 1
-    return found

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
 from netweave.compare.align.layout import solve_layout
-from netweave.compare.explain.sizes import unlike
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
 from netweave.compare.explain.traps.order import in_order_of_a, reordered, unchanged
-from netweave.compare.explain.widths import other_filters
+from netweave.compare.explain.unlike import other_filters, other_operators
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Finding
@@ -173,7 +172,7 @@ class Explainer:
         layer_a, place_a = where(self.a, draft.nodes[0][-1])
         layer_b, place_b = where(self.b, draft.nodes[1][-1])
         seen = "; ".join(dict.fromkeys(p.cause for p in proposals))
-        other = unlike(draft.nodes[0], draft.nodes[1])
+        other = other_operators(draft.nodes[0], draft.nodes[1])
         said = other or ("unexplained" if seen else "unexplained: no known trap fits")
         said += f"; what differs besides: {seen}" if seen else ""
         return Finding(

@@ -13,7 +13,6 @@ from netweave.compare.explain.latent import latent_finding
 from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
 from netweave.compare.explain.promises import broken_promises
-from netweave.compare.explain.sizes import other_filters
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
 from netweave.graph import layer_keys
@@ -104,10 +103,9 @@ class Judge:
         if graft.error is None:
             layer_a, place_a = where(self.alignment.a, draft.nodes[0][0])
             layer_b, place_b = where(self.alignment.b, draft.nodes[1][0])
-            other = other_filters(*draft.nodes)
             note = Finding(
                 trap=None,
-                cause=f"{other}; could not be tested alone: {graft.reason}".removeprefix("; "),
+                cause=f"could not be tested alone: {graft.reason}",
                 place_a=place_a,
                 place_b=place_b,
                 layer_a=layer_a,

@@ -217,3 +217,13 @@ def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002
     if format in CALLS:
         return f"{CALLS[format]['pads']}={_call_value('pads', begin)}"
     return f"pad=({', '.join(map(str, begin))})"
+
+
+def in_groups(count_a: int, count_b: int) -> str:
+    """Say that two convolutions read their channels in other numbers of groups.
+
+    >>> in_groups(2, 1)
+    'the channels are read in 2 groups in A and in one group in B'
+    """
+    a, b = (f"{count} groups" if count > 1 else "one group" for count in (count_a, count_b))
+    return f"the channels are read in {a} in A and in {b} in B"

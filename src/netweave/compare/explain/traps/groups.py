@@ -9,7 +9,7 @@ from netweave.compare.explain.traps.attributes import differences, set_attribute
 from netweave.compare.explain.traps.constants import replace_constant
 from netweave.compare.explain.traps.folded import missing_factor
 from netweave.compare.explain.traps.trap import Case, Proposal, together
-from netweave.compare.explain.wording import setting
+from netweave.compare.explain.wording import in_groups, setting
 from netweave.compare.signals import constants_of
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def group_traps(case: Case) -> Iterator[Proposal]:
         filters = _filters(case, stored.const_value.numpy())
         yield Proposal(
             trap="group",
-            cause=f"the channels are read in {_groups(apart[0])} in A and in {_groups(apart[1])} in B",
+            cause=in_groups(*apart),
             fix=f"{setting(case.b.graph.format, node_b, 'group', apart[0])}, with A's filters",
             node_a=node_a,
             node_b=node_b,
@@ -46,7 +46,3 @@ def _filters(case: Case, filters: np.ndarray) -> np.ndarray:
         filters = TURNS["height and width swapped"](filters)
     factor = missing_factor(case)
     return filters if factor is None else filters * factor.reshape(-1, *[1] * (filters.ndim - 1))
-
-
-def _groups(count: int) -> str:
-    return f"{count} groups" if count > 1 else "one group"

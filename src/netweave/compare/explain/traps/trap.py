@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.compare.align.structure import common_subsequence
+from netweave.compare.align.sequences import common_subsequence
 from netweave.compare.signals import Signals, family_of
 
 if TYPE_CHECKING:
