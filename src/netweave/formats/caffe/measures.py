@@ -22,8 +22,8 @@ MEASURES = frozenset(
 """Their types; each gives numbers for people, from a prediction and the truth."""
 
 
-def without_measures(specs: Sequence[Message]) -> tuple[list[Message], tuple[str, ...]]:
-    """Return the layers of a net without those that measure it, and a note on each that is left out.
+def without_measures(specs: Sequence[Message]) -> tuple[list[Message], tuple[str, ...], frozenset[str]]:
+    """Return a net's layers but for those that measure it, a note on each of these, and what only they read.
 
     One whose top another layer reads stays, and is refused like any unknown layer.
     """
@@ -33,4 +33,7 @@ def without_measures(specs: Sequence[Message]) -> tuple[list[Message], tuple[str
         f"layer {spec['name']!r} ({spec['type']}) measures what the net predicts and is left out"
         for spec in left_out
     )
-    return [spec for spec in specs if spec not in left_out], notes
+    rest = [spec for spec in specs if spec not in left_out]
+    still_read = {blob for spec in rest for blob in spec["bottom"]}
+    measured = {blob for spec in left_out for blob in spec["bottom"]}
+    return rest, notes, frozenset(measured - still_read)

@@ -47,7 +47,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     """
     place = str(source.net)
     state = net_state(net, source)
-    specs, notes = without_measures(included(net, state, place=place))
+    specs, notes, measured = without_measures(included(net, state, place=place))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
@@ -69,7 +69,10 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
         outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
         builder.layers.add(replace(layer, outputs=outputs, parameters=blobs.keys(layer.key)))
     blobs.finish()
-    return replace(builder.finish([values[name] for name in wiring.outputs]), notes=notes)
+    graph = replace(builder.finish([values[name] for name in wiring.outputs]), notes=notes)
+    for name in measured.intersection(inputs):
+        graph.model.graph.inputs.remove(values[name])
+    return graph
 
 
 def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], place: str) -> Layer:
