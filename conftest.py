@@ -8,7 +8,6 @@ MODULES = {
     "openvino": ["src/netweave/backends/openvino.py"],
     "torch": [
         "src/netweave/backends/torch/*",
-        "src/netweave/formats/pytorch/child.py",
         "src/netweave/formats/pytorch/module.py",
         "src/netweave/optim/*",
         "src/netweave/train/*",
@@ -17,6 +16,7 @@ MODULES = {
 }
 
 collect_ignore_glob = [path for extra, paths in MODULES.items() if not find_spec(extra) for path in paths]
+collect_ignore_glob.append("src/netweave/formats/*/child.py")  # programs of their own, which nothing imports
 collect_ignore_glob.append("src/netweave/web/*")  # Django's modules cannot be imported before it is set up
 
 if find_spec("django"):
