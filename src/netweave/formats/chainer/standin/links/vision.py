@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
     Stages = dict[str, list[Callable[..., Any]]]
 
 
-class _Vision(Chain):
+class _Vision(Chain, ABC):
     """A net as stages after one another; a call gives those that are asked for."""
 
     @property
+    @abstractmethod
     def functions(self) -> Stages:
         """What is called in each stage."""
-        raise NotImplementedError
 
     @property
     def available_layers(self) -> list[str]:
