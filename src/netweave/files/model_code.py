@@ -78,7 +78,7 @@ def make(
         noun: What a model is, for messages.
 
     Raises:
-        UsageError: The name is not there, there are several, or what is made is no model.
+        UsageError: The name is not there or takes arguments, there are several, or what is made is no model.
     """
     if wanted is not None and not callable(getattr(code, wanted, None)):
         raise UsageError(f"has no class or function {wanted!r}; has: {', '.join(found) or 'none'}")
@@ -88,7 +88,13 @@ def make(
             f"({', '.join(found) or 'none'}), expected one: name it ({place}:{next(iter(found), 'make')})"
         )
     name = wanted or next(iter(found))
-    made = getattr(code, name)()
+    factory = getattr(code, name)
+    if required := _required(factory):
+        raise UsageError(
+            f"{name!r} takes {', '.join(required)}, expected a class or function that makes a model without "
+            f"arguments: add one that calls it, and name it ({place}:make)"
+        )
+    made = factory()
     if not isinstance(made, base):
         raise UsageError(f"{name!r} makes a {type(made).__name__}, expected {noun}")
     return made
@@ -97,8 +103,18 @@ def make(
 def _takes_nothing_of(value: Any, base: type) -> bool:
     if inspect.isclass(value) and not issubclass(value, base):
         return False
-    return all(
-        argument.default is not argument.empty
-        or argument.kind in {argument.VAR_POSITIONAL, argument.VAR_KEYWORD}
-        for argument in inspect.signature(value).parameters.values()
-    )
+    return not _required(value)
+
+
+def _required(factory: Callable[..., Any]) -> list[str]:
+    """Return the arguments that a class or function needs; none of one that does not say."""
+    try:
+        arguments = inspect.signature(factory).parameters
+    except ValueError:  # some that are not written in Python
+        return []
+    return [
+        name
+        for name, argument in arguments.items()
+        if argument.default is argument.empty
+        and argument.kind not in {argument.VAR_POSITIONAL, argument.VAR_KEYWORD}
+    ]

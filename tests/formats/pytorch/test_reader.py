@@ -77,6 +77,12 @@ class B(nn.Linear):
             r"has 2 classes or functions .*\(A, B\), expected one: name it \(.*model.py:A\)",
         ),
         (TWO, ":C", UsageError, r"has no class or function 'C'; has: A, B"),
+        (
+            "def build(width, depth=2):\n    pass\n",
+            ":build",
+            UsageError,
+            r"'build' takes width, expected .* without arguments: .* name it \(.*model.py:make\)",
+        ),
         ("def make(): return 3", "", UsageError, "'make' makes a int, expected an nn.Module"),
         ("def make():\n    return 1 / 0", "", CodeError, r"model.py:4: its code fails: ZeroDivisionError"),
         ("def make(:", "", CodeError, r"model.py:3: its code fails: SyntaxError"),
