@@ -191,7 +191,13 @@ def test_mapping(mapping, text):
 
 @pytest.mark.parametrize(
     ("verdict", "status"),
-    [(Verdict.IDENTICAL, 0), (Verdict.EQUAL, 0), (Verdict.DIFFERENT, 1), (Verdict.UNDECIDED, 3)],
+    [
+        (Verdict.IDENTICAL, 0),
+        (Verdict.EQUAL, 0),
+        (Verdict.STRUCTURE, 4),
+        (Verdict.DIFFERENT, 1),
+        (Verdict.UNDECIDED, 3),
+    ],
 )
 def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_net, monkeypatch, tmp_path):
     found = Comparison(small_net, small_net, verdict, "one sentence")

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 import netweave
+from netweave.compare import Verdict
 from netweave.graph import with_arrays
 from tests.compare.nets import Form, arrays, build
 
@@ -28,8 +29,13 @@ def first(graph):
 def test_a_port_with_first_values_is_compared_by_structure():
     net = build()
     found = netweave.compare(net, fresh(Form(prefix="b")))
-    assert found.exit_status == 0
-    assert found.sentence.startswith("by structure, with weights copied from one to the other: identical")
+    assert (found.verdict, found.exit_status) == (Verdict.STRUCTURE, 4)
+    assert found.same_structure
+    assert not found.equal
+    assert found.sentence == (
+        "same structure, weights not compared: with weights copied from one to the other, "
+        "the output agrees to 0 of the rms"
+    )
     assert "B came without weights: 7 arrays were copied from A to B" in found.notes[0]
     wrong = netweave.compare(net, fresh(Form(prefix="b", eps=0.1)))
     assert [finding.trap for finding in wrong.findings] == ["epsilon"]

@@ -22,7 +22,7 @@ from netweave.compare.trial.probes import OPEN_SIZE
 from netweave.errors import UsageError
 from netweave.files import Source, Written, is_file
 from netweave.formats import find_written, read
-from netweave.graph import Graph, known_shape, with_arrays
+from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
 from netweave.passes.fitting import likely_size
 from netweave.train.checkpoint import SUFFIX, parameters_in
@@ -227,6 +227,8 @@ def port(
 ) -> Comparison:
     """Write a net as ``save`` does, read what was written, and compare it with the net.
 
+    All values are compared as they are, drawn ones as well: the file must hold exactly those.
+
     Args:
         graph: The net.
         path: The file.
@@ -253,8 +255,9 @@ def port(
         entry=written.entry,
         trust=True,  # the code is our own; of the source only identifiers and comments stand in it
     )
+    net = graph if against is None else against
     return compare_graphs(
-        graph if against is None else against, read(source), one_size=written.one_size, progress=progress
+        as_loaded(net), as_loaded(read(source)), one_size=written.one_size, progress=progress
     )
 
 

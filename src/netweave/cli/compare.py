@@ -61,7 +61,8 @@ def compare(
     as a matrix. What --json wrote for two nets is shown again by 'netweave show'.
 
     Exit status: 0 equal, also under a mapping of inputs and outputs that is stated; 1 different; 2 a file
-    could not be read, or the call was wrong; 3 not decidable.
+    could not be read, or the call was wrong; 3 not decidable; 4 same structure, weights not compared,
+    since a net came without some or all of them.
     """
     from netweave import api
     from netweave.cli.compare_view import show_comparison, show_matrix

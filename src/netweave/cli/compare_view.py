@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 VERDICT_STYLES = {
     Verdict.IDENTICAL: "bold green",
     Verdict.EQUAL: "bold green",
+    Verdict.STRUCTURE: "bold cyan",
     Verdict.DIFFERENT: "bold red",
     Verdict.UNDECIDED: "bold yellow",
 }
@@ -77,8 +78,7 @@ def _cell(matrix: Matrix, i: int, j: int) -> Text:
     if i == j:
         return Text("-", style="dim")
     verdict = matrix.pairs[min(i, j), max(i, j)].verdict
-    marks = {Verdict.IDENTICAL: "=", Verdict.EQUAL: "=", Verdict.DIFFERENT: "≠", Verdict.UNDECIDED: "?"}
-    return Text(marks[verdict], style=VERDICT_STYLES[verdict])
+    return Text(verdict.mark, style=VERDICT_STYLES[verdict])
 
 
 def _facts(comparison: Comparison) -> Table:

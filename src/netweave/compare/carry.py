@@ -17,7 +17,7 @@ from netweave.compare.result.verdict import place_in_words
 from netweave.compare.signals import Signals, comparable, joined
 from netweave.compare.trial.inputs import pair_inputs
 from netweave.errors import UsageError
-from netweave.graph import complete_arrays, parameter_key, with_arrays
+from netweave.graph import as_loaded, complete_arrays, parameter_key, with_arrays
 from netweave.graph.stored import source_array, stored_values
 from netweave.graph.summary import value_summary
 
@@ -48,7 +48,7 @@ def carry_weights(net: Graph, port: Graph) -> Graph:
         raise UsageError(f"{net.name}: has no weights that could be carried over to {port.name}")
     arrays, left = _carried(net, port)
     filled = with_arrays(port, complete_arrays(port) | arrays)
-    found = compare(net, filled)
+    found = compare(as_loaded(net), as_loaded(filled))  # every value counts, also first ones
     if left or not found.equal:
         reasons = [first_difference(found), _without_partner(left, len(arrays) + len(left))]
         raise UsageError(

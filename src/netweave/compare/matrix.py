@@ -39,8 +39,8 @@ class Matrix:
 
     @property
     def exit_status(self) -> int:
-        """0 if all are equal, 1 if any two differ, else 3."""
-        return max((c.exit_status for c in self.pairs.values()), key=(0, 3, 1).index, default=0)
+        """0 if all are equal, 1 if any two differ, else 3 if any is not decidable, else 4."""
+        return max((c.exit_status for c in self.pairs.values()), key=(0, 4, 3, 1).index, default=0)
 
     def to_json(self) -> dict[str, Any]:
         """Return names and pairs as JSON values."""

@@ -16,6 +16,7 @@ from netweave.compare.align.weights import match_weights
 from netweave.compare.explain.judge import Judge
 from netweave.compare.explain.orders import dense_orders
 from netweave.compare.metric import OUTPUT_TOLERANCE
+from netweave.compare.missing_weights import copied_in_words, find_weights, present_values
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
+    from netweave.compare.missing_weights import Weights
     from netweave.graph import Graph
     from netweave.passes.spread import Branchings
 
@@ -95,7 +97,7 @@ def compare(
 def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
     """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more."""
     found = pipeline.run()
-    if found.equal or not (a.loaded and b.loaded):
+    if found.same_structure or not (a.loaded and b.loaded):
         return found
     branchings: Branchings = {}
     for graph in (a, b):
@@ -135,9 +137,10 @@ class _Pipeline:
             return self._undecided(
                 f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired"
             )
-        if self._lacks_weights(a, b):
+        weights_of = find_weights((self.source_a, self.source_b), (a, b))
+        if any(weights.missing for weights in weights_of):
             with self._stage("copy weights"):
-                a = self._copy_weights(a, b, pairs)
+                a = self._copy_weights(a, b, pairs, weights_of)
         with self._stage("match weights"):
             weights = match_weights(a.nodes, b.nodes)
             rules = input_rules(a, b, pairs, weights)
@@ -151,7 +154,7 @@ class _Pipeline:
         if found is None:
             return self._undecided("the two nets take no common input size")
         sentence = found.sentence
-        if self.structural:
+        if self.structural and found.verdict is not Verdict.STRUCTURE:
             sentence = f"by structure, with weights copied from one to the other: {sentence}"
         return replace(found, sentence=sentence, notes=tuple(self.notes), seconds=self.seconds)
 
@@ -199,7 +202,7 @@ class _Pipeline:
         """Compare at the first size that both nets take; if they are equal there, check the other sizes."""
         found: Comparison | None = None
         for size in dict.fromkeys(map(_key, sizes)):
-            if found is not None and not found.equal:
+            if found is not None and not found.same_structure:
                 break
             if found is not None:
                 agreed = self._agree(a, b, found, dict(size))
@@ -209,7 +212,7 @@ class _Pipeline:
             trial = self._trial(a, b, rules, dict(size))
             if trial is not None:
                 found = self._judge(trial, weights, swapped=swapped)
-        if found is None or not found.equal or not found.findings or self.probe is not None:
+        if found is None or not found.same_structure or not found.findings or self.probe is not None:
             return found
         return self._provoked(a, b, found, weights, sizes, swapped=swapped)
 
@@ -301,7 +304,9 @@ class _Pipeline:
             groups = judge.groups()
         outputs = trial.outputs(tolerance=self.tolerance)
         inputs = tuple(rule.mapping() for rule in trial.rules)
-        verdict, sentence = decide(inputs, outputs, groups, tolerance=self.tolerance)
+        verdict, sentence = decide(
+            inputs, outputs, groups, tolerance=self.tolerance, weights_compared=not self.structural
+        )
         return Comparison(
             self.source_a,
             self.source_b,
@@ -331,35 +336,42 @@ class _Pipeline:
         tried = tuple(dict.fromkeys((*found.probes, trial.text)))
         return replace(found, probes=tried, error=max(errors, default=None))
 
-    def _lacks_weights(self, a: Signals, b: Signals) -> bool:
-        """Whether a net came without weights; first values that are the other net's are weights, too."""
-        nets = self.source_a, self.source_b
-        if all(net.loaded and not net.initial for net in nets):
-            return False
-        return not all(net.loaded for net in nets) or not match_weights(a.nodes, b.nodes)
-
-    def _copy_weights(self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> Signals:
-        """Give the net without weights those of the other, through an alignment by structure alone.
+    def _copy_weights(
+        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], weights: tuple[Weights, Weights]
+    ) -> Signals:
+        """Give each net the weights it came without from the other, through an alignment by structure alone.
 
         Returns:
             A's signals: with drawn weights, if it has only first ones, which are zeros and ones too often.
         """
-        lacking = [not net.loaded or net.initial for net in (self.source_a, self.source_b)]
-        to_b = lacking[1]
-        if all(lacking) and self.source_a.initial:
-            a = Signals.of(comparable(with_arrays(self.source_a, drawn_arrays(self.source_a))))
-        _read_once((a if to_b else b).graph)
-        count = copy_weights(a, b, pairs, to_b=to_b)
-        self.structural = not all(net.loaded for net in (self.source_a, self.source_b)) or count is not None
-        if count is None:
-            return a
-        names = [name for name, lacks in zip("AB", lacking, strict=True) if lacks]
-        way = "from A to B" if to_b else "from B to A"
-        self.notes.append(
-            f"{' and '.join(names)} came without weights: {count} arrays were copied {way} through the "
-            "alignment, so the structure is compared and not the weights"
-        )
+        of_a, of_b = weights
+        if of_b.missing and of_a.missing - of_a.absent:
+            drawn = {k: x for k, x in drawn_arrays(self.source_a).items() if k in of_a.missing}
+            a = Signals.of(self.form(with_arrays(self.source_a, drawn)))
+        counts: list[int | None] = []
+        if of_b.missing:
+            counts.append(self._copy_missing(a, b, pairs, of_b, to_b=True))
+        if of_a.missing and (of_b.present or not of_b.missing):
+            counts.append(self._copy_missing(a, b, pairs, of_a, to_b=False))
+        self.structural = any(w.absent for w in weights) or None not in counts
+        if None not in counts:
+            count = sum(count or 0 for count in counts)
+            self.notes.append(copied_in_words(weights, count))
         return a
+
+    def _copy_missing(
+        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], weights: Weights, *, to_b: bool
+    ) -> int | None:
+        """Copy what one of the nets came without; what it has of its own stays, since it is compared."""
+        net, target = (self.source_b, b) if to_b else (self.source_a, a)
+        _read_once((a if to_b else b).graph)
+        before = {value: value.const_value for value in target.graph.model.graph.initializers.values()}
+        kept = present_values(net, target, weights)
+        if copy_weights(a, b, pairs, to_b=to_b) is None:
+            return None
+        for value in kept:
+            value.const_value = before[value]
+        return sum(value.const_value is not old for value, old in before.items())
 
 
 def _read_once(graph: Graph) -> None:

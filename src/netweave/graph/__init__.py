@@ -22,7 +22,7 @@ from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes
 from netweave.graph.statistics import Statistics, set_statistics, statistics_of
-from netweave.graph.stored import complete_arrays, drawn_arrays, stored_arrays, with_arrays
+from netweave.graph.stored import as_loaded, complete_arrays, drawn_arrays, stored_arrays, with_arrays
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,
@@ -52,6 +52,7 @@ __all__ = [
     "Statistics",
     "ValueSummary",
     "all_operators",
+    "as_loaded",
     "attributes_of",
     "complete_arrays",
     "drawn_arrays",

@@ -66,12 +66,12 @@ class Graph:
 
     @property
     def loaded(self) -> bool:
-        """Whether every parameter has values from a file."""
+        """Whether every parameter has values from a file, or from the model's own code."""
         return all(parameter.loaded for parameter in self.parameters.values())
 
     @property
     def initial(self) -> bool:
-        """Whether its values are the first ones of the model's own code, not those of a file."""
+        """Whether some values are first ones: made by the model's code, or drawn and then written."""
         return any(parameter.initial for parameter in self.parameters.values())
 
     @property

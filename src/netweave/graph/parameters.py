@@ -34,12 +34,14 @@ class Parameter:
         key: Unique; the source's name (``conv1_weight``) or layer and index (``conv1/0``).
         shape: Sizes in the source's own layout.
         role: ``weight``, ``bias``, ``gamma``, ``beta``, ``mean``, ``variance``, ``slope``, ...
-        loaded: Whether the values come from a file; otherwise they are drawn (see ``drawn``).
+        loaded: Whether a file or the model's own code gave the values; otherwise they are drawn when they are
+            read (see ``drawn``).
         filler: The source's rule for drawing first values, as written; JSON values only.
         lr_mult: Factor on the learning rate, >= 0.
         decay_mult: Factor on the weight decay, >= 0.
         trainable: False for statistics, which no gradient changes.
-        initial: Whether the values are the first ones that the model's own code made, and no file's.
+        initial: Whether the values are first ones that nobody trained: the model's own code made them, or
+            Netweave drew them and wrote them to a file.
     """
 
     key: str

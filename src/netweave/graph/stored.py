@@ -85,5 +85,17 @@ def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
                 value.const_value = ir.Tensor(laid, name=value.name)
     for key in arrays:
         if key in found.parameters:
-            found.parameters[key] = replace(found.parameters[key], loaded=True)
+            found.parameters[key] = replace(found.parameters[key], loaded=True, initial=False)
+    return found
+
+
+def as_loaded(graph: Graph) -> Graph:
+    """Return a graph whose values all count as weights of its own, drawn ones and first ones as well.
+
+    So two nets are compared value by value, where one of them is meant to hold exactly what the other draws.
+    """
+    found = graph.clone()
+    found.parameters = {
+        key: replace(parameter, loaded=True, initial=False) for key, parameter in graph.parameters.items()
+    }
     return found

@@ -18,8 +18,37 @@ class Verdict(enum.Enum):
 
     IDENTICAL = "identical"
     EQUAL = "equal, as stated"
+    STRUCTURE = "same structure, weights not compared"
     DIFFERENT = "different"
     UNDECIDED = "not decidable"
+
+    @property
+    def mark(self) -> str:
+        """The sign that stands for it wherever verdicts are shown, so that none is told by colour alone."""
+        return _MARKS[self]
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that finds it; 2 is for files that cannot be read."""
+        return _EXIT_STATUSES[self]
+
+
+_MARKS = {
+    Verdict.IDENTICAL: "=",
+    Verdict.EQUAL: "≅",
+    Verdict.STRUCTURE: "≟",
+    Verdict.DIFFERENT: "≠",
+    Verdict.UNDECIDED: "?",
+}
+
+_EXIT_STATUSES = {
+    Verdict.IDENTICAL: 0,
+    Verdict.EQUAL: 0,
+    Verdict.STRUCTURE: 4,
+    Verdict.DIFFERENT: 1,
+    Verdict.UNDECIDED: 3,
+}
+"""Structure has a status of its own (decision 0126): a job that asks for equality must not pass on it."""
 
 
 class Evidence(enum.Enum):
@@ -188,13 +217,18 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """Whether the nets compute the same, also under a stated mapping."""
+        """Whether the nets compute the same with their own weights, also under a stated mapping."""
         return self.verdict in {Verdict.IDENTICAL, Verdict.EQUAL}
 
     @property
+    def same_structure(self) -> bool:
+        """Whether the nets compute the same given the same weights; their own need not be compared."""
+        return self.equal or self.verdict is Verdict.STRUCTURE
+
+    @property
     def exit_status(self) -> int:
-        """0 equal, 1 different, 3 not decidable."""
-        return 0 if self.equal else 1 if self.verdict is Verdict.DIFFERENT else 3
+        """0 equal, 1 different, 3 not decidable, 4 same structure, but weights were not compared."""
+        return self.verdict.exit_status
 
     @property
     def findings(self) -> tuple[Finding, ...]:

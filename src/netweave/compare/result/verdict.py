@@ -43,6 +43,7 @@ def decide(
     groups: Sequence[Group],
     *,
     tolerance: float = OUTPUT_TOLERANCE,
+    weights_compared: bool = True,
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -51,10 +52,12 @@ def decide(
         outputs: All outputs.
         groups: All groups, judged.
         tolerance: Largest error of an output that counts as none.
+        weights_compared: Whether both nets ran with their own weights. Where one ran with copies of the
+            other's, agreement says something of the structure only.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
-        return _equal(inputs, outputs, groups)
+        return _equal(inputs, outputs, groups, weights_compared=weights_compared)
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -76,7 +79,11 @@ def decide(
 
 
 def _equal(
-    inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], groups: Sequence[Group]
+    inputs: Sequence[TensorMapping],
+    outputs: Sequence[OutputPair],
+    groups: Sequence[Group],
+    *,
+    weights_compared: bool,
 ) -> tuple[Verdict, str]:
     worst = max(pair.error or 0.0 for pair in outputs)
     count = f"all {len(outputs)} outputs agree" if len(outputs) > 1 else "the output agrees"
@@ -84,6 +91,10 @@ def _equal(
     latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
     mapped = _mapped_in_words(inputs, outputs)
+    if not weights_compared:
+        under = f"{mapped}; " if mapped else ""
+        copied = "with weights copied from one to the other"
+        return Verdict.STRUCTURE, f"{Verdict.STRUCTURE.value}: {under}{copied}, {agree}{tail}"
     if not mapped:
         if latent:
             return Verdict.EQUAL, f"equal for these weights and inputs: {agree}{tail}"

@@ -15,13 +15,15 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files import Source
+    from netweave.graph import Parameter
 
 
 def read(source: Source) -> Graph:
     """Read an ONNX net of any opset.
 
     The graph comes in opset ``OPSET``, without functions, with the batch size free where the net allows
-    it. A file that Netweave wrote gives back the layers, parameters and declared shapes of its source.
+    it. A file that Netweave wrote gives back the layers, parameters and declared shapes of its source; drawn
+    values that it wrote are first values now, since the file holds them and anybody may have changed them.
 
     Raises:
         SourceError: The file cannot be read, or holds something unknown.
@@ -41,6 +43,13 @@ def read(source: Source) -> Graph:
     found = read_model(parse(source.net), source.net, rows, input_shapes=source.input_shapes)
     if saved:
         saved.tag(found.model, place=place)
-        return replace(saved.graph(found.model), files=(place,))
+        graph = replace(saved.graph(found.model), files=(place,))
+        graph.parameters = {key: _held(parameter) for key, parameter in saved.parameters.items()}
+        return graph
     parameters = make_parameters(found.model, found.layers)
     return Graph(found.model, found.layers, parameters, found.declared, "onnx", (place,), found.notes)
+
+
+def _held(parameter: Parameter) -> Parameter:
+    """Return a stored array as one whose values the file holds."""
+    return parameter if parameter.loaded else replace(parameter, loaded=True, initial=True)
