@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.compare.align.weights import match_weights
-from netweave.compare.signals import constants_of, joined
-from netweave.errors import NetweaveError
+from netweave.compare.signals import constants_of
 from netweave.graph import parameter_key
 from netweave.graph.stored import stored_values, values_of
 from netweave.passes import to_inference
-from netweave.passes.extract import extract
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,6 +48,9 @@ def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) ->
         nets: The nets as they were read.
         signals: Their signals, in the form that is compared.
     """
+    if all(net.loaded and not net.initial for net in nets):
+        first, second = (Weights(frozenset(net.parameters), frozenset(), frozenset()) for net in nets)
+        return first, second
     used = [_used_arrays(net) for net in nets]
     absent = [
         {key for key in keys if not net.parameters[key].loaded} for net, keys in zip(nets, used, strict=True)
@@ -63,25 +64,6 @@ def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) ->
         for keys, lost, never in zip(used, missing, absent, strict=True)
     )
     return first, second
-
-
-def present_values(net: Graph, signals: Signals, weights: Weights) -> list[ir.Value]:
-    """Return the initializers of the compared form that hold nothing but arrays which are present.
-
-    Args:
-        net: The net as it was read.
-        signals: Its signals.
-        weights: Its weights.
-    """
-    if not weights.present:
-        return []
-    found, source = [], joined(net)
-    for value in signals.graph.model.graph.initializers.values():
-        key = parameter_key(value)
-        keys = {key} if key is not None else _arrays_behind(source, str(value.name))
-        if keys and keys <= weights.present:
-            found.append(value)
-    return found
 
 
 def copied_in_words(weights: tuple[Weights, Weights], count: int) -> str:
@@ -103,14 +85,6 @@ def copied_in_words(weights: tuple[Weights, Weights], count: int) -> str:
         for name, side in lacking
     ]
     return f"{' and '.join(parts)}: {copied}; of the weights only the others are compared"
-
-
-def _arrays_behind(net: Graph, name: str) -> set[str]:
-    """Return the stored arrays that a folded constant was computed from."""
-    try:
-        return set(extract(net, inputs=[], outputs=[name]).parameters)
-    except NetweaveError:
-        return set()  # a constant of the net's own, or one that a pass made
 
 
 def _used_arrays(net: Graph) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, match_values
 from netweave.compare.align.structure import Extension
-from netweave.compare.align.transplant import transplant
+from netweave.compare.align.transplant import Copied, transplant
 from netweave.compare.align.weights import match_weights
+from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
 from netweave.compare.explain.orders import dense_orders
 from netweave.compare.metric import OUTPUT_TOLERANCE
-from netweave.compare.missing_weights import copied_in_words, find_weights, present_values
+from netweave.compare.missing_weights import copied_in_words, find_weights
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
@@ -25,6 +27,8 @@ from netweave.compare.stored import compare_stored
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
+from netweave.compare.trial.unit_scale import keep_unit_scale
+from netweave.compare.trial.variation import Variation
 from netweave.errors import RunError, UsageError
 from netweave.graph import drawn_arrays, with_arrays
 from netweave.graph.collection import collector_at_rest
@@ -44,6 +48,9 @@ Progress = Callable[[str], None]
 
 FURTHER_SEEDS = range(1, 5)
 """More inputs are drawn by these before a difference is said to be without effect."""
+
+MAX_NAMES = 4
+"""More arrays than this are not named."""
 
 SizeKey = tuple[tuple[str, tuple[int, ...]], ...]
 """Sizes of inputs by name, in the order of the names."""
@@ -105,7 +112,13 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
             branchings[count] = branchings.get(count, set()) | op_types
     if not branchings:
         return found
-    closer = replace(pipeline, form=partial(branched, branchings=branchings), notes=[], failures={}).run()
+    closer = replace(
+        pipeline,
+        form=partial(branched, branchings=branchings),
+        notes=[],
+        failures={},
+        unfilled={},
+    ).run()
     return closer if closer.verdict is Verdict.DIFFERENT else found
 
 
@@ -122,6 +135,8 @@ class _Pipeline:
     notes: list[str] = field(default_factory=list)
     structural: bool = False
     """Whether weights were copied from one net to the other, so that only the structure is compared."""
+    unfilled: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Keys of parameters that have no values of their own and were given none, by ``A`` and ``B``."""
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
@@ -300,12 +315,33 @@ class _Pipeline:
             _seed_weights(extension, trial.alignment, weights)
             extension.run()
         with self._stage("judge"):
-            judge = Judge(trial.alignment, trial.tensors_a, trial.tensors_b, swapped=swapped)
+            judge = Judge(
+                trial.alignment,
+                trial.tensors_a,
+                trial.tensors_b,
+                swapped=swapped,
+                unfilled=(self.unfilled.get("A", frozenset()), self.unfilled.get("B", frozenset())),
+                weights_copied=self.structural,
+            )
             groups = judge.groups()
         outputs = trial.outputs(tolerance=self.tolerance)
+        agreement: Agreement | None = None
+        if outputs and all(pair.agrees(self.tolerance) for pair in outputs):
+            with self._stage("review"):
+                runs = [trial.tensors_a, *trial.other_runs()]
+                variation = Variation(trial.alignment.a, runs)
+                agreement = review(judge, groups, variation, tolerance=self.tolerance)
+                groups = list(agreement.groups)
+                self._tell_flaws(agreement)
         inputs = tuple(rule.mapping() for rule in trial.rules)
         verdict, sentence = decide(
-            inputs, outputs, groups, tolerance=self.tolerance, weights_compared=not self.structural
+            inputs,
+            outputs,
+            groups,
+            agreement,
+            tolerance=self.tolerance,
+            weights_compared=not self.structural,
+            unfilled=sum(map(len, self.unfilled.values())),
         )
         return Comparison(
             self.source_a,
@@ -318,6 +354,13 @@ class _Pipeline:
             error=max((pair.error for pair in outputs if pair.error is not None), default=None),
             probes=(trial.text,),
         )
+
+    def _tell_flaws(self, agreement: Agreement) -> None:
+        """Note which outputs agree without proving anything."""
+        for name, flaw in (agreement.flaws or {}).items():
+            note = f"output {name!r} is {flaw} on the inputs tried; the layers before it decide"
+            if note not in self.notes:
+                self.notes.append(note)
 
     def _agree(
         self, a: Signals, b: Signals, found: Comparison, sizes: Sizes, *, seed: int = 0
@@ -345,33 +388,45 @@ class _Pipeline:
             A's signals: with drawn weights, if it has only first ones, which are zeros and ones too often.
         """
         of_a, of_b = weights
-        if of_b.missing and of_a.missing - of_a.absent:
-            drawn = {k: x for k, x in drawn_arrays(self.source_a).items() if k in of_a.missing}
-            a = Signals.of(self.form(with_arrays(self.source_a, drawn)))
-        counts: list[int | None] = []
+        drawn = of_a.missing if of_b.missing else frozenset()
+        if drawn - of_a.absent:
+            arrays = {key: x for key, x in drawn_arrays(self.source_a).items() if key in drawn}
+            a = Signals.of(self.form(with_arrays(self.source_a, arrays)))
+        if drawn:
+            rules = input_rules(a, b, pairs, [])[0]
+            _read_once(a.graph)
+            keep_unit_scale(a, declared_sizes(a.graph, b.graph, rules), drawn)
+        copies: list[Copied | None] = []
         if of_b.missing:
-            counts.append(self._copy_missing(a, b, pairs, of_b, to_b=True))
+            copies.append(self._copy_missing(a, b, pairs, of_b.missing, to_b=True))
         if of_a.missing and (of_b.present or not of_b.missing):
-            counts.append(self._copy_missing(a, b, pairs, of_a, to_b=False))
-        self.structural = any(w.absent for w in weights) or None not in counts
-        if None not in counts:
-            count = sum(count or 0 for count in counts)
+            copies.append(self._copy_missing(a, b, pairs, of_a.missing, to_b=False))
+        self.structural = any(w.absent for w in weights) or None not in copies
+        self._tell_unfilled()
+        if None not in copies:
+            count = sum(copied.count for copied in copies if copied is not None)
             self.notes.append(copied_in_words(weights, count))
         return a
 
+    def _tell_unfilled(self) -> None:
+        """Note which arrays no values were found for."""
+        for name, keys in self.unfilled.items():
+            if keys:
+                listed = ", ".join(sorted(keys)[:MAX_NAMES]) + (", ..." if len(keys) > MAX_NAMES else "")
+                self.notes.append(
+                    f"weights without values: nothing was found for {len(keys)} of {name} ({listed}); their "
+                    "layers are compared one at a time"
+                )
+
     def _copy_missing(
-        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], weights: Weights, *, to_b: bool
-    ) -> int | None:
+        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], missing: frozenset[str], *, to_b: bool
+    ) -> Copied | None:
         """Copy what one of the nets came without; what it has of its own stays, since it is compared."""
-        net, target = (self.source_b, b) if to_b else (self.source_a, a)
         _read_once((a if to_b else b).graph)
-        before = {value: value.const_value for value in target.graph.model.graph.initializers.values()}
-        kept = present_values(net, target, weights)
-        if copy_weights(a, b, pairs, to_b=to_b) is None:
-            return None
-        for value in kept:
-            value.const_value = before[value]
-        return sum(value.const_value is not old for value, old in before.items())
+        copied = copy_weights(a, b, pairs, to_b=to_b, missing=missing)
+        if copied is not None:
+            self.unfilled["B" if to_b else "A"] = missing - copied.filled
+        return copied
 
 
 def _read_once(graph: Graph) -> None:
@@ -383,7 +438,14 @@ def _read_once(graph: Graph) -> None:
             value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)
 
 
-def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to_b: bool) -> int | None:
+def copy_weights(
+    a: Signals,
+    b: Signals,
+    pairs: Sequence[tuple[str, str]],
+    *,
+    to_b: bool,
+    missing: AbstractSet[str] | None = None,
+) -> Copied | None:
     """Copy arrays from one net to the other, through an alignment by structure alone.
 
     Args:
@@ -391,9 +453,10 @@ def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to
         b: The other.
         pairs: Their inputs.
         to_b: Whether A's go to B; otherwise B's to A.
+        missing: Keys of the parameters to fill, as in ``transplant``.
 
     Returns:
-        How many were copied; None if the nets take no common size.
+        What was copied; None if the nets take no common size.
     """
     rules = input_rules(a, b, pairs, [])[0]
     trial = Bench(a, b, declared_sizes(a.graph, b.graph, rules)).trial(rules)
@@ -401,7 +464,7 @@ def copy_weights(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], *, to
         return None
     Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
     orders = dense_orders(trial.alignment, trial.tensors_a, trial.tensors_b, to_b=to_b)
-    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b, orders=orders)
+    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b, orders=orders, missing=missing)
 
 
 def _key(sizes: Sizes) -> SizeKey:

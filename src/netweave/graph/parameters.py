@@ -19,6 +19,9 @@ PARAMETER_PROP = "netweave.parameter"
 LAYOUT_PROP = "netweave.layout"
 """Metadata key of the invertible change of layout from stored array to initializer, as JSON steps."""
 
+SOURCES_PROP = "netweave.sources"
+"""Metadata key under which a computed initializer names the stored arrays behind it, as a JSON list."""
+
 Step = tuple[str, tuple[int, ...]]
 """One step of a layout: ``("transpose", perm)``, ``("reshape", shape)`` or ``("ranges", (begin, end, ...))``.
 
@@ -165,6 +168,22 @@ def tag_parameter(value: ir.Value, key: str, steps: Sequence[Step] = ()) -> None
 def parameter_key(value: ir.Value) -> str | None:
     """Return the key of the stored array that an initializer was made from, if any."""
     return value.metadata_props.get(PARAMETER_PROP)
+
+
+def tag_sources(value: ir.Value, keys: Sequence[str]) -> None:
+    """Note on a computed initializer which stored arrays it was computed from."""
+    value.metadata_props[SOURCES_PROP] = json.dumps(keys)
+
+
+def source_keys(value: ir.Value) -> tuple[str, ...]:
+    """Return the keys of the stored arrays that an initializer holds or was computed from.
+
+    Empty for a constant that is part of the net's definition: a setting, which no weight file gives.
+    """
+    key = parameter_key(value)
+    if key is not None:
+        return (key,)
+    return tuple(json.loads(value.metadata_props.get(SOURCES_PROP, "[]")))
 
 
 def parameter_layout(value: ir.Value) -> list[Step]:

@@ -17,7 +17,7 @@ from netweave.graph import (
     parameter_key,
     parameter_layout,
 )
-from netweave.graph.parameters import tag_parameter
+from netweave.graph.parameters import source_keys, tag_parameter, tag_sources
 from netweave.passes.rewrite import Pass, Rewriter, has_subgraphs
 
 if TYPE_CHECKING:
@@ -87,6 +87,7 @@ def _fold_node(rewriter: Rewriter, node: ir.Node) -> None:
             tensor = _lazy(evaluate, index, value)
         new = rewriter.replace_constant(value, tensor)
         _keep_parameter(node, new)
+        _keep_sources(node, new)
     rewriter.graph.model.graph.remove(node, safe=True)
 
 
@@ -161,3 +162,10 @@ def _keep_parameter(node: ir.Node, value: ir.Value) -> None:
     else:
         step = ("reshape", tuple(size for size in known_shape(value) or () if size is not None))
     tag_parameter(value, key, [*parameter_layout(source), step])
+
+
+def _keep_sources(node: ir.Node, value: ir.Value) -> None:
+    """Note on a computed array which stored arrays it comes from, so that it is not taken for a setting."""
+    keys = dict.fromkeys(key for source in node.inputs if source is not None for key in source_keys(source))
+    if keys and parameter_key(value) is None:
+        tag_sources(value, list(keys))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.graph.parameters import source_keys, tag_sources
 from netweave.passes.rewrite import has_one_reader
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ def join_slopes(rewriter: Rewriter, add: ir.Node) -> bool:
         if turned.inputs[0] is positive.inputs[0] and factor.const_value is not None:
             values = np.negative(factor.const_value.numpy())
             slopes = rewriter.initializer(ir.Tensor(values), f"{add.name}/slopes")
+            tag_sources(slopes, source_keys(factor))
             nodes = [positive, turned, negative, product, add]
             rewriter.replace(nodes, "PRelu", [positive.inputs[0], slopes], {})
             return True

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.compare.result.comparison import Evidence
-from netweave.compare.signals import Signals, family_of, num_signals
+from netweave.compare.signals import Signals, constants_of, family_of, num_signals
+from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -85,19 +86,28 @@ def only_reader(signals: Signals, node: ir.Node) -> ir.Node | None:
 
 def _cut(alignment: Alignment, a: list[ir.Node], b: list[ir.Node]) -> list[Segment]:
     """Cut two chains where their values are proven equal, and node by node where they are cut alike."""
-    place_b = {alignment.b.outputs_of(node)[0]: index for index, node in enumerate(b)}
+    place_b = {
+        alignment.b.outputs_of(node)[0]: index for index, node in enumerate(b) if not _lacks_scale(b, index)
+    }
     segments: list[Segment] = []
     start_a = start_b = 0
     for index, node in enumerate(a):
         pair = alignment.of_a.get(alignment.a.outputs_of(node)[0])
         end_b = place_b.get(pair.b, -1) if pair and pair.evidence is Evidence.VALUES else -1
-        if end_b < start_b:
+        if end_b < start_b or _lacks_scale(a, index):
             continue
         segments += _split(a[start_a : index + 1], b[start_b : end_b + 1])
         start_a, start_b = index + 1, end_b + 1
     if start_a < len(a) or start_b < len(b):
         segments += _split(a[start_a:], b[start_b:])
     return segments
+
+
+def _lacks_scale(chain: list[ir.Node], index: int) -> bool:
+    """Whether a BatchNorm's own gamma is fixed, and the scaling behind it stands in for it, as in Caffe."""
+    gamma = constants_of(chain[index]).get(1)
+    is_fixed = chain[index].op_type == "BatchNormalization" and gamma is not None and not source_keys(gamma)
+    return is_fixed and index + 1 < len(chain)
 
 
 def _split(a: list[ir.Node], b: list[ir.Node]) -> list[Segment]:

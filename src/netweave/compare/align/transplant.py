@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -13,45 +13,64 @@ from netweave.compare.align.groups import build_groups
 from netweave.compare.align.weights import as_dense, filters_of, stand_in
 from netweave.compare.signals import constants_of
 from netweave.graph import attributes_of
+from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from netweave.compare.align.alignment import Alignment
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Arrays that one net was given.
+
+    Attributes:
+        count: Number of arrays.
+        filled: Keys of the parameters that they are.
+    """
+
+    count: int
+    filled: frozenset[str]
+
 
 FILTERED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 SCALING = frozenset({"BatchNormalization", "Mul", "Add"})
 
 
-def transplant(alignment: Alignment, *, to_b: bool, orders: Mapping[str, np.ndarray] | None = None) -> int:
-    """Copy stored arrays from one net to the other, group by group, in place; return how many were copied.
+def transplant(
+    alignment: Alignment,
+    *,
+    to_b: bool,
+    orders: Mapping[str, np.ndarray] | None = None,
+    missing: AbstractSet[str] | None = None,
+) -> Copied:
+    """Copy stored arrays from one net to the other, group by group, in place.
 
-    Where both sides cut a group alike, arrays are copied one to one; where one side has folded a
-    BatchNorm that the other has, the folded filters and bias are computed.
+    Where both nets store the same quantities, arrays are copied as they are: an epsilon, a scale or a slope
+    that differs must stay a difference. Where one side has folded a BatchNorm that the other has, the folded
+    filters and bias are computed. Constants that no stored array stands behind are settings: they stay.
 
     Args:
         alignment: Pairs found by structure.
         to_b: Copy from A to B; otherwise from B to A.
         orders: For dense nodes that read what is flattened in another order, by the name of the node that is
             given weights: for each of its inputs the input of the other node.
+        missing: Keys of the parameters to fill; what the others hold was loaded, and stays. None: fill all
+            of them so that the layers compute the same, with settings that differ made up for in the weights.
     """
-    count = 0
+    target = alignment.b if to_b else alignment.a
+    copy = _Copy(orders or {}, missing)
     for draft in build_groups(alignment):
-        source, target = (_without_pads(draft.nodes[side]) for side in ((0, 1) if to_b else (1, 0)))
-        if not source or not target:
-            continue
-        if are_scaled_alike(source, target):
-            count += _copy(source[0], target[0], orders or {})
-            count += _carry_scaling(source[1:], target[1:], bias=_lost_bias(source[0], target[0]))
-        elif [n.op_type for n in source] == [n.op_type for n in target]:
-            count += sum(_copy(s, t, orders or {}) for s, t in zip(source, target, strict=True))
-        elif source[0].op_type in FILTERED and stand_in(source[0], target[0]):
-            count += _fold_into(source, target, orders or {})
-        elif {n.op_type for n in (*source, *target)} <= SCALING and source[0].op_type == target[0].op_type:
-            count += _carry_scaling(source, target)
-    graph = alignment.b.graph if to_b else alignment.a.graph
-    graph.parameters.update({key: replace(p, loaded=True) for key, p in graph.parameters.items()})
-    return count
+        nodes = draft.nodes if to_b else draft.nodes[::-1]
+        copy.group(*map(_without_pads, nodes))
+    parameters = target.graph.parameters
+    filled = set(parameters) if missing is None else copy.filled
+    parameters.update(
+        {key: replace(p, loaded=True, initial=False) for key, p in parameters.items() if key in filled}
+    )
+    return Copied(copy.count, frozenset(copy.filled))
 
 
 def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
@@ -66,43 +85,191 @@ def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
     )
 
 
-def _lost_bias(source: ir.Node, target: ir.Node) -> np.ndarray | float:
-    """Return the bias of a filter that has no place in another."""
-    bias = constants_of(source).get(2)
-    if bias is None or bias.const_value is None or 2 in constants_of(target):
-        return 0.0
-    return bias.const_value.numpy().astype(np.float64)
+def is_of_width(node: ir.Node, channels: int) -> bool:
+    """Whether what a node adds and multiplies has one number for each of so many channels, or one for all."""
+    values = [v for i, v in constants_of(node).items() if node.op_type not in FILTERED or i != 1]
+    return all(v.const_value is None or v.const_value.size in {1, channels} for v in values)
+
+
+def is_setting(value: ir.Value) -> bool:
+    """Whether a constant is part of the net's definition, and not made of stored arrays."""
+    return not source_keys(value)
+
+
+@dataclass(slots=True)
+class _Copy:
+    """One run of ``transplant``.
+
+    Attributes:
+        orders: As in ``transplant``.
+        missing: As in ``transplant``.
+        filled: Keys of the parameters that were given values.
+        count: Number of arrays that were given values.
+    """
+
+    orders: Mapping[str, np.ndarray]
+    missing: AbstractSet[str] | None
+    filled: set[str] = field(default_factory=set)
+    count: int = 0
+
+    def group(self, source: list[ir.Node], target: list[ir.Node]) -> None:
+        """Copy the arrays of one group to its counterpart."""
+        if not source or not target:
+            return
+        op_types = [[node.op_type for node in nodes] for nodes in (source, target)]
+        if op_types[0] == op_types[1] and self.missing is not None:
+            self._one_to_one(source, target)
+        elif are_scaled_alike(source, target):
+            self._copy(source[0], target[0])
+            self._scaling(source[1:], target[1:], bias=self._lost_bias(source[0], target[0]))
+        elif op_types[0] == op_types[1]:
+            self._one_to_one(source, target)
+        elif source[0].op_type in FILTERED and stand_in(source[0], target[0]):
+            self._fold_into(source, target)
+        elif set(op_types[0] + op_types[1]) <= SCALING and source[0].op_type == target[0].op_type:
+            self._scaling(source, target)
+
+    def _is_open(self, value: ir.Value | None) -> bool:
+        """Whether a value waits for an array."""
+        keys = () if value is None else source_keys(value)
+        return bool(keys) and (self.missing is None or not self.missing.isdisjoint(keys))
+
+    def _give(self, value: ir.Value | None, array: np.ndarray | None) -> None:
+        if value is not None and self._is_open(value) and set_values(value, array):
+            self._note(value)
+
+    def _note(self, value: ir.Value) -> None:
+        self.filled.update(source_keys(value))
+        self.count += 1
+
+    def _give_filters(self, node: ir.Node, filters: np.ndarray | None) -> bool:
+        weight = constants_of(node).get(1)
+        if weight is None or not self._is_open(weight) or not set_filters(node, filters):
+            return False
+        self._note(weight)
+        return True
+
+    def _one_to_one(self, source: Sequence[ir.Node], target: Sequence[ir.Node]) -> None:
+        lost: np.ndarray | float = 0.0
+        for s, t in zip(source, target, strict=True):
+            self._copy(s, t)
+            mean = constants_of(t).get(3) if t.op_type == "BatchNormalization" else None
+            if mean is not None and mean.const_value is not None and np.any(lost):
+                self._give(mean, mean.const_value.numpy() - lost)
+            lost = self._lost_bias(s, t) if s.op_type in FILTERED else 0.0
+
+    def _copy(self, source: ir.Node, target: ir.Node) -> None:
+        given, taken = constants_of(source), constants_of(target)
+        if source.op_type in FILTERED and 1 in given and 1 in taken:
+            self._give_filters(target, self._ordered(filters_of(source), target))
+            if 2 in taken and 2 not in given and taken[2].const_value is not None:
+                self._give(taken[2], np.zeros(taken[2].const_value.size))
+        for index, value in given.items():
+            if index in taken and not (index == 1 and source.op_type in FILTERED):
+                self._give(taken[index], None if value.const_value is None else value.const_value.numpy())
+
+    def _lost_bias(self, source: ir.Node, target: ir.Node) -> np.ndarray | float:
+        """Return the bias of a filter that has no place in another."""
+        bias = constants_of(source).get(2)
+        taken = constants_of(target).get(2)
+        if bias is None or bias.const_value is None or (taken is not None and not is_setting(taken)):
+            return 0.0
+        return bias.const_value.numpy().astype(np.float64)
+
+    def _ordered(self, filters: np.ndarray | None, target: ir.Node) -> np.ndarray | None:
+        order = self.orders.get(str(target.name))
+        return filters if filters is None or order is None else filters.reshape(len(filters), -1)[:, order]
+
+    def _fold_into(self, source: list[ir.Node], target: list[ir.Node]) -> None:
+        """Give a chain of filters and scalings what another chain computes."""
+        filters = self._ordered(filters_of(source[0]), target[0])
+        if filters is None or not all(is_of_width(node, len(filters)) for node in source):
+            return
+        scale, shift = np.ones(len(filters)), np.zeros(len(filters))
+        for node in source:
+            if self.missing is not None and _scales_by_setting(node):
+                continue  # weights that make up for a setting would hide it
+            factor, addend = _affine_of(node, len(filters))
+            scale, shift = scale * factor, shift * factor + addend
+        if not self._give_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1))):
+            return
+        slots = [slot for node in target for slot in self._neutralise(node, len(filters))]
+        if slots:
+            self._give(slots[-1], shift)
+
+    def _neutralise(self, node: ir.Node, channels: int) -> list[ir.Value]:
+        """Make a node do nothing, and return the values that can hold a bias per channel."""
+        constants = {i: v for i, v in constants_of(node).items() if v.const_value is not None}
+        if node.op_type == "BatchNormalization":
+            epsilon = attributes_of(node).get("epsilon", 1e-5)
+            # the variance makes up for epsilon, since Caffe's BatchNorm has no gamma to set
+            for index, fill in ((1, 1.0), (2, 0.0), (3, 0.0), (4, max(1.0 - epsilon, 0.0))):
+                self._give(constants.get(index), np.full(channels, fill))
+            return [constants[2]] if 2 in constants and self._is_open(constants[2]) else []
+        if node.op_type in FILTERED:
+            bias = constants.get(2)
+            self._give(bias, np.zeros(channels))
+            return [bias] if bias is not None and self._is_open(bias) else []
+        fill = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}.get(node.op_type)
+        for value in constants.values() if fill is not None else ():
+            self._give(value, np.full(value.const_value.size, fill))  # type: ignore[union-attr]
+        is_bias = node.op_type == "Add"
+        return [v for v in constants.values() if is_bias and self._is_open(v) and _size(v) == channels]
+
+    def _scaling(
+        self, source: list[ir.Node], target: list[ir.Node], *, bias: np.ndarray | float = 0.0
+    ) -> None:
+        """Give a BatchNorm, with its scale and shift behind it or not, the quantities of another one.
+
+        Caffe writes BatchNorm and Scale where others have one layer; the statistics are the same, but for a
+        ``bias`` that is added before the one and not before the other.
+        """
+        given, taken = constants_of(source[0]), constants_of(target[0])
+        if source[0].op_type != "BatchNormalization" or given[3].const_value is None:
+            return
+        mean, variance = (given[index].const_value.numpy().astype(np.float64) for index in (3, 4))  # type: ignore[union-attr]
+        gamma, beta = self._stored_scaling(source, mean.size)
+        if self.missing is None:
+            epsilons = [attributes_of(nodes[0]).get("epsilon", 1e-5) for nodes in (source, target)]
+            gamma = gamma * np.sqrt((variance + epsilons[1]) / (variance + epsilons[0]))
+        self._give(taken[3], mean - bias)
+        self._give(taken[4], variance)
+        factors = [taken[1], *(v for n in target[1:] if n.op_type == "Mul" for v in constants_of(n).values())]
+        addends = [taken[2], *(v for n in target[1:] if n.op_type == "Add" for v in constants_of(n).values())]
+        for values, array, neutral in ((factors, gamma, 1.0), (addends, beta, 0.0)):
+            holders = [value for value in values if self._is_open(value)]
+            for value in holders[:-1]:
+                self._give(value, np.full(_size(value), neutral))
+            for value in holders[-1:]:
+                self._give(value, array)
+
+    def _stored_scaling(self, nodes: Sequence[ir.Node], channels: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the gamma and beta of a BatchNorm with the scalings behind it, as they are stored."""
+        gamma, beta = np.ones(channels), np.zeros(channels)
+        for node in nodes:
+            if self.missing is not None and _scales_by_setting(node):
+                continue
+            factor, addend = _affine_of(node, channels)
+            if node.op_type == "BatchNormalization":
+                constants = constants_of(node)
+                factor, addend = (constants[i].const_value.numpy().astype(np.float64) for i in (1, 2))  # type: ignore[union-attr]
+            gamma, beta = gamma * factor, beta * factor + addend
+        return gamma, beta
+
+
+def _size(value: ir.Value | None) -> int:
+    return 0 if value is None or value.const_value is None else int(value.const_value.size)
+
+
+def _scales_by_setting(node: ir.Node) -> bool:
+    """Whether a node multiplies or adds what its net's definition says, and no stored array."""
+    constants = constants_of(node).values()
+    return node.op_type in {"Mul", "Add", "Sub", "Div"} and all(map(is_setting, constants))
 
 
 def _without_pads(nodes: list[ir.Node]) -> list[ir.Node]:
     """Leave out padding, which one net writes in a layer of its own and another in its convolution."""
     return [node for node in nodes if node.op_type != "Pad"]
-
-
-def _copy(source: ir.Node, target: ir.Node, orders: Mapping[str, np.ndarray]) -> int:
-    given, taken = constants_of(source), constants_of(target)
-    count = 0
-    if source.op_type in FILTERED and 1 in given and 1 in taken:
-        count += set_filters(target, _ordered(filters_of(source), target, orders))
-        if 2 in taken and 2 not in given:
-            count += _clear(taken[2])
-    for index, value in given.items():
-        if index in taken and not (index == 1 and source.op_type in FILTERED):
-            count += set_values(
-                taken[index], None if value.const_value is None else value.const_value.numpy()
-            )
-    return count
-
-
-def _clear(value: ir.Value) -> int:
-    return 0 if value.const_value is None else set_values(value, np.zeros(value.const_value.size))
-
-
-def _ordered(
-    filters: np.ndarray | None, target: ir.Node, orders: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
-    order = orders.get(str(target.name))
-    return filters if filters is None or order is None else filters.reshape(len(filters), -1)[:, order]
 
 
 def set_values(value: ir.Value, array: np.ndarray | None) -> int:
@@ -137,56 +304,6 @@ def _fits(given: tuple[int, ...], taken: tuple[int, ...]) -> bool:
     return given == taken or (2 in {len(given), len(taken)} and as_dense(given) == as_dense(taken))
 
 
-def _fold_into(source: list[ir.Node], target: list[ir.Node], orders: Mapping[str, np.ndarray]) -> int:
-    """Give a chain of filters and scalings what another chain computes."""
-    filters = _ordered(filters_of(source[0]), target[0], orders)
-    if filters is None or not all(is_of_width(node, len(filters)) for node in source):
-        return 0
-    scale, shift = np.ones(len(filters)), np.zeros(len(filters))
-    for node in source:
-        factor, addend = _affine_of(node, len(filters))
-        scale, shift = scale * factor, shift * factor + addend
-    count = set_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1)))
-    if not count:
-        return 0
-    slots = [slot for node in target for slot in _neutralise(node, len(filters))]
-    if slots:
-        count += set_values(slots[-1], shift)
-    return count
-
-
-def is_of_width(node: ir.Node, channels: int) -> bool:
-    """Whether what a node adds and multiplies has one number for each of so many channels, or one for all."""
-    values = [v for i, v in constants_of(node).items() if node.op_type not in FILTERED or i != 1]
-    return all(v.const_value is None or v.const_value.size in {1, channels} for v in values)
-
-
-def _carry_scaling(source: list[ir.Node], target: list[ir.Node], *, bias: np.ndarray | float = 0.0) -> int:
-    """Give a BatchNorm, which may have its scale and shift behind it, what another such chain computes.
-
-    Caffe writes BatchNorm and Scale where others have one layer; the statistics are the same, but for a
-    ``bias`` that is added before the one and not before the other.
-    """
-    given, taken = constants_of(source[0]), constants_of(target[0])
-    if source[0].op_type != "BatchNormalization" or given[3].const_value is None:
-        return 0
-    mean, variance = (given[index].const_value.numpy().astype(np.float64) for index in (3, 4))  # type: ignore[union-attr]
-    scale, shift = np.ones_like(mean), np.zeros_like(mean)
-    for node in source:
-        factor, addend = _affine_of(node, mean.size)
-        scale, shift = scale * factor, shift * factor + addend
-    epsilon = attributes_of(target[0]).get("epsilon", 1e-5)
-    gamma, beta = scale * np.sqrt(variance + epsilon), shift + scale * mean
-    holders = {index: taken.get(index) for index in (1, 2)}
-    for node in target[1:]:
-        holders[1 if node.op_type == "Mul" else 2] = next(iter(constants_of(node).values()), None)
-    count = set_values(taken[3], mean - bias) + set_values(taken[4], variance)
-    for index, array in ((1, gamma), (2, beta)):
-        value = holders[index]
-        count += 0 if value is None else set_values(value, array)
-    return count
-
-
 def _affine_of(node: ir.Node, channels: int) -> tuple[np.ndarray, np.ndarray]:
     """Return what a node does per output channel: factor and addend."""
     arrays = {
@@ -209,25 +326,3 @@ def _affine_of(node: ir.Node, channels: int) -> tuple[np.ndarray, np.ndarray]:
         "Div": (one / constant, zero),
     }
     return known.get(node.op_type, (one, zero))
-
-
-def _neutralise(node: ir.Node, channels: int) -> list[ir.Value]:
-    """Make a node do nothing, and return the value that can hold a bias per channel."""
-    constants = constants_of(node)
-    if node.op_type == "BatchNormalization":
-        epsilon = attributes_of(node).get("epsilon", 1e-5)
-        for index, fill in ((1, 1.0), (2, 0.0), (3, 0.0), (4, 1.0 - epsilon)):  # Caffe's has no gamma to set
-            if index in constants:
-                set_values(constants[index], np.full(channels, fill))
-        return [constants[2]] if 2 in constants else []
-    if node.op_type in FILTERED and 2 in constants:
-        set_values(constants[2], np.zeros(channels))
-        return [constants[2]]
-    addends = [value for value in constants.values() if value.const_value is not None]
-    if node.op_type in {"Mul", "Div"}:
-        for value in addends:
-            set_values(value, np.ones(value.const_value.size))  # type: ignore[union-attr]
-        return []
-    for value in addends if node.op_type in {"Add", "Sub"} else []:
-        set_values(value, np.zeros(value.const_value.size))  # type: ignore[union-attr]
-    return [v for v in addends if v.const_value.size == channels] if node.op_type == "Add" else []  # type: ignore[union-attr]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,9 @@ from netweave.compare.explain.unlike import other_filters, other_operators
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Finding
+from netweave.compare.signals import constants_of
 from netweave.errors import NetweaveError
+from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,6 +30,11 @@ if TYPE_CHECKING:
     from netweave.compare.explain.graft import Graft
     from netweave.compare.signals import Signals
     from netweave.graph import Graph
+
+Unfilled = tuple[AbstractSet[str], AbstractSet[str]]
+"""Keys of parameters without values, of A and of B."""
+
+NOTHING_UNFILLED: Unfilled = (frozenset(), frozenset())
 
 MAX_CHANGES = 6
 """More differences in one group than this are not disentangled."""
@@ -45,12 +53,36 @@ class Explainer:
         b: Signals of the second net.
         swapped: Whether B sees the image with height and width swapped.
         known: All pairs of signals, by B's signal.
+        unfilled: Keys of A's and of B's parameters that have no values of their own and were given none.
     """
 
     a: Signals
     b: Signals
     swapped: bool
     known: Mapping[str, SignalPair]
+    unfilled: Unfilled = NOTHING_UNFILLED
+
+    def agrees_when_filled(self, draft: Draft, graft: Graft) -> bool:
+        """Whether a group does what A's does as soon as its arrays without values hold A's."""
+        fills, _ = self._proposals(self._case(draft, graft))
+        return bool(fills) and self._error_with(draft, graft, fills) <= LOCAL_TOLERANCE
+
+    def _proposals(self, case: Case) -> tuple[list[Proposal], list[Proposal]]:
+        """Return the proposals that fill arrays without values, and the others, which are differences."""
+        fills: list[Proposal] = []
+        others: list[Proposal] = []
+        for proposal in (proposal for trap in TRAPS for proposal in trap(case)):
+            (fills if self._fills(proposal) else others).append(proposal)
+        return fills, others
+
+    def _fills(self, proposal: Proposal) -> bool:
+        if proposal.array is None:
+            return False
+        return any(
+            value is not None and not keys.isdisjoint(source_keys(value))
+            for node, keys in zip((proposal.node_a, proposal.node_b), self.unfilled, strict=True)
+            for value in [constants_of(node).get(proposal.array)]
+        )
 
     def explain(self, draft: Draft, graft: Graft) -> Finding:
         """Return what is wrong with a group, as far as a trap explains it."""
@@ -58,12 +90,12 @@ class Explainer:
         before = self._reordered(draft, graft, case) or self._rewired(draft, graft)
         if before is not None:
             return self._finding(draft, graft, [before[1]], before[0])
-        proposals = [proposal for trap in TRAPS for proposal in trap(case)]
-        tried = [(self._error_with(draft, graft, [proposal]), proposal) for proposal in proposals]
+        fills, proposals = self._proposals(case)
+        tried = [(self._error_with(draft, graft, [*fills, proposal]), proposal) for proposal in proposals]
         best = min(tried, key=lambda row: row[0], default=None)
         if best is not None and best[0] <= LOCAL_TOLERANCE:
             return self._finding(draft, graft, [best[1]], best[0])
-        together = self._together(draft, graft, tried)
+        together = self._together(draft, graft, tried, fills)
         if together is not None:
             return self._finding(draft, graft, *together)
         return self._unexplained(draft, graft, proposals)
@@ -133,7 +165,11 @@ class Explainer:
         return builder.finish()
 
     def _together(
-        self, draft: Draft, graft: Graft, tried: Sequence[tuple[float, Proposal]]
+        self,
+        draft: Draft,
+        graft: Graft,
+        tried: Sequence[tuple[float, Proposal]],
+        fills: Sequence[Proposal],
     ) -> tuple[list[Proposal], float] | None:
         """Find a smallest set of changes that helps together where none does alone."""
         chosen: dict[tuple[str | None, str, str], Proposal] = {}
@@ -144,7 +180,7 @@ class Explainer:
             return None
         for count in range(2, len(proposals) + 1):
             for some in itertools.combinations(proposals, count):
-                error = self._error_with(draft, graft, some)
+                error = self._error_with(draft, graft, [*fills, *some])
                 if error <= LOCAL_TOLERANCE:
                     return list(some), error
         return None

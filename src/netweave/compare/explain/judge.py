@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.groups import Draft, build_groups
 from netweave.compare.align.layout import describe_axes
-from netweave.compare.explain.causes import Explainer, shaped_finding, where
+from netweave.compare.explain.causes import NOTHING_UNFILLED, Explainer, Unfilled, shaped_finding, where
 from netweave.compare.explain.graft import Graft, Grafter
-from netweave.compare.explain.latent import latent_finding
+from netweave.compare.explain.latent import hidden_by_copies, latent_finding
 from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
 from netweave.compare.explain.promises import broken_promises
@@ -39,31 +39,52 @@ class Judge:
         tensors_a: Tapped tensors of A.
         tensors_b: Tapped tensors of B.
         swapped: Whether B sees the image with height and width swapped.
+        unfilled: Keys of A's and of B's parameters that have no values of their own and were given none.
+        weights_copied: Whether one net's weights are copies of the other's.
+        drafts: The groups before they were judged, in the order of ``groups``.
     """
 
     alignment: Alignment
     tensors_a: Mapping[str, np.ndarray]
     tensors_b: Mapping[str, np.ndarray]
     swapped: bool = False
+    unfilled: Unfilled = NOTHING_UNFILLED
+    weights_copied: bool = False
+    drafts: list[Draft] = field(default_factory=list)
     _explained: int = field(default=0)
     _moved: dict[int, str] = field(default_factory=dict)
     _broken: dict[int, Finding] = field(default_factory=dict)
 
     def groups(self) -> list[Group]:
         """Return all groups, judged, in A's order."""
-        drafts = build_groups(self.alignment)
+        self.drafts = drafts = build_groups(self.alignment)
         self._moved = find_moved(self.alignment, drafts)
         self._broken = broken_promises(self.alignment, self.tensors_a, self.tensors_b)
         doubtful = [draft for draft in drafts if draft.is_pair and not self._is_proven(draft)]
-        grafter = Grafter(self.alignment, self.tensors_a, self.tensors_b)
-        grafts = dict(zip(map(id, doubtful), grafter.run(doubtful), strict=True))
+        grafts = dict(zip(map(id, doubtful), self.grafter().run(doubtful), strict=True))
         return [self._group(draft, grafts.get(id(draft))) for draft in drafts]
+
+    def grafter(self) -> Grafter:
+        """Return what tests B's nodes of a group on A's inputs."""
+        return Grafter(self.alignment, self.tensors_a, self.tensors_b)
+
+    def explain(self, draft: Draft, graft: Graft) -> Finding:
+        """Return what is wrong with a group that failed a graft test."""
+        return self._explainer().explain(draft, graft)
+
+    def _explainer(self) -> Explainer:
+        pairs = self.alignment
+        return Explainer(pairs.a, pairs.b, self.swapped, pairs.of_b, self.unfilled)
+
+    def is_proven_signal(self, name_a: str) -> bool:
+        """Whether a signal of A has a counterpart in B that holds the same values."""
+        pair = self.alignment.of_a.get(name_a)
+        return pair is not None and pair.evidence is Evidence.VALUES
 
     def _is_proven(self, draft: Draft) -> bool:
         pairs = self.alignment.of_a
         return bool(draft.outputs) and all(
-            name_a in pairs and pairs[name_a].b == name_b and pairs[name_a].evidence is Evidence.VALUES
-            for name_a, name_b in draft.outputs
+            self.is_proven_signal(name_a) and pairs[name_a].b == name_b for name_a, name_b in draft.outputs
         )
 
     def _group(self, draft: Draft, graft: Graft | None) -> Group:
@@ -120,14 +141,16 @@ class Judge:
             status = Status.CARRIED if error is None or error > LOCAL_TOLERANCE else Status.EQUAL
             evidence = Evidence.VALUES
             return replace(group, status=status, evidence=evidence, finding=finding)
+        if any(self.unfilled) and self._explainer().agrees_when_filled(draft, graft):
+            return replace(group, status=Status.CARRIED)
         self._explained += 1
         if self._explained > MAX_EXPLAINED:
             return replace(group, status=Status.DIFFERENT)
-        explainer = Explainer(self.alignment.a, self.alignment.b, self.swapped, self.alignment.of_b)
-        return replace(group, status=Status.DIFFERENT, finding=explainer.explain(draft, graft))
+        return replace(group, status=Status.DIFFERENT, finding=self.explain(draft, graft))
 
     def _latent(self, draft: Draft) -> Finding | None:
-        return latent_finding(self.alignment, self.tensors_a, draft, swapped=self.swapped)
+        found = latent_finding(self.alignment, self.tensors_a, draft, swapped=self.swapped)
+        return found or (hidden_by_copies(self.alignment, draft) if self.weights_copied else None)
 
     def _own_error(self, draft: Draft, graft: Graft) -> float | None:
         errors = []

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.compare.align.chains import form_of
+from netweave.compare.align.chains import chain_from, form_of
+from netweave.compare.align.weights import filter_shape
 from netweave.compare.explain.causes import where
 from netweave.compare.explain.traps import Case
 from netweave.compare.explain.traps.attributes import attribute_traps
 from netweave.compare.explain.traps.constants import constant_traps
 from netweave.compare.result.comparison import Finding
+from netweave.compare.signals import constants_of
+from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     import numpy as np
+    import onnx_ir as ir
 
     from netweave.compare.align.alignment import Alignment
     from netweave.compare.align.groups import Draft
+    from netweave.compare.signals import Signals
 
 
 def latent_finding(
@@ -40,16 +45,64 @@ def latent_finding(
     proposals = [p for trap in (attribute_traps, constant_traps) for p in trap(case)]
     if not proposals:
         return None
-    first = proposals[0]
-    layer_a, place_a = where(a, first.node_a)
-    layer_b, place_b = where(b, first.node_b)
-    return Finding(
+    return _latent(
+        alignment,
+        (proposals[0].node_a, proposals[0].node_b),
         trap=" + ".join(dict.fromkeys(p.trap for p in proposals)),
         cause="; ".join(p.cause for p in proposals),
         fix="; ".join(p.fix for p in proposals),
+    )
+
+
+def hidden_by_copies(alignment: Alignment, draft: Draft) -> Finding | None:
+    """Return how two BatchNorms differ where copied weights make up for it; None if they do not."""
+    norms = [[node for node in nodes if node.op_type == "BatchNormalization"] for nodes in draft.nodes]
+    heads = [[node for node in nodes if filter_shape(node) is not None] for nodes in draft.nodes]
+    if len(norms[0]) == len(norms[1]) == 1:
+        fixed = [_has_fixed_scale(s, n[0]) for s, n in zip((alignment.a, alignment.b), norms, strict=True)]
+        if fixed[0] == fixed[1]:
+            return None
+        lacks, stores = ("A", "B") if fixed[0] else ("B", "A")
+        return _latent(
+            alignment,
+            (norms[0][0], norms[1][0]),
+            trap="fix-gamma",
+            cause=f"{lacks} takes every gamma as 1 and stores none, {stores} stores them",
+            fix="leave out the gammas in B" if fixed[0] else "store gammas in B",
+        )
+    if bool(norms[0]) == bool(norms[1]) or not heads[0] or not heads[1]:
+        return None
+    side = 0 if norms[0] else 1
+    norm, _ = where((alignment.a, alignment.b)[side], norms[side][0])
+    return _latent(
+        alignment,
+        ((norms[0] or heads[0])[0], (norms[1] or heads[1])[0]),
+        trap="missing-layer",
+        cause=f"{'AB'[side]} has {norm}, {'BA'[side]} has none, and would have to fold it into its weights",
+        fix=f"add {norm} to B, or fold it into B's weights" if side == 0 else f"remove {norm} from B",
+    )
+
+
+def _latent(
+    alignment: Alignment, nodes: tuple[ir.Node, ir.Node], *, trap: str, cause: str, fix: str
+) -> Finding:
+    layer_a, place_a = where(alignment.a, nodes[0])
+    layer_b, place_b = where(alignment.b, nodes[1])
+    return Finding(
+        trap=trap,
+        cause=cause,
+        fix=fix,
         place_a=place_a,
         place_b=place_b,
         layer_a=layer_a,
         layer_b=layer_b,
         latent=True,
     )
+
+
+def _has_fixed_scale(signals: Signals, node: ir.Node) -> bool:
+    """Whether neither a BatchNorm nor a scaling behind it stores a gamma."""
+    gammas = [constants_of(node).get(1)]
+    for scaling in chain_from(signals, node)[1:]:
+        gammas += constants_of(scaling).values() if scaling.op_type == "Mul" else []
+    return not any(value is not None and source_keys(value) for value in gammas)

@@ -11,6 +11,11 @@ from netweave.compare.result.comparison import Finding, Group, Status, TensorMap
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.compare.explain.agreement import Agreement
+
+MAX_NAMES = 4
+"""More layers than this are not named."""
+
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 
 
@@ -41,9 +46,11 @@ def decide(
     inputs: Sequence[TensorMapping],
     outputs: Sequence[OutputPair],
     groups: Sequence[Group],
+    agreement: Agreement | None = None,
     *,
     tolerance: float = OUTPUT_TOLERANCE,
     weights_compared: bool = True,
+    unfilled: int = 0,
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -51,13 +58,16 @@ def decide(
         inputs: How A's inputs become B's, with words.
         outputs: All outputs.
         groups: All groups, judged.
+        agreement: What it proves that the outputs agree, if they do.
         tolerance: Largest error of an output that counts as none.
         weights_compared: Whether both nets ran with their own weights. Where one ran with copies of the
             other's, agreement says something of the structure only.
+        unfilled: Number of arrays without values of their own that no values were found for.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
-        return _equal(inputs, outputs, groups, weights_compared=weights_compared)
+        doubt = _doubtful(agreement, outputs) if agreement is not None else None
+        return doubt or _equal(inputs, outputs, groups, weights_compared=weights_compared)
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -73,9 +83,37 @@ def decide(
     if unknown:
         where = ", ".join(dict.fromkeys(name for group in unknown[:4] for name in group.layers_a))
         return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
+    if unfilled:
+        return Verdict.STRUCTURE, (
+            f"{Verdict.STRUCTURE.value}: every layer agrees on the same inputs and weights; {unfilled} "
+            "of the weights found no values"
+        )
     return Verdict.UNDECIDED, (
         f"not decidable: {said}, though every layer agrees on the same inputs; rounding grows on the way"
     )
+
+
+def _doubtful(agreement: Agreement, outputs: Sequence[OutputPair]) -> tuple[Verdict, str] | None:
+    """Return the verdict where agreeing outputs prove nothing; None if they do."""
+    agree = _agreement(outputs)
+    if agreement.hidden:
+        culprits = [group for group in agreement.hidden if group.finding] or agreement.hidden
+        return Verdict.DIFFERENT, f"{_different(culprits, [])}; {agree}, but {agreement.reason}"
+    if agreement.untested:
+        names = ", ".join(agreement.untested[:MAX_NAMES])
+        more = len(agreement.untested) - MAX_NAMES
+        names += f" and {more} more" if more > 0 else ""
+        return Verdict.UNDECIDED, (
+            f"not decidable: {agree}, but {agreement.reason}, and nothing can be said about {names}, "
+            "whose results do not depend on their inputs"
+        )
+    return None
+
+
+def _agreement(outputs: Sequence[OutputPair]) -> str:
+    worst = max(pair.error or 0.0 for pair in outputs)
+    count = f"all {len(outputs)} outputs agree" if len(outputs) > 1 else "the output agrees"
+    return f"{count} to {worst:.1g} of the rms"
 
 
 def _equal(
@@ -85,9 +123,7 @@ def _equal(
     *,
     weights_compared: bool,
 ) -> tuple[Verdict, str]:
-    worst = max(pair.error or 0.0 for pair in outputs)
-    count = f"all {len(outputs)} outputs agree" if len(outputs) > 1 else "the output agrees"
-    agree = f"{count} to {worst:.1g} of the rms"
+    agree = _agreement(outputs)
     latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
     mapped = _mapped_in_words(inputs, outputs)

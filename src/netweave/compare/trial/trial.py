@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from netweave.compare.trial.inputs import InputRule
     from netweave.graph import Graph
 
+OTHER_SEED = 100
+"""Draws the inputs of a second run."""
+
 Sizes = dict[str, tuple[int, ...]]
 """Sizes of A's inputs by name."""
 
@@ -44,6 +47,15 @@ class Trial:
     tensors_a: Mapping[str, np.ndarray]
     tensors_b: Mapping[str, np.ndarray]
     text: str
+
+    def other_runs(self) -> list[Mapping[str, np.ndarray]]:
+        """Return A's tensors on other inputs, if the probe has one sample, to show what depends on it."""
+        inputs = [str(value.name) for value in self.alignment.a.graph.inputs]
+        sizes = {name: self.tensors_a[name].shape for name in inputs}
+        if any(size and size[0] > 1 for size in sizes.values()):
+            return []
+        probe = probes.draw(self.alignment.a.graph, sizes, seed=OTHER_SEED)
+        return [probes.run_tapped(self.alignment.a.graph, probe, self.alignment.a.names)]
 
     def outputs(
         self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE

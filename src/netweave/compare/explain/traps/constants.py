@@ -68,6 +68,7 @@ def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Propos
             node_a=node_a,
             node_b=node_b,
             change=replace_constant(node_b.name, index, wanted),
+            array=index,
         )
 
 

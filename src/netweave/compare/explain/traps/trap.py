@@ -63,6 +63,7 @@ class Proposal:
         node_b: B's node.
         change: Makes the change in a copy of B's nodes, found by their names.
         subject: What of the node is changed; of proposals with the same node, trap and subject one holds.
+        array: Position among both nodes' inputs of the stored array that is given A's values, if it is one.
     """
 
     trap: str
@@ -72,6 +73,7 @@ class Proposal:
     node_b: ir.Node
     change: Callable[[Graph], None]
     subject: str = ""
+    array: int | None = None
 
 
 Trap = Callable[[Case], Iterator[Proposal]]
