@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.only import carry_only_ones
+from netweave.compare.copied_weights import copy_weights
 from netweave.compare.packed import unpacked
-from netweave.compare.pipeline import compare, copy_weights
+from netweave.compare.pipeline import compare
 from netweave.compare.recurrent import carry_recurrent, recurrent_layers
 from netweave.compare.result.comparison import Status
 from netweave.compare.result.verdict import place_in_words

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -12,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, match_values
 from netweave.compare.align.structure import Extension
-from netweave.compare.align.transplant import Copied, transplant
 from netweave.compare.align.weights import match_weights
+from netweave.compare.copied_weights import complete_weights, redrawn
 from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
-from netweave.compare.explain.orders import dense_orders
 from netweave.compare.metric import OUTPUT_TOLERANCE
-from netweave.compare.missing_weights import copied_in_words, find_weights
+from netweave.compare.missing_weights import find_weights
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
@@ -27,10 +25,8 @@ from netweave.compare.stored import compare_stored
 from netweave.compare.trial import probes
 from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
-from netweave.compare.trial.unit_scale import keep_unit_scale
 from netweave.compare.trial.variation import Variation
 from netweave.errors import RunError, UsageError
-from netweave.graph import drawn_arrays, with_arrays
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.summary import value_summary
 from netweave.passes import to_inference
@@ -48,9 +44,6 @@ Progress = Callable[[str], None]
 
 FURTHER_SEEDS = range(1, 5)
 """More inputs are drawn by these before a difference is said to be without effect."""
-
-MAX_NAMES = 4
-"""More arrays than this are not named."""
 
 SizeKey = tuple[tuple[str, tuple[int, ...]], ...]
 """Sizes of inputs by name, in the order of the names."""
@@ -117,7 +110,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
         form=partial(branched, branchings=branchings),
         notes=[],
         failures={},
-        unfilled={},
+        unfilled=(frozenset(), frozenset()),
     ).run()
     return closer if closer.verdict is Verdict.DIFFERENT else found
 
@@ -135,8 +128,8 @@ class _Pipeline:
     notes: list[str] = field(default_factory=list)
     structural: bool = False
     """Whether weights were copied from one net to the other, so that only the structure is compared."""
-    unfilled: dict[str, frozenset[str]] = field(default_factory=dict)
-    """Keys of parameters that have no values of their own and were given none, by ``A`` and ``B``."""
+    unfilled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Keys of A's and B's parameters that have no values of their own and were given none."""
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
@@ -155,7 +148,7 @@ class _Pipeline:
         weights_of = find_weights((self.source_a, self.source_b), (a, b))
         if any(weights.missing for weights in weights_of):
             with self._stage("copy weights"):
-                a = self._copy_weights(a, b, pairs, weights_of)
+                a = self._complete(a, b, pairs, weights_of)
         with self._stage("match weights"):
             weights = match_weights(a.nodes, b.nodes)
             rules = input_rules(a, b, pairs, weights)
@@ -172,6 +165,19 @@ class _Pipeline:
         if self.structural and found.verdict is not Verdict.STRUCTURE:
             sentence = f"by structure, with weights copied from one to the other: {sentence}"
         return replace(found, sentence=sentence, notes=tuple(self.notes), seconds=self.seconds)
+
+    def _complete(
+        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], weights: tuple[Weights, Weights]
+    ) -> Signals:
+        """Give both nets weights; return A's signals, which may be others then."""
+        drawn = redrawn(self.source_a, weights)
+        if drawn is not None:
+            a = Signals.of(self.form(drawn))
+        completion = complete_weights(a, b, pairs, weights)
+        self.structural = completion.copied or any(side.absent for side in weights)
+        self.unfilled = completion.unfilled
+        self.notes += completion.notes
+        return a
 
     def _sizes(self, a: Signals, b: Signals, rules: Sequence[InputRule]) -> list[Sizes]:
         """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
@@ -320,7 +326,7 @@ class _Pipeline:
                 trial.tensors_a,
                 trial.tensors_b,
                 swapped=swapped,
-                unfilled=(self.unfilled.get("A", frozenset()), self.unfilled.get("B", frozenset())),
+                unfilled=self.unfilled,
                 weights_copied=self.structural,
             )
             groups = judge.groups()
@@ -341,7 +347,7 @@ class _Pipeline:
             agreement,
             tolerance=self.tolerance,
             weights_compared=not self.structural,
-            unfilled=sum(map(len, self.unfilled.values())),
+            unfilled=sum(map(len, self.unfilled)),
         )
         return Comparison(
             self.source_a,
@@ -379,109 +385,9 @@ class _Pipeline:
         tried = tuple(dict.fromkeys((*found.probes, trial.text)))
         return replace(found, probes=tried, error=max(errors, default=None))
 
-    def _copy_weights(
-        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], weights: tuple[Weights, Weights]
-    ) -> Signals:
-        """Give each net the weights it came without from the other, through an alignment by structure alone.
-
-        Returns:
-            A's signals: with drawn weights, if it has only first ones, which are zeros and ones too often.
-        """
-        of_a, of_b = weights
-        drawn = of_a.missing if of_b.missing else frozenset()
-        if drawn - of_a.absent:
-            arrays = {key: x for key, x in drawn_arrays(self.source_a).items() if key in drawn}
-            a = Signals.of(self.form(with_arrays(self.source_a, arrays)))
-        if drawn:
-            rules = input_rules(a, b, pairs, [])[0]
-            _read_once(a.graph)
-            keep_unit_scale(a, declared_sizes(a.graph, b.graph, rules), drawn)
-        copies: list[Copied | None] = []
-        if of_b.missing:
-            copies.append(self._copy_missing(a, b, pairs, of_b.missing, to_b=True))
-        if of_a.missing and (of_b.present or not of_b.missing):
-            copies.append(self._copy_missing(a, b, pairs, of_a.missing, to_b=False))
-        self.structural = any(w.absent for w in weights) or None not in copies
-        self._tell_unfilled()
-        if None not in copies:
-            count = sum(copied.count for copied in copies if copied is not None)
-            self.notes.append(copied_in_words(weights, count))
-        return a
-
-    def _tell_unfilled(self) -> None:
-        """Note which arrays no values were found for."""
-        for name, keys in self.unfilled.items():
-            if keys:
-                listed = ", ".join(sorted(keys)[:MAX_NAMES]) + (", ..." if len(keys) > MAX_NAMES else "")
-                self.notes.append(
-                    f"weights without values: nothing was found for {len(keys)} of {name} ({listed}); their "
-                    "layers are compared one at a time"
-                )
-
-    def _copy_missing(
-        self, a: Signals, b: Signals, pairs: Sequence[tuple[str, str]], missing: frozenset[str], *, to_b: bool
-    ) -> Copied | None:
-        """Copy what one of the nets came without; what it has of its own stays, since it is compared."""
-        _read_once((a if to_b else b).graph)
-        copied = copy_weights(a, b, pairs, to_b=to_b, missing=missing)
-        if copied is not None:
-            self.unfilled["B" if to_b else "A"] = missing - copied.filled
-        return copied
-
-
-def _read_once(graph: Graph) -> None:
-    """Keep what is drawn or read when it is asked for, since it is asked for again and again."""
-    import onnx_ir as ir
-
-    for value in graph.model.graph.initializers.values():
-        if isinstance(value.const_value, ir.LazyTensor):
-            value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)
-
-
-def copy_weights(
-    a: Signals,
-    b: Signals,
-    pairs: Sequence[tuple[str, str]],
-    *,
-    to_b: bool,
-    missing: AbstractSet[str] | None = None,
-) -> Copied | None:
-    """Copy arrays from one net to the other, through an alignment by structure alone.
-
-    Args:
-        a: One net.
-        b: The other.
-        pairs: Their inputs.
-        to_b: Whether A's go to B; otherwise B's to A.
-        missing: Keys of the parameters to fill, as in ``transplant``.
-
-    Returns:
-        What was copied; None if the nets take no common size.
-    """
-    rules = input_rules(a, b, pairs, [])[0]
-    trial = Bench(a, b, declared_sizes(a.graph, b.graph, rules)).trial(rules)
-    if trial is None:
-        return None
-    Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
-    orders = dense_orders(trial.alignment, trial.tensors_a, trial.tensors_b, to_b=to_b)
-    return transplant(_for_originals(trial.alignment, a, b), to_b=to_b, orders=orders, missing=missing)
-
 
 def _key(sizes: Sizes) -> SizeKey:
     return tuple(sorted(sizes.items()))
-
-
-def _for_originals(found: Alignment, a: Signals, b: Signals) -> Alignment:
-    """Repeat an alignment of copies for the graphs that they are copies of, by the names of nodes."""
-    own = Alignment(a, b)
-    nodes_a, nodes_b = ({node.name: node for node in signals.nodes} for signals in (a, b))
-    for pair in found.of_a.values():
-        own.pair_signals(replace(pair, mapping=None))
-    for node in found.a.nodes:
-        partner = found.partner(node)
-        if partner is not None and node.name in nodes_a and partner.name in nodes_b:
-            own.pair_nodes(nodes_a[node.name], nodes_b[partner.name], Evidence.STRUCTURE)
-    return own
 
 
 def _seed_weights(extension: Extension, alignment: Alignment, weights: NodePairs) -> None:

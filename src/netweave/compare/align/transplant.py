@@ -45,6 +45,7 @@ def transplant(
     to_b: bool,
     orders: Mapping[str, np.ndarray] | None = None,
     missing: AbstractSet[str] | None = None,
+    given: AbstractSet[str] | None = None,
 ) -> Copied:
     """Copy stored arrays from one net to the other, group by group, in place.
 
@@ -59,9 +60,10 @@ def transplant(
             given weights: for each of its inputs the input of the other node.
         missing: Keys of the parameters to fill; what the others hold was loaded, and stays. None: fill all
             of them so that the layers compute the same, with settings that differ made up for in the weights.
+        given: Keys of the other net's parameters that may be copied; None: all.
     """
     target = alignment.b if to_b else alignment.a
-    copy = _Copy(orders or {}, missing)
+    copy = _Copy(orders or {}, missing, given)
     for draft in build_groups(alignment):
         nodes = draft.nodes if to_b else draft.nodes[::-1]
         copy.group(*map(_without_pads, nodes))
@@ -103,18 +105,20 @@ class _Copy:
     Attributes:
         orders: As in ``transplant``.
         missing: As in ``transplant``.
+        given: As in ``transplant``.
         filled: Keys of the parameters that were given values.
         count: Number of arrays that were given values.
     """
 
     orders: Mapping[str, np.ndarray]
     missing: AbstractSet[str] | None
+    given: AbstractSet[str] | None
     filled: set[str] = field(default_factory=set)
     count: int = 0
 
     def group(self, source: list[ir.Node], target: list[ir.Node]) -> None:
         """Copy the arrays of one group to its counterpart."""
-        if not source or not target:
+        if not source or not target or not self._may_copy(source):
             return
         op_types = [[node.op_type for node in nodes] for nodes in (source, target)]
         if op_types[0] == op_types[1] and self.missing is not None:
@@ -128,6 +132,10 @@ class _Copy:
             self._fold_into(source, target)
         elif set(op_types[0] + op_types[1]) <= SCALING and source[0].op_type == target[0].op_type:
             self._scaling(source, target)
+
+    def _may_copy(self, source: Sequence[ir.Node]) -> bool:
+        values = [value for node in source for value in constants_of(node).values()]
+        return self.given is None or all(key in self.given for value in values for key in source_keys(value))
 
     def _is_open(self, value: ir.Value | None) -> bool:
         """Whether a value waits for an array."""
@@ -262,9 +270,13 @@ def _size(value: ir.Value | None) -> int:
 
 
 def _scales_by_setting(node: ir.Node) -> bool:
-    """Whether a node multiplies or adds what its net's definition says, and no stored array."""
+    """Whether a node multiplies or adds what its net's definition says, and no weights.
+
+    A file of ONNX does not tell the one from the other: a single number is taken for a setting.
+    """
     constants = constants_of(node).values()
-    return node.op_type in {"Mul", "Add", "Sub", "Div"} and all(map(is_setting, constants))
+    is_scaling = node.op_type in {"Mul", "Add", "Sub", "Div"}
+    return is_scaling and all(is_setting(value) or _size(value) == 1 for value in constants)
 
 
 def _without_pads(nodes: list[ir.Node]) -> list[ir.Node]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from netweave.backends import prepare
 from netweave.compare.explain.graft import Grafter
+from netweave.compare.explain.traps.attributes import differences
 from netweave.compare.metric import LOCAL_TOLERANCE
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Group, Status
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_PROVOKED = 200
 """Groups beyond this many are not tested on drawn inputs."""
+
+SCALES = (1.0, 1.0, 64.0)
+"""Of the drawn inputs: twice the usual scale, then one that reaches bounds such as that of a ReLU6."""
 
 MAX_NAMES = 4
 """More layers than this are not named."""
@@ -73,17 +77,17 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     outputs = judge.alignment.a.outputs
     flaws = {name: flaw for name in outputs if (flaw := variation.flaw(name))}
     is_blind = bool(outputs) and len(flaws) == len(set(outputs))
-    provoked = _Provoked(judge, variation)
+    provoked = _Provoked(judge, variation, decides=is_blind or judge.weights_copied)
     differing, untested = [], []
     for index in provoked.candidates(groups):
-        group, is_tested = provoked.test(index, groups[index], is_blind=is_blind)
+        group, is_tested = provoked.test(index, groups[index])
         groups[index] = group
         if group.status is Status.DIFFERENT:
             differing.append(group)
         if not is_tested:
             untested.append(group)
     if not is_blind:
-        return Agreement(groups, flaws=flaws)
+        return Agreement(groups, differing, "on other inputs these layers do not", flaws)
     names = ", ".join(f"{name!r} is {flaw}" for name, flaw in flaws.items())
     return Agreement(groups, differing, f"output {names} on the inputs tried", flaws, _layers(untested))
 
@@ -143,18 +147,28 @@ def _agrees_on_inputs_of_a(judge: Judge, draft: Draft, group: Group) -> bool:
 
 
 class _Provoked:
-    """Tests groups on drawn inputs, where those of the net say nothing."""
+    """Tests groups on drawn inputs, where those of the net say nothing.
 
-    def __init__(self, judge: Judge, variation: Variation) -> None:
+    Args:
+        judge: The judge of the groups.
+        variation: Which signals of A depend on the input.
+        decides: Whether what differs on drawn inputs makes the nets different: where no output proves
+            anything, or the weights are stand-ins, and with them what a layer happens to read.
+    """
+
+    def __init__(self, judge: Judge, variation: Variation, *, decides: bool) -> None:
         self._judge = judge
         self._variation = variation
+        self._decides = decides
 
     def candidates(self, groups: Sequence[Group]) -> list[int]:
         """Return the places of the groups that agree on tensors that prove nothing."""
         found = [
             index
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
-            if draft.is_pair and group.status is not Status.DIFFERENT and self._is_blind(draft)
+            if draft.is_pair
+            and group.status is not Status.DIFFERENT
+            and (self._is_blind(draft) or (self._judge.weights_copied and _is_unlike(draft)))
         ]
         return found[:MAX_PROVOKED]
 
@@ -164,47 +178,47 @@ class _Provoked:
         read = [n for node in draft.nodes[0] for n in signals.inputs_of(node) if n not in inside]
         return any(map(self._variation.flaw, [*read, *(name for name, _ in draft.outputs)]))
 
-    def test(self, index: int, group: Group, *, is_blind: bool) -> tuple[Group, bool]:
-        """Return a group as its test on drawn inputs leaves it, and whether the test says anything.
-
-        Args:
-            index: Its place.
-            group: The group.
-            is_blind: Whether all outputs prove nothing, so that a difference here is one of the nets.
-        """
+    def test(self, index: int, group: Group) -> tuple[Group, bool]:
+        """Return a group as its test on drawn inputs leaves it, and whether the test says anything."""
         draft = self._judge.drafts[index]
-        graft, says_something = self._graft(draft)
-        if graft is None or graft.error is None or graft.error <= LOCAL_TOLERANCE:
+        grafts, says_something = self._grafts(draft)
+        worst = max((g for g in grafts if g.error is not None), key=lambda g: g.error or 0.0, default=None)
+        if worst is None or worst.error is None or worst.error <= LOCAL_TOLERANCE:
             return group, says_something
-        finding = self._judge.explain(draft, graft)
+        finding = self._judge.explain(draft, worst)
         if finding.trap is None:
             return group, False
-        status = Status.DIFFERENT if is_blind else Status.LATENT
-        finding = replace(finding, latent=not is_blind)
-        return replace(group, status=status, graft_error=graft.error, finding=finding), True
+        status = Status.DIFFERENT if self._decides else Status.LATENT
+        finding = replace(finding, latent=not self._decides)
+        return replace(group, status=status, graft_error=worst.error, finding=finding), True
 
-    def _graft(self, draft: Draft) -> tuple[Graft | None, bool]:
-        """Return the graft test on drawn inputs, and whether its outputs depend on them."""
+    def _grafts(self, draft: Draft) -> tuple[list[Graft], bool]:
+        """Return graft tests on drawn inputs, and whether the outputs depend on them."""
         judge = self._judge
         runs = []
-        graft = None
-        for seed in (1, 0):
+        grafts = []
+        for seed, scale in enumerate(SCALES):
             try:
-                tensors = _on_drawn(judge.alignment.a, draft, judge.tensors_a, seed=seed)
+                tensors = _on_drawn(judge.alignment.a, draft, judge.tensors_a, seed=seed, scale=scale)
             except NetweaveError:
-                return None, False
-            (graft,) = Grafter(
-                judge.alignment, ChainMap(tensors, dict(judge.tensors_a)), judge.tensors_b
-            ).run([draft])
+                return [], False
+            grafter = Grafter(judge.alignment, ChainMap(tensors, dict(judge.tensors_a)), judge.tensors_b)
+            grafts += grafter.run([draft])
             runs.append(tensors)
         flaws = Variation(judge.alignment.a, runs)
-        return graft, not all(flaws.flaw(name) for name, _ in draft.outputs)
+        return grafts, not all(flaws.flaw(name) for name, _ in draft.outputs)
+
+
+def _is_unlike(draft: Draft) -> bool:
+    """Whether the nodes of a group are other operators in B, or have other settings."""
+    op_types = [[(node.domain, node.op_type) for node in nodes] for nodes in draft.nodes]
+    return op_types[0] != op_types[1] or any(differences(a, b) for a, b in zip(*draft.nodes, strict=True))
 
 
 def _on_drawn(
-    signals: Signals, draft: Draft, tensors: Mapping[str, np.ndarray], *, seed: int
+    signals: Signals, draft: Draft, tensors: Mapping[str, np.ndarray], *, seed: int, scale: float
 ) -> dict[str, np.ndarray]:
-    """Run A's nodes of a group on inputs of unit scale; return what they read and make, by signal."""
+    """Run A's nodes of a group on noise; return what they read and make, by signal."""
     generator = np.random.default_rng(seed)
     names = [a for a, _ in draft.outputs]
     builder = PieceBuilder(signals)
@@ -212,14 +226,14 @@ def _on_drawn(
     read = {n for node in draft.nodes[0] for n in signals.inputs_of(node) if n not in inside}
     shapes = {name: tensors[name].shape for name in read if name in tensors}
     fed = builder.add(draft.nodes[0], names, shapes, prefix="")
-    feeds = {name: _drawn_like(tensors[name], generator) for name in fed if name in tensors}
+    feeds = {name: _drawn_like(tensors[name], generator, scale) for name in fed if name in tensors}
     found = prepare(builder.finish()).run(feeds)
     return {**feeds, **{name: found[name] for name in names}}
 
 
-def _drawn_like(x: np.ndarray, generator: np.random.Generator) -> np.ndarray:
-    """Return noise of unit scale in the place of a tensor; indices and conditions stay as they are."""
-    return generator.standard_normal(x.shape).astype(x.dtype) if x.dtype.kind == "f" else x
+def _drawn_like(x: np.ndarray, generator: np.random.Generator, scale: float) -> np.ndarray:
+    """Return noise in the place of a tensor; indices and conditions stay as they are."""
+    return (generator.standard_normal(x.shape) * scale).astype(x.dtype) if x.dtype.kind == "f" else x
 
 
 def _layers(groups: Sequence[Group]) -> list[str]:
