@@ -211,6 +211,23 @@ def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_
     assert called.status == json.loads(called.out)["exit_status"] == status
 
 
+def test_help_tells_every_exit_status(netweave):
+    said = " ".join(netweave("compare", "--help").out.split("Exit status:")[1].split())
+    for verdict in Verdict:
+        assert str(verdict.exit_status) in said
+    assert f"{Verdict.STRUCTURE.exit_status} {Verdict.STRUCTURE.value}" in said
+
+
+def test_a_matrix_marks_every_verdict(netweave, loads_small_net, small_net, monkeypatch):
+    verdicts = iter([Verdict.STRUCTURE, Verdict.EQUAL, Verdict.DIFFERENT])
+    monkeypatch.setattr(
+        "netweave.api.compare",
+        lambda a, b, **options: Comparison(small_net, small_net, next(verdicts), "said"),
+    )
+    rows = netweave("compare", "a", "b", "c").out.splitlines()[3:6]
+    assert [row.split()[2:] for row in rows] == [["-", "≟", "≅"], ["≟", "-", "≠"], ["≅", "≠", "-"]]
+
+
 def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypatch):
     found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
     monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)

@@ -12,6 +12,7 @@ from importlib import resources
 import pytest
 
 from examples.padding import demo
+from netweave.compare import Verdict
 from tests.viewer import nets
 
 
@@ -52,9 +53,10 @@ def test_inspect_and_show_write_pages(netweave, front_end, tmp_path):
     net, saved, file = demo.NET, tmp_path / "found.json", tmp_path / "page.html"
     assert netweave("inspect", str(net), "--html", str(file)).status == 0
     assert document_of(file.read_text())["kind"] == "net"
-    assert netweave("compare", str(net), str(net), "--json", str(saved)).status == 0
-    assert netweave("show", str(saved), "--html", str(file)).status == 0
-    assert document_of(file.read_text())["exit_status"] == 0
+    assert netweave("compare", str(net), str(net), "--json", str(saved)).status == 4
+    assert netweave("show", str(saved), "--html", str(file)).status == 4
+    document = document_of(file.read_text())
+    assert (document["exit_status"], document["verdict"]) == (4, Verdict.STRUCTURE.value)
 
 
 def test_the_policy_allows_the_scripts_of_the_page_and_no_other(netweave, front_end, tmp_path):

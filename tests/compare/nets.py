@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, Parameter
 from netweave.graph.ops.pooling import pooling
+from netweave.graph.parameters import drawn
+from netweave.graph.stored import stored_values
 
 
 @dataclass(frozen=True)
@@ -132,3 +134,18 @@ class _Net:
                 weights = weights if self.form.flatten_unmatched else weights.transpose(0, 2, 3, 1)
             x = self.builder.add("Flatten", [x])
             return self.builder.add("Gemm", [x, self.stored("fc", weights.reshape(10, -1))], {"transB": 1})
+
+
+ROLES = {"gamma": "gamma", "beta": "beta", "mean": "mean", "var": "variance"}
+
+
+def without(graph: Graph, *keys: str) -> Graph:
+    """A net whose file does not hold some arrays (all, if none are named), as a reader gives it."""
+    for key, values in stored_values(graph).items():
+        if key in keys or not keys:
+            role = ROLES.get(key.removeprefix("p_"), "weight")
+            parameter = replace(graph.parameters[key], loaded=False, role=role)
+            graph.parameters[key] = parameter
+            for value in values:
+                value.const_value = drawn(key, parameter.shape, role)
+    return graph

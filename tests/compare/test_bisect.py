@@ -9,7 +9,7 @@ import pytest
 
 from netweave.compare import bisect
 from netweave.errors import UsageError
-from tests.compare.nets import Form, build
+from tests.compare.nets import Form, build, without
 
 BASES = {
     "plain": Form(),
@@ -39,6 +39,15 @@ def test_the_layer_at_fault_is_found(base, fault):
     found = bisect(build(), build(dataclasses.replace(base, **FAULTS[fault])))
     assert found.layer_a == fault
     assert f"the nets part at {fault}" in found.sentence
+
+
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_net_without_weights_is_refused(side):
+    """Drawn values would part at the first layer of another name, or agree though nothing is known."""
+    pair = [build(), build()]
+    pair[side] = without(pair[side])
+    with pytest.raises(UsageError, match=r"came without weights.*netweave compare"):
+        bisect(*pair)
 
 
 def test_a_probe_that_does_not_fit_is_refused():

@@ -5,12 +5,22 @@ from __future__ import annotations
 import pytest
 
 from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
-from netweave.compare.result.html import COLOURS
+from netweave.compare.result.html import COLOURS, VERDICT_COLOURS
 from tests.graph.test_html import Reader, hostile_net
 
 
 def test_every_status_has_a_colour():
     assert set(COLOURS) == {status.name for status in Status}
+
+
+def test_every_verdict_has_a_colour_and_its_mark():
+    net = hostile_net()
+    for verdict in Verdict:
+        shown = Comparison(net, net, verdict, "one sentence")._repr_html_()
+        assert f"<div class={VERDICT_COLOURS[verdict]}><b>{verdict.mark} one sentence</b>" in shown
+    assert VERDICT_COLOURS[Verdict.STRUCTURE] not in {
+        VERDICT_COLOURS[v] for v in Verdict if v.exit_status == 0
+    }
 
 
 @pytest.mark.parametrize("status", Status)

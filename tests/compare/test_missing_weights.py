@@ -14,9 +14,8 @@ from onnx import numpy_helper
 import netweave
 from netweave.compare import Status, Verdict
 from netweave.graph import GraphBuilder, Layer, Parameter
-from netweave.graph.parameters import drawn
-from netweave.graph.stored import stored_values, with_arrays
-from tests.compare.nets import Form, arrays, build
+from netweave.graph.stored import with_arrays
+from tests.compare.nets import Form, arrays, build, without
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,20 +23,6 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 A, B = Form(file="a.net"), Form()
-
-ROLES = {"gamma": "gamma", "beta": "beta", "mean": "mean", "var": "variance"}
-
-
-def without(graph: Graph, *keys: str) -> Graph:
-    """A net whose file does not hold some arrays (all, if none are named), as a reader gives it."""
-    for key, values in stored_values(graph).items():
-        if key in keys or not keys:
-            role = ROLES.get(key.removeprefix("p_"), "weight")
-            parameter = replace(graph.parameters[key], loaded=False, role=role)
-            graph.parameters[key] = parameter
-            for value in values:
-                value.const_value = drawn(key, parameter.shape, role)
-    return graph
 
 
 def culprits(found) -> list[str]:
@@ -111,6 +96,20 @@ def test_a_net_without_weights_is_never_equal(lacking, prefix):
     assert (found.verdict, found.exit_status) == (Verdict.STRUCTURE, 4)
     assert (found.equal, found.same_structure) == (False, True)
     assert found.sentence.startswith(f"{Verdict.STRUCTURE.value}: ")
+
+
+def test_layers_with_copied_weights_are_told_from_those_that_have_none():
+    found = netweave.compare(build(A), without(build(B)))
+    standing = {layer: group.status for group in found.groups for layer in group.layers_b}
+    weighted = {"conv1", "bn1", "conv2", "fc"}
+    assert {layer for layer, status in standing.items() if status is Status.STRUCTURE} == weighted
+    assert {standing[layer] for layer in standing.keys() - weighted} == {Status.EQUAL}
+
+
+def test_of_a_partly_loaded_net_the_loaded_layers_are_equal():
+    found = netweave.compare(build(A), without(build(B), "fc"))
+    structural = [group.layers_b for group in found.groups if group.status is Status.STRUCTURE]
+    assert structural == [("fc",)]
 
 
 def two_filters(*, channels_last: bool) -> Graph:

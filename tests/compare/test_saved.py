@@ -6,9 +6,10 @@ import json
 
 import pytest
 
-from netweave.compare import compare, compare_all, open_comparison, save_comparison
+from netweave.compare import Verdict, compare, compare_all, open_comparison, save_comparison
+from netweave.compare.result.saved import BY_STRUCTURE
 from netweave.errors import ReadError
-from tests.compare.nets import Form, build
+from tests.compare.nets import Form, build, without
 
 
 @pytest.mark.parametrize("form", [Form(), Form(slope=0.3), Form(swapped=True, prefix="p_")], ids=str)
@@ -38,6 +39,33 @@ def test_damaged_files_are_named(tmp_path, change, message):
     file.write_text(json.dumps(content))
     with pytest.raises(ReadError, match=f"found.json: {message}"):
         open_comparison(file)
+
+
+def test_what_an_older_version_saved_of_nets_without_weights_is_no_equality(tmp_path):
+    """It called them identical, and said in the sentence alone that weights were copied."""
+    content = compare(build(), without(build(Form()))).to_json()
+    rest = content["sentence"].split("other, ")[1]
+    old = {"verdict": "identical", "sentence": f"{BY_STRUCTURE}identical: {rest}", "exit_status": 0}
+    (tmp_path / "old.json").write_text(json.dumps(content | old))
+    opened = open_comparison(tmp_path / "old.json")
+    assert (opened.verdict, opened.exit_status) == (Verdict.STRUCTURE, 4)
+    assert opened.sentence == f"same structure, weights not compared: {rest}"
+
+
+def test_several_nets_of_one_structure_are_not_equal():
+    nets = [("a", build()), ("b", without(build(Form()))), ("c", build(Form(fold=True)))]
+    matrix = compare_all(nets, compare)
+    assert [found.verdict for found in matrix.pairs.values()] == [
+        Verdict.STRUCTURE,
+        Verdict.IDENTICAL,
+        Verdict.STRUCTURE,
+    ]
+    assert matrix.exit_status == 4
+    changed = compare_all([*nets, ("d", build(Form(changed={"fc": ((3, 5), 0.5)})))], compare)
+    assert changed.pairs[1, 3].verdict is Verdict.STRUCTURE
+    assert changed.pairs[0, 3].verdict is Verdict.DIFFERENT
+    assert changed.contradictions == ()  # nets of one structure may have other weights
+    assert changed.exit_status == 1
 
 
 def test_a_matrix_holds_every_pair_and_no_contradiction():

@@ -20,6 +20,7 @@ from netweave.backends.custom import operator
 from netweave.compare import (
     OUTPUT_TOLERANCE,
     Comparison,
+    Verdict,
     bisect,
     compare_all,
     open_comparison,
@@ -36,6 +37,7 @@ __all__ = [
     "Job",
     "Module",
     "Sequential",
+    "Verdict",
     "ZooNet",
     "bisect",
     "carry",

@@ -74,8 +74,9 @@ def convert(
     """Write NET in the format that OUT asks for: .onnx, .prototxt, -symbol.json, or .py for PyTorch.
 
     NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. But for .onnx the weights lie
-    beside OUT. What was written is read again and compared with NET before it is called done. Weights alone
-    are written as .caffemodel or .caffemodel.h5 (if NET, or PORT, is for Caffe), or as .params (for MXNet).
+    beside OUT. What was written is read again and compared with NET, drawn weights as well, before it is
+    called done. Weights alone are written as .caffemodel or .caffemodel.h5 (if NET, or PORT, is for
+    Caffe), or as .params (for MXNet).
 
     Exit status: 0 written, and equal; 1 what was written differs; 2 NET could not be read or written; 3 not
     decidable.

@@ -101,6 +101,8 @@ def converted(graph: Graph, out: Path) -> RenderableType:
         )
     if not graph.loaded:
         lines.append("\nnote: no weights were found; the values in the file are drawn", style="yellow")
+    elif graph.initial:
+        lines.append("\nnote: the values in the file are first ones, which nobody trained", style="yellow")
     return lines
 
 
@@ -252,6 +254,9 @@ def _weights(graph: Graph) -> Text:
     if not graph.parameters:
         return Text("none")
     size = f"{bytes_text(4 * graph.num_parameters)} in {len(graph.parameters):,} arrays"
+    if graph.loaded and graph.initial:
+        first = sum(parameter.initial for parameter in graph.parameters.values())
+        return Text(f"{size}; {first:,} of them hold first values, which nobody trained", style="yellow")
     if graph.loaded:
         return Text(size)
     missing = sum(not parameter.loaded for parameter in graph.parameters.values())

@@ -27,6 +27,10 @@ STATISTICS: Mapping[str, Callable[[np.ndarray], float]] = {
 }
 """What is said of an array's values."""
 
+DRAWN_NOTE = "note: no weights were found; they were drawn, and so the values say nothing of a trained net"
+
+FIRST_VALUES_NOTE = "note: the weights are first values, and so the values say nothing of a trained net"
+
 
 def show_results(
     console: Console,
@@ -50,8 +54,8 @@ def show_results(
         numbers = (f"{number:.4g}" for number in statistics(array).values())
         table.add_row(label, Text(name), dims_text(array.shape), *numbers)
     console.print(heading(graph), table, sep="\n")
-    if not graph.loaded:
-        note = "note: no weights were found; they were drawn, and so the values say nothing of a trained net"
+    if not graph.loaded or graph.initial:
+        note = FIRST_VALUES_NOTE if graph.loaded else DRAWN_NOTE
         console.print(Text(note, style="yellow"))
     if output_file:
         console.print(Text.assemble(("wrote ", "green"), (output_file, "bold")))

@@ -52,6 +52,7 @@ class Look:
 LOOKS = {
     Status.EQUAL: Look("=", "green", matters=False),
     Status.MAPPED: Look("=", "green", matters=False),
+    Status.STRUCTURE: Look("≟", "cyan", matters=False),
     Status.LATENT: Look("~", "yellow", matters=True),
     Status.DIFFERENT: Look("≠", "bold red", matters=True),
     Status.CARRIED: Look("~", "yellow", matters=False),
@@ -188,7 +189,7 @@ def _layers(
 
 def _standing(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     mapping = group.mapping.text if group.mapping else ""
-    named = group.status is Status.MAPPED and mapping
+    named = group.status in {Status.MAPPED, Status.STRUCTURE} and mapping
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
         lines[0].append(f"  {ratio_text(group.error)}", style="not bold default")

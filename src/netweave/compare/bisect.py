@@ -82,9 +82,16 @@ def bisect(
         progress: Told what is being run.
 
     Raises:
-        UsageError: The inputs cannot be paired, or the nets do not take the probe.
+        UsageError: A net came without weights, the inputs cannot be paired, or the nets do not take the
+            probe.
         RunError: A net cannot be run.
     """
+    bare = [graph.name for graph in (a, b) if not graph.loaded]
+    if bare:
+        raise UsageError(
+            f"{' and '.join(bare)}: came without weights, so that its tensors cannot be compared; name its "
+            "weights, or compare the structure (netweave compare)"
+        )
     search = _Search.prepare(a, b, probe, tolerance, progress or (lambda text: None))
     return search.run()
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.compare.align.weights import match_weights
+from netweave.compare.result.comparison import Status
 from netweave.compare.signals import constants_of
 from netweave.graph import parameter_key
+from netweave.graph.parameters import source_keys
 from netweave.graph.stored import stored_values, values_of
 from netweave.passes import to_inference
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     import onnx_ir as ir
 
+    from netweave.compare.result.comparison import Group
     from netweave.compare.signals import Signals
     from netweave.graph import Graph
 
@@ -64,6 +67,40 @@ def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) ->
         for keys, lost, never in zip(used, missing, absent, strict=True)
     )
     return first, second
+
+
+def nodes_with(signals: Signals, keys: Collection[str]) -> frozenset[str]:
+    """Return the names of the nodes that read what some stored arrays are, or what was computed from them.
+
+    Args:
+        signals: The signals of a net.
+        keys: Keys of the stored arrays.
+    """
+    return frozenset(
+        str(node.name)
+        for node in signals.nodes
+        for value in constants_of(node).values()
+        if any(key in keys for key in source_keys(value))
+    )
+
+
+def by_structure(
+    groups: Iterable[Group], nodes_a: Collection[str], nodes_b: Collection[str]
+) -> tuple[Group, ...]:
+    """Return groups with those that agree told apart by whether their own weights agree.
+
+    Args:
+        groups: All groups, judged.
+        nodes_a: Names of A's nodes that ran with weights that are not its own.
+        nodes_b: The same of B.
+    """
+    return tuple(
+        replace(group, status=Status.STRUCTURE)
+        if group.status in {Status.EQUAL, Status.MAPPED}
+        and (any(n in nodes_a for n in group.nodes_a) or any(n in nodes_b for n in group.nodes_b))
+        else group
+        for group in groups
+    )
 
 
 def copied_in_words(weights: tuple[Weights, Weights], count: int) -> str:

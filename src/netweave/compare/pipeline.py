@@ -16,7 +16,7 @@ from netweave.compare.copied_weights import complete_weights, redrawn
 from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
 from netweave.compare.metric import OUTPUT_TOLERANCE
-from netweave.compare.missing_weights import find_weights
+from netweave.compare.missing_weights import by_structure, find_weights, nodes_with
 from netweave.compare.part import cut_parts
 from netweave.compare.result.comparison import Comparison, Evidence, Verdict
 from netweave.compare.result.verdict import decide
@@ -111,6 +111,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
         notes=[],
         failures={},
         unfilled=(frozenset(), frozenset()),
+        foreign=(frozenset(), frozenset()),
     ).run()
     return closer if closer.verdict is Verdict.DIFFERENT else found
 
@@ -130,6 +131,8 @@ class _Pipeline:
     """Whether weights were copied from one net to the other, so that only the structure is compared."""
     unfilled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Keys of A's and B's parameters that have no values of their own and were given none."""
+    foreign: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
+    """Names of each net's nodes that ran with weights which are not its own."""
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
@@ -176,6 +179,7 @@ class _Pipeline:
         completion = complete_weights(a, b, pairs, weights)
         self.structural = completion.copied or any(side.absent for side in weights)
         self.unfilled = completion.unfilled
+        self.foreign = nodes_with(a, weights[0].missing), nodes_with(b, weights[1].missing)
         self.notes += completion.notes
         return a
 
@@ -354,7 +358,7 @@ class _Pipeline:
             self.source_b,
             verdict,
             sentence,
-            groups=tuple(groups),
+            groups=by_structure(groups, *self.foreign),
             inputs=inputs,
             outputs=tuple(pair.mapping for pair in outputs if pair.mapping is not None),
             error=max((pair.error for pair in outputs if pair.error is not None), default=None),

@@ -28,6 +28,7 @@ STYLE = """<style>
 .netweave .good {color: #1a7f37}
 .netweave .bad {color: #cf222e}
 .netweave .warn {color: #9a6700}
+.netweave .info {color: #2f7fc4}
 </style>"""
 """Colours that are read on white and on black; everything else takes the notebook's own."""
 

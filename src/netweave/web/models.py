@@ -139,7 +139,7 @@ class Comparison(Job):
     net_b = models.ForeignKey(Net, null=True, on_delete=models.SET_NULL, related_name="+")
     name_a = models.CharField(max_length=200)
     name_b = models.CharField(max_length=200)
-    verdict = models.CharField(max_length=20, blank=True)
+    verdict = models.CharField(max_length=40, blank=True)
     sentence = models.TextField(blank=True)
     seconds = models.FloatField(null=True)
     result = models.CharField(max_length=200, blank=True)
@@ -151,6 +151,13 @@ class Comparison(Job):
             models.Index(fields=["state", "touched"], name="comparison_by_state"),
             models.Index(fields=["workspace", "-created"], name="comparison_by_owner"),
         ]
+
+    @property
+    def mark(self) -> str:
+        """The sign of the verdict; empty while there is none."""
+        from netweave.api import Verdict
+
+        return Verdict(self.verdict).mark if self.verdict else ""
 
     def make_share(self) -> str:
         """Return the secret of the shared link, made if there is none."""

@@ -197,7 +197,7 @@ def test_a_folder_is_one_net_and_so_is_its_archive(page, folder):
         playwright.expect(side(page, letter)).not_to_contain_text("The weights are missing")
         playwright.expect(side(page, letter).locator(".files li")).to_have_count(files)
     compare(page)
-    playwright.expect(page.locator(VIEWER)).to_contain_text("Equal")
+    playwright.expect(page.locator(VIEWER)).to_contain_text("Identical")
 
 
 def test_a_folder_is_dropped_with_all_that_is_in_it(page, folder):

@@ -10,7 +10,19 @@ const NAMES = [
   "box",
   "frame",
   "accent",
-  ...["plain", "idle", "equal", "mapped", "carried", "guess", "latent", "different", "only-a", "only-b"],
+  ...[
+    "plain",
+    "idle",
+    "equal",
+    "mapped",
+    "structure",
+    "carried",
+    "guess",
+    "latent",
+    "different",
+    "only-a",
+    "only-b",
+  ],
   ...["carried-soft", "guess-soft", "latent-soft", "different-soft", "only-a-soft", "only-b-soft"],
 ] as const;
 

@@ -75,7 +75,7 @@ export interface Net {
 }
 
 export type Status =
-  "EQUAL" | "MAPPED" | "LATENT" | "DIFFERENT" | "CARRIED" | "ONLY_A" | "ONLY_B" | "UNKNOWN";
+  "EQUAL" | "MAPPED" | "STRUCTURE" | "LATENT" | "DIFFERENT" | "CARRIED" | "ONLY_A" | "ONLY_B" | "UNKNOWN";
 
 export type Evidence = "VALUES" | "WEIGHTS" | "STRUCTURE" | "NAME" | "GUESS";
 

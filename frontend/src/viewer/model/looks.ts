@@ -35,6 +35,7 @@ export const LOOKS: Record<Standing, Look> = {
   IDLE: look("·", "computes nothing when predicting", "idle", 1, [2, 3]),
   EQUAL: look("=", "equal", "equal", 2),
   MAPPED: look("≅", "equal under the mapping", "mapped", 3),
+  STRUCTURE: look("≟", "same structure, weights not compared", "structure", 3.5),
   CARRIED: look("~", "carries an earlier difference", "carried", 4),
   GUESS: look("?", "paired by a guess", "guess", 5, [5, 4]),
   UNKNOWN: look("?", "not compared", "guess", 6, [2, 3]),
@@ -43,6 +44,32 @@ export const LOOKS: Record<Standing, Look> = {
   ONLY_B: look("+", "only in B", "only-b", 9, [7, 3]),
   DIFFERENT: look("≠", "different", "different", 10),
 };
+
+export interface VerdictLook {
+  /** The sign in front of the words. */
+  mark: string;
+  words: string;
+  /** What the style sheet knows it by (`data-verdict`). */
+  key: string;
+}
+
+/** How the verdicts look, by the name that the document gives; Python has the same marks. */
+export const VERDICTS: Record<string, VerdictLook> = {
+  identical: { mark: "=", words: "Identical", key: "identical" },
+  "equal, as stated": { mark: "≅", words: "Equal, as stated", key: "equal" },
+  "same structure, weights not compared": {
+    mark: "≟",
+    words: "Same structure, weights not compared",
+    key: "structure",
+  },
+  different: { mark: "≠", words: "Different", key: "different" },
+  "not decidable": { mark: "?", words: "Not decidable", key: "undecided" },
+};
+
+/** The look of a verdict; of one that this page does not know, that of "not decidable" with its own name. */
+export function verdictLook(verdict: string): VerdictLook {
+  return VERDICTS[verdict] ?? { ...VERDICTS["not decidable"]!, words: verdict };
+}
 
 /** Standings, the gravest first. */
 export const STANDINGS = (Object.keys(LOOKS) as Standing[]).sort((a, b) => LOOKS[b].weight - LOOKS[a].weight);

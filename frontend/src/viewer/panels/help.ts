@@ -1,7 +1,7 @@
 /** The dialog that says which keys there are and what the marks mean. */
 
 import { h } from "../dom.ts";
-import { LOOKS, STANDINGS } from "../model/looks.ts";
+import { LOOKS, STANDINGS, VERDICTS } from "../model/looks.ts";
 
 const KEYS: [keys: string[], words: string][] = [
   [["/"], "search by name, type, shape, file or line"],
@@ -28,13 +28,18 @@ export function helpDialog(): HTMLDialogElement {
       LOOKS[standing].words,
     ),
   );
+  const verdicts = Object.values(VERDICTS).map(({ mark, words, key }) =>
+    h("li", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), words),
+  );
   const close = h("button", { type: "button", class: "nw-button", onclick: () => dialog.close() }, "Close");
   const dialog: HTMLDialogElement = h(
     "dialog",
     { class: "nw-dialog", "aria-label": "Keys and marks" },
     h("h2", {}, "Keys"),
     h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...rows)),
-    h("h2", {}, "Marks"),
+    h("h2", {}, "Verdicts"),
+    h("ul", { class: "nw-plainlist nw-marks" }, ...verdicts),
+    h("h2", {}, "Marks of layers"),
     h("ul", { class: "nw-plainlist nw-marks" }, ...marks),
     h("p", { class: "nw-quiet" }, "The wheel moves; with Ctrl it zooms. A double click unfolds."),
     close,

@@ -2,6 +2,7 @@
 
 import { h } from "../dom.ts";
 import type { ComparisonDocument, Net } from "../model/document.ts";
+import { verdictLook } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { amountText, bytesText } from "../model/wording.ts";
 
@@ -15,6 +16,7 @@ export function overviewParts(model: Model): HTMLElement[] {
 }
 
 function verdictParts(document: ComparisonDocument): HTMLElement[] {
+  const { mark, key } = verdictLook(document.verdict);
   const mappings = [
     ...document.inputs.map((mapping) => ["input", mapping] as const),
     ...document.outputs.map((mapping) => ["output", mapping] as const),
@@ -23,7 +25,7 @@ function verdictParts(document: ComparisonDocument): HTMLElement[] {
     h(
       "header",
       { class: "nw-title" },
-      h("h2", {}, document.verdict),
+      h("h2", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), document.verdict),
       h("p", { class: "nw-cause" }, document.sentence),
     ),
     ...document.notes.map((note) => h("p", { class: "nw-note" }, note)),

@@ -1,7 +1,8 @@
 /** The head of the page: the verdict, and what can be done. */
 
 import { h } from "../dom.ts";
-import type { Document } from "../model/document.ts";
+import type { ComparisonDocument, Document } from "../model/document.ts";
+import { verdictLook } from "../model/looks.ts";
 import { MEASURES, type Measure } from "../model/measures.ts";
 import type { View } from "../model/model.ts";
 
@@ -15,12 +16,6 @@ export interface ToolbarActions {
   save: (kind: "svg" | "png") => void;
   help: () => void;
 }
-
-const VERDICTS: Record<number, [mark: string, standing: string, words: string]> = {
-  0: ["=", "EQUAL", "Equal"],
-  1: ["≠", "DIFFERENT", "Different"],
-  3: ["?", "UNKNOWN", "Not decidable"],
-};
 
 export class Toolbar {
   readonly element: HTMLElement;
@@ -114,18 +109,23 @@ function verdictPart(document: Document): HTMLElement {
   if (document.kind === "net") {
     return h("div", { class: "nw-verdict" }, h("h1", { class: "nw-sentence" }, document.title));
   }
-  const [mark, standing, words] = VERDICTS[document.exit_status] ?? VERDICTS[3]!;
+  const { mark, words, key } = verdictLook(document.verdict);
   return h(
     "div",
     { class: "nw-verdict" },
     h(
       "span",
-      { class: "nw-chip nw-chip-large", "data-standing": standing },
+      { class: "nw-chip nw-chip-large", "data-verdict": key },
       h("span", { class: "nw-mark" }, mark),
       words,
     ),
-    h("h1", { class: "nw-sentence", title: document.sentence }, document.sentence),
+    h("h1", { class: "nw-sentence", title: document.sentence }, withoutVerdict(document)),
   );
+}
+
+/** What the sentence says besides the verdict, which stands in front of it. */
+function withoutVerdict({ sentence, verdict }: ComparisonDocument): string {
+  return sentence.startsWith(`${verdict}: `) ? sentence.slice(verdict.length + 2) : sentence;
 }
 
 function button(text: string, label: string, act: () => void, key?: string): HTMLButtonElement {

@@ -66,6 +66,7 @@ class Status(enum.Enum):
 
     EQUAL = "equal"
     MAPPED = "equal under the mapping"
+    STRUCTURE = "same structure, weights not compared"
     LATENT = "different, without effect here"
     DIFFERENT = "different"
     CARRIED = "carries an earlier difference"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from netweave.compare.result.comparison import Verdict
 from netweave.graph.html import facts_html, fragment, table_html
 from netweave.graph.wording import ratio_text
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 COLOURS = {
     "EQUAL": "good",
     "MAPPED": "good",
+    "STRUCTURE": "info",
     "LATENT": "warn",
     "CARRIED": "warn",
     "DIFFERENT": "bad",
@@ -26,9 +28,18 @@ COLOURS = {
 """Colours of a group by the name of its status."""
 
 
+VERDICT_COLOURS = {
+    Verdict.IDENTICAL: "good",
+    Verdict.EQUAL: "good",
+    Verdict.STRUCTURE: "info",
+    Verdict.DIFFERENT: "bad",
+    Verdict.UNDECIDED: "warn",
+}
+
+
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison as HTML."""
-    colour = {0: "good", 1: "bad"}.get(comparison.exit_status, "warn")
+    verdict = comparison.verdict
     columns = (
         f"A: {comparison.a.name}",
         f"B: {comparison.b.name}",
@@ -37,7 +48,7 @@ def comparison_html(comparison: Comparison) -> str:
         "evidence",
     )
     return fragment(
-        f"<div class={colour}><b>{escape(comparison.sentence)}</b></div>",
+        f"<div class={VERDICT_COLOURS[verdict]}><b>{verdict.mark} {escape(comparison.sentence)}</b></div>",
         facts_html(_facts(comparison)),
         *(facts_html(_explanation(finding)) for finding in comparison.findings),
         table_html(columns, [_row(comparison, group) for group in comparison.groups]),

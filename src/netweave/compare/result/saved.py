@@ -10,11 +10,14 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from netweave.compare.result.comparison import Comparison
+from netweave.compare.result.comparison import Comparison, Verdict
 from netweave.compare.result.record import NetRecord
 from netweave.compare.result.report import VERSION, comparison_to_json
 from netweave.errors import ReadError
 from netweave.graph import Graph, Layer, LayerTable, Origin
+
+BY_STRUCTURE = "by structure, with weights copied from one to the other: "
+"""So began the sentence of equal nets without weights before their verdict had a name of its own."""
 
 NAMES = {"Graph": Graph, "NetRecord": NetRecord}
 """What the annotations of a comparison name and its module does not import."""
@@ -52,6 +55,11 @@ def _comparison(found: dict[str, Any]) -> Comparison:
     hints = typing.get_type_hints(Comparison, localns=NAMES)
     names = [field.name for field in dataclasses.fields(Comparison) if field.name not in {"a", "b"}]
     values: dict[str, Any] = {name: _made(hints[name], found[name]) for name in names}
+    if values["verdict"] in {Verdict.IDENTICAL, Verdict.EQUAL} and values["sentence"].startswith(
+        BY_STRUCTURE
+    ):
+        said = values["sentence"].removeprefix(BY_STRUCTURE).removeprefix("identical: ")
+        values |= {"verdict": Verdict.STRUCTURE, "sentence": f"{Verdict.STRUCTURE.value}: {said}"}
     return Comparison(a=_net(found["a"]), b=_net(found["b"]), **values)
 
 

@@ -1,0 +1,54 @@
+"""The page and Python name the same verdicts and standings, with the same marks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from netweave.compare import Status, Verdict
+
+FRONT_END = Path(__file__).parents[2] / "frontend" / "src"
+LOOKS = (FRONT_END / "viewer" / "model" / "looks.ts").read_text(encoding="utf-8")
+VIEWER_STYLE = (FRONT_END / "viewer" / "viewer.css").read_text(encoding="utf-8")
+WEB_STYLE = (FRONT_END / "web" / "web.css").read_text(encoding="utf-8")
+
+
+def table(name: str) -> str:
+    """The rows of a table of ``looks.ts``."""
+    return LOOKS.split(f"export const {name}")[1].split("\n};")[0]
+
+
+def test_every_verdict_has_its_mark_and_its_colour():
+    rows = re.findall(
+        r'\s*"?(\w[\w, ]+?)"?: \{\s*mark: "(.)",.*?key: "(\w+)",?\s*\}', table("VERDICTS"), re.DOTALL
+    )
+    assert {name: mark for name, mark, _ in rows} == {verdict.value: verdict.mark for verdict in Verdict}
+    for _, _, key in rows:
+        assert f'[data-verdict="{key}"]' in VIEWER_STYLE
+
+
+def test_every_standing_of_a_group_has_a_look_and_a_colour():
+    for status in Status:
+        assert re.search(rf"\b{status.name}: look\(", table("LOOKS")), status
+        assert f'[data-standing="{status.name}"]' in VIEWER_STYLE
+
+
+def test_the_list_of_the_workbench_colours_every_verdict():
+    """By the class that its template makes of the name."""
+    from django.utils.text import slugify
+
+    for verdict in Verdict:
+        assert f".verdict-{slugify(verdict.value)}" in WEB_STYLE
+
+
+def test_a_verdict_has_one_colour_on_the_page_and_in_the_workbench():
+    def colours(style: str, name: str) -> list[str]:
+        return re.findall(rf"--{name}: (#[0-9a-f]+);", style)
+
+    for suffix in ("", "-soft"):
+        ours, theirs = (
+            colours(VIEWER_STYLE, f"nw-structure{suffix}"),
+            colours(WEB_STYLE, f"structure{suffix}"),
+        )
+        assert ours == theirs
+        assert len(ours) == 2  # in light and in dark
