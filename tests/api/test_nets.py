@@ -10,7 +10,11 @@ import pytest
 import netweave
 from examples.padding import demo, make_weights
 from netweave import api
+from netweave.compare import Verdict
 from netweave.errors import UsageError
+from netweave.formats import read
+from netweave.graph import stored_arrays, with_arrays
+from tests.compare.nets import build, without
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +56,17 @@ def test_predicting_leaves_dropout_and_labels_out_and_changes_nothing_else(folde
 def test_drawn_inputs_fit_the_matrices_behind_open_sizes(folder):
     drawn = api.draw_inputs(api.predicting(netweave.load(folder / "leaves-symbol.json")), 1)
     assert {name: array.shape for name, array in drawn.items()} == {"image": (1, 3, 32, 32)}
+
+
+def test_what_was_written_must_hold_the_drawn_weights(tmp_path, monkeypatch):
+    """A writer that mixes arrays up would pass, if weights were copied before the comparison."""
+    net = without(build())
+    assert api.port(net, tmp_path / "right.onnx", random_weights=True).verdict is Verdict.IDENTICAL
+
+    def mixed_up(source):
+        graph = read(source)
+        return with_arrays(graph, {"conv2": stored_arrays(graph)["conv2"][::-1].copy()})
+
+    monkeypatch.setattr("netweave.api.nets.read", mixed_up)
+    found = api.port(net, tmp_path / "wrong.onnx", random_weights=True)
+    assert (found.verdict, found.exit_status) == (Verdict.DIFFERENT, 1)

@@ -57,4 +57,4 @@ def test_the_net_that_measures_an_ssd_is_read_as_the_one_that_predicts(corpus):
     assert any("'detection_eval' (DetectionEvaluate) measures" in note for note in measuring.notes)
     assert measuring.parameters.keys() == predicting.parameters.keys()
     assert [value.name for value in measuring.outputs] == [value.name for value in predicting.outputs]
-    assert netweave.compare(measuring, predicting).equal
+    assert netweave.compare(measuring, predicting).same_structure
