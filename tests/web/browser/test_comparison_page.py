@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, selected
+from tests.web.browser.visiting import VIEWER, compare, compare_a_sample, drop, problems, selected
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -131,3 +131,33 @@ def test_the_page_of_a_net_shows_it_and_leads_to_its_comparison(page):
     expect(page.locator("canvas[role=application]")).to_have_count(1)
     page.get_by_role("link", name="Compare as A").click()
     expect(page.get_by_role("region", name="Net A")).to_contain_text("Caffe net, recognised")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_nets_without_weights_are_not_shown_as_equal(visit, tmp_path, scheme):
+    from tests.viewer import nets
+
+    nets.write_example(tmp_path)
+    page = visit(color_scheme=scheme)
+    page.goto("/")
+    for letter in "AB":
+        drop(page, letter, tmp_path / "leaves.prototxt")
+    compare(page)
+    name, mark = "same structure, weights not compared", "≟"
+    chip = page.locator(".nw-header [data-verdict]")
+    expect(chip).to_have_attribute("data-verdict", "structure")
+    expect(chip).to_have_text(f"{mark}{name.capitalize()}")
+    colours = {
+        key: page.locator(f".nw-sidebar [data-standing={key}] .nw-mark").first.evaluate(
+            "mark => getComputedStyle(mark).color"
+        )
+        for key in ("STRUCTURE", "EQUAL")
+    }
+    assert colours["STRUCTURE"] != colours["EQUAL"]
+    assert chip.evaluate("chip => getComputedStyle(chip).color") == colours["STRUCTURE"]
+    assert problems(page) == []
+    page.goto("/comparisons/")
+    listed = page.locator(".verdict")
+    expect(listed).to_have_text(f"{mark} {name}")
+    assert listed.evaluate("verdict => getComputedStyle(verdict).color") == colours["STRUCTURE"]
+    assert problems(page) == []
