@@ -168,6 +168,4 @@ def _read_once(signals: Signals) -> None:
 
 def _unfilled_in_words(name: str, keys: frozenset[str]) -> str:
     listed = ", ".join(sorted(keys)[:MAX_NAMES]) + (", ..." if len(keys) > MAX_NAMES else "")
-    return (
-        f"nothing was found for {len(keys)} arrays of {name} ({listed}); their layers are compared alone"
-    )
+    return f"nothing was found for {len(keys)} arrays of {name} ({listed}); their layers are compared alone"
