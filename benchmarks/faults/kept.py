@@ -6,28 +6,55 @@ import hashlib
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from benchmarks.faults.score import Score
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 ROOT = Path(__file__).parents[2]
-CODE = ("src/netweave", "benchmarks/faults")
+JUDGES = (ROOT / "benchmarks", ROOT / "tests" / "oracles")
+"""What plants faults and judges what is said of them."""
+
+
+def state_of(folders: Sequence[Path]) -> str:
+    """Return what stands for the content of all files in some folders."""
+    found = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+            if "__pycache__" not in path.parts and path.name != "result.json":
+                found.update(f"{path.relative_to(folder)}\\0".encode())
+                found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
 class Kept:
-    """The counts by net in one folder, which is named after the code that made them."""
+    """The counts by net, in a folder that is named after the state of the code that made them.
+
+    Attributes:
+        folder: For the counts.
+        code: Folders of the code.
+        state: What stands for their content; ``put`` takes nothing of another one.
+    """
 
     folder: Path
+    code: tuple[Path, ...]
+    state: str
 
     @classmethod
-    def of(cls, folder: Path) -> Kept:
-        """Return those of the code as it is now."""
-        found = hashlib.sha256()
-        for path in sorted(path for part in CODE for path in (ROOT / part).rglob("*.py")):
-            found.update(path.read_bytes())
-        made = folder / found.hexdigest()[:16]
+    def of(cls, folder: Path, *code: Path) -> Kept:
+        """Return those of the code as it is now.
+
+        Args:
+            folder: For the counts of every state.
+            code: The folders of the code that is run; those of the benchmark itself are taken with them.
+        """
+        state = state_of((*code, *JUDGES))
+        made = folder / state
         made.mkdir(parents=True, exist_ok=True)
-        return cls(made)
+        return cls(made, (*code, *JUDGES), state)
 
     def names(self) -> list[str]:
         """Return the nets."""
@@ -41,5 +68,13 @@ class Kept:
         return Score.kept(json.loads((self.folder / f"{name}.json").read_text()))
 
     def put(self, name: str, counts: Score) -> None:
-        """Keep a net's counts."""
-        (self.folder / f"{name}.json").write_text(json.dumps(counts.to_keep()))
+        """Keep a net's counts.
+
+        Raises:
+            RuntimeError: The code has changed since the run began, so that nobody knows which made them.
+        """
+        if state_of(self.code) != self.state:
+            raise RuntimeError(f"{name}: the code changed during the run; run again, on one state")
+        part = self.folder / f"{name}.part"
+        part.write_text(json.dumps(counts.to_keep()))
+        part.replace(self.folder / f"{name}.json")

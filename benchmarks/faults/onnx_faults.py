@@ -66,8 +66,10 @@ def faults(model: onnx.ModelProto, *, count: int) -> Iterator[Fault]:
     for found in array_faults(_stored(model), numbers, count=count):
         made = _copied(model)
         stored = next(array for array in made.graph.initializer if array.name == found.stored.key)
-        stored.CopyFrom(numpy_helper.from_array(found.values, found.stored.key))
-        yield Fault(found.kind, found.stored.layer, found.traps, net_of(made), found.in_table)
+        kind = found.kind if stored.dims else "wrong factor"
+        wrong = found.values.reshape(stored.dims)
+        stored.CopyFrom(numpy_helper.from_array(wrong, found.stored.key))
+        yield Fault(kind, found.stored.layer, found.traps, net_of(made), found.in_table)
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.faults.bare import UNSEEN
 from benchmarks.faults.halves import half_of
 from netweave.compare import Status
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from benchmarks.faults.model import Fault
     from netweave.compare import Comparison, Finding, Group
 
@@ -22,8 +26,16 @@ EFFECT = 1e-3
 
 COUNTS = (
     "faults", "effective", "latent", "compared", "found", "located", "in_table", "explained", "wrong",
-    "latent_compared", "latent_told_apart", "equal_pairs", "false_alarms",
+    "latent_compared", "latent_told_apart", "equal_pairs", "false_alarms", "false_equals",
 )  # fmt: skip
+
+
+class Lacking(enum.Enum):
+    """Which of two nets that are compared have no weights."""
+
+    NEITHER = ""
+    B = "B has none"
+    BOTH = "both have none"
 
 
 @dataclass
@@ -37,10 +49,12 @@ class Row:
         layer: Where it was planted.
         effect: Largest change of an output by the oracle, relative to its rms.
         in_table: Whether a row of the trap table describes it.
+        lacking: Which of the two has no weights, as in ``Lacking``.
         found: Whether the two were told apart.
         located: Whether the first culprit is the right layer.
         explained: Whether a right trap explains it.
         wrong: Whether a wrong trap explains it.
+        false_equal: Whether the two were said to be the same.
         trap: The traps that the tool names.
         said: The sentence.
     """
@@ -51,10 +65,12 @@ class Row:
     layer: str
     effect: float
     in_table: bool
+    lacking: str = ""
     found: bool = False
     located: bool = False
     explained: bool = False
     wrong: bool = False
+    false_equal: bool = False
     trap: str = ""
     said: str = ""
 
@@ -74,6 +90,7 @@ def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> R
         found: The comparison.
     """
     row.found = found.exit_status == 1
+    row.false_equal = found.equal
     row.said = found.sentence
     culprit = next((g for g in found.groups if g.status in EFFECTIVE and g.finding), None)
     if not row.found or culprit is None or culprit.finding is None:
@@ -107,79 +124,117 @@ def _no_counts() -> dict[str, Counter[str]]:
 
 
 @dataclass
-class Score:
-    """Counts over a run, as a whole and by what they are of."""
+class Tally:
+    """Counts as a whole and by what they are of, and the comparisons that were counted."""
 
     counts: dict[str, Counter[str]] = field(default_factory=_no_counts)
     rows: list[Row] = field(default_factory=list)
-    nets: set[str] = field(default_factory=set)
 
-    def _keys(self, net: str, kind: str = "") -> list[str]:
-        half, form = half_of(net), net.partition("-")[0]
-        keys = ["all", f"half {half}", f"format {form}", f"format {form}, half {half}"]
-        return [*keys, f"kind {kind}"] if kind else keys
-
-    def _add(self, net: str, kind: str, **counts: bool | int) -> None:
-        self.nets.add(net)
-        for key in self._keys(net, kind):
+    def add(self, keys: Sequence[str], **counts: bool | int) -> None:
+        """Count under some keys, and as a whole."""
+        for key in ("all", *keys):
             self.counts[key].update({name: int(value) for name, value in counts.items()})
 
-    def planted(self, net: str, kind: str, *, effective: bool) -> None:
-        """Count a fault by what the oracle says of it."""
-        self._add(net, kind, faults=1, effective=effective, latent=not effective)
+    def take(self, other: Tally) -> None:
+        """Take other counts in."""
+        for key, counts in other.counts.items():
+            self.counts[key].update(counts)
+        self.rows += other.rows
+
+    def to_keep(self) -> dict[str, Any]:
+        """Return everything as JSON values."""
+        return {"counts": self.counts, "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def kept(cls, value: dict[str, Any]) -> Tally:
+        """Return what ``to_keep`` made."""
+        found = cls(rows=[Row(**row) for row in value["rows"]])
+        found.counts.update({key: Counter(counts) for key, counts in value["counts"].items()})
+        return found
+
+    def to_json(self, names: Sequence[str]) -> dict[str, Any]:
+        """Return counts of these names, and the comparisons in which something is missed."""
+        rows = [asdict(row) | {"effect": str(row.effect)} for row in self.rows if is_missed(row)]
+        table = {key: {name: self.counts[key][name] for name in names} for key in sorted(self.counts)}
+        whole = table.pop("all", dict.fromkeys(names, 0))
+        return {**whole, "by": table, "missed": rows}
+
+
+@dataclass
+class Score:
+    """Counts over a run: of comparisons of nets with weights, and of those without."""
+
+    whole: Tally = field(default_factory=Tally)
+    bare: Tally = field(default_factory=Tally)
+    nets: set[str] = field(default_factory=set)
+
+    def _keys(self, net: str, kind: str = "", lacking: str = "") -> list[str]:
+        self.nets.add(net)
+        half, form = half_of(net), net.partition("-")[0]
+        keys = [f"half {half}", f"format {form}", f"format {form}, half {half}"]
+        keys += [f"kind {kind}"] if kind else []
+        return [*keys, lacking, f"format {form}, {lacking}"] if lacking else keys
+
+    def planted(self, net: str, kind: str, moved: float, *, seen: bool) -> None:
+        """Count a fault by what the oracle says of it, and by whether it can be seen without weights."""
+        keys, effective = self._keys(net, kind), moved > EFFECT
+        self.whole.add(keys, faults=1, effective=effective, latent=not effective)
+        if seen:
+            self.bare.add(keys, faults=1, effective=effective, latent=not effective)
+        else:
+            self.bare.add(keys, unseen=1)
 
     def compared(self, row: Row) -> None:
         """Count a comparison with a faulty net."""
-        self.rows.append(row)
+        tally, keys = (self.bare if row.lacking else self.whole), self._keys(row.net, row.kind, row.lacking)
+        tally.rows.append(row)
         if not row.effective:
-            self._add(row.net, row.kind, latent_compared=1, latent_told_apart=row.found)
+            false_equal = row.false_equal and bool(row.lacking)
+            tally.add(keys, latent_compared=1, latent_told_apart=row.found, false_equals=false_equal)
             return
-        self._add(
-            row.net,
-            row.kind,
+        tally.add(
+            keys,
             compared=1,
             found=row.found,
             located=row.located,
             in_table=row.in_table,
             explained=row.in_table and row.explained,
             wrong=row.wrong,
+            false_equals=row.false_equal,
         )
+
+    def equal(self, net: str, lacking: Lacking, *, alarm: bool, false_equal: bool = False) -> None:
+        """Count a pair of forms that compute the same."""
+        tally = self.whole if lacking is Lacking.NEITHER else self.bare
+        keys = self._keys(net, lacking=lacking.value)
+        tally.add(keys, equal_pairs=1, false_alarms=alarm, false_equals=false_equal)
 
     def to_keep(self) -> dict[str, Any]:
         """Return everything as JSON values; see ``kept``."""
-        rows = [asdict(row) for row in self.rows]
-        return {"counts": self.counts, "rows": rows, "nets": sorted(self.nets)}
+        return {"whole": self.whole.to_keep(), "bare": self.bare.to_keep(), "nets": sorted(self.nets)}
 
     @classmethod
     def kept(cls, value: dict[str, Any]) -> Score:
         """Return what ``to_keep`` made."""
-        found = cls(rows=[Row(**row) for row in value["rows"]], nets=set(value["nets"]))
-        found.counts.update({key: Counter(counts) for key, counts in value["counts"].items()})
-        return found
+        return cls(Tally.kept(value["whole"]), Tally.kept(value["bare"]), set(value["nets"]))
 
     def take(self, other: Score) -> None:
         """Take the counts of other nets in."""
-        for key, counts in other.counts.items():
-            self.counts[key].update(counts)
-        self.rows += other.rows
+        self.whole.take(other.whole)
+        self.bare.take(other.bare)
         self.nets |= other.nets
-
-    def equal(self, net: str, *, alarm: bool) -> None:
-        """Count a pair of forms that compute the same."""
-        self._add(net, "", equal_pairs=1, false_alarms=alarm)
 
     def to_json(self) -> dict[str, Any]:
         """Return all counts, and the comparisons in which something is missed."""
-        rows = [asdict(row) | {"effect": str(row.effect)} for row in self.rows if is_missed(row)]
-        table = {key: {name: self.counts[key][name] for name in COUNTS} for key in sorted(self.counts)}
-        whole = table.pop("all", {})
         halves = {net: half_of(net) for net in sorted(self.nets)}
-        return {**whole, "by": table, "traps": self._traps(), "halves": halves, "missed": rows}
+        bare = self.bare.to_json([*COUNTS, "unseen"]) | {"cannot_be_seen": dict(UNSEEN)}
+        whole = self.whole.to_json(COUNTS)
+        return {**whole, "traps": self._traps(), "halves": halves, "without_weights": bare}
 
     def _traps(self) -> dict[str, dict[str, Any]]:
         """Return how often each trap was named rightly, and the median effect; None if sizes change."""
         effects: dict[str, list[float]] = defaultdict(list)
-        for row in self.rows:
+        for row in self.whole.rows:
             if row.effective and row.explained:
                 effects[row.trap].append(row.effect)
         middle = {trap: median(values) for trap, values in effects.items()}

@@ -1,4 +1,4 @@
-"""The table of the README, from the result of a run.
+"""The tables of the README, from the result of a run: with weights, and without.
 
 ::
 
@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 FORMATS = ("caffe", "mxnet", "onnx", "pytorch", "keras", "tensorflow", "darknet", "chainer")
 COUNTS = (
     "faults", "effective", "compared", "found", "located", "in_table", "explained", "wrong", "equal_pairs",
-    "false_alarms",
+    "false_alarms", "false_equals",
 )  # fmt: skip
 
 
 def rows(result: dict[str, Any]) -> Iterator[list[str]]:
-    """Yield the rows of the table: a name, how many nets, and the counts."""
+    """Yield the rows of the first table: a name, how many nets, and the counts."""
     yield ["", "nets", *(name.replace("_", " ") for name in COUNTS)]
     yield ["---"] * (2 + len(COUNTS))
     for half in ("seen", "unseen"):
@@ -38,11 +38,30 @@ def rows(result: dict[str, Any]) -> Iterator[list[str]]:
     yield ["**all**", str(len(result["halves"])), *_cells(result)]
 
 
-def _cells(counts: dict[str, int]) -> list[str]:
-    return [str(counts[name]) for name in COUNTS]
+def bare_rows(result: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield the rows of the table without weights: which net has none, and the counts of comparisons."""
+    names, bare = COUNTS[2:], result["without_weights"]
+    yield ["without weights", *(name.replace("_", " ") for name in names)]
+    yield ["---"] * (1 + len(names))
+    for lacking in ("B has none", "both have none"):
+        for form in FORMATS:
+            counts = bare["by"].get(f"format {form}, {lacking}")
+            if counts is not None:
+                yield [f"{form}, {lacking}", *_cells(counts, names)]
+        if lacking in bare["by"]:
+            yield [f"**{lacking}**", *_cells(bare["by"][lacking], names)]
+    for half in ("seen", "unseen"):
+        if f"half {half}" in bare["by"]:
+            yield [f"**{half}**", *_cells(bare["by"][f"half {half}"], names)]
+    yield ["**all**", *_cells(bare, names)]
+
+
+def _cells(counts: dict[str, int], names: Sequence[str] = COUNTS) -> list[str]:
+    return [str(counts[name]) for name in names]
 
 
 if __name__ == "__main__":
     path = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).with_name("result.json")
-    for row in rows(json.loads(path.read_text())):
-        print(f"| {' | '.join(row)} |")
+    read = json.loads(path.read_text())
+    for table in (rows(read), bare_rows(read)):
+        print("\n".join(f"| {' | '.join(row)} |" for row in table), end="\n\n")

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks.faults import halves
-from benchmarks.faults.kept import Kept
-from benchmarks.faults.score import Row, Score
+from benchmarks.faults import arrays, darknet_faults, halves, onnx_faults
+from benchmarks.faults.bare import UNSEEN, bare
+from benchmarks.faults.comparing import Forms, equal_pairs
+from benchmarks.faults.kept import Kept, state_of
+from benchmarks.faults.model import Net
+from benchmarks.faults.score import Lacking, Row, Score
+from benchmarks.faults.table import bare_rows
 from benchmarks.faults.torch_source import edited, lines_of
 
 FOLDER = Path(halves.__file__).parent
-RUNS_NETWEAVE = {"run.py", "score.py"}
+RUNS_NETWEAVE = {"run.py", "score.py", "comparing.py", "loading.py"}
 
 SOURCE = '''"""A net."""
 
@@ -130,13 +135,20 @@ def test_faults_of_order_groups_and_joins_compute_something_else(tmp_path):
     assert (found["layer order"].layer, found["layer order"].beside) == ("relu", ("norm",))
 
 
-def test_counts_that_are_kept_are_the_same_again(tmp_path):
+def counted():
+    """Return the counts of a net with one comparison with weights, one without, and an equal pair of each."""
     made = Score()
-    made.planted("caffe-lenet", "conv: stride", effective=True)
+    made.planted("caffe-lenet", "conv: stride", float("inf"), seen=True)
     row = Row("caffe-lenet", "", "conv: stride", "conv1", float("inf"), True, found=True, said="different")
     made.compared(row)
-    made.equal("caffe-lenet", alarm=False)
-    kept = Kept(tmp_path)
+    made.compared(replace(row, lacking=Lacking.BOTH.value, found=False, false_equal=True))
+    made.equal("caffe-lenet", Lacking.NEITHER, alarm=False)
+    made.equal("caffe-lenet", Lacking.B, alarm=True)
+    return made
+
+
+def test_counts_that_are_kept_are_the_same_again(tmp_path):
+    made, kept = counted(), Kept.of(tmp_path)
     assert kept.get("caffe-lenet") is None
     kept.put("caffe-lenet", made)
     both = Score()
@@ -144,3 +156,98 @@ def test_counts_that_are_kept_are_the_same_again(tmp_path):
     assert both.to_json() == made.to_json()
     both.take(made)
     assert both.to_json()["faults"] == 2
+
+
+def test_counts_of_one_state_of_the_code_are_never_those_of_another(tmp_path):
+    code, page = tmp_path / "code", tmp_path / "code" / "page.html"
+    code.mkdir()
+    page.write_text("one")
+    before = Kept.of(tmp_path / "scores", code)
+    before.put("caffe-lenet", counted())
+    assert Kept.of(tmp_path / "scores", code).names() == ["caffe-lenet"]
+    page.write_text("two")
+    with pytest.raises(RuntimeError, match=r"^caffe-quick: the code changed during the run"):
+        before.put("caffe-quick", counted())
+    assert Kept.of(tmp_path / "scores", code).names() == []
+    page.rename(code / "other.html")
+    assert state_of([code]) not in {before.state, Kept.of(tmp_path / "scores").state}
+
+
+def test_comparisons_without_weights_are_counted_by_themselves():
+    found = counted().to_json()
+    bare = found["without_weights"]
+    assert (found["compared"], found["found"], found["equal_pairs"], found["false_alarms"]) == (1, 1, 1, 0)
+    assert (bare["compared"], bare["found"], bare["false_equals"]) == (1, 0, 1)
+    assert (bare["equal_pairs"], bare["false_alarms"]) == (1, 1)
+    assert (
+        bare["by"]["both have none"]["compared"]
+        == bare["by"]["format caffe, both have none"]["compared"]
+        == 1
+    )
+    assert bare["by"]["B has none"]["compared"] == 0
+    assert [row["lacking"] for row in bare["missed"]] == ["both have none"]
+    table = list(bare_rows(found))
+    assert [row[:3] for row in table if row[0].startswith("caffe")] == [
+        ["caffe, B has none", "0", "0"],
+        ["caffe, both have none", "1", "0"],
+    ]
+    assert {len(row) for row in table} == {len(table[0])}
+
+
+def nets_with_faults():
+    """Yield nets that need no other program, each with its faults."""
+    yield from darknet_faults.subjects(lambda name: True)
+    yield from onnx_faults.subjects(lambda name: name in {"onnx-lenet", "onnx-inception", "onnx-enhance"})
+
+
+def test_faults_that_cannot_be_seen_without_weights_leave_the_right_net():
+    kinds: dict[bool, set[str]] = {True: set(), False: set()}
+    for subject in nets_with_faults():
+        own = bare(subject.net)
+        for fault in subject.faults:
+            same = bare(fault.net).files == own.files
+            assert same == (fault.kind in UNSEEN), (subject.name, fault.kind, fault.layer)
+            kinds[same].add(fault.kind)
+    assert kinds[True] >= {"one weight changed", "bias lost", "bn: gamma as 1", "channel order"}
+    assert kinds[False] >= {"conv: stride", "leaky slope", "wrong factor", "deconv: padding"}
+    assert {kind for kind, *_ in arrays.CHANGES} <= set(UNSEEN)
+
+
+def test_a_frozen_graph_gets_the_variables_back_that_freezing_took(tmp_path):
+    graph_pb2 = pytest.importorskip("tensorboard.compat.proto.graph_pb2")
+    import netweave
+
+    graph = graph_pb2.GraphDef()
+    data = graph.node.add(name="data", op="Placeholder")
+    data.attr["dtype"].type = 1
+    for size in (1, 4, 4, 3):
+        data.attr["shape"].shape.dim.add(size=size)
+    stored = graph.node.add(name="w", op="Const")
+    stored.attr["dtype"].type = 1
+    tensor = stored.attr["value"].tensor
+    tensor.dtype, tensor.tensor_content = 1, np.ones((1, 1, 3, 2), "<f4").tobytes()
+    for size in (1, 1, 3, 2):
+        tensor.tensor_shape.dim.add(size=size)
+    graph.node.add(name="w/read", op="Identity", input=["w"]).attr["T"].type = 1
+    conv = graph.node.add(name="conv", op="Conv2D", input=["data", "w/read"])
+    conv.attr["T"].type = 1
+    conv.attr["strides"].list.i.extend([1, 1, 1, 1])
+    conv.attr["padding"].s = b"SAME"
+    net = Net("tensorflow", {"net.pb": graph.SerializeToString()}, {"data": (4, 4, 3)})
+    net.write(tmp_path / "whole")
+    made = bare(net)
+    made.write(tmp_path / "bare")
+    loaded = [netweave.load(tmp_path / name / "net.pb") for name in ("whole", "bare")]
+    assert [found.loaded for found in loaded] == [True, False]
+    assert [[p.shape for p in found.parameters.values()] for found in loaded] == [[(1, 1, 3, 2)]] * 2
+    assert bare(made) is None
+
+
+def test_forms_without_weights_are_compared_with_one_another_and_with_themselves():
+    forms = Forms({"": "net", "renamed": "r", "folded": "f"}, {"": "bare net", "renamed": "bare r"})
+    pairs = list(equal_pairs(forms))
+    assert len([pair for pair in pairs if pair[2] is Lacking.NEITHER]) == 6
+    rest = [pair for pair in pairs if pair[2] is not Lacking.NEITHER]
+    assert ("", "", Lacking.B) in rest
+    assert not [pair for pair in rest if pair[1] == "folded" or pair[::2] == ("folded", Lacking.BOTH)]
+    assert {lacking for first, second, lacking in rest if first != second} == {Lacking.B, Lacking.BOTH}

@@ -1,0 +1,171 @@
+"""Compare a net's faults and forms with one another, with weights and without, and count what is said."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import netweave
+from benchmarks.faults.bare import UNSEEN
+from benchmarks.faults.effect import effect
+from benchmarks.faults.loading import load, load_bare
+from benchmarks.faults.score import Lacking, Row, Score, is_missed, score
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from benchmarks.faults.model import Fault, Net, Subject
+
+FAULTY_SEED = 1
+"""For the first values of a faulty PyTorch module: another process drew them than those of the right one."""
+
+
+@dataclass(frozen=True)
+class Forms:
+    """The forms of a net; the net itself has no name.
+
+    Attributes:
+        whole: With weights.
+        bare: Without, where the format has such files.
+    """
+
+    whole: dict[str, netweave.Graph] = field(default_factory=dict)
+    bare: dict[str, netweave.Graph] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, subject: Subject, place: Path) -> Forms:
+        """Load them."""
+        forms = cls()
+        for name, net in {"": subject.net, **subject.partners}.items():
+            folder = place / (name or "net")
+            forms.whole[name] = load(folder, net)
+            without = load_bare(folder, net)
+            if without is not None:
+                forms.bare[name] = without
+        return forms
+
+    def get(self, name: str, *, bare: bool) -> netweave.Graph:
+        """Return one of them."""
+        return (self.bare if bare else self.whole)[name]
+
+    def lacking(self, name: str, number: int) -> Lacking:
+        """Return what lacks weights beside a B without: A as well at every other number, if it can."""
+        return Lacking.BOTH if number % 2 and name in self.bare else Lacking.B
+
+
+def compare_all(subject: Subject, place: Path, results: Score) -> None:
+    """Compare a subject's faults with the net and with one other form in turn, and its forms in pairs."""
+    forms = Forms.of(subject, place)
+    compare_forms(subject.name, forms, results)
+    turns = itertools.cycle(subject.partners)
+    for number, fault in enumerate(subject.faults):
+        folder = place / f"fault{number}"
+        moved = effect(place / "net", folder)
+        if moved is None:
+            continue
+        seen = fault.kind not in UNSEEN and "" in forms.bare
+        results.planted(subject.name, fault.kind, moved, seen=seen)
+        partners = ["", next(turns)] if subject.partners else [""]
+        pairs = [(partner, Lacking.NEITHER) for partner in partners]
+        if seen:
+            pairs += [(name, forms.lacking(name, number + i)) for i, name in enumerate(partners)]
+        for row in Planted(subject, fault, folder, moved).rows(forms, pairs):
+            results.compared(row)
+
+
+def compare_forms(net: str, forms: Forms, results: Score) -> None:
+    """Compare the forms of a net, which compute the same."""
+    for first, second, lacking in equal_pairs(forms):
+        b = forms.get(second, bare=lacking is not Lacking.NEITHER)
+        found = netweave.compare(forms.get(first, bare=lacking is Lacking.BOTH), b)
+        whole = lacking is Lacking.NEITHER
+        alarm = not (found.equal if whole else found.same_structure)
+        false_equal = found.equal and not whole
+        results.equal(net, lacking, alarm=alarm, false_equal=false_equal)
+        if alarm or false_equal:
+            names = f"{first or 'net'} and {second or 'net'}"
+            told = "FALSE ALARM" if alarm else "FALSE EQUAL"
+            print(f"{told} {net}: {names}, {lacking.value}: {found.sentence}", flush=True)
+
+
+def equal_pairs(forms: Forms) -> Iterator[tuple[str, str, Lacking]]:
+    """Yield the forms that are compared with one another, and which of the two lack weights.
+
+    Without weights, each is compared with itself as well: that is also the net of which an array is wrong
+    (``bare.UNSEEN``).
+    """
+    for first, second in itertools.permutations(forms.whole, 2):
+        yield first, second, Lacking.NEITHER
+    for number, (first, second) in enumerate(itertools.product(forms.whole, forms.bare)):
+        yield first, second, Lacking.B if first == second else forms.lacking(first, number)
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A fault as files.
+
+    Attributes:
+        subject: The net.
+        fault: The fault.
+        place: The folder of the files.
+        moved: What it does to the outputs.
+    """
+
+    subject: Subject
+    fault: Fault
+    place: Path
+    moved: float
+
+    def rows(self, forms: Forms, pairs: Sequence[tuple[str, Lacking]]) -> Iterator[Row]:
+        """Compare with some forms, as A, and print what is missed."""
+        loaded: dict[bool, netweave.Graph | NetweaveError] = {}
+        for partner, lacking in pairs:
+            bare = lacking is not Lacking.NEITHER
+            if bare not in loaded:
+                loaded[bare] = _loaded(self.place, self.fault.net, bare=bare)
+            a = forms.get(partner, bare=lacking is Lacking.BOTH)
+            row = self._judged(partner, lacking, a, loaded[bare])
+            if is_missed(row):
+                print(self._line(row), flush=True)
+            yield row
+
+    def _judged(
+        self, partner: str, lacking: Lacking, a: netweave.Graph, b: netweave.Graph | NetweaveError
+    ) -> Row:
+        fault = self.fault
+        row = Row(
+            self.subject.name, partner, fault.kind, fault.layer, self.moved, fault.in_table, lacking.value
+        )
+        try:
+            if isinstance(b, NetweaveError):
+                raise b
+            found = netweave.compare(a, b)
+        except NetweaveError as error:
+            row.said = f"{type(error).__name__}: {error}"
+        else:
+            row = score(row, fault, self.subject.names.get(partner, {}), found)
+        row.said = row.said.replace(f"{self.place.parent}/", "")
+        return row
+
+    def _line(self, row: Row) -> str:
+        names = ("effective", "found", "located", "explained", "wrong", "false_equal")
+        flags = "".join(
+            letter if getattr(row, name) else "-" for letter, name in zip("EFLXW=", names, strict=True)
+        )
+        where = f"{row.net} [{row.partner}] {self.place.name}"
+        lacking = f", {row.lacking}" if row.lacking else ""
+        return f"{flags} {where} {row.kind} at {row.layer}{lacking}: {row.said[:400]}"
+
+
+def _loaded(place: Path, net: Net, *, bare: bool) -> netweave.Graph | NetweaveError:
+    try:
+        if not bare:
+            return load(place, net)
+        found = load_bare(place, net, seed=FAULTY_SEED)
+    except NetweaveError as error:
+        return error
+    assert found is not None, "its format has no nets without weights"
+    return found

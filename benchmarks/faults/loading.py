@@ -1,0 +1,78 @@
+"""Nets as Netweave reads them, with their weights and without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import onnx
+import torch
+
+import netweave
+from benchmarks.faults import torch_nets
+from benchmarks.faults.bare import bare, weights_of
+from netweave.graph import drawn_arrays, with_arrays
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from benchmarks.faults.model import Net
+
+KEEP_SIZES = frozenset({"onnx", "keras", "tensorflow", "darknet"})
+"""Formats whose files say how large the input is."""
+
+
+def load(place: Path, net: Net) -> netweave.Graph:
+    """Load a net by its files; a PyTorch one as a module in memory, since that starts no process."""
+    if net.format == "pytorch":
+        return netweave.load(torch_nets.module(place), input_shapes=_sizes(net, batch=2))
+    return _read(place, net)
+
+
+def load_bare(place: Path, net: Net, *, seed: int = 0) -> netweave.Graph | None:
+    """Load a net without its weights; None where there is no such file.
+
+    Args:
+        place: The folder of the net; what is written goes to ``bare`` below it.
+        net: The net with its weights.
+        seed: For the first values of a PyTorch module, which every process draws anew.
+    """
+    left, folder = bare(net), place / "bare"
+    if left is None:
+        return None
+    left.write(folder)
+    if left.format == "pytorch":
+        return _constructed(folder, left, seed)
+    return _marked(folder) if left.format == "onnx" else _read(folder, left)
+
+
+def _read(place: Path, net: Net) -> netweave.Graph:
+    files = list(net.files)
+    shapes = {} if net.format in KEEP_SIZES else _sizes(net, batch=1)
+    weights = place / files[1] if len(files) > 1 else None
+    return netweave.load(place / files[0], weights, input_shapes=shapes, trust=net.format == "chainer")
+
+
+def _sizes(net: Net, *, batch: int) -> dict[str, tuple[int, ...]]:
+    return {name: (batch, *shape) for name, shape in net.inputs.items()}
+
+
+def _constructed(folder: Path, net: Net, seed: int) -> netweave.Graph:
+    """Load a module that was made and given no weights, marked as the reader of a file marks it."""
+    torch.manual_seed(seed)
+    module = torch_nets.source_module(folder / "model.py").eval()
+    graph = netweave.load(module, input_shapes=_sizes(net, batch=2))
+    graph.parameters = {key: replace(entry, initial=True) for key, entry in graph.parameters.items()}
+    return graph
+
+
+def _marked(folder: Path) -> netweave.Graph:
+    """Load an ONNX net as ``netweave convert --random-weights`` writes one that came without weights."""
+    graph = netweave.load(folder / "net.onnx")
+    names = weights_of(onnx.load(folder / "net.onnx"))
+    graph = with_arrays(graph, {key: x for key, x in drawn_arrays(graph).items() if key in names})
+    for key in names & graph.parameters.keys():
+        graph.parameters[key] = replace(graph.parameters[key], loaded=False)
+    written = folder / "drawn.onnx"
+    netweave.save(graph, written, random_weights=True)
+    return netweave.load(written)
