@@ -37,6 +37,15 @@ UNSEEN: Mapping[str, str] = {
 """Kinds of faults that are in stored arrays alone, and why: without weights, the net is the right one."""
 
 
+UNSEEN_WHERE_FOLDED: Mapping[str, str] = {
+    "bn: eps": "the other form has eps in its filters",
+    "bn: fix_gamma": "the other form has gamma in its filters",
+    "layer left out": "the other form has the normalisation in its filters",
+    "layer twice": "the other form has the normalisation in its filters",
+}
+"""Kinds of faults in a normalisation that cannot be seen beside a form in which it is folded, and why."""
+
+
 def bare(net: Net) -> Net | None:
     """Return a net without its weights; None where its format cannot leave them out.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import netweave
-from benchmarks.faults.bare import UNSEEN
+from benchmarks.faults.bare import UNSEEN, UNSEEN_WHERE_FOLDED
 from benchmarks.faults.effect import effect
 from benchmarks.faults.loading import load, load_bare
 from benchmarks.faults.score import Lacking, Row, Score, is_missed, score
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from benchmarks.faults.model import Fault, Net, Subject
 
-FAULTY_SEED = 1
-"""For the first values of a faulty PyTorch module: another process drew them than those of the right one."""
+FAULTY_SEED = 1000
+"""For the first values of a faulty net, which are none of any right form's."""
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Forms:
     def of(cls, subject: Subject, place: Path) -> Forms:
         """Load them."""
         forms = cls()
-        for name, net in {"": subject.net, **subject.partners}.items():
+        for seed, (name, net) in enumerate({"": subject.net, **subject.partners}.items()):
             folder = place / (name or "net")
             forms.whole[name] = load(folder, net)
-            without = load_bare(folder, net)
+            without = load_bare(folder, net, seed=seed)
             if without is not None:
                 forms.bare[name] = without
         return forms
@@ -71,9 +71,15 @@ def compare_all(subject: Subject, place: Path, results: Score) -> None:
         partners = ["", next(turns)] if subject.partners else [""]
         pairs = [(partner, Lacking.NEITHER) for partner in partners]
         if seen:
-            pairs += [(name, forms.lacking(name, number + i)) for i, name in enumerate(partners)]
+            told = [name if tells(subject, fault, name) else "" for name in partners]
+            pairs += [(name, forms.lacking(name, number + i)) for i, name in enumerate(told)]
         for row in Planted(subject, fault, folder, moved).rows(forms, pairs):
             results.compared(row)
+
+
+def tells(subject: Subject, fault: Fault, partner: str) -> bool:
+    """Whether a fault can be seen beside a form if the faulty net has no weights."""
+    return fault.kind not in UNSEEN_WHERE_FOLDED or fault.layer not in subject.folded.get(partner, ())
 
 
 def compare_forms(net: str, forms: Forms, results: Score) -> None:

@@ -11,7 +11,8 @@ import torch
 import netweave
 from benchmarks.faults import torch_nets
 from benchmarks.faults.bare import bare, weights_of
-from netweave.graph import drawn_arrays, with_arrays
+from netweave.graph import with_arrays
+from netweave.graph.parameters import drawn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +36,8 @@ def load_bare(place: Path, net: Net, *, seed: int = 0) -> netweave.Graph | None:
     Args:
         place: The folder of the net; what is written goes to ``bare`` below it.
         net: The net with its weights.
-        seed: For the first values of a PyTorch module, which every process draws anew.
+        seed: For the first values of a PyTorch module and of an ONNX net: whoever made the other net drew
+            others.
     """
     left, folder = bare(net), place / "bare"
     if left is None:
@@ -43,7 +45,7 @@ def load_bare(place: Path, net: Net, *, seed: int = 0) -> netweave.Graph | None:
     left.write(folder)
     if left.format == "pytorch":
         return _constructed(folder, left, seed)
-    return _marked(folder) if left.format == "onnx" else _read(folder, left)
+    return _drawn(folder, seed) if left.format == "onnx" else _read(folder, left)
 
 
 def _read(place: Path, net: Net) -> netweave.Graph:
@@ -66,13 +68,14 @@ def _constructed(folder: Path, net: Net, seed: int) -> netweave.Graph:
     return graph
 
 
-def _marked(folder: Path) -> netweave.Graph:
+def _drawn(folder: Path, seed: int) -> netweave.Graph:
     """Load an ONNX net as ``netweave convert --random-weights`` writes one that came without weights."""
     graph = netweave.load(folder / "net.onnx")
     names = weights_of(onnx.load(folder / "net.onnx"))
-    graph = with_arrays(graph, {key: x for key, x in drawn_arrays(graph).items() if key in names})
-    for key in names & graph.parameters.keys():
-        graph.parameters[key] = replace(graph.parameters[key], loaded=False)
+    stored = {key: entry for key, entry in graph.parameters.items() if key in names}
+    arrays = {key: drawn(f"{seed}/{key}", x.shape, x.role).numpy() for key, x in stored.items()}
+    graph = with_arrays(graph, arrays)
+    graph.parameters |= {key: replace(entry, loaded=False) for key, entry in stored.items()}
     written = folder / "drawn.onnx"
     netweave.save(graph, written, random_weights=True)
     return netweave.load(written)

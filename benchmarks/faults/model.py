@@ -67,6 +67,7 @@ class Subject:
         partners: Other forms by what they are (``renamed``, ``folded``).
         faults: Makes the nets with one fault each.
         names: By partner: what a layer is called there; a name that is missing stays.
+        folded: By partner: layers whose numbers are part of another layer's weights there.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Subject:
     partners: dict[str, Net]
     faults: list[Fault]
     names: dict[str, dict[str, str]] = field(default_factory=dict)
+    folded: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
 Subjects = Iterator[Subject]

@@ -100,7 +100,8 @@ def subjects(corpus: Path, zoo: Path, wanted: Wanted) -> Subjects:
             partners["caffe"] = caffe_faces(corpus / "mtcnn", name, net.shape)
             names["caffe"] = {node["name"]: node["name"].replace("_", "-") for node in net.symbol["nodes"]}
         found = list(faults(net, count=1 if name in LARGE else COUNT))
-        yield Subject(f"mxnet-{name}", net.net(), partners, found, names)
+        norms = frozenset(node["name"] for node in net.symbol["nodes"] if node["op"] == "BatchNorm")
+        yield Subject(f"mxnet-{name}", net.net(), partners, found, names, {"folded": norms})
 
 
 def read(zoo: Path, name: str) -> MxnetNet:

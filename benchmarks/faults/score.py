@@ -9,7 +9,7 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.faults.bare import UNSEEN
+from benchmarks.faults.bare import UNSEEN, UNSEEN_WHERE_FOLDED
 from benchmarks.faults.halves import half_of
 from netweave.compare import Status
 
@@ -227,7 +227,8 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Return all counts, and the comparisons in which something is missed."""
         halves = {net: half_of(net) for net in sorted(self.nets)}
-        bare = self.bare.to_json([*COUNTS, "unseen"]) | {"cannot_be_seen": dict(UNSEEN)}
+        unseen = {"cannot_be_seen": dict(UNSEEN), "cannot_be_seen_where_folded": dict(UNSEEN_WHERE_FOLDED)}
+        bare = self.bare.to_json([*COUNTS, "unseen"]) | unseen
         whole = self.whole.to_json(COUNTS)
         return {**whole, "traps": self._traps(), "halves": halves, "without_weights": bare}
 

@@ -136,8 +136,18 @@ def subjects(keras: Path, zoo: Path, wanted: Wanted) -> Subjects:
         yield Subject(f"tensorflow-{name}", net.net(), partners, list(faults(net, count=COUNT)), names)
     for name in filter(lambda name: wanted(f"tensorflow-{name}"), FROZEN):
         net = FrozenNet.read(zoo, name)
-        partners = {"folded": FrozenNet.read(zoo, name, ".folded").net()}
-        yield Subject(f"tensorflow-{name}", net.net(), partners, list(faults(net, count=COUNT)))
+        other = FrozenNet.read(zoo, name, ".folded")
+        yield Subject(
+            f"tensorflow-{name}",
+            net.net(),
+            {"folded": other.net()},
+            list(faults(net, count=COUNT)),
+            folded={"folded": _norms(net) - _norms(other)},
+        )
+
+
+def _norms(net: FrozenNet) -> frozenset[str]:
+    return frozenset(node.name for node in net.graph.node if node.op == "FusedBatchNormV3")
 
 
 def _layer(node: str) -> str:

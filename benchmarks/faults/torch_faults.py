@@ -152,6 +152,11 @@ def _made(net: TorchNet) -> list[Line]:
     return [line for line in lines_of(net.source) if line.function.startswith("nn.")]
 
 
+def norms(net: TorchNet) -> list[str]:
+    """Return the names of the normalisations with stored statistics."""
+    return [line.target for line in _made(net) if line.function == "nn.BatchNorm2d"]
+
+
 def _settings(net: TorchNet, count: int) -> Iterator[Fault]:
     made = _made(net)
     for kind, name, test, change, traps, in_table in SETTINGS:
@@ -295,8 +300,7 @@ def _arrays(net: TorchNet, count: int) -> Iterator[Fault]:
         yield _planted(
             net, found.kind, found.stored.layer, set(found.traps), changed, in_table=found.in_table
         )
-    norms = [line.target for line in _made(net) if line.function == "nn.BatchNorm2d"]
-    for layer in spread(norms, count):
+    for layer in spread(norms(net), count):
         keys = (f"{layer}.running_mean", f"{layer}.running_var")
         wrong = {key: (net.arrays[key] * np.float32(FACTOR)).astype(np.float32) for key in keys}
         changed = net.having(arrays={**net.arrays, **wrong})

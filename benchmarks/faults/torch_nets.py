@@ -105,6 +105,12 @@ def exported_names(net: Net) -> dict[str, str]:
     return found
 
 
+def exported_norms(net: Net) -> frozenset[str]:
+    """Return the normalisations that the exporter left, by the names of their nodes."""
+    nodes = onnx.load_from_string(net.files["net.onnx"]).graph.node
+    return frozenset(node.name for node in nodes if node.op_type == "BatchNormalization")
+
+
 def module(folder: Path) -> torch.nn.Module:
     """Return the module that a net's files make, as it predicts."""
     made = source_module(folder / "model.py")

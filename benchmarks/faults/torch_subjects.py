@@ -12,12 +12,13 @@ from benchmarks.faults import caffe_nets, mxnet_faults, onnx_nets
 from benchmarks.faults.halves import UNSEEN
 from benchmarks.faults.model import Net, Subject, Subjects, Wanted
 from benchmarks.faults.onnx_faults import net_of
-from benchmarks.faults.torch_faults import faults
+from benchmarks.faults.torch_faults import faults, norms
 from benchmarks.faults.torch_nets import (
     TorchNet,
     drawn,
     exported,
     exported_names,
+    exported_norms,
     from_caffe,
     from_mxnet,
     own,
@@ -70,7 +71,9 @@ def subject(name: str, net: TorchNet, partners: dict[str, Net], folder: Path, *,
     names = dict.fromkeys(partners, net.names)
     partners = {**partners, "exported": exported(net, folder / name)}
     names["exported"] = exported_names(partners["exported"])
-    return Subject(f"pytorch-{name}", net.net(), partners, list(faults(net, count=count)), names)
+    kept = exported_norms(partners["exported"])
+    folded = {"exported": frozenset(x for x in norms(net) if names["exported"].get(x) not in kept)}
+    return Subject(f"pytorch-{name}", net.net(), partners, list(faults(net, count=count)), names, folded)
 
 
 def _faces(folder: Path, zoo: Path, exports: Path) -> Subject:
