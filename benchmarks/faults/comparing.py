@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import netweave
@@ -42,7 +43,7 @@ class Forms:
         for seed, (name, net) in enumerate({"": subject.net, **subject.partners}.items()):
             folder = place / (name or "net")
             forms.whole[name] = load(folder, net)
-            without = load_bare(folder, net, seed=seed)
+            without = load_bare(folder, net, forms.whole[name], seed=seed)
             if without is not None:
                 forms.bare[name] = without
         return forms
@@ -109,6 +110,31 @@ def equal_pairs(forms: Forms) -> Iterator[tuple[str, str, Lacking]]:
         yield first, second, Lacking.B if first == second else forms.lacking(first, number)
 
 
+@dataclass
+class Faulty:
+    """A net with a fault, loaded when it is asked for, and once.
+
+    Attributes:
+        net: The net.
+        place: The folder of its files.
+    """
+
+    net: Net
+    place: Path
+
+    @cached_property
+    def whole(self) -> netweave.Graph:
+        """With its weights."""
+        return load(self.place, self.net)
+
+    @cached_property
+    def bare(self) -> netweave.Graph:
+        """Without."""
+        found = load_bare(self.place, self.net, self.whole, seed=FAULTY_SEED)
+        assert found is not None, "its format has no nets without weights"
+        return found
+
+
 @dataclass(frozen=True)
 class Planted:
     """A fault as files.
@@ -127,28 +153,21 @@ class Planted:
 
     def rows(self, forms: Forms, pairs: Sequence[tuple[str, Lacking]]) -> Iterator[Row]:
         """Compare with some forms, as A, and print what is missed."""
-        loaded: dict[bool, netweave.Graph | NetweaveError] = {}
+        faulty = Faulty(self.fault.net, self.place)
         for partner, lacking in pairs:
-            bare = lacking is not Lacking.NEITHER
-            if bare not in loaded:
-                loaded[bare] = _loaded(self.place, self.fault.net, bare=bare)
             a = forms.get(partner, bare=lacking is Lacking.BOTH)
-            row = self._judged(partner, lacking, a, loaded[bare])
+            row = self._judged(partner, lacking, a, faulty)
             if is_missed(row):
                 print(self._line(row), flush=True)
             yield row
 
-    def _judged(
-        self, partner: str, lacking: Lacking, a: netweave.Graph, b: netweave.Graph | NetweaveError
-    ) -> Row:
+    def _judged(self, partner: str, lacking: Lacking, a: netweave.Graph, faulty: Faulty) -> Row:
         fault = self.fault
         row = Row(
             self.subject.name, partner, fault.kind, fault.layer, self.moved, fault.in_table, lacking.value
         )
         try:
-            if isinstance(b, NetweaveError):
-                raise b
-            found = netweave.compare(a, b)
+            found = netweave.compare(a, faulty.whole if lacking is Lacking.NEITHER else faulty.bare)
         except NetweaveError as error:
             row.said = f"{type(error).__name__}: {error}"
         else:
@@ -164,14 +183,3 @@ class Planted:
         where = f"{row.net} [{row.partner}] {self.place.name}"
         lacking = f", {row.lacking}" if row.lacking else ""
         return f"{flags} {where} {row.kind} at {row.layer}{lacking}: {row.said[:400]}"
-
-
-def _loaded(place: Path, net: Net, *, bare: bool) -> netweave.Graph | NetweaveError:
-    try:
-        if not bare:
-            return load(place, net)
-        found = load_bare(place, net, seed=FAULTY_SEED)
-    except NetweaveError as error:
-        return error
-    assert found is not None, "its format has no nets without weights"
-    return found

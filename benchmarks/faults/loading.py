@@ -30,12 +30,13 @@ def load(place: Path, net: Net) -> netweave.Graph:
     return _read(place, net)
 
 
-def load_bare(place: Path, net: Net, *, seed: int = 0) -> netweave.Graph | None:
+def load_bare(place: Path, net: Net, whole: netweave.Graph, *, seed: int = 0) -> netweave.Graph | None:
     """Load a net without its weights; None where there is no such file.
 
     Args:
         place: The folder of the net; what is written goes to ``bare`` below it.
         net: The net with its weights.
+        whole: The same, loaded: tracing a PyTorch module takes longer than all else, and is done once.
         seed: For the first values of a PyTorch module and of an ONNX net: whoever made the other net drew
             others.
     """
@@ -44,7 +45,7 @@ def load_bare(place: Path, net: Net, *, seed: int = 0) -> netweave.Graph | None:
         return None
     left.write(folder)
     if left.format == "pytorch":
-        return _constructed(folder, left, seed)
+        return _constructed(folder, whole, seed)
     return _drawn(folder, seed) if left.format == "onnx" else _read(folder, left)
 
 
@@ -59,11 +60,11 @@ def _sizes(net: Net, *, batch: int) -> dict[str, tuple[int, ...]]:
     return {name: (batch, *shape) for name, shape in net.inputs.items()}
 
 
-def _constructed(folder: Path, net: Net, seed: int) -> netweave.Graph:
-    """Load a module that was made and given no weights, marked as the reader of a file marks it."""
+def _constructed(folder: Path, whole: netweave.Graph, seed: int) -> netweave.Graph:
+    """Return a module as it is before weights are loaded, marked as the reader of a file marks it."""
     torch.manual_seed(seed)
-    module = torch_nets.source_module(folder / "model.py").eval()
-    graph = netweave.load(module, input_shapes=_sizes(net, batch=2))
+    first = torch_nets.source_module(folder / "model.py").state_dict()
+    graph = with_arrays(whole, {key: first[key].numpy() for key in whole.parameters})
     graph.parameters = {key: replace(entry, initial=True) for key, entry in graph.parameters.items()}
     return graph
 
