@@ -75,6 +75,8 @@ def main() -> None:
     )
     for name, counts in at_once(one, chosen, asked.folder / "nets", oracles, jobs=asked.jobs):
         kept.put(name, counts)
+        num, spent = len(counts.rows()), time.perf_counter() - start
+        print(f"{name}: {num} comparisons, {counts.num_missed()} to look at, {spent:.0f} s", flush=True)
     results = Score()
     for name in filter(wanted, kept.names()):
         results.take(kept[name])
@@ -161,7 +163,6 @@ def one(subject: Subject, place: Path, oracles: Oracles) -> tuple[str, Score]:
     results = Score()
     prepare(subject, place, oracles)
     compare_all(subject, place, results)
-    print(f"{subject.name}: done", flush=True)
     return subject.name, results
 
 

@@ -209,6 +209,14 @@ class Score:
         keys = self._keys(net, lacking=lacking.value)
         tally.add(keys, equal_pairs=1, false_alarms=alarm, false_equals=false_equal)
 
+    def rows(self) -> list[Row]:
+        """Return all comparisons with faulty nets."""
+        return self.whole.rows + self.bare.rows
+
+    def num_missed(self) -> int:
+        """Return how many comparisons show something that should be otherwise."""
+        return sum(is_missed(row) for row in self.rows())
+
     def to_keep(self) -> dict[str, Any]:
         """Return everything as JSON values; see ``kept``."""
         return {"whole": self.whole.to_keep(), "bare": self.bare.to_keep(), "nets": sorted(self.nets)}

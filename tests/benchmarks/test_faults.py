@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from benchmarks.faults import arrays, darknet_faults, halves, onnx_faults
+from benchmarks.faults import arrays, comparing, darknet_faults, halves, onnx_faults
 from benchmarks.faults.bare import UNSEEN, bare
-from benchmarks.faults.comparing import Forms, equal_pairs
+from benchmarks.faults.comparing import Forms, Planted, equal_pairs
 from benchmarks.faults.kept import Kept, state_of
-from benchmarks.faults.model import Net
+from benchmarks.faults.model import Net, Subject
 from benchmarks.faults.score import Lacking, Row, Score
 from benchmarks.faults.table import bare_rows
 from benchmarks.faults.torch_source import edited, lines_of
@@ -251,3 +252,17 @@ def test_forms_without_weights_are_compared_with_one_another_and_with_themselves
     assert ("", "", Lacking.B) in rest
     assert not [pair for pair in rest if pair[1] == "folded" or pair[::2] == ("folded", Lacking.BOTH)]
     assert {lacking for first, second, lacking in rest if first != second} == {Lacking.B, Lacking.BOTH}
+
+
+def test_a_comparison_that_crashes_is_counted_as_not_found(tmp_path, monkeypatch):
+    def crash(a, b):
+        raise KeyError(("a", "b"))
+
+    monkeypatch.setattr(comparing, "netweave", SimpleNamespace(compare=crash))
+    right = darknet_faults.draw("plain")
+    fault = next(darknet_faults.faults(right, count=1))
+    subject = Subject("darknet-plain", right.net(), {}, [fault])
+    fault.net.write(tmp_path / "fault0")
+    planted = Planted(subject, fault, tmp_path / "fault0", 1.0)
+    rows = list(planted.rows(Forms({"": "net"}, {}), [("", Lacking.NEITHER)]))
+    assert [(row.found, row.said) for row in rows] == [(False, "KeyError: ('a', 'b')")]
