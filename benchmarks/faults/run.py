@@ -212,16 +212,10 @@ def call(command: list[str]) -> None:
 
 def commit() -> str:
     """Return the commit of the code that ran; it ends in ``-dirty`` where files differ from it."""
-    asked = [
-        "git",
-        "-C",
-        str(Path(netweave.__file__).parent),
-        "describe",
-        "--always",
-        "--dirty",
-        "--exclude=*",
-    ]
-    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    folder = str(Path(netweave.__file__).parent)
+    asked = ["git", "-C", folder, "describe", "--always", "--dirty", "--exclude=*"]
+    answer = subprocess.run(asked, check=False, capture_output=True, text=True)
+    return answer.stdout.strip() or "not in a repository"
 
 
 def report(results: Score, seconds: float) -> None:
