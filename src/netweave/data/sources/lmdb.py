@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import math
-import threading
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from netweave.data.decode import decode
-from netweave.data.extras import need
 from netweave.data.item import Item
 from netweave.data.location import local_copy
 from netweave.data.source import Record, Source
+from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.schema import caffe_schema
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NO_DATUM = "is no whole Datum: cut off, damaged, or of another kind"
 
@@ -39,25 +35,16 @@ class LMDB(Source):
     images = True
 
     def __init__(self, path: str, color: str = "native") -> None:
-        lmdb = need("lmdb", "data bases of Caffe")
         self.place = path
         self._color = color
-        self._error = lmdb.Error
         folder = local_copy(path)
         if (folder / "CURRENT").exists():
             raise UnsupportedError(
                 "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
                 place=path,
             )
-        self._folder = folder.resolve()
-        self._environment: Any = None
-        try:
-            self._environment = _opened(self._folder)
-            with self._environment.begin() as transaction:
-                self._keys = list(transaction.cursor().iternext(values=False))
-        except lmdb.Error as error:
-            self.close()
-            raise ReadError(f"is no LMDB that can be opened: {error}", place=path) from error
+        self._file = LMDBFile(folder, place=path)
+        self._keys = self._file.keys
         if not self._keys:
             self.close()
             raise ReadError("is an LMDB without records", place=path)
@@ -85,16 +72,11 @@ class LMDB(Source):
 
     def close(self) -> None:
         """Let go of the data base."""
-        if self._environment is not None:
-            _closed(self._folder)
-            self._environment = None
+        self._file.close()
 
     def _datum(self, index: int) -> Any:
         try:
-            with self._environment.begin() as transaction:
-                return datum_class().FromString(transaction.get(self._keys[index]))
-        except self._error as error:
-            raise ReadError(f"cannot be read: {error}", place=self.describe(index)) from error
+            return datum_class().FromString(self._file.value(index))
         except DecodeError as error:
             raise ReadError(NO_DATUM, place=self.describe(index)) from error
 
@@ -109,33 +91,6 @@ class LMDB(Source):
         if not values.size or values.size != math.prod(shape):
             raise ReadError(f"has {values.size:,} values, and says {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
-
-
-_OPEN: dict[Path, list[Any]] = {}
-"""The data bases that are open, with how often; LMDB allows a process each of them but once."""
-
-_LOCK = threading.Lock()
-
-
-def _opened(folder: Path) -> Any:
-    lmdb = need("lmdb", "data bases of Caffe")
-    with _LOCK:
-        if folder not in _OPEN:
-            environment = lmdb.open(
-                str(folder), readonly=True, lock=False, subdir=folder.is_dir(), max_readers=1024
-            )
-            _OPEN[folder] = [environment, 0]
-        _OPEN[folder][1] += 1
-        return _OPEN[folder][0]
-
-
-def _closed(folder: Path) -> None:
-    with _LOCK:
-        entry = _OPEN[folder]
-        entry[1] -= 1
-        if not entry[1]:
-            entry[0].close()
-            del _OPEN[folder]
 
 
 @cache
