@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from netweave.errors import NetweaveError, ReadError, UnsupportedError
-from netweave.files.pickled import Call, Name, read_pickled
+from netweave.files.pickled import Call, Name, OpaqueKey, Persistent, describe, read_pickled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,58 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
 def test_damage_is_named(content: bytes, message: str) -> None:
     with pytest.raises(ReadError, match=message):
         parse(content)
+
+
+@given(plain)
+def test_what_may_be_a_key_is_one(key: object) -> None:
+    if isinstance(key, list | dict):
+        with pytest.raises(ReadError, match="unhashable"):
+            parse(b"\x80\x04}" + body(key) + b"Ns.")
+        return
+    ((found, _),) = parse(b"\x80\x04}" + body(key) + b"Ns.").items()  # type: ignore[attr-defined]
+    assert (found.value if isinstance(found, OpaqueKey) else found) == key
+
+
+def body(value: object) -> bytes:
+    """Return the opcodes of a value without what frames them."""
+    return pickle.dumps(value, 3)[2:-1]
+
+
+def test_tuples_and_large_numbers_are_no_keys_that_compare() -> None:
+    first, second = (
+        parse(pickle.dumps({(1, 2): 0, 2**64: 0, 2**63 - 1: 1}, 4)),
+        parse(pickle.dumps((1, 2), 4)),
+    )
+    assert isinstance(first, dict)
+    assert second not in first
+    assert [type(key) for key in first] == [OpaqueKey, OpaqueKey, int]
+
+
+def test_objects_may_refer_to_one_another() -> None:
+    inner: list[object] = []
+    holder = collections.UserList(inner)
+    holder.data.append(holder)
+    assert isinstance(parse(pickle.dumps(holder, 4)), Call)
+
+
+@pytest.mark.parametrize(("depth", "refused"), [(100, False), (101, True)])
+def test_containers_nest_up_to_a_limit(depth: int, refused: bool) -> None:
+    content = b"N" + b"\x85" * depth + b"."
+    with pytest.raises(UnsupportedError, match="more than 100 deep") if refused else contextlib.nullcontext():
+        assert str(parse(content)) == "(" * depth + "None" + ",)" * depth
+
+
+@given(plain)
+def test_descriptions_are_short(value: object) -> None:
+    for held in (
+        value,
+        Call(Name("a" * 500, "b"), value),
+        Persistent(value),
+        OpaqueKey(value),
+        Call(value, ()),
+    ):
+        assert len(describe(held)) < 200
+        assert len(repr(held)) < 200 or held is value
 
 
 def test_opcodes_that_no_array_needs_are_refused() -> None:

@@ -7,90 +7,81 @@ reader gives a meaning to the few that it knows, and refuses the others.
 from __future__ import annotations
 
 import pickletools
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, BinaryIO
+import warnings
+from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.pickled_objects import (
+    Call,
+    Name,
+    OpaqueKey,
+    Persistent,
+    check_nesting,
+    describe,
+    key_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import io
+    from collections.abc import Callable, Iterator
 
-MAX_OPCODES = 20_000_000
-"""Longer pickles are refused."""
+__all__ = ["MAX_OPCODES", "Call", "Name", "OpaqueKey", "Persistent", "describe", "read_pickled"]
 
+MAX_OPCODES = 1_500_000
+"""Longer pickles are refused: each opcode takes up to a hundred bytes, and a tensor some thirty opcodes."""
 
-@dataclass(frozen=True, slots=True)
-class Name:
-    """Something that a pickle would import."""
-
-    module: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """An object that a pickle would make by a call.
-
-    Attributes:
-        function: What it would call.
-        arguments: What with.
-        state: What it would then set as the object's state.
-        items: What it would then put in by key.
-        elements: What it would then append.
-    """
-
-    function: Any
-    arguments: Any
-    state: Any = None
-    items: list[tuple[Any, Any]] = field(default_factory=list)
-    elements: list[Any] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Persistent:
-    """An object outside the pickle, by what the pickle calls it."""
-
-    id: Any
+_MAX_REASON = 200
+"""Characters of another library's message that ours repeats; they quote what they read."""
 
 
 class _Mark:
     """The opcode MARK on the stack."""
 
+    __slots__ = ()
+
 
 _MARK = _Mark()
 
 
-def read_pickled(file: BinaryIO, *, place: str) -> Any:
+def read_pickled(file: io.BytesIO, *, place: str) -> Any:
     """Return what the next pickle in a file describes; the file then stands behind it.
 
     Containers and numbers come as themselves, the rest as ``Name``, ``Call`` and ``Persistent``.
 
     Args:
-        file: The file, at the begin of a pickle of any protocol.
+        file: The file's content, at the begin of a pickle of any protocol; from a file on disk a text that
+            announces 2**62 bytes would be allocated before it is read.
         place: The file's name, for messages.
 
     Raises:
         ReadError: It is no whole pickle.
         UnsupportedError: It uses an opcode that no writer of arrays needs, or has too many.
     """
-    machine = _Machine()
     try:
-        for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
-            if opcode.name == "STOP":
-                return machine.pop()
-            if count > MAX_OPCODES:
-                raise UnsupportedError(f"its pickle has more than {MAX_OPCODES:,} opcodes", place=place)
-            step = _STEPS.get(opcode.name)
-            if step is None:
-                raise UnsupportedError(f"its pickle has the opcode {opcode.name}", place=place)
-            step(machine, argument)
-    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of escapes in the oldest protocol's text
+            value = _run(pickletools.genops(file), place)
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ReadError(
-            f"is no whole pickle ({error}); was it copied or downloaded whole?", place=place
+            f"is no whole pickle ({error!s:.{_MAX_REASON}}); was it copied or downloaded whole?",
+            place=place,
         ) from error
+    check_nesting(value, place=place)
+    return value
+
+
+def _run(opcodes: Iterator[tuple[pickletools.OpcodeInfo, Any, int | None]], place: str) -> Any:
+    """Return what the opcodes up to STOP leave on the stack."""
+    machine = _Machine()
+    for count, (opcode, argument, _) in enumerate(opcodes):
+        if opcode.name == "STOP":
+            return machine.pop()
+        if count >= MAX_OPCODES:
+            raise UnsupportedError(f"its pickle has more than {MAX_OPCODES:,} opcodes", place=place)
+        step = _STEPS.get(opcode.name)
+        if step is None:
+            raise UnsupportedError(f"its pickle has the opcode {opcode.name}", place=place)
+        step(machine, argument)
     raise ReadError("its pickle ends too early; was it copied or downloaded whole?", place=place)
 
 
@@ -116,6 +107,12 @@ class _Machine:
     def push(self, value: Any) -> None:
         self.stack.append(value)
 
+    def top(self) -> Any:
+        value = self.stack[-1]
+        if value is _MARK:
+            raise ValueError("a mark where a value should be")
+        return value
+
 
 def _push(machine: _Machine, argument: Any) -> None:
     machine.push(argument)
@@ -130,11 +127,13 @@ def _get(machine: _Machine, argument: Any) -> None:
 
 
 def _put(machine: _Machine, argument: Any) -> None:
-    machine.memo[int(argument)] = machine.stack[-1]
+    if argument not in range(MAX_OPCODES + 1):  # others may collide in the memo
+        raise ValueError("a number in its memo that no pickle of this length reaches")
+    machine.memo[int(argument)] = machine.top()
 
 
 def _memoize(machine: _Machine, argument: Any) -> None:
-    machine.memo[len(machine.memo)] = machine.stack[-1]
+    machine.memo[len(machine.memo)] = machine.top()
 
 
 def _tuple_of(count: int) -> Callable[[_Machine, Any], None]:
@@ -149,16 +148,16 @@ def _of_marked(make: Callable[[list[Any]], Any]) -> Callable[[_Machine, Any], No
 
 
 def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
-    return list(zip(values[::2], values[1::2], strict=True))
+    return list(zip(map(key_of, values[::2]), values[1::2], strict=True))
 
 
 def _extend(machine: _Machine, values: list[Any]) -> None:
-    target = machine.stack[-1]
+    target = machine.top()
     (target.elements if isinstance(target, Call) else target).extend(values)
 
 
 def _update(machine: _Machine, pairs: list[tuple[Any, Any]]) -> None:
-    target = machine.stack[-1]
+    target = machine.top()
     if isinstance(target, Call):
         target.items.extend(pairs)
     else:
@@ -167,12 +166,14 @@ def _update(machine: _Machine, pairs: list[tuple[Any, Any]]) -> None:
 
 def _setitem(machine: _Machine, argument: Any) -> None:
     value, key = machine.pop(), machine.pop()
-    _update(machine, [(key, value)])
+    _update(machine, [(key_of(key), value)])
 
 
 def _build(machine: _Machine, argument: Any) -> None:
-    state = machine.pop()
-    machine.stack[-1].state = state
+    state, target = machine.pop(), machine.top()
+    if not isinstance(target, Call):
+        raise TypeError(f"{describe(target)} cannot have a state")
+    target.state = state
 
 
 def _global(machine: _Machine, argument: str) -> None:
@@ -181,7 +182,9 @@ def _global(machine: _Machine, argument: str) -> None:
 
 def _stack_global(machine: _Machine, argument: Any) -> None:
     name, module = machine.pop(), machine.pop()
-    machine.push(Name(str(module), str(name)))
+    if not isinstance(module, str) or not isinstance(name, str):
+        raise TypeError(f"{describe(module)} and {describe(name)} are no name")
+    machine.push(Name(module, name))
 
 
 def _call(machine: _Machine, argument: Any) -> None:

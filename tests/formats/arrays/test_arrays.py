@@ -134,8 +134,11 @@ def laughing() -> dict[str, Any]:
         ({"conv1": np.array(["text"])}, UnsupportedError, "'conv1': has arrays of the type U4"),
         ({"conv1": np.array([1 + 2j])}, UnsupportedError, "has arrays of the type c16"),
         ({"conv1": "text"}, UnsupportedError, "'conv1': holds a str"),
-        (looped(), UnsupportedError, "dicts in more than 8 dicts"),
-        (laughing(), UnsupportedError, "has more than 100,000 values"),
+        (looped(), UnsupportedError, "its pickle has a list that holds itself"),
+        (laughing(), UnsupportedError, "shares them so that they would have more than 4,000,000 elements"),
+        ({"w": [[1.0] * 400] * 400}, UnsupportedError, "has more than 100,000 values"),
+        ({"w": [[[[[[[[[1.0]]]]]]]]]}, UnsupportedError, "dicts in more than 8 dicts"),
+        ({"w" * 2000: np.ones(2)}, UnsupportedError, "has a name of 2,000 characters"),
         (3.5, ReadError, "holds a float, expected a dict of arrays|holds an array"),
     ],
 )

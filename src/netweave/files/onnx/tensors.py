@@ -10,7 +10,7 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -6,17 +6,17 @@ calls by which NumPy rebuilds an array, and to no others.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.pickled import Call, Name, read_pickled
+from netweave.files.pickled import Call, Name, OpaqueKey, describe, read_pickled
+from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from typing import BinaryIO
+    import io
+    from collections.abc import Iterable, Iterator
 
 _MODULES = ("numpy.core.multiarray", "numpy._core.multiarray")
 _REBUILD = {Name(module, "_reconstruct") for module in _MODULES}
@@ -31,11 +31,14 @@ _KINDS = "biuf"
 MAX_DEPTH = 8
 """Dicts in dicts; deeper ones are refused."""
 
+MAX_NAME = 1_000
+"""Characters of one name; those of dicts in dicts are joined, and a pickle repeats a long one for free."""
+
 MAX_VALUES = 100_000
 """Dicts and arrays in one file; no net has as many."""
 
 
-def read_object(file: BinaryIO, *, place: str) -> dict[str, np.ndarray]:
+def read_object(file: io.BytesIO, *, place: str) -> dict[str, np.ndarray]:
     """Return the arrays of a pickled dict, those of dicts inside it as ``outer/inner``.
 
     Args:
@@ -63,7 +66,7 @@ class _Walk:
 
     def named(self, value: Any, prefix: str, depth: int = 0) -> Iterator[tuple[str, np.ndarray]]:
         """Yield the arrays in a value by name."""
-        where = f"{self.place}: {prefix!r}" if prefix else self.place
+        where = f"{self.place}: {describe(prefix)}" if prefix else self.place
         self.num_values += 1
         if depth > MAX_DEPTH or self.num_values > MAX_VALUES:
             raise UnsupportedError(
@@ -73,9 +76,11 @@ class _Walk:
         if entries is None:
             yield prefix, _number(value, where)
             return
-        for key, inner in entries.items():
+        for key, inner in entries:
             if not isinstance(key, str | int):
                 raise UnsupportedError(f"has {_kind(key)} for a name", place=where)
+            if isinstance(key, str) and len(key) > MAX_NAME:
+                raise UnsupportedError(f"has a name of {len(key):,} characters: {describe(key)}", place=where)
             yield from self.named(inner, f"{prefix}/{key}" if prefix else str(key), depth + 1)
 
 
@@ -94,13 +99,13 @@ def _number(value: Any, place: str) -> np.ndarray:
     )
 
 
-def _entries(value: Any) -> dict[Any, Any] | None:
+def _entries(value: Any) -> Iterable[tuple[Any, Any]] | None:
     """Return what a dict or a list holds, by key; None for what is neither."""
-    if isinstance(value, Call) and value.function in _DICTS and not value.arguments:
-        value = dict(value.items)
+    if _is_call(value, _DICTS) and not value.arguments:
+        return dict(value.items).items()
     if isinstance(value, list | tuple):
-        value = dict(enumerate(value))
-    return value if isinstance(value, dict) else None
+        return enumerate(value)
+    return value.items() if isinstance(value, dict) else None
 
 
 def _is_call(value: Any, functions: set[Name]) -> bool:
@@ -122,13 +127,16 @@ def _array(call: Call, place: str) -> np.ndarray:
         raise ReadError("an array in its pickle has no sizes and values", place=place)
     _, shape, described, by_columns, content = state
     dtype = _dtype(described, place)
-    if not isinstance(shape, tuple) or not all(type(n) is int and 0 <= n < 2**40 for n in shape):
+    if not isinstance(shape, tuple) or not all(type(size) is int for size in shape):
         raise ReadError("an array in its pickle has sizes that are no numbers", place=place)
+    count = num_elements(shape)
+    if count is None:
+        raise ReadError("an array in its pickle has sizes that no array can have", place=place)
     values = _bytes(content, place)
-    if prod(shape) * dtype.itemsize != len(values):
+    if count * dtype.itemsize != len(values):
         raise ReadError(
             f"an array of {'x'.join(map(str, shape))} {dtype} has {len(values):,} bytes, expected "
-            f"{prod(shape) * dtype.itemsize:,}; was the file copied whole?",
+            f"{count * dtype.itemsize:,}; was the file copied whole?",
             place=place,
         )
     return np.frombuffer(values, dtype).reshape(shape, order="F" if by_columns else "C")
@@ -150,7 +158,7 @@ def _dtype(value: Any, place: str) -> np.dtype[Any]:
     order = value.state[1] if known and isinstance(value.state, tuple) and len(value.state) > 1 else "<"
     if isinstance(name, str) and name[:1] in set(_KINDS) and name[1:] in {"1", "2", "4", "8"}:
         return np.dtype(name).newbyteorder(">" if order == ">" else "<")
-    shown = name if isinstance(name, str) else _kind(value)
+    shown = f"{name:.40}" if isinstance(name, str) else _kind(value)
     raise UnsupportedError(f"has arrays of the type {shown}; numbers are read", place=place)
 
 
@@ -170,5 +178,7 @@ def _bytes(value: Any, place: str) -> bytes:
 
 def _kind(value: Any) -> str:
     if isinstance(value, Call):
-        return f"a call of {value.function}"
+        return describe(value)
+    if isinstance(value, OpaqueKey):
+        value = value.value
     return f"a {type(value).__name__}"

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import io
 import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
-from netweave.files.source import MAX_BYTES
+from netweave.files.source import MAX_BYTES, read_bytes
 from netweave.formats.arrays.kinds import kind_of
 from netweave.formats.arrays.pickles import read_object
 from netweave.formats.arrays.safetensors import read_safetensors
 from netweave.graph import graph_of_weights
+from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from netweave.files import Source
     from netweave.graph import Graph
+
+
+_BAD_HEADER = (ArithmeticError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError)
+"""What NumPy raises over a header, which it reads as an expression of Python of at most 10,000 characters."""
 
 
 def read(source: Source) -> Graph:
@@ -40,20 +46,22 @@ def read(source: Source) -> Graph:
 
 def _read_npy(path: Path) -> dict[str, np.ndarray]:
     place = str(path)
-    with path.open("rb") as file:
-        try:
-            major, _ = np.lib.format.read_magic(file)
-            head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-            shape, _, dtype = head(file)
-        except (ValueError, OSError) as error:
-            raise ReadError(f"is no whole .npy file: {_first_line(error)}", place=place) from error
-        if not dtype.hasobject:
-            raise UnsupportedError(
-                f"holds one array of {'x'.join(map(str, shape)) or 'a single number'}, expected a dict of "
-                "arrays by name; an array of inputs goes to --probe or --input",
-                place=place,
-            )
-        return read_object(file, place=place)
+    file = io.BytesIO(read_bytes(path))
+    try:
+        major, _ = np.lib.format.read_magic(file)
+        head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
+        shape, _, dtype = head(file)
+    except _BAD_HEADER as error:
+        raise ReadError(f"is no whole .npy file: {_first_line(error)}", place=place) from error
+    if not dtype.hasobject:
+        count = num_elements(shape)
+        sizes = "more elements than are read" if count is None else "x".join(map(str, shape))
+        raise UnsupportedError(
+            f"holds one array of {sizes or 'a single number'}, expected a dict of arrays by name; an array "
+            "of inputs goes to --probe or --input",
+            place=place,
+        )
+    return read_object(file, place=place)
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:

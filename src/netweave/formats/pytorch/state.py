@@ -10,7 +10,7 @@ import io
 import struct
 import zipfile
 from dataclasses import dataclass
-from math import prod
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import ml_dtypes
@@ -18,7 +18,8 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
-from netweave.files.pickled import Call, Name, Persistent, read_pickled
+from netweave.files.pickled import Call, Name, Persistent, describe, read_pickled
+from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
 """Element type by the storage's class in ``torch``."""
 
 DICTS = {Name("collections", "OrderedDict"), Name("builtins", "dict")}
+
+_TENSORS = {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}
+_PARAMETERS = {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"}
 
 NESTED = ("state_dict", "model_state_dict", "model", "net", "params")
 """Under which of these keys a training checkpoint holds its state dict; looked for in this order."""
@@ -139,11 +143,11 @@ def _legacy(content: bytes, place: str) -> _File:
     storages = {}
     for key in keys if isinstance(keys, list) else []:
         head = file.read(8)
-        if key not in sizes or len(head) < 8:
-            raise ReadError(f"storage {key!r} is missing or cut off", place=place)
+        if not isinstance(key, str) or key not in sizes or len(head) < 8:
+            raise ReadError(f"storage {describe(key)} is missing or cut off", place=place)
         count = struct.unpack("<q", head)[0]
         if count < 0:
-            raise ReadError(f"storage {key!r} has {count} elements", place=place)
+            raise ReadError(f"storage {describe(key)} has {count} elements", place=place)
         storages[key] = file.read(count * sizes[key])
     return _File(root, storages, place)
 
@@ -173,8 +177,8 @@ def _named(root: Any) -> dict[str, Any] | None:
 
 
 def _entries(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, Call) and value.function in DICTS and not value.arguments:
-        value = dict(value.items)
+    if isinstance(value, Call) and isinstance(value.function, Name) and value.function in DICTS:
+        value = None if value.arguments else dict(value.items)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return None
     return value
@@ -186,23 +190,25 @@ def _is_tensor(value: Any) -> bool:
 
 def _tensor_call(value: Any) -> tuple[Any, ...] | None:
     """Return (storage, offset, sizes, strides, ...) of a tensor or parameter; None if it is neither."""
-    if not isinstance(value, Call) or not isinstance(value.arguments, tuple):
-        return None
-    name = str(value.function)
-    if name in {"torch._utils._rebuild_parameter", "torch._utils._rebuild_parameter_with_state"}:
-        return _tensor_call(value.arguments[0]) if value.arguments else None
-    if name in {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}:
-        return value.arguments if len(value.arguments) >= 4 else None
+    while isinstance(value, Call) and isinstance(value.function, Name) and isinstance(value.arguments, tuple):
+        name = str(value.function)
+        if name in _TENSORS:
+            return value.arguments if len(value.arguments) >= 4 else None
+        if name not in _PARAMETERS or not value.arguments:
+            return None
+        value = value.arguments[0]
     return None
 
 
 def _storage(value: Any) -> tuple[str, np.dtype[Any]]:
     """Return key and element type of ``("storage", class, key, location, size)``."""
     if isinstance(value, Persistent) and isinstance(value.id, tuple) and len(value.id) >= 5:
-        _, kind, key, *_ = value.id
+        kind, key = value.id[1:3]
+        if not isinstance(key, str):
+            raise ReadError(f"a tensor has a storage named {describe(key)}, expected a text")
         if isinstance(kind, Name) and kind.module == "torch" and kind.name in DTYPES:
-            return str(key), DTYPES[kind.name]
-        raise UnsupportedError(f"arrays of {kind} are not read")
+            return key, DTYPES[kind.name]
+        raise UnsupportedError(f"arrays of {describe(kind)} are not read")
     raise ReadError("a tensor has no storage")
 
 
@@ -219,12 +225,13 @@ def _array(value: Any, file: _File, name: str) -> np.ndarray:
     if not numbers or not all(isinstance(n, int) and 0 <= n < 2**48 for n in numbers):
         raise ReadError("its sizes are no numbers", place=place)
     if key not in file.storages or len(sizes) != len(strides):
-        raise ReadError(f"its storage {key!r} is not in the file", place=place)
+        raise ReadError(f"its storage {describe(key)} is not in the file", place=place)
+    count = num_elements(sizes)
+    if count is None:
+        raise ReadError("has sizes that no array can have", place=place)
     stored = file.storages[key]
     last = offset + sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
-    if (prod(sizes) and (last + 1) * dtype.itemsize > len(stored)) or prod(sizes) * dtype.itemsize > len(
-        stored
-    ):
+    if count and max(last + 1, count) * dtype.itemsize > len(stored):
         raise ReadError(
             f"its storage has {len(stored):,} bytes, expected {(last + 1) * dtype.itemsize:,}; was the file "
             "copied or downloaded whole?",
@@ -232,14 +239,14 @@ def _array(value: Any, file: _File, name: str) -> np.ndarray:
         )
     flat = np.frombuffer(stored, dtype, count=len(stored) // dtype.itemsize)
     steps = [step * dtype.itemsize for step in strides]
-    if not prod(sizes):
+    if not count:
         return np.zeros(sizes, dtype)
     return np.lib.stride_tricks.as_strided(flat[offset:], sizes, steps).copy()
 
 
 def _describe(root: Any) -> str:
     if isinstance(root, Call):
-        return f"an object of {root.function}"
+        return f"an object of {describe(root.function)}"
     if isinstance(root, dict):
-        return f"a dict of {', '.join(map(repr, list(root)[:5])) or 'nothing'}"
+        return f"a dict of {', '.join(map(describe, islice(root, 5))) or 'nothing'}"
     return f"a {type(root).__name__}"
