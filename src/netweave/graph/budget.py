@@ -18,13 +18,19 @@ MAX_AXES = 64
 """No tensor may have more axes: NumPy's limit."""
 
 MAX_COMPUTED = 1 << 20
-"""Elements of one constant that is computed from smaller ones while a net is read; larger ones stay nodes."""
+"""A constant with more elements is computed ahead of time only if it is no larger than what it is made of."""
 
 MAX_COMPUTED_IN_ALL = 1 << 23
-"""Elements of all constants together that are computed while one net is read; then the rest stay nodes."""
+"""Elements that the constants of one net may grow by together; what would grow beyond stays a node."""
+
+MAX_FILLED = 1 << 25
+"""Elements of one array that a file gives by a few values, the last of which fills the rest."""
 
 MAX_LISTED = 1 << 16
-"""Elements of a constant that is taken apart into Python's numbers: axes, sizes and settings."""
+"""Elements of a constant that are taken as Python's numbers: axes, sizes and settings."""
+
+MAX_FOLLOWED = 1 << 10
+"""Elements of a vector that are followed one by one while shapes are inferred, since they may be sizes."""
 
 
 def num_elements(sizes: Iterable[int]) -> int | None:

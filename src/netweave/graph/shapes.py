@@ -16,6 +16,7 @@ import onnx_shape_inference as osi
 from netweave.errors import ShapeError, UsageError
 from netweave.graph.alike import Output, likeness, output_of
 from netweave.graph.attributes import attributes_of
+from netweave.graph.budget import MAX_AXES, MAX_ELEMENTS, MAX_FOLLOWED, num_elements
 from netweave.graph.checks import check_inputs, check_outputs, known_shape
 from netweave.graph.operators import Dim, all_operators, find_operator
 from netweave.graph.opset import DOMAIN, OPSET
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
     from netweave.graph.graph import Graph
-
-MAX_ELEMENTS = 2**31 - 1
-"""No tensor may have more elements: the limit of the sources, and of what a runtime can index."""
-
 
 MAX_FORMULA = 200
 """A size that follows from open ones by a longer formula gets a symbol of its own; they grow with depth."""
@@ -56,6 +53,27 @@ class ShapeContext(osi.ShapeInferenceContext):  # type: ignore[misc]  # the libr
     def __init__(self, opsets: Mapping[str, int]) -> None:
         super().__init__(opsets, policy="override")
         self.alike: dict[Hashable, Output] = {}
+
+    def get_symbolic_value(self, value: ir.Value) -> list[int | ir.SymbolicDim] | None:
+        """Return the numbers in a value that may be somebody's sizes; None for a longer one."""
+        if is_long(value):
+            return None
+        found: list[int | ir.SymbolicDim] | None = super().get_symbolic_value(value)
+        return found
+
+    def set_symbolic_value(self, value: ir.Value, data: list[int | ir.SymbolicDim]) -> None:
+        """Note the numbers in a value that may be somebody's sizes; a longer one is not followed."""
+        if len(data) <= MAX_FOLLOWED:
+            super().set_symbolic_value(value, data)
+
+
+def is_long(value: ir.Value | None) -> bool:
+    """Whether a value has more elements than are followed one by one while shapes are inferred."""
+    sizes = known_shape(value)
+    if sizes is None:
+        return False
+    count = num_elements(size for size in sizes if size is not None)
+    return count is None or count > MAX_FOLLOWED
 
 
 def shape_context(opsets: Mapping[str, int] | None = None) -> ShapeContext:
@@ -147,7 +165,10 @@ def _infer(node: ir.Node, context: ShapeContext) -> None:
         return
     try:
         check_inputs(node)
-        infer(context, node)
+        _check_size_list(node)
+        if not _joined_long(node, context):
+            infer(context, node)
+        _check_axes(node)
         check_outputs(node)
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise ShapeError(getattr(error, "message", str(error)), place=place) from error
@@ -156,6 +177,44 @@ def _infer(node: ir.Node, context: ShapeContext) -> None:
     for value in node.outputs:
         _tidy(value, context)
         check_size(value, place=place)
+
+
+_SIZE_LISTS = {"ConstantOfShape": 0, "Expand": 1, "Reshape": 1}
+"""Which input of an operator has a number for each axis of the output."""
+
+
+def _check_size_list(node: ir.Node) -> None:
+    """Raise ``ValueError`` if a list of sizes is longer than any tensor has axes.
+
+    The inference makes a symbol for each; a few bytes describe a list of 2**31 of them.
+    """
+    index = _SIZE_LISTS.get(node.op_type) if node.domain == "" else None
+    if index is None or index >= len(node.inputs):
+        return
+    sizes = known_shape(node.inputs[index])
+    if sizes is not None and len(sizes) == 1 and (sizes[0] or 0) > MAX_AXES:
+        raise ValueError(f"would make a tensor of {sizes[0]:,} axes, at most {MAX_AXES} are possible")
+
+
+def _check_axes(node: ir.Node) -> None:
+    for value in node.outputs:
+        if value.shape is not None and len(value.shape) > MAX_AXES:
+            raise ValueError(f"makes a tensor of {len(value.shape):,} axes, at most {MAX_AXES} are possible")
+
+
+def _joined_long(node: ir.Node, context: ShapeContext) -> bool:
+    """Infer a concatenation of long vectors; the inference would make a symbol for each unknown element."""
+    vectors = [known_shape(value) for value in node.inputs]
+    first = node.inputs[0] if node.inputs else None
+    if node.op_type != "Concat" or node.domain or first is None or not any(map(is_long, node.inputs)):
+        return False
+    if any(sizes is None or len(sizes) != 1 for sizes in vectors):
+        return False
+    sizes = [size for sizes in vectors if sizes is not None for size in sizes]
+    known = [size for size in sizes if size is not None]
+    total = sum(known) if len(known) == len(sizes) else context.new_symbolic_dim()
+    context.set_shape_and_dtype(node.outputs[0], ir.Shape([total]), first.dtype)
+    return True
 
 
 def _tidy(value: ir.Value, context: ShapeContext) -> None:

@@ -17,6 +17,7 @@ from netweave.graph import (
     parameter_key,
     parameter_layout,
 )
+from netweave.graph.budget import MAX_COMPUTED, MAX_COMPUTED_IN_ALL, MAX_FOLLOWED
 from netweave.graph.parameters import source_keys, tag_parameter, tag_sources
 from netweave.passes.rewrite import Pass, Rewriter, has_subgraphs
 
@@ -25,12 +26,6 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
     from netweave.graph.parameters import Step
-
-MAX_GROWTH = 1 << 20
-"""A constant with more elements than this is folded only if it is no larger than what it is made of."""
-
-_EAGER = 1 << 10
-"""Constants up to this many elements are computed at once, since shapes may depend on them."""
 
 
 @Pass
@@ -41,9 +36,11 @@ def fold(graph: Graph) -> None:
     only grow. Large arrays are computed when they are read; an array that is only transposed or reshaped
     still names its stored array.
     """
-    rewriter = Rewriter(graph)
+    rewriter, room = Rewriter(graph), MAX_COMPUTED_IN_ALL
     for node in list(graph.nodes):
-        if _is_constant(node) and not _only_grows(node):
+        growth = _growth(node) if _is_constant(node) else None
+        if growth is not None and growth <= room:
+            room -= growth
             _fold_node(rewriter, node)
 
 
@@ -69,11 +66,14 @@ def _count(value: ir.Value) -> int | None:
     return int(np.prod([size or 0 for size in shape]))
 
 
-def _only_grows(node: ir.Node) -> bool:
+def _growth(node: ir.Node) -> int | None:
+    """Return how many elements the outputs of a node have beyond its inputs; None if it stays a node."""
     counts = [_count(value) for value in node.outputs if value.name]
     made = sum(count for count in counts if count is not None)
     read = sum(_count(value) or 0 for value in node.inputs if value is not None)
-    return None in counts or made > max(read, MAX_GROWTH)
+    if None in counts or made > max(read, MAX_COMPUTED):
+        return None
+    return max(0, made - read)
 
 
 def _fold_node(rewriter: Rewriter, node: ir.Node) -> None:
@@ -81,7 +81,7 @@ def _fold_node(rewriter: Rewriter, node: ir.Node) -> None:
     for index, value in enumerate(node.outputs):
         if not value.name or not value.uses():
             continue
-        if (_count(value) or 0) <= _EAGER or value.dtype is None:
+        if (_count(value) or 0) <= MAX_FOLLOWED or value.dtype is None:
             tensor: ir.TensorProtocol = ir.Tensor(evaluate(index), name=value.name)
         else:
             tensor = _lazy(evaluate, index, value)

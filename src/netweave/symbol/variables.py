@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from netweave.errors import ShapeError, WeightError
 from netweave.graph import BATCH, Parameter
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:

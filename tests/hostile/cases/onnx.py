@@ -74,6 +74,42 @@ def _exploding() -> bytes:
     ).SerializeToString()
 
 
+_LENGTH = 200_000_000
+"""Elements that a few bytes describe: allowed for a tensor, and too many to be taken one by one."""
+
+
+def _as_sizes(*nodes: Any, **constants: Any) -> bytes:
+    """Return a model that reshapes its input to a vector ``r`` which some nodes make of constants."""
+    arrays = {name: np.asarray(values) for name, values in constants.items()}
+    return model([*nodes, on("Reshape", "x r", "y")], {"x": [1]}, ["y"], arrays).SerializeToString()
+
+
+def _doubled() -> bytes:
+    nodes = [on("Concat", f"r{step} r{step}", f"r{step + 1}", axis=0) for step in range(27)]
+    return _as_sizes(*nodes, on("Identity", "r27", "r"), r0=np.int64([1]))
+
+
+_LONG = {
+    "a range as sizes": _as_sizes(
+        on("Range", "a b c", "r"), a=np.int64(0), b=np.int64(_LENGTH), c=np.int64(1)
+    ),
+    "tiles as sizes": _as_sizes(on("Tile", "a b", "r"), a=np.int64([1]), b=np.int64([_LENGTH])),
+    "tiles joined as sizes": _as_sizes(
+        on("Tile", "a b", "t"), on("Concat", "t t", "r", axis=0), a=np.int64([1]), b=np.int64([_LENGTH])
+    ),
+    "an expanded number as sizes": _as_sizes(
+        on("Expand", "a b", "r"), a=np.int64([1]), b=np.int64([_LENGTH])
+    ),
+    "a padded number as sizes": _as_sizes(on("Pad", "a b", "r"), a=np.int64([1]), b=np.int64([_LENGTH, 0])),
+    "a vector doubled 27 times as sizes": _doubled(),
+    "a tensor of 60,000 axes": _as_sizes(
+        on("Range", "a b c", "r"), a=np.int64(0), b=np.int64(60_000), c=np.int64(1)
+    ),
+}
+for _name, _content in _LONG.items():
+    add(f"onnx: {_name}", file("net.onnx", _content), ShapeError, "axes, at most 64 are possible")
+
+
 def _renamed_text() -> bytes:
     return model([on("Relu", "x", "y", name="NAME")], {"x": [1]}, ["y"]).SerializeToString()
 

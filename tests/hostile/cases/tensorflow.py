@@ -42,6 +42,16 @@ def _array(*sizes: int, value: str = "float_val: 1") -> str:
 HUGE = 2**62
 
 
+def _filled(name: str, *sizes: int) -> str:
+    """Return a constant of whole numbers that are all one."""
+    dims = " ".join(f"dim {{ size: {size} }}" for size in sizes)
+    return _node(name, "Const", value=f"tensor {{ dtype: DT_INT32 tensor_shape {{ {dims} }} int_val: 1 }}")
+
+
+LONG = 30_000_000
+"""Elements that a few bytes describe, and too many to be taken one by one."""
+
+
 def _calls(count: int) -> str:
     """Return functions of which each calls the next one twice."""
     found = []
@@ -126,6 +136,45 @@ _TEXTS = {
         ),
         ShapeError,
         ANY,
+    ),
+    "axes that are a broadcast constant": (
+        X + _filled("s", LONG) + _node("y", "Mean", "x", "s"),
+        UnsupportedError,
+        "the axes has 30,000,000 numbers, at most 65,536",
+    ),
+    "sizes that are a broadcast constant": (
+        X + _filled("s", LONG) + _node("y", "Reshape", "x", "s"),
+        UnsupportedError,
+        "30,000,000 numbers, at most 65,536",
+    ),
+    "tiled by a broadcast constant": (
+        X + _filled("s", LONG) + _node("y", "Tile", "x", "s"),
+        NetweaveError,
+        ANY,
+    ),
+    "a constant of two thousand million equal values": (
+        X + _array(2_000_000_000) + _node("y", "Mul", "x", "w"),
+        ReadError,
+        "holds 1 values for a tensor of 2,000,000,000 elements; at most 33,554,432 are filled",
+    ),
+    "a constant that goes on with its last value": (
+        X + _array(2_000_000_000, value="float_val: 1 float_val: 2") + _node("y", "Mul", "x", "w"),
+        ReadError,
+        "holds 2 values for a tensor of 2,000,000,000 elements; at most 33,554,432 are filled",
+    ),
+    "a sum of a row and a column": (
+        X
+        + _filled("a", 1, 65536)
+        + _filled("b", 65536, 1)
+        + _node("g", "Add", "a", "b")
+        + _node("y", "Tile", "x", "g"),
+        NetweaveError,
+        ANY,
+    ),
+    "a constant of 100 axes": (
+        X + _array(*[1] * 100) + _node("y", "Mul", "x", "w"),
+        ReadError,
+        "elements or 64 axes",
     ),
     "two thousand million tensors of a list": (
         X.replace("size: 3", "size: 2000000000") + _node("y", "Unpack", "x", axis="i: 3"),

@@ -16,7 +16,7 @@ from netweave.files import file_beside
 from netweave.formats.caffe.call import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

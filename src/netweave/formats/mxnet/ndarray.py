@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 from netweave.symbol.settings import DTYPES
 
 if TYPE_CHECKING:

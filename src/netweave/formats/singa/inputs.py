@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.graph import BATCH
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, WeightError
 from netweave.formats.singa.unroll import kind_of
 from netweave.graph import Parameter
-from netweave.graph.shapes import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 
 from netweave.errors import ReadError
+from netweave.graph.budget import MAX_AXES, MAX_ELEMENTS, MAX_FILLED, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,9 +32,6 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "DT_BOOL": np.dtype(np.bool_),
 }
 """Element types that a net computes with."""
-
-MAX_ELEMENTS = 2**31 - 1
-"""A larger tensor is refused before it is made."""
 
 _VALUES = {
     "DT_FLOAT": "float_val",
@@ -114,9 +112,11 @@ def array(message: Message, *, place: str) -> np.ndarray:
     if shape is None or any(size is None for size in shape):
         raise ReadError("holds a stored tensor with open sizes", place=place)
     whole = tuple(int(size or 0) for size in shape)
-    count = prod(whole)
-    if count > MAX_ELEMENTS:
-        raise ReadError(f"holds a stored tensor of {count:,} elements", place=place)
+    count = num_elements(whole)
+    if count is None:
+        raise ReadError(
+            f"holds a stored tensor of more than {MAX_ELEMENTS:,} elements or {MAX_AXES} axes", place=place
+        )
     if kind == "DT_STRING":
         return strings(message["string_val"], whole, place=place)
     if kind not in DTYPES:
@@ -162,6 +162,12 @@ def _values(message: Message, kind: str, dtype: np.dtype[Any]) -> np.ndarray:
 def _filled(values: np.ndarray, shape: tuple[int, ...], count: int, *, place: str) -> np.ndarray:
     if values.size > count:
         raise ReadError(f"holds {values.size:,} values for a tensor of shape {list(shape)}", place=place)
+    if count - values.size > MAX_FILLED:
+        raise ReadError(
+            f"holds {values.size:,} values for a tensor of {count:,} elements; at most {MAX_FILLED:,} are "
+            "filled with the last of them",
+            place=place,
+        )
     if not values.size:
         values = np.zeros(1, values.dtype)
     if values.size == 1:

@@ -13,6 +13,7 @@ from netweave.formats.tensorflow.operands import (
     constant_of,
     numbers_of,
 )
+from netweave.graph.budget import MAX_LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -149,8 +150,12 @@ class Call:
         return found
 
     def integers(self, index: int, what: str) -> list[int]:
-        """Return an input that is a constant list of whole numbers, or one."""
-        return [int(number) for number in self.constant(index, what).reshape(-1)]
+        """Return an input that is a constant list of whole numbers, or one.
+
+        Raises:
+            UnsupportedError: It is not known, or longer than any list of axes, sizes or settings.
+        """
+        return [int(number) for number in self._listed(self.constant(index, what), what)]
 
     def integer(self, index: int, what: str) -> int:
         """Return an input that is a constant whole number.
@@ -167,8 +172,13 @@ class Call:
         """Return an input that is a list of whole numbers, None for those that are open."""
         found = numbers_of(self.item(index))
         if found is None:
-            return [int(number) for number in self.constant(index, what).reshape(-1)]
-        return [None if isinstance(number, Open) else int(number) for number in found.reshape(-1)]
+            return list(self.integers(index, what))
+        return [None if isinstance(number, Open) else int(number) for number in self._listed(found, what)]
+
+    def _listed(self, numbers: np.ndarray, what: str) -> np.ndarray:
+        if numbers.size > MAX_LISTED:
+            raise self.refuse(f"{what} has {numbers.size:,} numbers, at most {MAX_LISTED:,} are read")
+        return numbers.reshape(-1)
 
     def shape(self, x: Operand) -> tuple[int | None, ...]:
         """Return the sizes of an operand in the source's order, None for an open one."""
@@ -222,7 +232,7 @@ class Call:
         """
         writer = self.writer
         parts = []
-        for number in sizes.numbers.reshape(-1):
+        for number in self._listed(sizes.numbers, "a list of sizes"):
             if not isinstance(number, Open):
                 parts.append(writer.integers([int(number)]))
             elif number.value is not None:

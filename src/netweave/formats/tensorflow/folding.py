@@ -8,6 +8,7 @@ import numpy as np
 
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.operands import Item, Open, Sizes, numbers_of, of_numbers
+from netweave.graph.budget import MAX_LISTED, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from netweave.formats.tensorflow.nodes import Node
 
 Arrays = list[np.ndarray]
-
-MAX_ELEMENTS = 1 << 16
-"""Larger constants are left to the net: what is folded is axes, sizes and settings."""
 
 
 def can_fold(op: str) -> bool:
@@ -29,7 +27,9 @@ def fold(node: Node, inputs: Sequence[Item]) -> list[Item] | None:
     """Return what a node makes of constants and sizes; None if it cannot be said."""
     rule = _RULES.get(node.op)
     arrays = [numbers_of(item) for item in inputs]
-    if rule is None or any(array is None or array.size > MAX_ELEMENTS for array in arrays):
+    if rule is None or any(array is None or array.size > MAX_LISTED for array in arrays):
+        return None
+    if _most_elements(node, [array for array in arrays if array is not None]) > MAX_LISTED:
         return None
     dtype = next((item.dtype for item in inputs if isinstance(item, Sizes)), None)
     with np.errstate(all="ignore"):
@@ -40,9 +40,25 @@ def fold(node: Node, inputs: Sequence[Item]) -> list[Item] | None:
     if made is None:
         return None
     results = made if isinstance(made, list) else [made]
-    if any(result.size > MAX_ELEMENTS for result in results):
+    if any(result.size > MAX_LISTED for result in results):
         return None
     return [of_numbers(np.asarray(result), dtype or np.dtype(np.int32)) for result in results]
+
+
+def _most_elements(node: Node, arrays: Arrays) -> int:
+    """Return a bound of the elements that a node makes, before it makes them."""
+    if node.op in _JOINING:
+        return sum(array.size for array in arrays)
+    if node.op in _GATHERING:
+        table, indices = arrays[0], arrays[1]
+        return table.size // max(1, min(table.shape, default=1)) * indices.size
+    if node.op in _WITHOUT_BROADCAST:
+        return 0  # as many as the first input has at most, or checked by its own rule
+    try:
+        count = num_elements(np.broadcast_shapes(*(array.shape for array in arrays)))
+    except ValueError:
+        return 0  # the rule says so
+    return MAX_LISTED + 1 if count is None else count
 
 
 def _arithmetic(function: Callable[..., Any]) -> Any:
@@ -172,15 +188,17 @@ def _reshape(node: Node, inputs: Arrays) -> np.ndarray | None:
 
 
 def _fill(node: Node, inputs: Arrays) -> np.ndarray | None:
-    if inputs[0].dtype == object or np.prod(inputs[0], dtype=object) > MAX_ELEMENTS:
+    if inputs[0].dtype == object:
         return None
-    return np.full([int(size) for size in inputs[0].reshape(-1)], inputs[1])
+    sizes = [int(size) for size in inputs[0].reshape(-1)]
+    count = num_elements(sizes)
+    return None if count is None or count > MAX_LISTED else np.full(sizes, inputs[1])
 
 
 def _range(node: Node, inputs: Arrays) -> np.ndarray | None:
     if any(array.dtype == object for array in inputs) or not inputs[2]:
         return None
-    if abs((int(inputs[1]) - int(inputs[0])) / int(inputs[2])) > MAX_ELEMENTS:
+    if abs((int(inputs[1]) - int(inputs[0])) / int(inputs[2])) > MAX_LISTED:
         return None
     return np.arange(*(array.item() for array in inputs), dtype=inputs[0].dtype)
 
@@ -263,3 +281,23 @@ _RULES: dict[str, Any] = {
     "Unpack": _unpack,
 }
 """What is computed while the net is read, by operator."""
+
+_JOINING = {"Concat", "ConcatV2", "Pack"}
+_GATHERING = {"Gather", "GatherV2"}
+_WITHOUT_BROADCAST = {
+    *(
+        "All",
+        "Any",
+        "ExpandDims",
+        "Fill",
+        "Max",
+        "Mean",
+        "Min",
+        "Prod",
+        "Range",
+        "Reshape",
+        "Slice",
+        "Squeeze",
+    ),
+    *("StridedSlice", "Sum", "Unpack"),
+}

@@ -154,8 +154,8 @@ def _turned(call: Call, x: Operand, rank: int) -> Operand:
 def _from_batches(call: Call) -> tuple[list[int], list[int]]:
     """Return the dilations and pads of a convolution between SpaceToBatchND and BatchToSpaceND."""
     blocks = call.integers(2, "the block of SpaceToBatchND")
-    pads = call.constant(3, "the padding of SpaceToBatchND").reshape(-1, 2)
-    crops = call.constant(4, "the crop of BatchToSpaceND").reshape(-1, 2)
+    pads = np.array(call.integers(3, "the padding of SpaceToBatchND"), np.int64).reshape(-1, 2)
+    crops = np.array(call.integers(4, "the crop of BatchToSpaceND"), np.int64).reshape(-1, 2)
     left = pads.astype(int) - crops.astype(int)
     if (left < 0).any():
         raise call.refuse(f"crops {crops.tolist()} more than {pads.tolist()} pads")

@@ -231,7 +231,7 @@ def slice_(call: Call) -> Item:
 @operator_reader("Pad", "PadV2", "MirrorPad")
 def pad(call: Call) -> Tensor:
     """More elements at both ends of each axis: of one number, or mirrored."""
-    amounts = call.constant(1, "the padding").reshape(-1, 2)
+    amounts = np.array(call.integers(1, "the padding"), np.int64).reshape(-1, 2)
     mode = "constant"
     pairs = [(int(begin), int(end)) for begin, end in amounts]
     if call.op == "MirrorPad":
@@ -258,9 +258,9 @@ def _symmetric(call: Call, pairs: Sequence[tuple[int, int]]) -> Tensor:
 @operator_reader("Tile")
 def tile(call: Call) -> Tensor:
     """Several times along each axis."""
-    times = call.constant(1, "how often").reshape(-1)
+    times = call.integers(1, "how often")
     value = call.writer.source(call.operand())
-    return Tensor(call.writer.add("Tile", [value, call.writer.integers(times.tolist())]))
+    return Tensor(call.writer.add("Tile", [value, call.writer.integers(times)]))
 
 
 @operator_reader("Fill")
