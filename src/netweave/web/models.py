@@ -117,6 +117,25 @@ class File(models.Model):
         constraints: ClassVar = [models.UniqueConstraint(fields=["net", "name"], name="one_file_of_a_name")]
 
 
+class Upload(models.Model):
+    """Room that is taken for a file while it arrives; a ``File`` takes its place, or it goes.
+
+    Attributes:
+        workspace: Whose room.
+        stored: Name in the storage of what has arrived.
+        num_bytes: The room: the size as announced, or what was left if it was not.
+        touched: When something last arrived.
+    """
+
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    stored = models.CharField(max_length=200, unique=True)
+    num_bytes = models.BigIntegerField()
+    touched = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        indexes: ClassVar = [models.Index(fields=["touched"], name="upload_by_age")]
+
+
 class Comparison(Job):
     """Two nets and what was found about them; it outlives the nets.
 

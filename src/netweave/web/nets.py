@@ -10,28 +10,35 @@ from django.core.files.base import ContentFile
 from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
 from django.db import transaction
-from django.db.models import Sum
 
 from netweave.web.models import File, Net, State
 from netweave.web.safety import count
 from netweave.web.safety.names import safe_name
-from netweave.web.work import leases, storage
+from netweave.web.work import leases, storage, uploads
 from netweave.web.work.tasks import read_net
+from netweave.web.work.uploads import RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import IO
 
-    from netweave.web.models import Workspace
+    from netweave.web.models import Upload, Workspace
     from netweave.web.options import Options
+
+__all__ = [
+    "InputShapes",
+    "RefusedError",
+    "add_file",
+    "add_files",
+    "change_net",
+    "make_net",
+    "parse_input_shapes",
+    "remove_file",
+]
 
 InputShapes = dict[str, list[int]]
 
 CHUNK_BYTES = 1 << 16
-
-
-class RefusedError(Exception):
-    """Something cannot be done as asked; the message is for the user."""
 
 
 def make_net(
@@ -63,22 +70,44 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
     old = kept.pop(safe, None)
     if len(kept) >= options.max_files:
         raise RefusedError(f"a net has at most {options.max_files} files here")
-    limit = _room(net.workspace_id, options)
-    if num_bytes is not None and num_bytes > limit:
-        raise RefusedError(_too_large(safe, limit, options))
-    place = f"nets/{net.pk}/{uuid.uuid4().hex}"
-    stored = default_storage.save(place, _Bounded(stream, limit, _too_large(safe, limit, options)))
-    size = default_storage.size(stored)
-    if size == 0 or (num_bytes is not None and size != num_bytes):
-        storage.drop([stored])
-        raise RefusedError(f"{safe}: the file is empty" if size == 0 else f"{safe}: arrived incomplete")
+    upload = uploads.reserve(net, safe, num_bytes)
+    try:
+        size = _arrived(upload, stream, safe, num_bytes)
+        _keep(upload, net, old, name=safe, num_bytes=size)
+    except BaseException:  # a reset connection, a full disk, a worker that is stopped
+        uploads.release(upload)
+        raise
+    storage.drop([old.stored] if old is not None else [])
+
+
+def _keep(upload: Upload, net: Net, old: File | None, *, name: str, num_bytes: int) -> None:
+    """Make a file of an upload that has arrived, and have the net read."""
     with transaction.atomic():
+        if not Net.objects.select_for_update().filter(pk=net.pk).exists():
+            raise RefusedError(f"the net was deleted while {name!r} arrived")
         if old is not None:
             old.delete()
-        File.objects.create(net=net, name=safe, stored=stored, num_bytes=size)
-        net.name = net.name or safe
+        File.objects.create(net=net, name=name, stored=upload.stored, num_bytes=num_bytes)
+        upload.delete()
+        net.name = net.name or name
         leases.queue(net, read_net)
-    storage.drop([old.stored] if old is not None else [])
+
+
+def _arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None) -> int:
+    """Store a stream in the room of an upload and return its size."""
+    limit = upload.num_bytes
+    message = uploads.too_large(name, limit, settings.OPTIONS)
+    bounded = _Bounded(stream, limit, message, uploads.KeepAlive(upload).touch)
+    stored = default_storage.save(upload.stored, bounded)
+    if stored != upload.stored:
+        storage.drop([stored])
+        raise RuntimeError(f"{upload.stored} is taken in the storage")
+    size = default_storage.size(stored)
+    if size == 0:
+        raise RefusedError(f"{name}: the file is empty")
+    if num_bytes is not None and size != num_bytes:
+        raise RefusedError(f"{name}: arrived incomplete")
+    return size
 
 
 def add_files(net: Net, files: Mapping[str, bytes]) -> None:
@@ -145,11 +174,13 @@ def parse_input_shapes(text: str) -> InputShapes:
 
 
 class _Bounded(Content[Any]):
-    """A stream as Django's storages take it, that refuses to go on past a number of bytes."""
+    """A stream as Django's storages take it, that refuses to go on past its room."""
 
-    def __init__(self, stream: IO[bytes], limit: int, message: str) -> None:
+    def __init__(
+        self, stream: IO[bytes], limit: int, message: str, on_piece: Callable[[], None] = lambda: None
+    ) -> None:
         super().__init__(stream)
-        self._stream, self._left, self._message = stream, limit, message
+        self._stream, self._left, self._message, self._on_piece = stream, limit, message, on_piece
 
     def chunks(self, chunk_size: int | None = None) -> Any:
         """Yield the content in pieces."""
@@ -166,21 +197,9 @@ class _Bounded(Content[Any]):
         self._left -= len(piece)
         if self._left < 0:
             raise RefusedError(self._message)
+        self._on_piece()
         return piece
 
     def multiple_chunks(self, chunk_size: int | None = None) -> bool:
         """Return True: how large it is is not known."""
         return True
-
-
-def _room(workspace: uuid.UUID, options: Options) -> int:
-    used = File.objects.filter(net__workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
-    return min(options.max_file_mb << 20, max(0, (options.max_total_mb << 20) - used))
-
-
-def _too_large(name: str, limit: int, options: Options) -> str:
-    if limit < options.max_file_mb << 20:
-        return (
-            f"{name}: only {limit / 1e6:,.0f} MB are left of your {options.max_total_mb:,} MiB; delete nets"
-        )
-    return f"{name}: is larger than {options.max_file_mb:,} MiB, the most that this workbench takes"

@@ -63,6 +63,7 @@ def _sweep() -> None:
     from netweave.web.work.expiry import delete_unused_nets
     from netweave.web.work.leases import requeue_lost
     from netweave.web.work.tasks import TASKS
+    from netweave.web.work.uploads import release_abandoned
 
     pause, swept = threading.Event(), float("-inf")
     while not pause.wait(SWEEP_SECONDS):
@@ -73,6 +74,7 @@ def _sweep() -> None:
             if time.monotonic() - swept > EXPIRY_SECONDS:
                 swept = time.monotonic()
                 delete_unused_nets()
+                release_abandoned()
         except Error:  # the database may be away for a while; the next round tries again
             log.exception("cannot look for lost jobs and old nets")
 
