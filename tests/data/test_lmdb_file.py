@@ -82,6 +82,8 @@ def images(folder: Path, count: int = 40, size: int = 30) -> Path:
     return folder / "data.mdb"
 
 
+@pytest.mark.slow
+@pytest.mark.multi
 def test_a_file_cut_short_anywhere_is_refused(tmp_path):
     whole = images(tmp_path / "db").read_bytes()
     paths = []
@@ -175,6 +177,7 @@ def test_several_values_of_a_key_are_refused(tmp_path):
         LMDBFile(tmp_path, place="db")
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_any_damage_is_read_or_refused(tmp_path_factory, data):

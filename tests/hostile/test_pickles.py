@@ -56,12 +56,15 @@ def check(folder: Path, names: list[str], *, timeout_s: float) -> None:
         assert result["num_bytes"] < MAX_GROWTH, result
 
 
+@pytest.mark.slow
+@pytest.mark.multi
 def test_small_pickles_are_refused_at_once(tmp_path):
     assert len(SMALL) > 15
     check(tmp_path, SMALL, timeout_s=30)
 
 
 @pytest.mark.slow
+@pytest.mark.multi
 @pytest.mark.parametrize("name", [name for name in pickles() if name not in SMALL])
 def test_larger_pickles_are_refused_in_time(name, tmp_path):
     check(tmp_path, [name], timeout_s=30)
