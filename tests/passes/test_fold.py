@@ -101,6 +101,17 @@ def test_what_would_only_grow_stays():
     assert op_types(graph) == ["ConstantOfShape", "Neg"]
 
 
+def test_a_chain_of_constants_is_computed_in_linear_time():
+    """Each reads the one before twice: computed anew for each reader, the last would take 2**60 additions."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (1, 40))
+    stored = value = weight(builder, "w", (40, 40))
+    for _ in range(60):
+        value = builder.add("Mul", [builder.add("Add", [value, value]), builder.constant(0.5)])
+    graph = fold(builder.finish([builder.add("MatMul", [x, value], outputs="y")]))
+    np.testing.assert_array_equal(graph.nodes[0].inputs[1].const_value.numpy(), stored.const_value.numpy())
+
+
 def test_prune_removes_what_no_output_needs_and_keeps_the_tables():
     graph = branching_net()
     graph.model.graph.outputs[:] = [graph.values()["pool1"]]

@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from netweave.graph.parameters import Step
 
 
+MAX_DEPTH = 4
+"""A constant behind more evaluations than this is computed at once: each may read the one before twice."""
+
+
 @Pass
 def fold(graph: Graph) -> None:
     """Replace what depends on stored values only by stored values.
@@ -37,11 +41,12 @@ def fold(graph: Graph) -> None:
     still names its stored array.
     """
     rewriter, room = Rewriter(graph), MAX_COMPUTED_IN_ALL
+    depths: dict[int, int] = {}
     for node in list(graph.nodes):
         growth = _growth(node) if _is_constant(node) else None
         if growth is not None and growth <= room:
             room -= growth
-            _fold_node(rewriter, node)
+            _fold_node(rewriter, node, depths)
 
 
 def _is_constant(node: ir.Node) -> bool:
@@ -76,15 +81,24 @@ def _growth(node: ir.Node) -> int | None:
     return max(0, made - read)
 
 
-def _fold_node(rewriter: Rewriter, node: ir.Node) -> None:
+def _fold_node(rewriter: Rewriter, node: ir.Node, depths: dict[int, int]) -> None:
+    """Replace a node by constants.
+
+    Args:
+        rewriter: Changes the graph.
+        node: The node.
+        depths: How many evaluations deep a tensor is that is computed when it is read, by its ``id``.
+    """
     evaluate = _Evaluation(node)
+    depth = 1 + max((depths.get(id(tensor), 0) for tensor in evaluate.inputs), default=0)
     for index, value in enumerate(node.outputs):
         if not value.name or not value.uses():
             continue
-        if (_count(value) or 0) <= MAX_FOLLOWED or value.dtype is None:
+        if (_count(value) or 0) <= MAX_FOLLOWED or value.dtype is None or depth > MAX_DEPTH:
             tensor: ir.TensorProtocol = ir.Tensor(evaluate(index), name=value.name)
         else:
             tensor = _lazy(evaluate, index, value)
+            depths[id(tensor)] = depth
         new = rewriter.replace_constant(value, tensor)
         _keep_parameter(node, new)
         _keep_sources(node, new)
@@ -104,7 +118,7 @@ class _Evaluation:
 
     def __init__(self, node: ir.Node) -> None:
         self._node = node
-        self._inputs = [None if value is None else value.const_value for value in node.inputs]
+        self.inputs = [None if value is None else value.const_value for value in node.inputs]
         self._attributes = attributes_of(node)
         self._sizes = known_shape(node.inputs[0]) if node.inputs else None
         self._proto = None if node.domain else ir.serde.serialize_node(node)
@@ -114,11 +128,11 @@ class _Evaluation:
 
     def _outputs(self) -> Sequence[np.ndarray]:
         if self._proto is None:
-            arrays = [tensor.numpy() for tensor in self._inputs if tensor is not None]
+            arrays = [tensor.numpy() for tensor in self.inputs if tensor is not None]
             return find_operator(self._node.op_type).forward(arrays, self._attributes)
         if self._proto.op_type in {"Shape", "Size"}:
             return [_shape(self._proto.op_type, self._sizes or (), self._attributes)]
-        return _by_reference(self._proto, [t.numpy() for t in self._inputs if t is not None])
+        return _by_reference(self._proto, [t.numpy() for t in self.inputs if t is not None])
 
 
 def _shape(op_type: str, sizes: Sequence[int | None], attributes: dict[str, int]) -> np.ndarray:

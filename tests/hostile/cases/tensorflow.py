@@ -171,6 +171,11 @@ _TEXTS = {
         NetweaveError,
         ANY,
     ),
+    "forty constants of a million repeated values": (
+        X + "".join(_filled(f"s{i}", 1_000_000) for i in range(40)) + _node("y", "Mul", "x", "s0"),
+        ReadError,
+        "fills its constants with more than 33,554,432 repeated values, the last of them in node 's33'",
+    ),
     "a constant of 100 axes": (
         X + _array(*[1] * 100) + _node("y", "Mul", "x", "w"),
         ReadError,

@@ -152,6 +152,22 @@ def strings(items: Sequence[bytes], shape: tuple[int, ...], *, place: str) -> np
     return made.reshape(shape)
 
 
+def num_filled(message: Message) -> int:
+    """Return how many elements of an attribute's stored tensors repeat the last value that is given."""
+    tensors = [message["tensor"]] if "tensor" in message else []
+    if "list" in message and "tensor" in message["list"]:
+        tensors += message["list"]["tensor"]
+    return sum(map(_num_filled, tensors))
+
+
+def _num_filled(tensor: Message) -> int:
+    shape, name = sizes(tensor["tensor_shape"]), _VALUES.get(str(tensor["dtype"]))
+    if shape is None or tensor["tensor_content"] or name is None:
+        return 0
+    filled = (num_elements(size or 0 for size in shape) or 0) - len(tensor[name])
+    return filled if 0 < filled <= MAX_FILLED else 0  # of others ``array`` says what is wrong
+
+
 def _values(message: Message, kind: str, dtype: np.dtype[Any]) -> np.ndarray:
     values = message[_VALUES[kind]]
     if kind in {"DT_HALF", "DT_BFLOAT16"}:

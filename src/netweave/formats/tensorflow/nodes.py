@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
 from netweave.files.protobuf import Message
-from netweave.formats.tensorflow.attributes import attribute
+from netweave.formats.tensorflow.attributes import attribute, num_filled
 from netweave.formats.tensorflow.schema import BYTES
+from netweave.graph.budget import MAX_FILLED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -115,10 +116,11 @@ def program(graph: Message, *, file: str) -> Program:
     Raises:
         ReadError: It is damaged, or holds a node twice.
     """
-    main = Body(nodes=_nodes(graph["node"], file, in_function=False))
+    room = _Room(file)
+    main = Body(nodes=_nodes(graph["node"], file, room, in_function=False))
     functions = {}
     for item in graph["library"]["function"]:
-        body = _function(_opened(item, "FunctionDef", file), file)
+        body = _function(_opened(item, "FunctionDef", file), file, room)
         functions[body.name] = body
     return Program(main, functions, file)
 
@@ -127,10 +129,29 @@ def _opened(item: Message | bytes, kind: str, file: str) -> Message:
     return item if isinstance(item, Message) else BYTES.decode(kind, item, place=file)
 
 
-def _nodes(items: Iterable[Message | bytes], file: str, *, in_function: bool) -> dict[str, Node]:
+@dataclass(slots=True)
+class _Room:
+    """How many values the constants of a file may repeat: each takes a few bytes, together gigabytes."""
+
+    file: str
+    left: int = MAX_FILLED
+
+    def take(self, node: Message) -> None:
+        self.left -= sum(num_filled(item["value"]) for item in node["attr"])
+        if self.left < 0:
+            raise ReadError(
+                f"fills its constants with more than {MAX_FILLED:,} repeated values, the last of them "
+                f"in node {node['name']!r}",
+                place=self.file,
+            )
+
+
+def _nodes(items: Iterable[Message | bytes], file: str, room: _Room, *, in_function: bool) -> dict[str, Node]:
     found: dict[str, Node] = {}
     for item in items:
-        node = _node(_opened(item, "NodeDef", file), file, in_function=in_function)
+        message = _opened(item, "NodeDef", file)
+        room.take(message)
+        node = _node(message, file, in_function=in_function)
         if node.name in found:
             raise ReadError(f"holds two nodes named {node.name!r}", place=file)
         found[node.name] = node
@@ -164,10 +185,10 @@ def _ref(text: str, in_function: bool) -> Ref:
     return (name, int(rest) if rest.isdecimal() else 0)
 
 
-def _function(message: Message, file: str) -> Body:
+def _function(message: Message, file: str, room: _Room) -> Body:
     signature = message["signature"]
     arguments = tuple(item["name"] for item in signature["input_arg"])
-    named = _nodes(message["node_def"], file, in_function=True)
+    named = _nodes(message["node_def"], file, room, in_function=True)
     nodes = {
         key: replace(node, inputs=tuple(_numbered(ref, named) for ref in node.inputs))
         for key, node in named.items()

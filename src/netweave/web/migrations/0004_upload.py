@@ -12,7 +12,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
     """Made by Django."""
 
-    dependencies: ClassVar = [("web", "0002_entry")]
+    dependencies: ClassVar = [("web", "0003_verdict")]
 
     operations: ClassVar = [
         migrations.CreateModel(
