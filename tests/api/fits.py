@@ -37,6 +37,14 @@ def images(sym):
     return sym.SoftmaxOutput(net, name="softmax")
 
 
+def fixed(sym):
+    """BatchNorm as MXNet has it by default: gamma is an argument, and 1 whatever it starts from."""
+    net = sym.Convolution(sym.Variable("data"), num_filter=6, kernel=(3, 3), name="conv1")
+    net = sym.Activation(sym.BatchNorm(net, name="bn1"), act_type="relu")
+    net = sym.FullyConnected(sym.Flatten(net), num_hidden=5, name="fc1")
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
 def rows(sym):
     net = sym.FullyConnected(sym.Variable("data"), num_hidden=7, name="fc1", attr={"__lr_mult__": "0.5"})
     net = sym.FullyConnected(sym.Activation(net, act_type="tanh"), num_hidden=5, name="fc2")
@@ -52,6 +60,7 @@ def numbers(sym):
 FITS = {
     "sgd": Fit(images, "sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 1e-3}),
     "adam": Fit(images, "adam", {"learning_rate": 0.01}),
+    "fixed": Fit(fixed, "sgd", {"learning_rate": 0.1, "momentum": 0.9}),
     "rows": Fit(rows, "nag", {"learning_rate": 0.2, "momentum": 0.9, "wd": 1e-2}, shape=(12,)),
     "clipped": Fit(rows, "sgd", {"learning_rate": 0.5, "clip_gradient": 0.01}, metric="acc", shape=(12,)),
     "numbers": Fit(numbers, "rmsprop", {"learning_rate": 0.02}, metric="mse", shape=(12,), classes=0),

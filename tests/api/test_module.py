@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,15 @@ pytest.importorskip("torch")
 
 from netweave import symbol as sym
 from netweave.api.models import BatchEnd, EpochEnd, Module
+from netweave.api.nets import load, predicting, run
+from netweave.api.weights import save_weights
 from netweave.data.sources.arrays import Arrays
+from netweave.engine import SerialEngine
 from netweave.errors import RunError, UsageError
+from netweave.job import Checkpoints
+from netweave.symbol.training import Course, Trainable, mxnet_solver
+from netweave.train import latest
+from netweave.train.trainer import Trainer
 from tests.api.fits import BATCH, EPOCHS, FITS, first_values, records
 
 EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "mxnet_fits.json").read_text())
@@ -223,3 +231,69 @@ def test_wrong_records_are_named():
         Module(small()).predict(data)
     with pytest.raises(UsageError, match="no argument 'dat'"):
         Module(small(), data_names=["dat"])
+
+
+def normalised():
+    """A net whose gamma is an argument that MXNet takes as 1: BatchNorm's default, ``fix_gamma=True``."""
+    net = sym.Convolution(sym.Variable("data"), num_filter=4, kernel=(3, 3), name="conv")
+    net = sym.FullyConnected(sym.Flatten(sym.BatchNorm(net, name="bn")), num_hidden=3, name="fc")
+    return sym.SoftmaxOutput(net, name="softmax")
+
+
+def pictures():
+    generator = np.random.default_rng(1)
+    data = generator.normal(size=(24, 2, 6, 6)).astype(np.float32)
+    return data, data[:, 0, 0, :3].argmax(1).astype(np.float32)
+
+
+def test_a_fixed_gamma_is_listed_and_stays_one(tmp_path):
+    """Whatever it starts from, under weight decay, saved as MXNet's files, and in a net that reads them."""
+    data, labels = pictures()
+    module = Module(normalised())
+    settings = {**FAST, "optimizer_params": {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1}}
+    module.fit(data, labels, arg_params={"bn_gamma": np.array([0.5, 2, 3, 4])}, **settings)
+    learnt, states = module.get_params()
+    assert list(learnt) == ["conv_weight", "conv_bias", "bn_gamma", "bn_beta", "fc_weight", "fc_bias"]
+    np.testing.assert_array_equal(learnt["bn_gamma"], np.ones(4))
+    assert np.abs(learnt["bn_beta"]).min() > 0
+    predicted = module.predict(data)
+
+    graph = module.symbol.graph(arrays={**learnt, **states}, data=(8, 2, 6, 6), softmax_label=(8,))
+    module.symbol.save(tmp_path / "net-symbol.json")
+    save_weights(graph, tmp_path / "net-0000.params")
+    net = load(
+        tmp_path / "net-symbol.json", tmp_path / "net-0000.params", input_shapes={"data": (8, 2, 6, 6)}
+    )
+    (read,) = run(predicting(net), {"data": data}).values()
+    np.testing.assert_allclose(read, predicted, atol=1e-6)
+
+    again = Module(normalised()).bind(data=(8, 2, 6, 6), softmax_label=(8,), seed=5)
+    again.set_params(learnt, states)
+    np.testing.assert_array_equal(again.predict(data), predicted)
+    with pytest.raises(UsageError, match=r"'bn_gamma' has the sizes \(5,\), expected \(4,\)"):
+        again.set_params({"bn_gamma": np.ones(5)})
+
+
+def test_a_checkpoint_keeps_a_fixed_gamma(tmp_path):
+    """A run that stops after 3 of 6 updates and resumes ends as one that does not stop."""
+    net = Trainable(normalised(), ("data", "softmax_label"))
+    graph, _, heads = net.graph({"data": (8, 2, 6, 6), "softmax_label": (8,)})
+    solver = mxnet_solver("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1}, rescale_grad=1 / 8)
+
+    def trained(folder, count, resume=None):
+        course = Course(batch_size=8, max_iterations=count, solver=solver, seed=3)
+        job = replace(course.job(graph, net.inputs, heads), checkpoints=Checkpoints(str(tmp_path / folder)))
+        with SerialEngine() as engine:
+            data = {"train": {"data": Arrays(*pictures())}}
+            trainer = Trainer(job, engine=engine, data=data, resume=resume)
+            assert trainer.run()
+            trainer.close()
+        return latest(job.checkpoints.prefix)
+
+    _, whole = trained("whole", 6)
+    place, half = trained("halves", 3)
+    np.testing.assert_array_equal(half.arrays["param:bn_gamma"], np.ones(4))
+    _, resumed = trained("halves", 6, resume=place)
+    assert resumed.arrays.keys() == whole.arrays.keys()
+    for name, array in whole.arrays.items():
+        np.testing.assert_array_equal(resumed.arrays[name], array, err_msg=name)

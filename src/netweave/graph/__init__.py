@@ -22,7 +22,14 @@ from netweave.graph.opset import BATCH, DOMAIN, OPSET
 from netweave.graph.parameters import Parameter, parameter_key, parameter_layout
 from netweave.graph.shapes import infer_shapes
 from netweave.graph.statistics import Statistics, set_statistics, statistics_of
-from netweave.graph.stored import as_loaded, complete_arrays, drawn_arrays, stored_arrays, with_arrays
+from netweave.graph.stored import (
+    as_loaded,
+    complete_arrays,
+    drawn_arrays,
+    stored_arrays,
+    unread_arrays,
+    with_arrays,
+)
 from netweave.graph.summary import (
     LayerSummary,
     NodeSummary,
@@ -81,6 +88,7 @@ __all__ = [
     "statistics_of",
     "stored_arrays",
     "total_cost",
+    "unread_arrays",
     "value_summary",
     "with_arrays",
 ]

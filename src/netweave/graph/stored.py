@@ -37,8 +37,14 @@ def complete_arrays(graph: Graph) -> dict[str, np.ndarray]:
 
     What no node reads (the gamma of a BatchNorm that fixes it, a count of batches) is one or zero, as new.
     """
-    found = stored_arrays(graph)
-    return {key: found[key] if key in found else _new(p) for key, p in graph.parameters.items()}
+    found = stored_arrays(graph) | unread_arrays(graph)
+    return {key: found[key] for key in graph.parameters}
+
+
+def unread_arrays(graph: Graph) -> dict[str, np.ndarray]:
+    """Return, by key, what the source stores and no node reads, as new: see ``complete_arrays``."""
+    read = stored_values(graph)
+    return {key: _new(p) for key, p in graph.parameters.items() if key not in read}
 
 
 def drawn_arrays(graph: Graph) -> dict[str, np.ndarray]:

@@ -12,6 +12,7 @@ from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.errors import UsageError
 from netweave.formats.caffe.snapshot import fitting_arrays
+from netweave.graph import unread_arrays
 from netweave.optim import Trained, first_values
 from netweave.train.checkpoint import SUFFIX, parameters_in
 
@@ -49,16 +50,20 @@ def make_nets(
         RunError: An operator has no lowering.
     """
     store = ParameterStore()
-    nets: dict[str, TorchNet] = {}
+    nets = {
+        name: TorchNet(phase.graph, taps=[*phase.losses, *taps], store=store)
+        for name, phase in phases.items()
+    }
+    for phase in phases.values():
+        for key, array in unread_arrays(phase.graph).items():
+            store.add_constant(phase.graph.parameters[key], array)
+    drawn: set[str] = set()
     for name, phase in phases.items():
-        graph = phase.graph
-        net = TorchNet(graph, taps=[*phase.losses, *taps], store=store)
-        known = set().union(*(phases[other].graph.parameters for other in nets))
-        for key, parameter in graph.parameters.items():
-            if key not in known and not parameter.loaded:
-                values = first_values(parameter, source=graph.format, seed=seed, default=initializer)
-                net.params[key] = torch.from_numpy(values)
-        nets[name] = net
+        for key, parameter in phase.graph.parameters.items():
+            if key not in drawn and not parameter.loaded:
+                values = first_values(parameter, source=phase.graph.format, seed=seed, default=initializer)
+                nets[name].params[key] = torch.from_numpy(values)
+        drawn |= phase.graph.parameters.keys()
     for file in weights:
         load_weights(phases, nets, Path(file))
     for net in nets.values():

@@ -17,6 +17,7 @@ from netweave.graph.stored import source_array, values_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Parameter
@@ -30,11 +31,13 @@ class Stored:
         parameter: Its entry in the graph.
         tensor: The leaf that a net computes with and a solver changes, in the layout after ``steps``.
         steps: From the source's layout to that of ``tensor``.
+        constant: Whether no node reads it, so that it keeps its value whatever is written to it.
     """
 
     parameter: Parameter
     tensor: Tensor
     steps: tuple[Step, ...]
+    constant: bool = False
 
     def steps_to(self, layout: Sequence[Step]) -> list[Step]:
         """Return the steps from ``tensor`` to an initializer of another layout; none if it has it."""
@@ -82,6 +85,15 @@ class ParameterStore:
         self._stored[parameter.key] = Stored(parameter, tensor, steps)
         return self._stored[parameter.key]
 
+    def add_constant(self, parameter: Parameter, values: np.ndarray) -> None:
+        """Put in an array that belongs to the net's parameters although no node reads it.
+
+        MXNet lists the gamma of a BatchNorm with ``fix_gamma`` among the arguments, saves and loads it, but
+        writes 1 over whatever it holds (batch_norm.cc), so writes to it are ignored here.
+        """
+        if parameter.key not in self._stored:
+            self._stored[parameter.key] = Stored(parameter, to_tensor(values), (), constant=True)
+
     def placed(self, tensor: Tensor) -> Tensor:
         """Return images or filters in the memory format that nets compute in; the rest as it is."""
         last = self.channels_last and tensor.ndim == 4
@@ -123,7 +135,7 @@ class Views(MutableMapping[str, Tensor]):
     """Tensors by the source's names and in its layouts, all views: writing to them changes the net.
 
     ``views[key] = value`` copies into the tensor that is there, unless the value is that tensor already, so
-    that ``views[key] -= step`` works and costs no copy.
+    that ``views[key] -= step`` works and costs no copy. An array that no node reads keeps its value.
 
     Args:
         stored: The arrays by key.
@@ -152,7 +164,7 @@ class Views(MutableMapping[str, Tensor]):
 
     def __setitem__(self, key: str, value: Tensor) -> None:
         own = self[key]
-        if _is_same(own, value):
+        if self._stored[key].constant or _is_same(own, value):
             return
         with torch.no_grad():
             own.copy_(value)
