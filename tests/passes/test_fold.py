@@ -7,6 +7,7 @@ import onnx_ir as ir
 import pytest
 
 from netweave.backends import prepare
+from netweave.errors import RunError
 from netweave.graph import (
     GraphBuilder,
     Layer,
@@ -192,3 +193,76 @@ def test_drawn_weights_stay_undrawn():
             tensor._func = lambda: pytest.fail("drawn too early")
     (node,) = absorb(fold(graph)).nodes
     assert node.op_type == "Conv"
+
+
+GATHERED = {
+    "many positions": ((1, 512), (1, 10), 1),
+    "many rows": ((80, 3), (80, 3), 0),
+    "fewer rows than the data": ((3, 5), (2, 7), -1),
+    "three axes, one in part": ((80, 4, 5), (6, 3, 5), 0),
+    "no indices": ((4, 3), (0, 3), 0),
+}
+"""Sizes of data and indices, and the axis, of GatherElements-13."""
+
+
+@pytest.mark.parametrize("case", GATHERED)
+def test_gathered_elements_are_those_of_the_definition(case):
+    """``output[i][j][k] = data[indices[i][j][k]][j][k]`` on axis 0, counted out; negative indices too."""
+    sizes, wanted_sizes, axis = GATHERED[case]
+    generator = np.random.default_rng(0)
+    data = generator.standard_normal(sizes).astype(np.float32)
+    indices = generator.integers(-sizes[axis], sizes[axis], wanted_sizes)
+    wanted = np.empty(wanted_sizes, np.float32)
+    for place in np.ndindex(*wanted_sizes):
+        source = list(place)
+        source[axis] = indices[place]
+        wanted[place] = data[tuple(source)]
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", wanted_sizes, batch=False)
+    stored = [builder.constant(data), builder.constant(indices, dtype=np.int64)]
+    made = builder.add("GatherElements", stored, {"axis": axis})
+    graph = fold(builder.finish([builder.add("Add", [x, made], outputs="y")]))
+    assert op_types(graph) == ["Add"]
+    np.testing.assert_array_equal(graph.nodes[0].inputs[1].const_value.numpy(), wanted)
+
+
+def test_a_number_stays_a_number():
+    """A size that is taken out of a shape has no axes; as a list it would give Unsqueeze one too many."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (2, 3, 4), batch=False)
+    size = builder.add("Gather", [builder.add("Shape", [x]), builder.constant(1, dtype=np.int64)])
+    doubled = builder.add("Mul", [size, builder.constant(2, dtype=np.int64)])
+    folded = fold(builder.finish([builder.add("Mul", [x, builder.add("Cast", [doubled], {"to": 1})])]))
+    (node,) = folded.nodes
+    assert node.inputs[1].const_value.numpy().shape == () == tuple(node.inputs[1].shape)
+    axes = builder.constant([0], dtype=np.int64)
+    parts = [builder.constant([-1], dtype=np.int64), builder.add("Unsqueeze", [doubled, axes])]
+    made = builder.add("Reshape", [x, builder.add("Concat", parts, {"axis": 0})], outputs="y")
+    folded = fold(builder.finish([made]))
+    assert folded.nodes[-1].inputs[1].const_value.numpy().tolist() == [-1, 6]
+
+
+def test_what_cannot_be_computed_stays_and_the_run_names_it():
+    """An index beyond the data: nothing is folded or lost, and the net is told to be wrong where it is."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (3,), batch=False)
+    data, far = builder.constant([1.0, 2, 3]), builder.constant([0, 7, 1], dtype=np.int64)
+    graph = builder.finish([builder.add("Add", [x, builder.add("GatherElements", [data, far])], outputs="y")])
+    folded = fold(graph)
+    assert op_types(folded) == op_types(graph) == ["GatherElements", "Add"]
+    with pytest.raises(RunError, match=r"net: GatherElements .*Out of range value in index tensor"):
+        prepare(folded).run({"x": np.zeros(3, np.float32)})
+
+
+def test_what_cannot_be_computed_later_is_told_when_it_is_read():
+    """Large arrays are computed when they are read: then the error has the node's place."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (2000,), batch=False)
+    data, far = builder.constant([1.0, 2]), builder.constant(np.full(2000, 7), dtype=np.int64)
+    made = builder.add("GatherElements", [data, far])
+    folded = fold(builder.finish([builder.add("Add", [x, made], outputs="y")]))
+    assert op_types(folded) == ["Add"]
+    with pytest.raises(
+        RunError, match=r"net: GatherElements .*: cannot be computed from stored arrays: index 7"
+    ):
+        prepare(folded).run({"x": np.zeros(2000, np.float32)})

@@ -24,7 +24,8 @@ from netweave.train.checkpoint import (
 
 CHECKPOINT = Checkpoint(
     {"iteration": 3, "losses": [0.1, 1e-300]},
-    {"param:a/0": np.arange(6, dtype=np.float32).reshape(2, 3), "solver:h:a/0": np.float64([[1 / 3]])},
+    {"param:a/0": np.arange(6, dtype=np.float32).reshape(2, 3), "solver:h:a/0": np.float64([[1 / 3]])}
+    | {"param:scale": np.array(2.5, np.float32)},
 )
 
 
@@ -36,6 +37,7 @@ def test_round_trip(tmp_path):
     assert list(found.arrays) == list(CHECKPOINT.arrays)
     for name, array in CHECKPOINT.arrays.items():
         assert found.arrays[name].dtype == array.dtype
+        assert found.arrays[name].shape == array.shape
         np.testing.assert_array_equal(found.arrays[name], array)
     assert [file.name for file in path.parent.iterdir()] == ["a.checkpoint"]
 

@@ -114,4 +114,4 @@ def _write_initializer(graph: onnx.GraphProto, value: ir.Value, *, by_reference:
     named.dims.extend(tensor.shape.numpy())
     named.data_location = onnx.TensorProto.EXTERNAL
     named.external_data.add(key="location", value="given by the caller")
-    return np.ascontiguousarray(tensor.numpy())
+    return np.asarray(tensor.numpy(), order="C")

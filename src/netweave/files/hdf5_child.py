@@ -59,7 +59,7 @@ class _Tree:
         if place + item.size * item.dtype.itemsize > self._most:
             raise ValueError(f"{item.name!r} declares {list(item.shape)}, more than the file can hold")
         self._out.seek(place)
-        values = np.ascontiguousarray(item[()])
+        values = np.asarray(item[()], order="C")
         self._out.write(values.data if values.size else b"")
         return {"dtype": values.dtype.str, "shape": list(item.shape), "place": place}
 

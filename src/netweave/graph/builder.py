@@ -112,7 +112,7 @@ class GraphBuilder:
             if layout:
                 tensor = _laid_out(tensor, layout)
             return self._initializer(tensor, name or parameter.key, parameter.key, layout)
-        made = np.ascontiguousarray(apply_layout(array, layout))
+        made = np.asarray(apply_layout(array, layout), order="C")
         return self._initializer(ir.Tensor(made), name or parameter.key, parameter.key, layout)
 
     def derived(
@@ -236,6 +236,6 @@ def _laid_out(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.LazyTensor:
     shape = layout_shape(tensor.shape.numpy(), layout)
 
     def draw() -> ir.Tensor[Any]:
-        return ir.Tensor(np.ascontiguousarray(apply_layout(tensor.numpy(), layout)))
+        return ir.Tensor(np.asarray(apply_layout(tensor.numpy(), layout), order="C"))
 
     return ir.LazyTensor(draw, dtype=tensor.dtype, shape=ir.Shape(shape), name=tensor.name)

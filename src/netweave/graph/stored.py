@@ -87,7 +87,7 @@ def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
     for key, values in stored_values(found).items():
         if key in arrays:
             for value in values:
-                laid = np.ascontiguousarray(apply_layout(arrays[key], parameter_layout(value)))
+                laid = np.asarray(apply_layout(arrays[key], parameter_layout(value)), order="C")
                 value.const_value = ir.Tensor(laid, name=value.name)
     for key in arrays:
         if key in found.parameters:

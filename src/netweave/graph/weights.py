@@ -56,7 +56,7 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
         settings.setdefault(layer, {})[name[len(layer) + 1 :] or role] = list(array.shape)
         parameters[name] = Parameter(name, array.shape, role=role, trainable=role not in {"mean", "variance"})
         members.setdefault(layer, []).append(name)
-        tensor = ir.Tensor(np.ascontiguousarray(array), name=name)
+        tensor = ir.Tensor(np.asarray(array, order="C"), name=name)
         value = ir.Value(
             name=name, shape=ir.Shape(array.shape), type=ir.TensorType(tensor.dtype), const_value=tensor
         )

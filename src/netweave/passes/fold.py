@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 import numpy as np
-import onnx
 import onnx_ir as ir
 
+from netweave.errors import RunError
 from netweave.graph import (
     DOMAIN,
     attributes_of,
@@ -19,6 +20,7 @@ from netweave.graph import (
 )
 from netweave.graph.budget import MAX_COMPUTED, MAX_COMPUTED_IN_ALL, MAX_FOLLOWED
 from netweave.graph.parameters import source_keys, tag_parameter, tag_sources
+from netweave.passes.reference import evaluate_node
 from netweave.passes.rewrite import Pass, Rewriter, has_subgraphs
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
     from netweave.graph.parameters import Step
 
+
+_LOGGER = logging.getLogger(__name__)
 
 MAX_DEPTH = 4
 """A constant behind more evaluations than this is computed at once: each may read the one before twice."""
@@ -38,7 +42,7 @@ def fold(graph: Graph) -> None:
 
     Also the Shape of a value whose sizes are known. Nodes with effects stay, and so does what would
     only grow. Large arrays are computed when they are read; an array that is only transposed or reshaped
-    still names its stored array.
+    still names its stored array. A node that cannot be computed stays.
     """
     rewriter, room = Rewriter(graph), MAX_COMPUTED_IN_ALL
     depths: dict[int, int] = {}
@@ -82,27 +86,34 @@ def _growth(node: ir.Node) -> int | None:
 
 
 def _fold_node(rewriter: Rewriter, node: ir.Node, depths: dict[int, int]) -> None:
-    """Replace a node by constants.
+    """Replace a node by constants; one that cannot be computed stays, for the net's run to tell.
 
     Args:
         rewriter: Changes the graph.
         node: The node.
         depths: How many evaluations deep a tensor is that is computed when it is read, by its ``id``.
     """
-    evaluate = _Evaluation(node)
+    evaluate = _Evaluation(node, rewriter.graph.place_of(node))
     depth = 1 + max((depths.get(id(tensor), 0) for tensor in evaluate.inputs), default=0)
-    for index, value in enumerate(node.outputs):
-        if not value.name or not value.uses():
-            continue
-        if (_count(value) or 0) <= MAX_FOLLOWED or value.dtype is None or depth > MAX_DEPTH:
-            tensor: ir.TensorProtocol = ir.Tensor(evaluate(index), name=value.name)
-        else:
-            tensor = _lazy(evaluate, index, value)
+    wanted = [(index, value) for index, value in enumerate(node.outputs) if value.name and value.uses()]
+    try:
+        tensors = [_tensor(evaluate, index, value, is_eager=depth > MAX_DEPTH) for index, value in wanted]
+    except RunError as error:
+        _LOGGER.debug("not folded: %s", error)
+        return
+    for (_, value), tensor in zip(wanted, tensors, strict=True):
+        if isinstance(tensor, ir.LazyTensor):
             depths[id(tensor)] = depth
         new = rewriter.replace_constant(value, tensor)
         _keep_parameter(node, new)
         _keep_sources(node, new)
     rewriter.graph.model.graph.remove(node, safe=True)
+
+
+def _tensor(evaluate: _Evaluation, index: int, value: ir.Value, *, is_eager: bool) -> ir.TensorProtocol:
+    if not is_eager and (_count(value) or 0) > MAX_FOLLOWED and value.dtype is not None:
+        return _lazy(evaluate, index, value)
+    return ir.Tensor(evaluate(index), name=value.name)
 
 
 def _lazy(evaluate: _Evaluation, index: int, value: ir.Value) -> ir.LazyTensor:
@@ -116,15 +127,24 @@ def _lazy(evaluate: _Evaluation, index: int, value: ir.Value) -> ir.LazyTensor:
 class _Evaluation:
     """A node whose inputs are stored, computed when it is asked for; later changes do not reach it."""
 
-    def __init__(self, node: ir.Node) -> None:
+    def __init__(self, node: ir.Node, place: str) -> None:
         self._node = node
+        self._place = place
         self.inputs = [None if value is None else value.const_value for value in node.inputs]
         self._attributes = attributes_of(node)
         self._sizes = known_shape(node.inputs[0]) if node.inputs else None
         self._proto = None if node.domain else ir.serde.serialize_node(node)
 
     def __call__(self, index: int) -> np.ndarray:
-        return np.ascontiguousarray(self._outputs()[index])
+        """Return an output.
+
+        Raises:
+            RunError: It cannot be computed.
+        """
+        try:
+            return np.asarray(self._outputs()[index], order="C")  # np.ascontiguousarray makes numbers lists
+        except Exception as error:  # any operator's any error
+            raise RunError(f"{self._place}: cannot be computed from stored arrays: {error}") from error
 
     def _outputs(self) -> Sequence[np.ndarray]:
         if self._proto is None:
@@ -132,7 +152,7 @@ class _Evaluation:
             return find_operator(self._node.op_type).forward(arrays, self._attributes)
         if self._proto.op_type in {"Shape", "Size"}:
             return [_shape(self._proto.op_type, self._sizes or (), self._attributes)]
-        return _by_reference(self._proto, [t.numpy() for t in self.inputs if t is not None])
+        return evaluate_node(self._proto, [t.numpy() for t in self.inputs if t is not None])
 
 
 def _shape(op_type: str, sizes: Sequence[int | None], attributes: dict[str, int]) -> np.ndarray:
@@ -140,28 +160,6 @@ def _shape(op_type: str, sizes: Sequence[int | None], attributes: dict[str, int]
     if op_type == "Size":
         return np.asarray(known.prod(), np.int64)
     return known[attributes.get("start", 0) : attributes.get("end")]
-
-
-def _by_reference(proto: onnx.NodeProto, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Return the outputs of a standard node by ONNX's reference evaluator."""
-    from onnx.reference import ReferenceEvaluator  # loaded when first needed: it takes 0.2 s
-
-    from netweave.graph import OPSET
-
-    names = [name for name in proto.input if name]
-    unique = list(dict.fromkeys(names))
-    feeds = dict(zip(names, arrays, strict=True))
-    graph = onnx.GraphProto(name="constant")
-    graph.node.append(proto)
-    for name in unique:
-        graph.input.append(onnx.helper.make_tensor_value_info(name, _element_type(feeds[name]), None))
-    graph.output.extend(onnx.ValueInfoProto(name=name) for name in proto.output)
-    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", OPSET)])
-    return [np.asarray(array) for array in ReferenceEvaluator(model).run(None, feeds)]
-
-
-def _element_type(array: np.ndarray) -> int:
-    return int(onnx.helper.np_dtype_to_tensor_dtype(array.dtype))
 
 
 def _keep_parameter(node: ir.Node, value: ir.Value) -> None:

@@ -88,7 +88,7 @@ class Rewriter:
         """Add an initializer that is computed when it is read, of the type of another tensor."""
         dtype = like.dtype
         tensor = ir.LazyTensor(
-            lambda: ir.Tensor(np.ascontiguousarray(compute(), dtype.numpy())),
+            lambda: ir.Tensor(np.asarray(compute(), dtype.numpy(), order="C")),
             dtype=dtype,
             shape=ir.Shape(shape),
             name=name,

@@ -50,7 +50,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
         archive.writestr(_entry("state.json"), json.dumps(checkpoint.state))
         for name, array in checkpoint.arrays.items():
             with archive.open(_entry(f"{name}.npy"), "w", force_zip64=True) as member:
-                np.lib.format.write_array(member, np.ascontiguousarray(array), allow_pickle=False)
+                np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
     body = content.getvalue()
     return MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
 

@@ -113,7 +113,7 @@ def wanted_constant(
         order = _input_order(case, node_b)
         if order is not None and node_a.op_type == "Conv" and len(order) == turned.shape[1]:
             turned = turned[:, list(order)]
-        return np.ascontiguousarray(turned) if turned.shape == b.shape else None
+        return np.asarray(turned, order="C") if turned.shape == b.shape else None
     if index == 1 and node_a.op_type in DENSE:
         return _dense(case, node_a, node_b, b)
     order = _input_order(case, node_b)
@@ -295,7 +295,7 @@ class _Replace:
             name=name,
             shape=ir.Shape(self._array.shape),
             type=ir.TensorType(ir.DataType.from_numpy(self._array.dtype)),
-            const_value=ir.Tensor(np.ascontiguousarray(self._array)),
+            const_value=ir.Tensor(np.asarray(self._array, order="C")),
         )
         graph.model.graph.register_initializer(value)
         if self._index >= len(node.inputs):

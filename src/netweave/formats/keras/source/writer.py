@@ -238,7 +238,7 @@ class _Writer:
         name = _free(wanted, self._names)
         self._names.add(name)
         for key, array in (step.module.state if step.module else {}).items():
-            self.arrays[f"{name}/{key}"] = np.ascontiguousarray(array())
+            self.arrays[f"{name}/{key}"] = np.asarray(array(), order="C")
         return name
 
     def _loop_lines(self, line: str) -> list[str]:

@@ -247,7 +247,7 @@ class _Writer:
         if step.module is None:
             return
         for name, array in step.module.state.items():
-            self.state[f"{path}.{name}" if name else path] = np.ascontiguousarray(array())
+            self.state[f"{path}.{name}" if name else path] = np.asarray(array(), order="C")
             if name.endswith("running_var"):
                 counter = f"{path}.{name.removesuffix('running_var')}num_batches_tracked"
                 self.state[counter] = np.zeros((), np.int64)
