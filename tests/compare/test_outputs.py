@@ -95,3 +95,37 @@ def test_an_image_may_leave_in_the_order_in_which_it_came(order, verdict):
 
     found = netweave.compare(net(right), net(right[list(order)][:, ::-1]))
     assert found.verdict is verdict
+
+
+def goes_on(given, *, names=("raw", "prob")):
+    """A convolution, a sigmoid and a product by 2, of which some are outputs; the last two have names."""
+    builder = GraphBuilder("detector", format="onnx")
+    x = builder.input("data", (1, 3, 9, 7))
+    made = {}
+    with builder.layer(Layer("conv", "conv", "Conv")):
+        w = builder.parameter(Parameter("w", (4, 3, 3, 3)), recipe.weight("w", (4, 3, 3, 3), "filter"))
+        made["conv"] = builder.add("Conv", [x, w], outputs="prob" if "conv" in given else "conv")
+    with builder.layer(Layer("sigmoid", "sigmoid", "Sigmoid")):
+        made["sigmoid"] = builder.add("Sigmoid", [made["conv"]], outputs=names[0])
+    if names[1:]:
+        with builder.layer(Layer("double", "double", "Mul")):
+            made["double"] = builder.add("Mul", [made["sigmoid"], builder.constant(2.0)], outputs=names[1])
+    return builder.finish([made[name] for name in given])
+
+
+def test_a_net_that_goes_on_behind_an_output_differs_there():
+    """As a detector with its post-processing: B's output has the name of A's, and A's is no output of B."""
+    found = netweave.compare(goes_on(["sigmoid"], names=("prob",)), goes_on(["double"]))
+    assert found.verdict is Verdict.DIFFERENT
+    assert [finding.trap for finding in found.findings] == ["missing-layer"]
+    assert "B has double here, A has nothing behind sigmoid" in found.sentence
+
+
+def test_another_layer_under_the_name_of_an_output_is_a_difference():
+    a = goes_on(["sigmoid", "double"], names=("prob", "twice"))
+    found = netweave.compare(a, goes_on(["conv", "double"], names=("raw", "twice")))
+    assert found.verdict is Verdict.DIFFERENT
+    (finding,) = found.findings
+    assert (finding.trap, finding.layer_a, finding.layer_b) == ("output", "sigmoid", "sigmoid")
+    assert "B gives as 'prob' what 'conv' makes" in finding.cause
+    assert finding.fix == "give what 'sigmoid' makes as 'prob'"

@@ -9,7 +9,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
+from netweave.compare import Status, Verdict
 from netweave.errors import RunError
+from netweave.graph import GraphBuilder, Layer, Parameter
+from tests.oracles import recipe
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -52,3 +55,51 @@ def test_nets_that_run_at_no_size_are_an_error(tmp_path):
     broken = written(tmp_path / "a.onnx", pixels=11)  # 3 images of 128 values are no rows of 22
     with pytest.raises(RunError, match="Reshape"):
         netweave.compare(broken, broken)
+
+
+def bound(side, *extra):
+    """A convolution, layers of one's own, a rectifier and a dense layer for images of one size alone."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (1, 3, side, side))
+
+    def stored(key, shape, kind="filter"):
+        return builder.parameter(Parameter(key, shape), recipe.weight(key, shape, kind))
+
+    with builder.layer(Layer("conv", "conv", "Conv")):
+        x = builder.add("Conv", [x, stored("conv/w", (4, 3, 3, 3))])
+    width = side - 2
+    for op_type in extra:
+        with builder.layer(Layer(op_type, op_type, op_type)):
+            scales = [stored("scale", (width,), "gamma")] if op_type == "LayerNormalization" else []
+            x = builder.add(op_type, [x, *scales])
+    with builder.layer(Layer("relu", "relu", "Relu")):
+        x = builder.add("Relu", [x])
+    with builder.layer(Layer("dense", "dense", "Gemm")):
+        w = stored("dense/w", (4 * width * width, 5))
+        return builder.finish([builder.add("Gemm", [builder.add("Flatten", [x]), w], outputs="y")])
+
+
+def test_a_layer_that_only_a_net_of_another_size_has_is_judged_on_the_first_nets_values():
+    """B cannot be run on A's images; its own layers can be, one by one."""
+    found = netweave.compare(bound(8), bound(12, "Tanh"))
+    assert found.verdict is Verdict.DIFFERENT
+    assert found.findings[0].cause == "B has Tanh here, A has nothing behind conv"
+    assert "does not take x 3x3x8x8" in found.notes[0]
+    (group,) = [group for group in found.groups if group.layers_b == ("Tanh",)]
+    assert group.status is Status.ONLY_B
+
+
+def test_a_layer_without_effect_has_none_in_a_net_that_was_not_run_either():
+    found = netweave.compare(bound(8, "Abs"), bound(12, "Abs", "Abs"))
+    (group,) = [group for group in found.groups if not group.layers_a]
+    assert (group.layers_b, group.status) == (("Abs",), Status.LATENT)
+
+
+def test_a_layer_that_runs_nowhere_is_not_compared():
+    """A normalisation whose stored scales are of B's width."""
+    found = netweave.compare(bound(8), bound(12, "LayerNormalization"))
+    (group,) = [group for group in found.groups if not group.layers_a]
+    assert group.status is Status.UNKNOWN
+    assert group.finding.cause.endswith("B was not run, so what they do was not compared")
+    assert found.verdict is Verdict.UNDECIDED
+    assert "LayerNormalization, dense could not be compared alone" in found.sentence

@@ -92,6 +92,31 @@ class Grafter:
             self._run(ready[start : start + MAX_TOGETHER])
         return grafts
 
+    def run_alone(self, nodes: Sequence[ir.Node], outputs: Sequence[str]) -> dict[str, np.ndarray]:
+        """Run nodes that only B has on A's values of what they read.
+
+        Args:
+            nodes: The nodes, in topological order; they read one signal.
+            outputs: Signals that they make.
+
+        Returns:
+            What they read and make by B's signals; empty if A has no counterpart, or they do not run on it.
+        """
+        (name_b,) = _reads(self._pairs.b, nodes)
+        pair = self._pairs.of_b.get(name_b)
+        mapping = None if pair is None else self._layout(pair.a, name_b)
+        if pair is None or mapping is None:
+            return {}
+        feeds = {name_b: mapping.apply(self._tensors_a[pair.a])}
+        builder = PieceBuilder(self._pairs.b)
+        try:
+            fed = builder.add(nodes, outputs, {name_b: feeds[name_b].shape}, prefix="")
+            feeds |= self._sizes([name for name in fed if name != name_b])
+            return feeds | prepare(builder.finish()).run(feeds)
+        except NetweaveError as error:
+            _LOGGER.debug("not run alone: %s", error)
+            return {}
+
     def _run(self, rows: Sequence[tuple[Draft, Graft]]) -> None:
         try:
             self._run_rows(rows)

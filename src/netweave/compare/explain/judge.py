@@ -12,6 +12,7 @@ from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import hidden_by_copies, latent_finding
 from netweave.compare.explain.missing import missing_finding
 from netweave.compare.explain.moved import find_moved
+from netweave.compare.explain.passage import is_passage
 from netweave.compare.explain.promises import broken_promises
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence, Finding, Group, Status, TensorMapping
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.compare.align.alignment import Alignment
-    from netweave.compare.signals import Signals
 
 MAX_EXPLAINED = 40
 """Wrong groups beyond this many are reported without looking for their cause."""
@@ -168,13 +168,20 @@ class Judge:
         signals = (self.alignment.a, self.alignment.b)[side]
         tensors = (self.tensors_a, self.tensors_b)[side]
         nodes = draft.nodes[side]
-        without_effect = _is_passage(signals, nodes, tensors)
+        grafter = Grafter(self.alignment, self.tensors_a, self.tensors_b)
+        without_effect = is_passage(signals, nodes, tensors, grafter.run_alone if side else _not_run)
         moved = self._moved.get(id(draft))
         finding = missing_finding(self.alignment, nodes, side=side, moved=moved, latent=without_effect)
         status = Status.ONLY_A if side == 0 else Status.ONLY_B
         if moved and side == 1:
             return replace(group, status=status)
-        return replace(group, status=Status.LATENT if without_effect else status, finding=finding)
+        effects = {True: Status.LATENT, False: status, None: Status.UNKNOWN}
+        return replace(group, status=effects[without_effect], finding=finding)
+
+
+def _not_run(nodes: Sequence[ir.Node], outputs: Sequence[str]) -> Mapping[str, np.ndarray]:
+    """Run none of A's nodes: A has run, and what it has no values of cannot be run."""
+    return {}
 
 
 def _described(mapping: TensorMapping | None, names: tuple[str, str]) -> TensorMapping | None:
@@ -189,24 +196,3 @@ def _names(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
 
 def _layers(nodes: Sequence[ir.Node]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(key for node in nodes for key in layer_keys(node)))
-
-
-def _is_passage(signals: Signals, nodes: Sequence[ir.Node], tensors: Mapping[str, np.ndarray]) -> bool:
-    """Whether nodes that only one net has give on just what they read."""
-    inside = {name for node in nodes for name in signals.outputs_of(node)}
-    read = [name for node in nodes for name in signals.inputs_of(node) if name not in inside]
-    left = [
-        name
-        for name in inside
-        if name in signals.outputs
-        or any(name in signals.inputs_of(r) and r not in nodes for r in signals.consumers.get(name, ()))
-    ]
-    if not left:
-        return True
-    if len(set(read)) != 1:
-        return False
-    source = tensors[read[0]]
-    return all(
-        tensors[name].shape == source.shape and relative_error(source, tensors[name]) <= LOCAL_TOLERANCE
-        for name in left
-    )

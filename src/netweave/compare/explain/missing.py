@@ -23,7 +23,7 @@ SIDES = ("A", "B")
 
 
 def missing_finding(
-    alignment: Alignment, nodes: Sequence[ir.Node], *, side: int, moved: str | None, latent: bool
+    alignment: Alignment, nodes: Sequence[ir.Node], *, side: int, moved: str | None, latent: bool | None
 ) -> Finding:
     """Return what is wrong where one net has nodes and the other has none.
 
@@ -32,25 +32,27 @@ def missing_finding(
         nodes: The nodes.
         side: 0 if A has them, 1 if B has.
         moved: Where the other net has the same layer, in words, if it has.
-        latent: Whether the nodes change nothing.
+        latent: Whether the nodes change nothing; None if that is not known.
     """
     biased = None if moved else _biased(alignment, nodes, side)
     if biased is not None:
-        return _missing_bias(alignment, nodes[0], biased, side=side, latent=latent)
+        return _missing_bias(alignment, nodes[0], biased, side=side, latent=bool(latent))
     signals = (alignment.a, alignment.b)[side]
     names = _listed(dict.fromkeys(where(signals, node)[0] for node in nodes))
     mine, other = SIDES[side], SIDES[1 - side]
     remedy = f"add {names} to B" if side == 0 else f"remove {names} from B"
     layer, place = where(signals, nodes[0])
+    alone = f"{mine} has {names} here, {other} has nothing{_behind(alignment, nodes[0], side)}"
+    unknown = f"; {mine} was not run, so what they do was not compared" if latent is None else ""
     return Finding(
         trap="layer-order" if moved else "missing-layer",
-        cause=moved or f"{mine} has {names} here, {other} has nothing{_behind(alignment, nodes[0], side)}",
+        cause=moved or alone + unknown,
         fix="put it where A has it" if moved else remedy,
         place_a=place if side == 0 else "",
         place_b=place if side == 1 else "",
         layer_a=layer if side == 0 else "",
         layer_b=layer if side == 1 else "",
-        latent=latent,
+        latent=bool(latent),
     )
 
 
@@ -68,8 +70,8 @@ def _biased(alignment: Alignment, nodes: Sequence[ir.Node], side: int) -> ir.Nod
     signals = (alignment.a, alignment.b)[side]
     if len(nodes) != 1 or nodes[0].op_type != "Add" or family_of(nodes[0]) != "affine":
         return None
-    (read,) = signals.inputs_of(nodes[0])
-    filters = signals.producer.get(read)
+    read = signals.inputs_of(nodes[0])
+    filters = signals.producer.get(read[0]) if len(read) == 1 else None
     if filters is None or filters_of(filters) is None:
         return None
     return alignment.partner(filters) if side == 0 else alignment.node_of_b.get(id(filters))

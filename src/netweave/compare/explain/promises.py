@@ -41,7 +41,11 @@ def broken_promises(
         elif node is not None and name_b is not None and alignment.b.root.get(name_b, name_b) != pair.b:
             x, y = tensors_a.get(signal), tensors_b.get(alignment.b.root.get(name_b, name_b))
             if x is not None and y is not None and solve_layout(x, y, tolerance=LOCAL_TOLERANCE) is None:
-                found.setdefault(id(node), _swapped(alignment, node, name_a, pair))
+                finding = _swapped(alignment, node, name_a, pair) or _replaced(
+                    alignment, node, name_a, name_b
+                )
+                if finding is not None:
+                    found.setdefault(id(node), finding)
     return found
 
 
@@ -75,14 +79,39 @@ def _reordered(alignment: Alignment, node: ir.Node | None, output: str, mapping:
     )
 
 
-def _swapped(alignment: Alignment, node: ir.Node, output: str, pair: SignalPair) -> Finding:
+def _swapped(alignment: Alignment, node: ir.Node, output: str, pair: SignalPair) -> Finding | None:
+    """Return that B gives A's output under another name; None if it is no output of B."""
     names = [name for name in output_names(alignment.b) if alignment.b.root.get(name, name) == pair.b]
+    if not names:
+        return None
     return _finding(
         alignment,
         node,
         trap="output-order",
         cause=f"B gives as {names[0]!r} what A gives as {output!r}",
         fix=f"give it as {output!r}",
+    )
+
+
+def _replaced(alignment: Alignment, node: ir.Node, output: str, name_b: str) -> Finding | None:
+    """Return that B gives another layer of A's in the place of an output; None if it gives what A lacks.
+
+    What A lacks is made by nodes that are judged themselves: where B goes on behind A's output, as detectors
+    with post-processing do, they are what differs.
+    """
+    signal = alignment.b.root.get(name_b, name_b)
+    pair = alignment.of_b.get(signal)
+    if pair is None or pair.evidence is not Evidence.VALUES:
+        return None
+    made = [alignment.b.producer.get(signal), node]
+    layers = [where(alignment.b, each)[0] if each is not None else signal for each in made]
+    return _finding(
+        alignment,
+        node,
+        trap="output",
+        cause=f"B gives as {name_b!r} what {layers[0]!r} makes; what A gives as {output!r} is made by "
+        f"{layers[1]!r}, which is no output of B",
+        fix=f"give what {layers[1]!r} makes as {output!r}",
     )
 
 

@@ -81,7 +81,9 @@ def decide(
     worst = max((pair.error for pair in apart if pair.error is not None), default=None)
     said = "no output can be compared" if worst is None else _apart(worst)
     if unknown:
-        where = ", ".join(dict.fromkeys(name for group in unknown[:4] for name in group.layers_a))
+        where = ", ".join(
+            dict.fromkeys(name for group in unknown[:4] for name in group.layers_a or group.layers_b)
+        )
         return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
     if unfilled:
         return Verdict.STRUCTURE, (

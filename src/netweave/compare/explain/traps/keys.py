@@ -35,6 +35,7 @@ TRAP_KEYS: dict[str, str] = {
     "gate-order": "The gates of a recurrent layer in another order: i, f, c, o; i, c, f, o; i, o, f, c.",
     "input-order": "The inputs of a node, or branches that are joined, in another order.",
     "output-order": "Outputs that change their names: each holds what the other should.",
+    "output": "The values of another layer given as an output.",
     "input": "The output of another layer read.",
     "operator": "Another operator: average for maximum pooling, sigmoid for rectifier.",
     "filter-shape": "Another number of filters or units, or filters with another window.",

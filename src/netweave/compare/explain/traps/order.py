@@ -23,14 +23,15 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
 
     The proposal changes nothing: what it proposes lies before the nodes of the case.
     """
-    node = reader
+    node, signal = reader, ""
     moved = _moved(case, node)
     while len(moved) == 1 and moved[0] in case.b.producer:
-        node = case.b.producer[moved[0]]
+        signal = moved[0]
+        node = case.b.producer[signal]
         moved = _moved(case, node)
     if node is reader or moved or node.op_type in LAYOUTS:
         return None
-    made_a = case.a.producer.get(case.known[case.b.outputs_of(node)[0]].a)
+    made_a = case.a.producer.get(case.known[signal].a)
     if made_a is None:
         return None
     joined = node.op_type == "Concat"
