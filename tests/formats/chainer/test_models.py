@@ -240,7 +240,7 @@ def test_an_input_that_is_looked_up_after_a_reshape_is_of_whole_numbers(tmp_path
 
 @pytest.mark.slow
 def test_functions_of_chainer_1_are_classes(tmp_path):
-    line = "return F.Concat(axis=0)(F.ReLU()(x), F.LeakyReLU(0.5)(x), F.dropout(x, 0.5, True))"
+    line = "return F.Concat(axis=0)(F.ReLU()(x), F.LeakyReLU(0.5)(x), F.Dropout(0.5)(x))"
     path = written(tmp_path, FORWARD.format(line))
     x = np.array([[-2, 2, -4, 4]], np.float32)
     (made,) = netweave.run(netweave.load(path, trust=True, input_shapes={"x": (1, 4)}), {"x": x}).values()

@@ -6,6 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError, NetweaveError, ShapeError, UsageError
+from netweave.formats.chainer.standin.arguments import ArgumentsError
 from netweave.formats.chainer.standin.recorder import WholeError
 from netweave.formats.chainer.standin.variable import Parameter, Variable
 
@@ -58,6 +59,8 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
         try:
             given = {name: tuple(shapes.get(name, (1,))) for name in names} | {open_names[0]: candidate}
             graph = _traced(model, recorder, given)
+        except ArgumentsError:  # wrong at every size
+            raise
         except Exception as error:  # noqa: BLE001 - any code's any error
             last = last or error
             continue

@@ -158,7 +158,13 @@ class SEResNet(_Stages):
     """ResNet with a block in each bottleneck that scales the channels."""
 
     def __init__(
-        self, n_layer: int, n_class: Any = None, pretrained_model: Any = None, *args: Any, **kwargs: Any
+        self,
+        n_layer: int,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        fc_kwargs: Any = None,
     ) -> None:
         super().__init__()
         classes = number_of("n_class", n_class, pretrained_model, 1000)
@@ -170,7 +176,13 @@ class SEResNeXt(_Stages):
     """The same with convolutions in 32 groups."""
 
     def __init__(
-        self, n_layer: int, n_class: Any = None, pretrained_model: Any = None, *args: Any, **kwargs: Any
+        self,
+        n_layer: int,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        fc_kwargs: Any = None,
     ) -> None:
         super().__init__()
         classes = number_of("n_class", n_class, pretrained_model, 1000)

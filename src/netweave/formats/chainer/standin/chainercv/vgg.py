@@ -22,7 +22,12 @@ class VGG16(PickableSequentialChain):
     """Blocks of convolutions and three dense layers, whose activations are parts of their own."""
 
     def __init__(
-        self, n_class: Any = None, pretrained_model: Any = None, mean: Any = None, *args: Any, **kwargs: Any
+        self,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        initial_bias: Any = None,
     ) -> None:
         super().__init__()
         classes = number_of("n_class", n_class, pretrained_model, 1000)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.errors import CodeError
 from netweave.formats.chainer.standin.functions.table import function, wrap
 from netweave.formats.chainer.standin.recorder import current
 
@@ -14,12 +15,10 @@ _PLAIN = {
     "relu": "Relu",
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",
-    "identity": "Identity",
     "erf": "Erf",
     "exp": "Exp",
     "log": "Log",
     "sqrt": "Sqrt",
-    "absolute": "Abs",
     "floor": "Floor",
     "ceil": "Ceil",
     "sign": "Sign",
@@ -154,7 +153,23 @@ def log_softmax(x: Any, axis: int = 1) -> Variable:
 
 
 @function()
-def dropout(x: Any, ratio: float = 0.5, *args: Any, **kwargs: Any) -> Variable:
+def absolute(self: Any) -> Variable:
+    """Without the sign; the argument has the name that Chainer gives it."""
+    return wrap(current().add("Abs", [self]))
+
+
+@function()
+def identity(*inputs: Any) -> Any:
+    """What comes in, one or several."""
+    made = tuple(wrap(current().add("Identity", [x])) for x in inputs)
+    return made[0] if len(made) == 1 else made
+
+
+@function()
+def dropout(x: Any, ratio: float = 0.5, *, mask: Any = None, return_mask: bool = False) -> Any:
     """Passes on in a test; what it does in training is kept in the node."""
+    if mask is not None:
+        raise CodeError("dropout with a mask of its own is not recorded")
     record = current()
-    return wrap(record.add("Dropout", [x, record.constant(float(ratio))]))
+    made = wrap(record.add("Dropout", [x, record.constant(float(ratio))]))
+    return (made, None) if return_mask else made

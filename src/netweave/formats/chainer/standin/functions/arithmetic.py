@@ -94,26 +94,41 @@ def _turned(x: Any, is_turned: bool) -> Any:
     return wrap(current().add("Transpose", [x], {"perm": [*axes[:-2], axes[-1], axes[-2]]}))
 
 
+def _reduced(op_type: str, x: Any, axis: Any, keepdims: bool) -> Variable:
+    record = current()
+    inputs = [x]
+    if axis is not None:
+        axes = [axis] if isinstance(axis, int | np.integer) else list(axis)
+        inputs.append(record.constant([int(each) for each in axes], dtype="int64"))
+    return wrap(record.add(op_type, inputs, {"keepdims": int(keepdims)}))
+
+
 def _reduction(name: str, op_type: str) -> None:
     def made(x: Any, axis: Any = None, keepdims: bool = False) -> Variable:
-        record = current()
-        inputs = [x]
-        if axis is not None:
-            axes = [axis] if isinstance(axis, int | np.integer) else list(axis)
-            inputs.append(record.constant([int(each) for each in axes], dtype="int64"))
-        return wrap(record.add(op_type, inputs, {"keepdims": int(keepdims)}))
+        return _reduced(op_type, x, axis, keepdims)
 
     function(name)(made)
 
 
+@function("average", "mean")
+def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False) -> Variable:
+    """The mean along axes; all elements count alike."""
+    if weights is not None:
+        raise CodeError("average with weights is not recorded")
+    return _reduced("ReduceMean", x, axis, keepdims)
+
+
+@function()
+def logsumexp(x: Any, axis: Any = None) -> Variable:
+    """The logarithm of the sum of exponentials along axes."""
+    return _reduced("ReduceLogSumExp", x, axis, False)
+
+
 for _name, _op_type in (
     ("sum", "ReduceSum"),
-    ("mean", "ReduceMean"),
-    ("average", "ReduceMean"),
     ("max", "ReduceMax"),
     ("min", "ReduceMin"),
     ("prod", "ReduceProd"),
-    ("logsumexp", "ReduceLogSumExp"),
 ):
     _reduction(_name, _op_type)
 
@@ -182,10 +197,17 @@ for _name, _base in (("log2", 2.0), ("log10", 10.0)):
     _logarithm(_name, _base)
 
 
-@function("squared_error", "squared_difference")
+@function()
 def squared_error(x0: Any, x1: Any) -> Variable:
     """The squares of the differences."""
     difference = _pair("Sub", x0, x1)
+    return _pair("Mul", difference, difference)
+
+
+@function()
+def squared_difference(x1: Any, x2: Any) -> Variable:
+    """The same with Chainer's other names."""
+    difference = _pair("Sub", x1, x2)
     return _pair("Mul", difference, difference)
 
 

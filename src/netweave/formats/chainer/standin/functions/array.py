@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import CodeError
+from netweave.formats.chainer.standin.arguments import ArgumentsError
 from netweave.formats.chainer.standin.functions.table import function, wrap
 from netweave.formats.chainer.standin.recorder import Size, current
 from netweave.formats.chainer.standin.variable import Variable
@@ -155,7 +156,7 @@ def cast(x: Any, typ: Any) -> Variable:
 
 
 @function()
-def copy(x: Any, dst: Any = -1) -> Variable:
+def copy(x: Any, dst: Any) -> Variable:
     """What comes in."""
     return x if isinstance(x, Variable) else wrap(current().as_value(x))
 
@@ -171,16 +172,21 @@ def flip(x: Any, axis: int) -> Variable:
 @function()
 def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
     """Elements put around, as ``numpy.pad`` does."""
-    modes = {"constant": "constant", "reflect": "reflect", "edge": "edge"}
-    if mode not in modes:
+    taken = {"constant": "constant_values", "reflect": "reflect_type", "edge": ""}
+    if mode not in taken:
         raise CodeError(f"pads with the mode {mode!r}, which is not recorded")
+    unknown = ", ".join(repr(name) for name in keywords if name != taken[mode])
+    if unknown:
+        raise ArgumentsError(f"pad() got unsupported keyword arguments for mode {mode!r}: {unknown}")
+    values = np.unique(keywords.get("constant_values", 0))
+    if len(values) != 1 or keywords.get("reflect_type", "even") != "even":
+        raise CodeError("padding with several constant_values, or with an odd reflect_type, is not recorded")
     widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     record = current()
-    value = keywords.get("constant_values", 0)
     inputs = [x, _whole([*widths[:, 0], *widths[:, 1]])]
     if mode == "constant":
-        inputs.append(record.constant(float(np.asarray(value).reshape(-1)[0])))
-    return wrap(record.add("Pad", inputs, {"mode": modes[mode]}))
+        inputs.append(record.constant(float(values[0])))
+    return wrap(record.add("Pad", inputs, {"mode": mode}))
 
 
 @function()

@@ -50,10 +50,13 @@ def convolution_2d(
     stride: Any = 1,
     pad: Any = 0,
     cover_all: bool = False,
-    **kwargs: Any,
+    *,
+    dilate: Any = 1,
+    groups: int = 1,
+    cudnn_fast: bool = False,
 ) -> Variable:
     """Cross-correlation with weights (out, in / groups, height, width)."""
-    return _convolution(x, W, b, stride, pad, cover_all, kwargs.get("dilate", 1), kwargs.get("groups", 1))
+    return _convolution(x, W, b, stride, pad, cover_all, dilate, groups)
 
 
 @function("convolution_nd", "convolution_1d", "convolution_3d")
@@ -102,7 +105,7 @@ def depthwise_convolution_2d(
     return _convolution(x, filters, b, stride, pad, False, 1, channels)
 
 
-@function("deconvolution_2d", "deconvolution_nd", "deconvolution_1d", "deconvolution_3d")
+@function()
 def deconvolution_2d(
     x: Any,
     W: Any,
@@ -110,17 +113,40 @@ def deconvolution_2d(
     stride: Any = 1,
     pad: Any = 0,
     outsize: Any = None,
-    **kwargs: Any,
+    *,
+    dilate: Any = 1,
+    groups: int = 1,
 ) -> Variable:
     """The transpose of a convolution, weights (in, out / groups, ...); ``outsize`` is reached at the end."""
+    return _deconvolution(x, W, b, stride, pad, outsize, dilate, groups)
+
+
+@function("deconvolution_nd", "deconvolution_1d", "deconvolution_3d")
+def deconvolution_nd(
+    x: Any,
+    W: Any,
+    b: Any = None,
+    stride: Any = 1,
+    pad: Any = 0,
+    outsize: Any = None,
+    dilate: Any = 1,
+    groups: int = 1,
+) -> Variable:
+    """The same over any number of axes."""
+    return _deconvolution(x, W, b, stride, pad, outsize, dilate, groups)
+
+
+def _deconvolution(
+    x: Any, W: Any, b: Any, stride: Any, pad: Any, outsize: Any, dilate: Any, groups: int
+) -> Variable:
     rank = W.ndim - 2
-    strides, padding, dilations = pair(stride, rank), pair(pad, rank), pair(kwargs.get("dilate", 1), rank)
+    strides, padding, dilations = pair(stride, rank), pair(pad, rank), pair(dilate, rank)
     attributes: dict[str, Any] = {
         "kernel_shape": [int(size) for size in W.shape[2:]],
         "strides": strides,
         "pads": padding + padding,
         "dilations": dilations,
-        "group": int(kwargs.get("groups", 1)),
+        "group": int(groups),
     }
     if outsize is not None:
         plain = [

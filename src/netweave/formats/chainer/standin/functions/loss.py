@@ -22,7 +22,8 @@ def softmax_cross_entropy(
     class_weight: Any = None,
     ignore_label: int = -1,
     reduce: str = "mean",
-    **kwargs: Any,
+    enable_double_backprop: bool = False,
+    soft_target_loss: str = "cross-entropy",
 ) -> Variable:
     """The mean over the labels that are not ignored."""
     if class_weight is not None or reduce != "mean":

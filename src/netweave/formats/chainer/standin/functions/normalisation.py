@@ -36,7 +36,17 @@ def kept_axes(rank: int, axis: Any) -> list[int]:
 
 
 @function()
-def batch_normalization(x: Any, gamma: Any, beta: Any, **kwargs: Any) -> Variable:
+def batch_normalization(
+    x: Any,
+    gamma: Any,
+    beta: Any,
+    *,
+    eps: float = 2e-5,
+    running_mean: Any = None,
+    running_var: Any = None,
+    decay: float = 0.9,
+    axis: Any = None,
+) -> Variable:
     """By the batch's own statistics: only training knows it."""
     raise CodeError("normalises by the batch's own statistics; a test uses fixed_batch_normalization")
 

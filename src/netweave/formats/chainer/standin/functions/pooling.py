@@ -40,7 +40,6 @@ def max_pooling_2d(
     pad: Any = 0,
     cover_all: bool = True,
     return_indices: bool = False,
-    **kwargs: Any,
 ) -> Any:
     """The largest of each window; by default the last window may lie in the padding (``cover_all``)."""
     if return_indices:
@@ -50,7 +49,7 @@ def max_pooling_2d(
 
 
 @function()
-def average_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0, **kwargs: Any) -> Variable:
+def average_pooling_2d(x: Any, ksize: Any, stride: Any = None, pad: Any = 0) -> Variable:
     """The mean of each window, padding included; the number of windows is rounded down."""
     return _pool(x, ksize, stride, pad, average=True, rounding="floor", include=True)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.formats.chainer.standin.arguments import bind
 from netweave.formats.chainer.standin.recorder import Size, current
 from netweave.formats.chainer.standin.registry import FUNCTIONS
 from netweave.formats.chainer.standin.variable import Variable
@@ -25,16 +26,16 @@ def function(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
         @functools.wraps(made)
         def recorded(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs)
-            given.apply_defaults()
+            given = bind(signature, args, kwargs, name=name)
             settings = {
                 key: plain(value)
-                for key, value in given.arguments.items()
+                for key, value in given.items()
                 if plain(value) is not None and not isinstance(value, Variable)
             }
             with current().layer(name, name, settings):
                 return made(*args, **kwargs)
 
+        recorded.__name__ = name
         FUNCTIONS.update(dict.fromkeys(names or (made.__name__,), recorded))
         return recorded
 

@@ -6,6 +6,7 @@ import itertools
 from math import prod
 from typing import Any
 
+from netweave.formats.chainer.standin.arguments import ArgumentsError
 from netweave.formats.chainer.standin.functions import FUNCTIONS as F
 from netweave.formats.chainer.standin.link import Chain, ChainList, Link
 from netweave.formats.chainer.standin.links.convolution import Convolution2D
@@ -24,7 +25,6 @@ class Linear(Link):
         nobias: bool = False,
         initialW: Any = None,
         initial_bias: Any = None,
-        **kwargs: Any,
     ) -> None:
         super().__init__()
         if out_size is None:
@@ -129,16 +129,19 @@ class MLPConvolution2D(ChainList):
         ksize: Any = None,
         stride: Any = 1,
         pad: Any = 0,
-        activation: Any = None,
+        activation: Any = F["relu"],
         *args: Any,
-        **kwargs: Any,
+        conv_init: Any = None,
+        bias_init: Any = None,
     ) -> None:
+        if args:
+            raise ArgumentsError("MLPConvolution2D() takes no wscale any more; use conv_init and bias_init")
         if ksize is None:
             out_channels, ksize, in_channels = in_channels, out_channels, None
         widths = list(out_channels)
         first = Convolution2D(in_channels, widths[0], ksize, stride, pad)
         super().__init__(first, *(Convolution2D(a, b, 1) for a, b in itertools.pairwise(widths)))
-        self.activation = activation or F["relu"]
+        self.activation = activation
 
     def forward(self, x: Any) -> Variable:
         """All but the last are followed by the activation."""
@@ -152,9 +155,18 @@ class MLPConvolution2D(ChainList):
 class Highway(Chain):
     """What is computed and what comes in, mixed by a gate."""
 
-    def __init__(self, in_out_size: int, nobias: bool = False, activate: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        in_out_size: int,
+        nobias: bool = False,
+        activate: Any = F["relu"],
+        init_Wh: Any = None,
+        init_Wt: Any = None,
+        init_bh: Any = None,
+        init_bt: Any = -1,
+    ) -> None:
         super().__init__()
-        self.activate = activate or F["relu"]
+        self.activate = activate
         with self.init_scope():
             self.plain = Linear(in_out_size, in_out_size, nobias=nobias)
             self.transform = Linear(in_out_size, in_out_size, nobias=nobias)
@@ -171,7 +183,9 @@ class Highway(Chain):
 class Maxout(Chain):
     """The largest of several dense layers, unit by unit."""
 
-    def __init__(self, in_size: Any, out_size: int, pool_size: int, **kwargs: Any) -> None:
+    def __init__(
+        self, in_size: Any, out_size: int, pool_size: int, initialW: Any = None, initial_bias: Any = 0
+    ) -> None:
         super().__init__()
         self.pool_size, self.out_size = pool_size, out_size
         with self.init_scope():

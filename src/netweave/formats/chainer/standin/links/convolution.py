@@ -68,9 +68,9 @@ class Convolution2D(_Windowed):
         nobias: bool = False,
         initialW: Any = None,
         initial_bias: Any = None,
+        *,
         dilate: Any = 1,
         groups: int = 1,
-        **kwargs: Any,
     ) -> None:
         super().__init__()
         sizes = (in_channels, out_channels, ksize)
@@ -107,16 +107,44 @@ class ConvolutionND(_Windowed):
 class Convolution1D(ConvolutionND):
     """Cross-correlation over sequences."""
 
-    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(1, in_channels, out_channels, *args, **kwargs)
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any,
+        stride: Any = 1,
+        pad: Any = 0,
+        nobias: bool = False,
+        initialW: Any = None,
+        initial_bias: Any = None,
+        cover_all: bool = False,
+        dilate: Any = 1,
+        groups: int = 1,
+    ) -> None:
+        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
+        super().__init__(1, *sizes, cover_all=cover_all, dilate=dilate, groups=groups)
 
 
 @composite
 class Convolution3D(ConvolutionND):
     """Cross-correlation over volumes."""
 
-    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(3, in_channels, out_channels, *args, **kwargs)
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any,
+        stride: Any = 1,
+        pad: Any = 0,
+        nobias: bool = False,
+        initialW: Any = None,
+        initial_bias: Any = None,
+        cover_all: bool = False,
+        dilate: Any = 1,
+        groups: int = 1,
+    ) -> None:
+        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
+        super().__init__(3, *sizes, cover_all=cover_all, dilate=dilate, groups=groups)
 
 
 @link
@@ -165,9 +193,9 @@ class Deconvolution2D(_Transposed):
         outsize: Any = None,
         initialW: Any = None,
         initial_bias: Any = None,
+        *,
         dilate: Any = 1,
         groups: int = 1,
-        **kwargs: Any,
     ) -> None:
         super().__init__()
         sizes, settings = (in_channels, out_channels, ksize), {"outsize": outsize, "dilate": dilate}
@@ -202,16 +230,44 @@ class DeconvolutionND(_Transposed):
 class Deconvolution1D(DeconvolutionND):
     """The transpose of a convolution over sequences."""
 
-    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(1, in_channels, out_channels, *args, **kwargs)
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any,
+        stride: Any = 1,
+        pad: Any = 0,
+        nobias: bool = False,
+        outsize: Any = None,
+        initialW: Any = None,
+        initial_bias: Any = None,
+        dilate: Any = 1,
+        groups: int = 1,
+    ) -> None:
+        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
+        super().__init__(1, *sizes, outsize=outsize, dilate=dilate, groups=groups)
 
 
 @composite
 class Deconvolution3D(DeconvolutionND):
     """The transpose of a convolution over volumes."""
 
-    def __init__(self, in_channels: Any, out_channels: Any, *args: Any, **kwargs: Any) -> None:
-        super().__init__(3, in_channels, out_channels, *args, **kwargs)
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any,
+        stride: Any = 1,
+        pad: Any = 0,
+        nobias: bool = False,
+        outsize: Any = None,
+        initialW: Any = None,
+        initial_bias: Any = None,
+        dilate: Any = 1,
+        groups: int = 1,
+    ) -> None:
+        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
+        super().__init__(3, *sizes, outsize=outsize, dilate=dilate, groups=groups)
 
 
 @link

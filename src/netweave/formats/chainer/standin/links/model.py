@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from netweave.formats.chainer.standin.functions import FUNCTIONS as F
 from netweave.formats.chainer.standin.link import Chain, Link
 from netweave.formats.chainer.standin.links.table import composite
 from netweave.formats.chainer.standin.variable import Parameter as StoredArray
@@ -14,7 +15,13 @@ from netweave.formats.chainer.standin.variable import Variable
 class Classifier(Chain):
     """A predictor with its loss; read as the predictor."""
 
-    def __init__(self, predictor: Any, lossfun: Any = None, accfun: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        predictor: Any,
+        lossfun: Any = F["softmax_cross_entropy"],
+        accfun: Any = F["accuracy"],
+        label_key: Any = -1,
+    ) -> None:
         super().__init__()
         with self.init_scope():
             self.predictor = predictor
@@ -33,6 +40,6 @@ class Parameter(Link):
         with self.init_scope():
             self.W = StoredArray(shape=array.shape)
 
-    def forward(self) -> Variable:
+    def forward(self, volatile: str = "off") -> Variable:
         """The array."""
         return self.W

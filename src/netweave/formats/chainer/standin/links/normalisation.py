@@ -49,7 +49,7 @@ class BatchNormalization(Link):
                 each.initialize(sizes)
         self.sizes = sizes
 
-    def forward(self, x: Any, **kwargs: Any) -> Variable:
+    def forward(self, x: Any, *, finetune: bool = False) -> Variable:
         """Apply the link."""
         mean, variance = self._persistent["avg_mean"], self._persistent["avg_var"]
         if not mean.is_initialized:

@@ -15,7 +15,15 @@ if TYPE_CHECKING:
 
 
 class _LSTM(Chain):
-    def __init__(self, in_size: Any, out_size: Any = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        in_size: Any,
+        out_size: Any = None,
+        lateral_init: Any = None,
+        upward_init: Any = None,
+        bias_init: Any = None,
+        forget_bias_init: Any = None,
+    ) -> None:
         super().__init__()
         if out_size is None:
             in_size, out_size = None, in_size
@@ -66,7 +74,9 @@ class StatelessLSTM(_LSTM):
 
 
 class _GRU(Chain):
-    def __init__(self, in_size: Any, out_size: Any, **kwargs: Any) -> None:
+    def __init__(
+        self, in_size: Any, out_size: Any, init: Any = None, inner_init: Any = None, bias_init: Any = None
+    ) -> None:
         super().__init__()
         with self.init_scope():
             for name in ("W_r", "W_z", "W"):
@@ -93,6 +103,11 @@ class StatefulGRU(_GRU):
     """Keeps its state from call to call."""
 
     h: Any = None
+
+    def __init__(
+        self, in_size: Any, out_size: Any, init: Any = None, inner_init: Any = None, bias_init: Any = 0
+    ) -> None:
+        super().__init__(in_size, out_size, init, inner_init, bias_init)
 
     def reset_state(self) -> None:
         """Start from nothing again."""

@@ -167,24 +167,42 @@ def _in_order(parts: list[Any], order: list[int]) -> Variable:
 class _WithCell(_NStep):
     kind = _LSTM
 
-    def __init__(self, n_layers: int, in_size: int, out_size: int, dropout: float, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        n_layers: int,
+        in_size: int,
+        out_size: int,
+        dropout: float,
+        *,
+        initialW: Any = None,
+        initial_bias: Any = None,
+    ) -> None:
         super().__init__()
         self.dropout = dropout
         self._set_up(n_layers, in_size, out_size)
 
-    def forward(self, hx: Any, cx: Any, xs: Any, **kwargs: Any) -> tuple[Variable, Variable, list[Variable]]:
+    def forward(self, hx: Any, cx: Any, xs: Any) -> tuple[Variable, Variable, list[Variable]]:
         """The last outputs, the last cells, and every sequence."""
         (hy, cy), ys = self._call([hx, cx], xs)
         return hy, cy, ys
 
 
 class _WithoutCell(_NStep):
-    def __init__(self, n_layers: int, in_size: int, out_size: int, dropout: float, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        n_layers: int,
+        in_size: int,
+        out_size: int,
+        dropout: float,
+        *,
+        initialW: Any = None,
+        initial_bias: Any = None,
+    ) -> None:
         super().__init__()
         self.dropout = dropout
         self._set_up(n_layers, in_size, out_size)
 
-    def forward(self, hx: Any, xs: Any, **kwargs: Any) -> tuple[Variable, list[Variable]]:
+    def forward(self, hx: Any, xs: Any) -> tuple[Variable, list[Variable]]:
         """The last outputs, and every sequence."""
         (hy,), ys = self._call([hx], xs)
         return hy, ys

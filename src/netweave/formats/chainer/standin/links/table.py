@@ -6,6 +6,7 @@ import functools
 import inspect
 from typing import Any, TypeVar
 
+from netweave.formats.chainer.standin.arguments import bind
 from netweave.formats.chainer.standin.functions.table import plain
 from netweave.formats.chainer.standin.link import Link
 from netweave.formats.chainer.standin.recorder import current
@@ -25,15 +26,14 @@ def link(kind: T) -> T:
 def settled(kind: T) -> T:
     """Have a link's call be a layer, and what its constructor was given its settings."""
     first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]
-    signature = inspect.signature(first)
+    signature, taken = inspect.signature(first), inspect.signature(forward)
 
     @functools.wraps(first)
     def made(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = signature.bind(self, *args, **kwargs)
-        given.apply_defaults()
+        given = bind(signature, (self, *args), kwargs, name=kind.__name__)
         settings = {
             name: plain(value)
-            for name, value in list(given.arguments.items())[1:]
+            for name, value in list(given.items())[1:]
             if plain(value) is not None and not name.startswith("initial")
         }
         first(self, *args, **kwargs)
@@ -42,6 +42,7 @@ def settled(kind: T) -> T:
 
     @functools.wraps(forward)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         name = current().path_of(self) or type(self).__name__
         with current().layer(name, type(self).__name__, getattr(self, "settings", {})):
             return forward(self, *args, **kwargs)
@@ -53,5 +54,14 @@ def settled(kind: T) -> T:
 
 def composite(kind: T) -> T:
     """Register a link that is made of others; their calls are the layers."""
+    forward = kind.forward  # type: ignore[attr-defined]
+    taken = inspect.signature(forward)
+
+    @functools.wraps(forward)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
+        return forward(self, *args, **kwargs)
+
+    kind.forward = called  # type: ignore[attr-defined]
     LINKS[kind.__name__] = kind
     return kind

@@ -35,7 +35,7 @@ class _Vision(Chain, ABC):
         """Names of the stages."""
         return list(self.functions)
 
-    def forward(self, x: Any, layers: Any = None, **kwargs: Any) -> dict[str, Variable]:
+    def forward(self, x: Any, layers: Any = None) -> dict[str, Variable]:
         """What the stages make that are asked for; the probabilities of the classes by default."""
         wanted = list(layers) if layers is not None else ["prob"]
         unknown = [name for name in wanted if name not in self.functions]

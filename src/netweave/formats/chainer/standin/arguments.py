@@ -1,0 +1,46 @@
+"""The arguments of Chainer's functions and links: those of its signatures, and no others."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import inspect
+    from collections.abc import Mapping, Sequence
+
+REMOVED = frozenset({"deterministic", "test", "train", "use_bi_direction", "use_cudnn", "volatile", "wscale"})
+"""Keywords of Chainer 1 that Chainer 7 refuses (``argument.check_unexpected_kwargs`` in its source)."""
+
+
+class ArgumentsError(TypeError):
+    """A function or link is given what it does not take, as Chainer's own TypeError says."""
+
+
+def bind(
+    signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any], *, name: str
+) -> dict[str, Any]:
+    """Return the arguments of a call by name, defaults included.
+
+    Args:
+        signature: What the function takes.
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        name: The function's name, for messages.
+
+    Raises:
+        ArgumentsError: The function does not take them.
+    """
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        removed = ", ".join(
+            sorted(repr(key) for key in REMOVED & kwargs.keys() - signature.parameters.keys())
+        )
+        hint = (
+            f"; {removed}: not supported any more since Chainer 2, use chainer.using_config"
+            if removed
+            else ""
+        )
+        raise ArgumentsError(f"{name}() {error}{hint}") from None
+    bound.apply_defaults()
+    return dict(bound.arguments)
