@@ -181,3 +181,18 @@ def test_a_refusal_says_which_inputs_do_not_fit():
         UsageError, match=r"takes data .*3x12x12, the other data .*3x9x9, and no size fits both"
     ):
         carry_weights(stack([8, 6], flatten=True), stack([8, 6], size=9, flatten=True))
+
+
+def test_a_number_is_carried_as_a_number():
+    """A factor without axes, as CLIP's temperature: a list of one in its place would not be its array."""
+
+    def net(name, number):
+        builder = GraphBuilder(name, format="onnx")
+        x = builder.input("data", (1, 6))
+        scale = builder.parameter(Parameter(f"{name}/scale", ()), np.float32(number))
+        w = builder.parameter(Parameter(f"{name}/w", (6, 5)), recipe.weight(name, (6, 5), "filter"))
+        return builder.finish([builder.add("Mul", [builder.add("MatMul", [x, w]), scale], outputs="y")])
+
+    filled = carry_weights(net("a", 2.5), net("b", 1.0))
+    assert stored(filled, "b/scale").shape == ()
+    assert stored(filled, "b/scale") == np.float32(2.5)

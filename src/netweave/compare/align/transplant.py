@@ -290,7 +290,7 @@ def set_values(value: ir.Value, array: np.ndarray | None) -> int:
     if array is None or old is None or array.size != old.size or old.dtype != ir.DataType.FLOAT:
         return 0
     shape = tuple(int(size) for size in old.shape.numpy())
-    value.const_value = ir.Tensor(np.ascontiguousarray(array.astype(np.float32, copy=False).reshape(shape)))
+    value.const_value = ir.Tensor(np.asarray(array, np.float32, order="C").reshape(shape))
     return 1
 
 
