@@ -154,7 +154,7 @@ def log_softmax(x: Any, axis: int = 1) -> Variable:
 
 @function()
 def absolute(self: Any) -> Variable:
-    """Without the sign; the argument has the name that Chainer gives it."""
+    """The value without its sign."""
     return wrap(current().add("Abs", [self]))
 
 

@@ -206,7 +206,7 @@ def squared_error(x0: Any, x1: Any) -> Variable:
 
 @function()
 def squared_difference(x1: Any, x2: Any) -> Variable:
-    """The same with Chainer's other names."""
+    """The squares of the differences."""
     difference = _pair("Sub", x1, x2)
     return _pair("Mul", difference, difference)
 

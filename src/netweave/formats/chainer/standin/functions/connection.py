@@ -132,7 +132,7 @@ def deconvolution_nd(
     dilate: Any = 1,
     groups: int = 1,
 ) -> Variable:
-    """The same over any number of axes."""
+    """The transpose of a convolution over any number of axes; ``outsize`` is reached at the end."""
     return _deconvolution(x, W, b, stride, pad, outsize, dilate, groups)
 
 
