@@ -69,20 +69,35 @@ class Explainer:
 
     def _proposals(self, case: Case) -> tuple[list[Proposal], list[Proposal]]:
         """Return the proposals that fill arrays without values, and the others, which are differences."""
+        is_open = any(
+            self._is_unfilled(side, node)
+            for side, nodes in enumerate((case.nodes_a, case.nodes_b))
+            for node in nodes
+        )
         fills: list[Proposal] = []
         others: list[Proposal] = []
         for proposal in (proposal for trap in TRAPS for proposal in trap(case)):
-            (fills if self._fills(proposal) else others).append(proposal)
+            (fills if is_open and self._fills(proposal) else others).append(proposal)
         return fills, others
 
     def _fills(self, proposal: Proposal) -> bool:
+        """Whether a proposal gives an array the values that another one of its layers came without.
+
+        A bias may be anywhere in a chain of filters and scalings, so while some of the chain have no values,
+        other values are no difference.
+        """
         if proposal.array is None:
             return False
-        return any(
-            value is not None and not keys.isdisjoint(source_keys(value))
-            for node, keys in zip((proposal.node_a, proposal.node_b), self.unfilled, strict=True)
-            for value in [constants_of(node).get(proposal.array)]
+        own = any(
+            self._is_unfilled(side, node, proposal.array)
+            for side, node in enumerate((proposal.node_a, proposal.node_b))
         )
+        return own or proposal.trap == "weights"
+
+    def _is_unfilled(self, side: int, node: ir.Node, index: int | None = None) -> bool:
+        """Whether a node has an array, or that at a position, that has no values and was given none."""
+        values = [v for i, v in constants_of(node).items() if index in {None, i}]
+        return any(not self.unfilled[side].isdisjoint(source_keys(value)) for value in values)
 
     def explain(self, draft: Draft, graft: Graft) -> Finding:
         """Return what is wrong with a group, as far as a trap explains it."""
