@@ -22,7 +22,8 @@ from netweave.compare.metric import LOCAL_TOLERANCE
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.signals import Signals, comparable
 from netweave.compare.trial import probes
-from netweave.compare.trial.inputs import InputRule, input_rules, pair_inputs
+from netweave.compare.trial.candidates import Candidate, input_candidates
+from netweave.compare.trial.inputs import InputRule, pair_inputs
 from netweave.compare.trial.trial import declared_sizes
 from netweave.errors import UsageError
 from netweave.graph import known_shape
@@ -99,7 +100,7 @@ def bisect(
 @dataclass(slots=True)
 class _Search:
     alignment: Alignment
-    rules: list[InputRule]
+    rules: Sequence[InputRule]
     probe: probes.Probe
     tolerance: float
     progress: Progress
@@ -115,13 +116,15 @@ class _Search:
         progress: Progress,
     ) -> _Search:
         a, b = comparable(a), comparable(b)
-        rules = _rules(Signals.of(a), Signals.of(b))
+        candidate = _likeliest(Signals.of(a), Signals.of(b))
+        rules = candidate.rules
         drawn = _probe(a, b, rules, probe)
         fitted_a = _fitted(a, {rule.a: drawn.inputs[rule.a].shape for rule in rules})
         fitted_b = _fitted(b, {rule.b: rule.sizes_of_b(drawn.inputs[rule.a].shape) for rule in rules})
-        alignment = Alignment(Signals.of(fitted_a), Signals.of(fitted_b))
+        alignment = Alignment(Signals.of(fitted_a), Signals.of(fitted_b), turn=candidate.turn)
         for rule in rules:
-            alignment.pair_signals(SignalPair(rule.a, rule.b, Evidence.VALUES, rule.mapping(), 0.0))
+            mapping = rule.mapping(drawn.inputs[rule.a].shape)
+            alignment.pair_signals(SignalPair(rule.a, rule.b, Evidence.VALUES, mapping, 0.0))
         extension = Extension(alignment, _sizes(fitted_a), _sizes(fitted_b))
         for node_a, node_b in match_weights(alignment.a.nodes, alignment.b.nodes):
             extension.seed(node_a, node_b, Evidence.WEIGHTS)
@@ -172,18 +175,21 @@ class _Search:
     def _agrees(self, pair: SignalPair) -> bool:
         if pair.a not in self._known:
             self.progress(f"running both nets up to {pair.a}")
-            mapped = {rule.b: rule.mapping().apply(self.probe.inputs[rule.a]) for rule in self.rules}
+            given = self.probe.inputs
+            mapped = {r.b: r.mapping(given[r.a].shape).apply(given[r.a]) for r in self.rules}
             x = probes.run_tapped(self.alignment.a.graph, self.probe, [pair.a])[pair.a]
             y = probes.run_tapped(self.alignment.b.graph, probes.Probe(mapped, ""), [pair.b])[pair.b]
-            self._known[pair.a] = solve_layout(x, y, tolerance=self.tolerance) is not None
+            self._known[pair.a] = (
+                solve_layout(x, y, tolerance=self.tolerance, turn=self.alignment.turn) is not None
+            )
         return self._known[pair.a]
 
 
-def _rules(a: Signals, b: Signals) -> list[InputRule]:
+def _likeliest(a: Signals, b: Signals) -> Candidate:
     pairs = pair_inputs(a, b)
     if pairs is None:
         raise UsageError("the two nets do not take the same number of inputs")
-    return input_rules(a, b, pairs, match_weights(a.nodes, b.nodes))[0]
+    return input_candidates(a, b, pairs, match_weights(a.nodes, b.nodes))[0]
 
 
 def _probe(

@@ -13,7 +13,7 @@ from netweave.compare.align.transplant import Copied, transplant
 from netweave.compare.explain.orders import dense_orders
 from netweave.compare.missing_weights import copied_in_words
 from netweave.compare.result.comparison import Evidence
-from netweave.compare.trial.inputs import input_rules
+from netweave.compare.trial.candidates import input_rules
 from netweave.compare.trial.trial import Bench, declared_sizes
 from netweave.compare.trial.unit_scale import keep_unit_scale
 from netweave.errors import RunError

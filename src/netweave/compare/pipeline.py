@@ -9,21 +9,21 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from netweave.compare.align.alignment import Alignment, match_values
-from netweave.compare.align.structure import Extension
 from netweave.compare.align.weights import match_weights
+from netweave.compare.choice import Chooser, NodePairs, extend
 from netweave.compare.copied_weights import complete_weights, redrawn
 from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
 from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.missing_weights import by_structure, find_weights, nodes_with
 from netweave.compare.part import cut_parts
-from netweave.compare.result.comparison import Comparison, Evidence, Verdict
+from netweave.compare.result.comparison import Comparison, Verdict
 from netweave.compare.result.verdict import decide
 from netweave.compare.signals import Signals, branched, comparable
 from netweave.compare.stored import compare_stored
 from netweave.compare.trial import probes
-from netweave.compare.trial.inputs import SWAPPED, InputRule, common_turn, input_rules, pair_inputs
+from netweave.compare.trial.candidates import Candidate, input_candidates
+from netweave.compare.trial.inputs import InputRule, pair_inputs
 from netweave.compare.trial.trial import Bench, Sizes, Trial, declared_sizes, oblong
 from netweave.compare.trial.variation import Variation
 from netweave.errors import RunError, UsageError
@@ -34,7 +34,6 @@ from netweave.passes.spread import find_branchings
 
 if TYPE_CHECKING:
     import numpy as np
-    import onnx_ir as ir
 
     from netweave.compare.missing_weights import Weights
     from netweave.graph import Graph
@@ -47,8 +46,6 @@ FURTHER_SEEDS = range(1, 5)
 
 SizeKey = tuple[tuple[str, tuple[int, ...]], ...]
 """Sizes of inputs by name, in the order of the names."""
-
-NodePairs = Sequence[tuple["ir.Node", "ir.Node"]]
 
 
 def compare(
@@ -133,6 +130,8 @@ class _Pipeline:
     """Keys of A's and B's parameters that have no values of their own and were given none."""
     foreign: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Names of each net's nodes that ran with weights which are not its own."""
+    chosen: Candidate = field(default_factory=Candidate)
+    """How the inputs were taken in the last trial."""
     failures: dict[SizeKey, RunError] = field(default_factory=dict)
     """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
 
@@ -154,14 +153,13 @@ class _Pipeline:
                 a = self._complete(a, b, pairs, weights_of)
         with self._stage("match weights"):
             weights = match_weights(a.nodes, b.nodes)
-            rules = input_rules(a, b, pairs, weights)
-            swapped = common_turn(weights) == SWAPPED
-        sizes = self._sizes(a, b, rules[0])
-        found = self._first(a, b, rules, weights, sizes, swapped=swapped)
+            candidates = input_candidates(a, b, pairs, weights)
+        sizes = self._sizes(a, b, candidates[0].rules)
+        found = self._first(a, b, candidates, weights, sizes)
         if found is None and self.failures:
             raise next(iter(self.failures.values()))
         if found is None:
-            found = self._without_b(a, b, rules[0], weights, sizes[-1], swapped=swapped)
+            found = self._without_b(a, b, candidates[0], weights, sizes[-1])
         if found is None:
             return self._undecided("the two nets take no common input size")
         sentence = found.sentence
@@ -218,11 +216,9 @@ class _Pipeline:
         self,
         a: Signals,
         b: Signals,
-        rules: Sequence[Sequence[InputRule]],
+        candidates: Sequence[Candidate],
         weights: NodePairs,
         sizes: Sequence[Sizes],
-        *,
-        swapped: bool,
     ) -> Comparison | None:
         """Compare at the first size that both nets take; if they are equal there, check the other sizes."""
         found: Comparison | None = None
@@ -234,12 +230,12 @@ class _Pipeline:
                 if agreed is not None:
                     found = agreed
                     continue
-            trial = self._trial(a, b, rules, dict(size))
+            trial = self._trial(a, b, candidates, weights, dict(size))
             if trial is not None:
-                found = self._judge(trial, weights, swapped=swapped)
+                found = self._judge(trial, weights)
         if found is None or not found.same_structure or not found.findings or self.probe is not None:
             return found
-        return self._provoked(a, b, found, weights, sizes, swapped=swapped)
+        return self._provoked(a, b, found, weights, sizes)
 
     def _provoked(
         self,
@@ -248,8 +244,6 @@ class _Pipeline:
         found: Comparison,
         weights: NodePairs,
         sizes: Sequence[Sizes],
-        *,
-        swapped: bool,
     ) -> Comparison:
         """Draw more inputs, on which a difference that had no effect so far may have one."""
         runs = [size for size in sizes if _key(size) not in self.failures]
@@ -257,79 +251,60 @@ class _Pipeline:
             for size in runs:
                 agreed = self._agree(a, b, found, size, seed=seed)
                 if agreed is None:
-                    rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
-                    trial = self._trial(a, b, [rules], size, seed=seed)
-                    return found if trial is None else self._judge(trial, weights, swapped=swapped)
+                    trial = self._trial(a, b, [self.chosen], weights, size, seed=seed)
+                    return found if trial is None else self._judge(trial, weights)
         return found
 
     def _trial(
         self,
         a: Signals,
         b: Signals,
-        candidates: Sequence[Sequence[InputRule]],
+        candidates: Sequence[Candidate],
+        weights: NodePairs,
         sizes: Sizes,
         *,
         seed: int = 0,
     ) -> Trial | None:
-        """Run under the rules that the weights tell, or, if nothing matches then, under the best others."""
+        """Run both nets, the inputs taken in the way that explains the most."""
         with self._stage("run"):
             bench = Bench(a, b, sizes, probe=self.probe, seed=seed)
-        best: Trial | None = None
-        failure: RunError | None = None
-        for rules in candidates:
-            try:
-                with self._stage("run"):
-                    trial = bench.trial(rules)
-            except RunError as error:
-                failure = failure or error
-                continue
-            if trial is None:
-                continue
-            with self._stage("match values"):
-                match_values(trial.alignment, trial.tensors_a, trial.tensors_b)
-            if best is None or len(trial.alignment.of_a) > len(best.alignment.of_a):
-                best = trial
-            if len(best.alignment.of_a) > len(rules):
-                return best
-        if best is None and failure is not None:
-            self.failures[_key(sizes)] = failure
+        chooser = Chooser(bench, weights, self.tolerance, self._stage)
+        found = chooser.choose(candidates)
+        if found is not None:
+            self.chosen = found[0]
+            return found[1]
+        if chooser.failure is not None:
+            self.failures[_key(sizes)] = chooser.failure
             shapes = ", ".join(f"{name} {'x'.join(map(str, size))}" for name, size in sizes.items())
             self.notes.append(f"not compared at {shapes}, at which a net does not run")
-        return best
+        return None
 
     def _without_b(
         self,
         a: Signals,
         b: Signals,
-        rules: Sequence[InputRule],
+        candidate: Candidate,
         weights: NodePairs,
         sizes: Sizes,
-        *,
-        swapped: bool,
     ) -> Comparison | None:
         """Compare with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
-        trial = Bench(a, b, sizes).trial(rules, without_b=True)
+        trial = Bench(a, b, sizes).trial(candidate.rules, turn=candidate.turn, without_b=True)
         if trial is None:
             return None
         own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.source_b.inputs)
         self.notes.append(
             f"B, whose inputs are {own}, does not take {trial.text}: its sizes do not fit together then"
         )
-        if swapped:
-            trial.alignment.layouts[0, 1, 3, 2] += 1
-        return self._judge(trial, weights, swapped=swapped)
+        return self._judge(trial, weights)
 
-    def _judge(self, trial: Trial, weights: NodePairs, *, swapped: bool) -> Comparison:
+    def _judge(self, trial: Trial, weights: NodePairs) -> Comparison:
         with self._stage("align"):
-            extension = Extension(trial.alignment, trial.tensors_a, trial.tensors_b)
-            _seed_weights(extension, trial.alignment, weights)
-            extension.run()
+            extend(trial, weights)
         with self._stage("judge"):
             judge = Judge(
                 trial.alignment,
                 trial.tensors_a,
                 trial.tensors_b,
-                swapped=swapped,
                 unfilled=self.unfilled,
                 weights_copied=self.structural,
             )
@@ -343,7 +318,7 @@ class _Pipeline:
                 agreement = review(judge, groups, variation, tolerance=self.tolerance)
                 groups = list(agreement.groups)
                 self._tell_flaws(agreement)
-        inputs = tuple(rule.mapping() for rule in trial.rules)
+        inputs = trial.inputs
         verdict, sentence = decide(
             inputs,
             outputs,
@@ -376,9 +351,9 @@ class _Pipeline:
         self, a: Signals, b: Signals, found: Comparison, sizes: Sizes, *, seed: int = 0
     ) -> Comparison | None:
         """Return the comparison with one more probe if the outputs agree there too, or it is not taken."""
-        rules = [InputRule.from_mapping(mapping) for mapping in found.inputs]
         with self._stage("check another size"):
-            trial = Bench(a, b, sizes, tapped=False, seed=seed).trial(rules)
+            bench = Bench(a, b, sizes, tapped=False, seed=seed)
+            trial = bench.trial(self.chosen.rules, turn=self.chosen.turn)
             if trial is None:
                 return found
             known = {mapping.a: mapping.b for mapping in found.outputs}
@@ -392,10 +367,3 @@ class _Pipeline:
 
 def _key(sizes: Sizes) -> SizeKey:
     return tuple(sorted(sizes.items()))
-
-
-def _seed_weights(extension: Extension, alignment: Alignment, weights: NodePairs) -> None:
-    nodes_a, nodes_b = ({n.name: n for n in signals.nodes} for signals in (alignment.a, alignment.b))
-    for node_a, node_b in weights:
-        if node_a.name in nodes_a and node_b.name in nodes_b:
-            extension.seed(nodes_a[node_a.name], nodes_b[node_b.name], Evidence.WEIGHTS)

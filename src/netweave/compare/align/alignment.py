@@ -44,6 +44,7 @@ class Alignment:
         node_of_a: B's node and the evidence, by ``id`` of A's node.
         node_of_b: A's node, by ``id`` of B's node.
         layouts: How often each permutation of axes was found, most trusted first when asked for.
+        turn: What was done to the image that B sees, a key of ``TURNS``.
     """
 
     a: Signals
@@ -53,6 +54,7 @@ class Alignment:
     node_of_a: dict[int, tuple[ir.Node, Evidence]] = field(default_factory=dict)
     node_of_b: dict[int, ir.Node] = field(default_factory=dict)
     layouts: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    turn: str = ""
 
     def pair_signals(self, pair: SignalPair) -> bool:
         """Take a pair in, unless one of its signals is taken; say whether it was."""
@@ -101,7 +103,11 @@ def match_values(
         candidates.sort(key=lambda name: _unlike(alignment, name, name_b))
         for name_a in candidates[:8]:
             solved = solve_layout(
-                tensors_a[name_a], tensors_b[name_b], tolerance=LOCAL_TOLERANCE, hints=alignment.hints()
+                tensors_a[name_a],
+                tensors_b[name_b],
+                tolerance=LOCAL_TOLERANCE,
+                hints=alignment.hints(),
+                turn=alignment.turn,
             )
             if solved is not None:
                 pair = SignalPair(name_a, name_b, Evidence.VALUES, solved[0], solved[1])

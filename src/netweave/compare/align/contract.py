@@ -20,16 +20,20 @@ if TYPE_CHECKING:
 
 def keeps_order(alignment: Alignment, mapping: TensorMapping) -> bool:
     """Whether the entries of an output stand in A's order, or in the one that the inputs were given in."""
-    if not mapping.orders:
-        return True
+    if mapping.channel_order is None:
+        return True  # no order, or that of an image that is mirrored as the input is
     inputs = [alignment.of_a.get(str(value.name)) for value in alignment.a.graph.inputs]
     given = {pair.mapping.channel_order for pair in inputs if pair is not None and pair.mapping is not None}
-    return len(mapping.orders) == 1 and mapping.channel_order in given - {None}
+    return mapping.channel_order in given - {None}
 
 
 def in_order(alignment: Alignment, mapping: TensorMapping) -> TensorMapping:
     """Return a mapping of an output without an order of entries that breaks the promise."""
-    return mapping if keeps_order(alignment, mapping) else replace(mapping, orders=())
+    if keeps_order(alignment, mapping):
+        return mapping
+    return replace(
+        mapping, orders=tuple(row for row in mapping.orders if not mapping.is_channel_axis(row[0]))
+    )
 
 
 def counterpart(alignment: Alignment, name_a: str, free_b: Sequence[str]) -> str | None:

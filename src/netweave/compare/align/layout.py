@@ -1,7 +1,8 @@
 """How the layout of one tensor relates to that of another: axes, order along an axis, shape.
 
 Two tensors that hold the same values are brought to agree by a permutation of axes (NCHW and NHWC, height
-and width swapped) and, if need be, of the entries along the channels (RGB and BGR). The batch stays first.
+and width swapped) and, if need be, of the entries along the channels (RGB and BGR). Where an input is
+mirrored, so are the images made of it. The batch stays first.
 """
 
 from __future__ import annotations
@@ -14,18 +15,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.compare.align.turns import TURNS
 from netweave.compare.metric import relative_error
 from netweave.compare.result.comparison import TensorMapping
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MAX_RANK = 5
 """Axes of larger tensors are taken as they are: there would be too many permutations to try."""
 
 
 def solve_layout(
-    a: np.ndarray, b: np.ndarray, *, tolerance: float, hints: tuple[tuple[int, ...], ...] = ()
+    a: np.ndarray,
+    b: np.ndarray,
+    *,
+    tolerance: float,
+    hints: tuple[tuple[int, ...], ...] = (),
+    turn: str = "",
 ) -> tuple[TensorMapping, float] | None:
     """Find how ``a`` becomes ``b``, and the error that remains; None if nothing does.
 
@@ -34,14 +41,15 @@ def solve_layout(
         b: A tensor of B of the same size, batch first.
         tolerance: Largest error relative to the rms of ``a`` that counts as equal.
         hints: Permutations to try first.
+        turn: What was done to the image, a key of ``TURNS``; of it, only what mirrors is looked at.
     """
-    for mapping in candidate_layouts(a.shape, b.shape, hints):
+    for mapping in candidate_layouts(a.shape, b.shape, hints, turn):
         error = relative_error(mapping.apply(a), b)
         if error <= tolerance:
             return mapping, error
     if not _same_values(a, b, tolerance):
         return None
-    for mapping in candidate_layouts(a.shape, b.shape, hints):
+    for mapping in candidate_layouts(a.shape, b.shape, hints, turn):
         ordered = _with_channel_order(mapping, a, b, tolerance)
         if ordered is not None:
             return ordered, relative_error(ordered.apply(a), b)
@@ -57,16 +65,50 @@ def _same_values(a: np.ndarray, b: np.ndarray, tolerance: float) -> bool:
 
 
 def candidate_layouts(
-    shape_a: tuple[int, ...], shape_b: tuple[int, ...], hints: tuple[tuple[int, ...], ...] = ()
+    shape_a: tuple[int, ...],
+    shape_b: tuple[int, ...],
+    hints: tuple[tuple[int, ...], ...] = (),
+    turn: str = "",
 ) -> Iterator[TensorMapping]:
     """Yield the layouts that bring sizes ``shape_a`` to ``shape_b``, the plain ones first.
+
+    Args:
+        shape_a: Sizes of A's tensor, batch first.
+        shape_b: Sizes of B's.
+        hints: Permutations to yield first.
+        turn: What was done to the image; if that mirrors it, mirrored layouts are yielded as well.
 
     >>> [m.axes for m in candidate_layouts((1, 3, 4, 5), (1, 4, 5, 3))]
     [(0, 2, 3, 1)]
     """
-    yield from (
-        TensorMapping("", "", axes=axes, shape=shape) for axes, shape in _layouts(shape_a, shape_b, hints)
-    )
+    for axes, shape in _layouts(shape_a, shape_b, hints):
+        plain = TensorMapping("", "", axes=axes, shape=shape)
+        if len(shape_a) != 4 or not TURNS[turn].is_flipped:
+            yield plain
+            continue
+        sizes = [shape_a[i] for i in axes] if axes else shape_a
+        yield from _mirrored(plain, sizes, TURNS[turn].flips, channel_axis=1)
+        yield plain
+        yield from _mirrored(plain, sizes, TURNS[turn].flips, channel_axis=3)
+
+
+def _mirrored(
+    plain: TensorMapping, sizes: Sequence[int], flips: tuple[bool, bool], *, channel_axis: int
+) -> Iterator[TensorMapping]:
+    """Yield a layout with its rows or columns in reversed order, if there are any.
+
+    Args:
+        plain: The layout.
+        sizes: Sizes after its axes are permuted.
+        flips: Whether rows, and whether columns, are reversed.
+        channel_axis: B's axis of channels, the first or the last; rows and columns are the others.
+    """
+    if (plain.axes[channel_axis] if plain.axes else channel_axis) not in {1, 3}:
+        return
+    image = (2, 3) if channel_axis == 1 else (1, 2)
+    axes = [axis for axis, flip in zip(image, flips, strict=True) if flip and sizes[axis] > 1]
+    if axes:
+        yield replace(plain, orders=tuple((axis, tuple(reversed(range(sizes[axis])))) for axis in axes))
 
 
 @lru_cache(maxsize=4096)
@@ -100,14 +142,15 @@ def _with_channel_order(
     mapping: TensorMapping, a: np.ndarray, b: np.ndarray, tolerance: float
 ) -> TensorMapping | None:
     """Find the order of the channels, told apart by their values, that makes ``a`` equal ``b``."""
-    moved = a.transpose(mapping.axes) if mapping.axes else a
-    if moved.ndim < 2 or mapping.shape is not None:
+    if a.ndim < 2 or mapping.shape is not None:
         return None
     axis = mapping.axes.index(1) if mapping.axes else 1
-    order = match_entries(moved, b, axis=axis)
+    if any(axis == mirrored for mirrored, _ in mapping.orders):
+        return None
+    order = match_entries(mapping.apply(a), b, axis=axis)
     if order is None:
         return None
-    found = replace(mapping, orders=((axis, order),))
+    found = replace(mapping, orders=(*mapping.orders, (axis, order)))
     return found if relative_error(found.apply(a), b) <= tolerance else None
 
 
@@ -130,41 +173,3 @@ def _marks(x: np.ndarray, axis: int) -> np.ndarray:
     rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
     found: np.ndarray = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     return found
-
-
-def describe_axes(mapping: TensorMapping, *, channel_axis: int | None = 1) -> str:
-    """Return a layout in words; empty for "as it is".
-
-    Args:
-        mapping: How A's tensor becomes B's.
-        channel_axis: A's axis of channels, which gives the others their names; None if it has none.
-    """
-    parts = []
-    if mapping.axes is not None:
-        parts.append(_axes_in_words(mapping.axes, channel_axis))
-    for axis, order in mapping.orders:
-        parts.append(_order_in_words(axis, order, mapping.axes))
-    if mapping.scale != 1.0:
-        parts.append(f"values times {mapping.scale:.6g}")
-    return ", ".join(parts)
-
-
-def _axes_in_words(axes: tuple[int, ...], channel_axis: int | None) -> str:
-    if len(axes) == 4 and channel_axis == 1:
-        letters = "".join("NCHW"[i] for i in axes)
-        known = {
-            "NCWH": "height and width swapped",
-            "NHWC": "channels last (NHWC)",
-            "NWHC": "channels last (NHWC) with height and width swapped",
-        }
-        return known.get(letters, f"axes NCHW in the order {letters}")
-    return f"axes in the order {axes}"
-
-
-def _order_in_words(axis: int, order: tuple[int, ...], axes: tuple[int, ...] | None) -> str:
-    is_channel = (axes[axis] if axes else axis) == 1
-    noun = "channels" if is_channel else f"entries of axis {axis}"
-    if order == tuple(reversed(range(len(order)))):
-        return f"{noun} reversed" + (" (RGB and BGR)" if is_channel and len(order) == 3 else "")
-    shown = ", ".join(map(str, order[:8])) + (", ..." if len(order) > 8 else "")
-    return f"{noun} in the order {shown}"

@@ -1,4 +1,4 @@
-"""Weights as evidence: which nodes of two nets hold the same filters, and how one's became the other's.
+"""Weights as evidence: which nodes of two nets hold the same filters.
 
 A fingerprint of a filter bank is the ratio of its L1 to its L2 norm per output channel, sorted: it does not
 change with layout, channel order or a scale per channel (a folded BatchNorm), and one changed weight moves
@@ -8,17 +8,15 @@ one entry of it only.
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.compare.align.layout import match_entries
 from netweave.compare.signals import family_of, is_constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import onnx_ir as ir
 
@@ -27,46 +25,6 @@ SAME_FINGERPRINT = 2e-5
 
 NUM_ENTRIES = 9
 """Entries of a fingerprint that candidates are looked for by."""
-
-SAME_WEIGHTS = 1e-5
-"""Largest difference of equal weights, relative to the largest of their channel."""
-
-TURNS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "": lambda w: w,
-    "height and width swapped": lambda w: w.swapaxes(-1, -2),
-    "turned by 180 degrees": lambda w: w[..., ::-1, ::-1],
-    "mirrored left to right": lambda w: w[..., ::-1],
-    "mirrored top to bottom": lambda w: w[..., ::-1, :],
-}
-"""What a port may have done to the spatial axes of a filter, by its name."""
-
-
-@dataclass(frozen=True, slots=True)
-class Relation:
-    """How the filters of A became those of B.
-
-    Attributes:
-        turn: Key of ``TURNS``.
-        in_order: Input channel ``i`` of B is ``in_order[i]`` of A; None if they stay.
-        out_order: The same for output channels.
-        scale: Factor per output channel of B; None if all are 1.
-        num_different: Elements that differ all the same.
-        num_elements: Elements in all.
-        worst: Index in B, (output, input, ...), of the largest difference; None if there is none.
-    """
-
-    turn: str = ""
-    in_order: tuple[int, ...] | None = None
-    out_order: tuple[int, ...] | None = None
-    scale: np.ndarray | None = None
-    num_different: int = 0
-    num_elements: int = 0
-    worst: tuple[int, ...] | None = None
-
-    @property
-    def is_equal(self) -> bool:
-        """Whether the weights are the same but for order and scale."""
-        return self.num_different == 0
 
 
 def filters_of(node: ir.Node) -> np.ndarray | None:
@@ -77,7 +35,7 @@ def filters_of(node: ir.Node) -> np.ndarray | None:
     weight = _main_weight(node)
     if weight is None or weight.const_value is None:
         return None
-    return _oriented(node, weight.const_value.numpy())
+    return outputs_first(node, weight.const_value.numpy())
 
 
 def filter_shape(node: ir.Node) -> tuple[int, ...] | None:
@@ -86,7 +44,7 @@ def filter_shape(node: ir.Node) -> tuple[int, ...] | None:
     if weight is None or weight.const_value is None:
         return None
     shape = tuple(int(size) for size in weight.const_value.shape.numpy())
-    return _oriented(node, np.broadcast_to(np.float32(0), shape)).shape
+    return outputs_first(node, np.broadcast_to(np.float32(0), shape)).shape
 
 
 def stand_in(a: ir.Node, b: ir.Node) -> bool:
@@ -119,7 +77,8 @@ def _main_weight(node: ir.Node) -> ir.Value | None:
     return None
 
 
-def _oriented(node: ir.Node, weight: np.ndarray) -> np.ndarray:
+def outputs_first(node: ir.Node, weight: np.ndarray) -> np.ndarray:
+    """Return weights as a node stores them as (output channel, input channel, space ...)."""
     if node.op_type == "ConvTranspose":
         return weight.swapaxes(0, 1)
     if node.op_type == "MatMul":
@@ -223,98 +182,3 @@ def _nearest(
             same = theirs[mine <= max(4 * least, SAME_FINGERPRINT / 20)]
             found[int(rows[start])] = int(same[0]), sorted(p for other in same for p in members[other])
     return found
-
-
-def relate(a: np.ndarray, b: np.ndarray) -> Relation | None:
-    """Find how filters ``a`` became ``b``, both as from ``filters_of``; None if they have nothing in common.
-
-    The relation with the fewest differing elements wins; at least half of the elements must be the same.
-    """
-    if len(a) != len(b) or a.size != b.size or a.ndim != b.ndim:
-        return None
-    best: Relation | None = None
-    for turn, turned in _turned(a, b.shape):
-        for in_order, out_order in _orders(turned, b):
-            found = _measure(turned, b, turn, in_order, out_order)
-            if best is None or found.num_different < best.num_different:
-                best = found
-            if best.is_equal:
-                return best
-    return best if best is not None and best.num_different <= 0.5 * b.size else None
-
-
-def _turned(a: np.ndarray, shape: tuple[int, ...]) -> list[tuple[str, np.ndarray]]:
-    if a.ndim < 4 or prod(a.shape[2:]) == 1:
-        return [("", a)] if a.shape == shape else []
-    turned = [(name, turn(a)) for name, turn in TURNS.items()]
-    return [(name, x) for name, x in turned if x.shape == shape]
-
-
-def _orders(a: np.ndarray, b: np.ndarray) -> list[tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
-    """Return (order of inputs, order of outputs) to try; orders are found from sizes per channel."""
-    found: list[tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = [(None, None)]
-    unit_a, unit_b = (np.abs(x) / (_norms(x) + 1e-30) for x in (a, b))
-    in_order = match_entries(unit_a, unit_b, axis=1)
-    out_order = match_entries(np.sqrt(unit_a), np.sqrt(unit_b), axis=0)  # their squares all sum up to 1
-    plain_in = None if in_order is None or in_order == tuple(range(a.shape[1])) else in_order
-    plain_out = None if out_order is None or out_order == tuple(range(len(a))) else out_order
-    for orders in ((plain_in, None), (None, plain_out), (plain_in, plain_out)):
-        if orders not in found:
-            found.append(orders)
-    return found
-
-
-def _norms(x: np.ndarray) -> np.ndarray:
-    rows = x.reshape(len(x), -1)
-    norms = np.sqrt(np.einsum("ij,ij->i", rows, rows, dtype=np.float64))
-    shaped: np.ndarray = norms.reshape(-1, *[1] * (x.ndim - 1))
-    return shaped
-
-
-def _measure(
-    a: np.ndarray,
-    b: np.ndarray,
-    turn: str,
-    in_order: tuple[int, ...] | None,
-    out_order: tuple[int, ...] | None,
-) -> Relation:
-    moved = a[list(out_order)] if out_order else a
-    moved = moved[:, list(in_order)] if in_order else moved
-    rows_a = moved.reshape(len(a), -1).astype(np.float64)
-    rows_b = b.reshape(len(b), -1).astype(np.float64)
-    different = _different(rows_a, rows_b)
-    scale = None
-    if different.any():
-        factor = _factors(rows_a, rows_b)
-        scaled = _different(rows_a * factor[:, None], rows_b)
-        if scaled.sum() < 0.5 * different.sum():
-            different, scale = scaled, factor
-    worst = None
-    if different.any():
-        gap = np.abs(rows_a * (1.0 if scale is None else scale[:, None]) - rows_b)
-        worst = tuple(int(i) for i in np.unravel_index(int(gap.argmax()), b.shape))
-    return Relation(
-        turn=turn,
-        in_order=in_order,
-        out_order=out_order,
-        scale=scale,
-        num_different=int(different.sum()),
-        num_elements=b.size,
-        worst=worst,
-    )
-
-
-def _different(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    bound = SAME_WEIGHTS * np.maximum(np.abs(a).max(axis=1), np.abs(b).max(axis=1))
-    found: np.ndarray = np.abs(a - b) > bound[:, None]
-    return found
-
-
-def _factors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return the factor per row that most elements agree on."""
-    with np.errstate(all="ignore"):
-        ratio = np.where(np.abs(a) > 1e-12, b / a, np.nan)
-        found = np.array(
-            [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else 1.0 for row in ratio]
-        )
-    return np.where(np.isfinite(found), found, 1.0)

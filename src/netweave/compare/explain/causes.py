@@ -51,14 +51,14 @@ class Explainer:
     Attributes:
         a: Signals of the first net.
         b: Signals of the second net.
-        swapped: Whether B sees the image with height and width swapped.
+        turn: What was done to the image that B sees, a key of ``TURNS``.
         known: All pairs of signals, by B's signal.
         unfilled: Keys of A's and of B's parameters that have no values of their own and were given none.
     """
 
     a: Signals
     b: Signals
-    swapped: bool
+    turn: str
     known: Mapping[str, SignalPair]
     unfilled: Unfilled = NOTHING_UNFILLED
 
@@ -126,7 +126,7 @@ class Explainer:
             b=self.b,
             nodes_a=tuple(draft.nodes[0]),
             nodes_b=tuple(draft.nodes[1]),
-            swapped=self.swapped,
+            turn=self.turn,
             feeds=graft.feeds,
             mappings=graft.layouts,
             shapes_a=shapes,

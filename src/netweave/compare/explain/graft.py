@@ -152,7 +152,9 @@ class Grafter:
         errors = []
         for name_a, name_b in draft.outputs:
             wanted, made = self._tensors_a[name_a], found[name_b]
-            solved = solve_layout(wanted, made, tolerance=LOCAL_TOLERANCE, hints=self._pairs.hints())
+            solved = solve_layout(
+                wanted, made, tolerance=LOCAL_TOLERANCE, hints=self._pairs.hints(), turn=self._pairs.turn
+            )
             mapping, error = solved or self._nearest(wanted, made)
             errors.append(error)
             graft.wanted[name_b] = wanted if mapping is None else mapping.apply(wanted)
@@ -170,7 +172,8 @@ class Grafter:
     def _likely(self, shape_a: tuple[int, ...], shape_b: tuple[int, ...] | None) -> TensorMapping | None:
         """Return the layout that most of the net's tensors of such sizes have; sizes may differ."""
         counts = self._pairs.layouts
-        layouts = list(candidate_layouts(shape_a, shape_b, self._pairs.hints())) if shape_b else []
+        hints, turn = self._pairs.hints(), self._pairs.turn
+        layouts = list(candidate_layouts(shape_a, shape_b, hints, turn)) if shape_b else []
         if layouts:
             return max(layouts, key=lambda mapping: counts[mapping.axes or ()])
         if shape_b is not None and len(shape_a) != len(shape_b):

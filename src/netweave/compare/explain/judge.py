@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.groups import Draft, build_groups
-from netweave.compare.align.layout import describe_axes
+from netweave.compare.align.wording import describe_axes
 from netweave.compare.explain.causes import NOTHING_UNFILLED, Explainer, Unfilled, shaped_finding, where
 from netweave.compare.explain.graft import Graft, Grafter
 from netweave.compare.explain.latent import hidden_by_copies, latent_finding
@@ -38,7 +38,6 @@ class Judge:
         alignment: Pairs of signals and nodes.
         tensors_a: Tapped tensors of A.
         tensors_b: Tapped tensors of B.
-        swapped: Whether B sees the image with height and width swapped.
         unfilled: Keys of A's and of B's parameters that have no values of their own and were given none.
         weights_copied: Whether one net's weights are copies of the other's.
         drafts: The groups before they were judged, in the order of ``groups``.
@@ -47,13 +46,20 @@ class Judge:
     alignment: Alignment
     tensors_a: Mapping[str, np.ndarray]
     tensors_b: Mapping[str, np.ndarray]
-    swapped: bool = False
     unfilled: Unfilled = NOTHING_UNFILLED
     weights_copied: bool = False
     drafts: list[Draft] = field(default_factory=list)
     _explained: int = field(default=0)
     _moved: dict[int, str] = field(default_factory=dict)
     _broken: dict[int, Finding] = field(default_factory=dict)
+
+    def num_wrong(self) -> int:
+        """Return how many groups do not do what A's do, without looking for the cause."""
+        drafts = build_groups(self.alignment)
+        doubtful = [draft for draft in drafts if draft.is_pair and not self._is_proven(draft)]
+        grafts = self.grafter().run(doubtful)
+        wrong = sum(graft.error is None or graft.error > LOCAL_TOLERANCE for graft in grafts)
+        return wrong + sum(not draft.is_pair for draft in drafts)
 
     def groups(self) -> list[Group]:
         """Return all groups, judged, in A's order."""
@@ -74,7 +80,7 @@ class Judge:
 
     def _explainer(self) -> Explainer:
         pairs = self.alignment
-        return Explainer(pairs.a, pairs.b, self.swapped, pairs.of_b, self.unfilled)
+        return Explainer(pairs.a, pairs.b, pairs.turn, pairs.of_b, self.unfilled)
 
     def is_proven_signal(self, name_a: str) -> bool:
         """Whether a signal of A has a counterpart in B that holds the same values."""
@@ -149,7 +155,7 @@ class Judge:
         return replace(group, status=Status.DIFFERENT, finding=self.explain(draft, graft))
 
     def _latent(self, draft: Draft) -> Finding | None:
-        found = latent_finding(self.alignment, self.tensors_a, draft, swapped=self.swapped)
+        found = latent_finding(self.alignment, self.tensors_a, draft, turn=self.alignment.turn)
         return found or (hidden_by_copies(self.alignment, draft) if self.weights_copied else None)
 
     def _own_error(self, draft: Draft, graft: Graft) -> float | None:

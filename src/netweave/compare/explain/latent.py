@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def latent_finding(
-    alignment: Alignment, tensors_a: Mapping[str, np.ndarray], draft: Draft, *, swapped: bool
+    alignment: Alignment, tensors_a: Mapping[str, np.ndarray], draft: Draft, *, turn: str
 ) -> Finding | None:
     """Return in what a group differs although its values agree; None if in nothing."""
     if [form_of(node) for node in draft.nodes[0]] != [form_of(node) for node in draft.nodes[1]]:
@@ -38,7 +38,7 @@ def latent_finding(
         b=b,
         nodes_a=tuple(draft.nodes[0]),
         nodes_b=tuple(draft.nodes[1]),
-        swapped=swapped,
+        turn=turn,
         mappings={pair.b: pair.mapping for pair in read if pair.mapping is not None},
         shapes_a={pair.a: tensors_a[pair.a].shape for pair in read},
     )

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.compare.align.contract import counterpart, keeps_order, output_names
-from netweave.compare.align.layout import describe_axes, solve_layout
+from netweave.compare.align.layout import solve_layout
+from netweave.compare.align.wording import describe_axes
 from netweave.compare.explain.causes import where
 from netweave.compare.explain.traps.order import LAYOUTS
 from netweave.compare.metric import LOCAL_TOLERANCE
@@ -40,13 +41,17 @@ def broken_promises(
             found.setdefault(id(origin), _reordered(alignment, origin, name_a, pair.mapping))
         elif node is not None and name_b is not None and alignment.b.root.get(name_b, name_b) != pair.b:
             x, y = tensors_a.get(signal), tensors_b.get(alignment.b.root.get(name_b, name_b))
-            if x is not None and y is not None and solve_layout(x, y, tolerance=LOCAL_TOLERANCE) is None:
+            if x is not None and y is not None and not _agree(x, y, alignment.turn):
                 finding = _swapped(alignment, node, name_a, pair) or _replaced(
                     alignment, node, name_a, name_b
                 )
                 if finding is not None:
                     found.setdefault(id(node), finding)
     return found
+
+
+def _agree(x: np.ndarray, y: np.ndarray, turn: str) -> bool:
+    return solve_layout(x, y, tolerance=LOCAL_TOLERANCE, turn=turn) is not None
 
 
 def _origin(alignment: Alignment, pair: SignalPair) -> ir.Node | None:
@@ -56,7 +61,7 @@ def _origin(alignment: Alignment, pair: SignalPair) -> ir.Node | None:
         moved = [
             signal
             for signal in alignment.b.inputs_of(node)
-            if (known := alignment.of_b.get(signal)) and known.mapping and known.mapping.orders
+            if (known := alignment.of_b.get(signal)) and known.mapping and known.mapping.channel_order
         ]
         before = alignment.b.producer.get(moved[0]) if len(moved) == 1 else None
         if before is None:

@@ -88,6 +88,7 @@ class TensorMapping:
         orders: ``(axis, order)``: after the axes, entry ``i`` along the axis is entry ``order[i]``.
         shape: Sizes in B without the batch, where the number of axes changes.
         scale: Factor on the values.
+        channel_axis: A's axis of channels, where they are not at 1.
         text: The same in words; empty for "as it is".
     """
 
@@ -97,6 +98,7 @@ class TensorMapping:
     orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
     shape: tuple[int, ...] | None = None
     scale: float = 1.0
+    channel_axis: int = 1
     text: str = ""
 
     @property
@@ -104,13 +106,14 @@ class TensorMapping:
         """Whether the values are taken over in their order."""
         return self.axes is None and not self.orders and self.scale == 1.0
 
+    def is_channel_axis(self, axis: int) -> bool:
+        """Whether an axis of B is that of the channels."""
+        return (self.axes[axis] if self.axes else axis) == self.channel_axis
+
     @property
     def channel_order(self) -> tuple[int, ...] | None:
-        """The order of the channels (axis 1 of A); None if they stay."""
-        for axis, order in self.orders:
-            if (self.axes[axis] if self.axes else axis) == 1:
-                return order
-        return None
+        """The order of the channels; None if they stay."""
+        return next((order for axis, order in self.orders if self.is_channel_axis(axis)), None)
 
     def apply(self, array: np.ndarray) -> np.ndarray:
         """Turn A's array into B's."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.alignment import Alignment, SignalPair
 from netweave.compare.align.contract import counterpart, in_order, is_moved
-from netweave.compare.align.layout import candidate_layouts, describe_axes, solve_layout
+from netweave.compare.align.layout import candidate_layouts, solve_layout
+from netweave.compare.align.turns import TURNS
+from netweave.compare.align.wording import describe_axes
 from netweave.compare.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.compare.result.comparison import Evidence
 from netweave.compare.result.verdict import OutputPair
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from netweave.compare.result.comparison import TensorMapping
     from netweave.compare.trial.inputs import InputRule
     from netweave.graph import Graph
 
@@ -40,6 +43,7 @@ class Trial:
         tensors_a: Tapped tensors of A.
         tensors_b: Tapped tensors of B; its inputs alone if it could not be run.
         text: The probe in words.
+        is_extended: Whether the alignment has grown by structure already.
     """
 
     rules: list[InputRule]
@@ -47,6 +51,18 @@ class Trial:
     tensors_a: Mapping[str, np.ndarray]
     tensors_b: Mapping[str, np.ndarray]
     text: str
+    is_extended: bool = False
+
+    @property
+    def inputs(self) -> tuple[TensorMapping, ...]:
+        """How A's inputs became B's, at these sizes and in words."""
+        pairs = (self.alignment.of_a[rule.a] for rule in self.rules)
+        return tuple(pair.mapping for pair in pairs if pair.mapping is not None)
+
+    @property
+    def num_proven(self) -> int:
+        """How many signals of B besides its inputs are proven by values to be A's."""
+        return len(self.alignment.of_a) - len(self.rules)
 
     def other_runs(self) -> list[Mapping[str, np.ndarray]]:
         """Return A's tensors on other inputs, if the probe has one sample, to show what depends on it."""
@@ -86,13 +102,16 @@ class Trial:
         x, y = self.tensors_a[name_a], self.tensors_b.get(name_b)
         if y is None:
             return OutputPair(name_a, name_b)
-        solved = solve_layout(x, y, tolerance=tolerance, hints=self.alignment.hints())
+        known = self.alignment
+        solved = solve_layout(x, y, tolerance=tolerance, hints=known.hints(), turn=known.turn)
         if solved is not None:
             mapping, error = in_order(self.alignment, solved[0]), solved[1]
             error = error if mapping is solved[0] else relative_error(mapping.apply(x), y)
         else:
             counts = self.alignment.layouts
-            layouts = sorted(candidate_layouts(x.shape, y.shape), key=lambda m: -counts[m.axes or ()])
+            layouts = sorted(
+                candidate_layouts(x.shape, y.shape, turn=known.turn), key=lambda m: -counts[m.axes or ()]
+            )
             if not layouts:
                 return OutputPair(name_a, name_b, float("inf"))
             mapping, error = layouts[0], relative_error(layouts[0].apply(x), y)
@@ -131,28 +150,35 @@ class Bench:
         self._given = probe
         self._tensors_a: Mapping[str, np.ndarray] = {}
 
-    def trial(self, rules: Sequence[InputRule], *, without_b: bool = False) -> Trial | None:
+    def trial(self, rules: Sequence[InputRule], *, turn: str = "", without_b: bool = False) -> Trial | None:
         """Run B under these rules; None if one of the nets does not take the size.
 
         Args:
             rules: How A's inputs become B's.
+            turn: What that does to the images, a key of ``TURNS``.
             without_b: Leave B unrun, for a net that takes no size that A takes.
         """
         if self._a is None:
             return None
-        sizes_b = {rule.b: rule.sizes_of_b(self._sizes[rule.a]) for rule in rules}
-        b = self._b if without_b else _fitted(self._b, sizes_b)
+        b = self._b if without_b else self.fit(rules)
         if b is None:
             return None
         probe = self._run_a(self._a)
         tensors_b: Mapping[str, np.ndarray]
-        tensors_b = {rule.b: rule.mapping().apply(probe.inputs[rule.a]) for rule in rules}
+        inputs = [rule.mapping(probe.inputs[rule.a].shape) for rule in rules]
+        tensors_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
         if not without_b:
             tensors_b = probes.run_tapped(b.graph, probes.Probe(tensors_b, ""), self._taps(b))
-        alignment = Alignment(self._a, b)
-        for rule in rules:
-            alignment.pair_signals(SignalPair(rule.a, rule.b, Evidence.VALUES, rule.mapping(), 0.0))
+        alignment = Alignment(self._a, b, turn=turn)
+        if TURNS[turn].swap:
+            alignment.layouts[0, 1, 3, 2] += 1
+        for mapping in inputs:
+            alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
         return Trial(list(rules), alignment, self._tensors_a, tensors_b, probe.text)
+
+    def fit(self, rules: Sequence[InputRule]) -> Signals | None:
+        """Return B with the shapes that it has under these rules; None if it does not take the size."""
+        return _fitted(self._b, {rule.b: rule.sizes_of_b(self._sizes[rule.a]) for rule in rules})
 
     def _run_a(self, signals: Signals) -> probes.Probe:
         if self._probe is None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx
 
+from netweave.compare.align.turns import TURNS
 from netweave.compare.explain.traps.trap import Case, Proposal, node_named
 from netweave.compare.explain.wording import in_words, setting
 from netweave.graph import OPSET, attributes_of, known_shape
@@ -69,7 +70,7 @@ def attribute_traps(case: Case) -> Iterator[Proposal]:
     for node_a, node_b in case.pairs():
         if node_a.op_type != node_b.op_type or node_a.op_type in TRANSPARENT:
             continue
-        for name, (value_a, value_b) in differences(node_a, node_b, swapped=case.swapped).items():
+        for name, (value_a, value_b) in differences(node_a, node_b, turn=case.turn).items():
             if name in OWN:
                 continue
             yield Proposal(
@@ -87,17 +88,17 @@ def trap_key(op_type: str, name: str) -> str:
     return SPECIAL.get((op_type, name)) or TRAP_OF.get(name) or f"{op_type.lower()}-{name}"
 
 
-def differences(node_a: ir.Node, node_b: ir.Node, *, swapped: bool = False) -> dict[str, tuple[Any, Any]]:
+def differences(node_a: ir.Node, node_b: ir.Node, *, turn: str = "") -> dict[str, tuple[Any, Any]]:
     """Return the settings in which two nodes of one operator differ: name to (A's, B's) value.
 
     Args:
         node_a: A's node.
         node_b: B's node of the same ``op_type``.
-        swapped: Whether B sees height and width swapped: A's values are swapped first.
+        turn: What was done to the image that B sees, a key of ``TURNS``: A's values are turned first.
     """
     values_a, values_b = canonical(node_a), canonical(node_b)
-    if swapped:
-        values_a = {name: _swap(name, value) for name, value in values_a.items()}
+    if turn:
+        values_a = {name: _turned(name, value, turn) for name, value in values_a.items()}
     found = {}
     for name in sorted(values_a.keys() | values_b.keys()):
         a, b = values_a.get(name), values_b.get(name)
@@ -152,10 +153,10 @@ def _kernel(node: ir.Node) -> tuple[int, ...] | None:
     return tuple(size for size in shape[2:] if size is not None)
 
 
-def _swap(name: str, value: Any) -> Any:
+def _turned(name: str, value: Any, turn: str) -> Any:
     if name not in SPATIAL or not isinstance(value, tuple) or len(value) not in {2, 4}:
         return value
-    return (value[1], value[0], *((value[3], value[2]) if len(value) == 4 else ()))
+    return TURNS[turn].of_setting(value)
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.compare.align.weights import SAME_WEIGHTS, TURNS, filters_of, relate
+from netweave.compare.align.relation import SAME_WEIGHTS
+from netweave.compare.align.turns import TURNS
+from netweave.compare.align.weights import filters_of
+from netweave.compare.explain.traps.filters import DENSE, in_input_order, say_filters
 from netweave.compare.explain.traps.trap import Case, Proposal, node_named
 from netweave.compare.metric import relative_error
 from netweave.compare.signals import constants_of, is_constant
@@ -28,9 +31,6 @@ ROLES = {
     "Add": ("addend", "addend"),
     "Mul": ("factor", "factor"),
 }
-
-DENSE = frozenset({"Gemm", "MatMul"})
-"""Operators of dense layers."""
 
 
 def constant_traps(case: Case) -> Iterator[Proposal]:
@@ -109,10 +109,10 @@ def wanted_constant(
 ) -> np.ndarray | None:
     """Return what B's array should be: A's in B's layout; None if there is no telling."""
     if index == 1 and node_a.op_type in {"Conv", "ConvTranspose"}:
-        turned = TURNS["height and width swapped"](a) if case.swapped and a.ndim == 4 else a
+        turned = TURNS[case.turn](a) if a.ndim == 4 else a
         order = _input_order(case, node_b)
-        if order is not None and node_a.op_type == "Conv" and len(order) == turned.shape[1]:
-            turned = turned[:, list(order)]
+        if order is not None and node_a.op_type == "Conv":
+            turned = in_input_order(turned, order)
         return np.asarray(turned, order="C") if turned.shape == b.shape else None
     if index == 1 and node_a.op_type in DENSE:
         return _dense(case, node_a, node_b, b)
@@ -183,7 +183,7 @@ def _say(
             f"the {role} of B is {factor:.6g} times A's: only one divides by the stored scale factor"
         )
     if index == 1 and wanted.ndim >= 2:
-        told = say_filters(case, node_a, node_b)
+        told = say_filters(case, node_a, node_b, wanted)
         if told is not None:
             return told
     if factor is not None:
@@ -200,36 +200,6 @@ def _is_scale(node: ir.Node) -> bool:
     """Whether a product scales what a batch normalisation made, as Caffe's Scale does: by gamma."""
     sources = [value.producer() for value in node.inputs if value is not None]
     return any(source is not None and source.op_type == "BatchNormalization" for source in sources)
-
-
-def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node) -> tuple[str, str] | None:
-    """Return the key and the words of the trap that turned or reordered filters; None if it is none."""
-    filters_a, filters_b = filters_of(node_a), filters_of(node_b)
-    if filters_a is None or filters_b is None:
-        return None
-    found = relate(filters_a, filters_b)
-    if found is None or not found.is_equal:
-        return None
-    expected = "height and width swapped" if case.swapped else ""
-    if found.turn != expected and max(filters_a.shape[2:], default=1) > 1:
-        said = found.turn or "not swapped in height and width, as the other layers are"
-        return "axis-order", f"the filters of B are A's, {said}"
-    if node_a.op_type in {"Gemm", "MatMul"} and found.in_order is not None:
-        return "flatten-order", "B's dense weights expect their inputs in another order (flatten order)"
-    if node_a.op_type in {"Gemm", "MatMul"}:
-        return "flatten-order", "B flattens in another order (H, W, C for C, H, W), its dense weights do not"
-    if found.in_order is not None:
-        return "channel-order", f"B's filters have A's input channels {_short(found.in_order)}"
-    if found.out_order is not None:
-        return (
-            "channel-order",
-            f"the output channels of B's filters are in the order {_short(found.out_order)}",
-        )
-    return None
-
-
-def _short(order: tuple[int, ...]) -> str:
-    return ", ".join(map(str, order[:8])) + (", ..." if len(order) > 8 else "")
 
 
 def _common_factor(a: np.ndarray, b: np.ndarray) -> float | None:

@@ -14,13 +14,12 @@ import numpy as np
 from netweave.compare.align.weights import filters_of
 from netweave.compare.explain.traps.attributes import set_attribute
 from netweave.compare.explain.traps.constants import (
-    DENSE,
     as_stored,
     replace_constant,
     same_array,
-    say_filters,
     wanted_constant,
 )
+from netweave.compare.explain.traps.filters import DENSE, say_filters
 from netweave.compare.explain.traps.trap import Case, Proposal, together
 from netweave.compare.signals import constants_of, family_of
 from netweave.graph import attributes_of
@@ -179,7 +178,8 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
     factor = (a.factor / b.factor).reshape(-1, *[1] * (wanted.ndim - 1))
     values = (wanted * factor).astype(np.float32)
     apart = int((np.abs(values - stored) > SAME * np.abs(values).max()).sum())
-    told = say_filters(case, a.head, b.head) or (
+    stored_so = as_stored(b.head, values) if b.head.op_type in DENSE else values
+    told = say_filters(case, a.head, b.head, stored_so) or (
         "weights",
         f"{apart:,} of {stored.size:,} values of the weights differ, the scalings after them taken in",
     )
@@ -189,9 +189,7 @@ def _filter(case: Case, a: _Chain, b: _Chain, wanted: np.ndarray, stored: np.nda
         fix="give the filters A's values",
         node_a=a.head,
         node_b=b.head,
-        change=replace_constant(
-            b.head.name, 1, as_stored(b.head, values) if b.head.op_type in DENSE else values
-        ),
+        change=replace_constant(b.head.name, 1, stored_so),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.compare.align.weights import TURNS
+from netweave.compare.align.turns import TURNS
 from netweave.compare.explain.traps.attributes import differences, set_attribute
 from netweave.compare.explain.traps.constants import replace_constant
 from netweave.compare.explain.traps.folded import missing_factor
@@ -42,7 +42,7 @@ def group_traps(case: Case) -> Iterator[Proposal]:
 
 def _filters(case: Case, filters: np.ndarray) -> np.ndarray:
     """Return A's filters as B's have to be, which may leave a part of them to the scalings that follow."""
-    if case.swapped and filters.ndim == 4:
-        filters = TURNS["height and width swapped"](filters)
+    if filters.ndim == 4:
+        filters = TURNS[case.turn](filters)
     factor = missing_factor(case)
     return filters if factor is None else filters * factor.reshape(-1, *[1] * (filters.ndim - 1))

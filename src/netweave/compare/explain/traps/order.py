@@ -52,14 +52,15 @@ def in_order_of_a(mapping: TensorMapping, x: np.ndarray) -> np.ndarray:
     if mapping.shape is not None:
         return x
     for axis, order in reversed(mapping.orders):
-        x = np.take(x, np.argsort(order), axis=axis)
+        if mapping.is_channel_axis(axis):  # the others are of images that are mirrored as the input is
+            x = np.take(x, np.argsort(order), axis=axis)
     return x
 
 
 def _moved(case: Case, node: ir.Node) -> list[str]:
     """Return the signals that a node of B reads whose entries stand in another order than A's."""
     pairs = ((signal, case.known.get(signal)) for signal in case.b.inputs_of(node))
-    return [signal for signal, pair in pairs if pair and pair.mapping and pair.mapping.orders]
+    return [signal for signal, pair in pairs if pair and pair.mapping and pair.mapping.channel_order]
 
 
 def unchanged(graph: Graph) -> None:

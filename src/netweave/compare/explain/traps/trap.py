@@ -27,7 +27,7 @@ class Case:
         b: Signals of the second net.
         nodes_a: A's nodes of the group.
         nodes_b: B's nodes of the group.
-        swapped: Whether B sees the image with height and width swapped.
+        turn: What was done to the image that B sees, a key of ``TURNS``.
         feeds: A's inputs of the group in B's layout, by B's signal.
         mappings: How A's tensor became that input, by B's signal.
         shapes_a: Sizes of A's tensors of the same inputs, by A's signal.
@@ -38,7 +38,7 @@ class Case:
     b: Signals
     nodes_a: tuple[ir.Node, ...]
     nodes_b: tuple[ir.Node, ...]
-    swapped: bool = False
+    turn: str = ""
     feeds: dict[str, np.ndarray] = field(default_factory=dict)
     mappings: dict[str, TensorMapping] = field(default_factory=dict)
     shapes_a: dict[str, tuple[int, ...]] = field(default_factory=dict)
