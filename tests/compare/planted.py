@@ -284,8 +284,10 @@ def torch_module(net: Net) -> Any:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             x = x.permute(0, 3, 1, 2) if net.channels_last else x
             depth = net.depth
-            pieces = [x[:, i * depth : (i + 1) * depth] for i in range(net.patches)]
-            pieces = list(x.split(depth, 1)) if net.split else pieces
+            pieces = [x]
+            if net.patches > 1:
+                cut = [x[:, i * depth : (i + 1) * depth] for i in range(net.patches)]
+                pieces = list(x.split(depth, 1)) if net.split else cut
             made = [
                 functional.relu(getattr(self, name)(y)) for name, y in zip(net.firsts, pieces, strict=True)
             ]
