@@ -92,7 +92,10 @@ def compare(
 
 
 def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
-    """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more."""
+    """Compare two nets; if they differ and one has branches, once more branch by branch, which tells more.
+
+    There they may be equal, too: branches whose pieces stand in another order are not joined in both.
+    """
     found = pipeline.run()
     if found.same_structure or not (a.loaded and b.loaded):
         return found
@@ -110,7 +113,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
         unfilled=(frozenset(), frozenset()),
         foreign=(frozenset(), frozenset()),
     ).run()
-    return closer if closer.verdict is Verdict.DIFFERENT else found
+    return found if closer.verdict is Verdict.UNDECIDED else closer
 
 
 @dataclass(slots=True)
