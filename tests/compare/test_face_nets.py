@@ -10,6 +10,8 @@ import pytest
 
 import netweave
 from netweave.compare import Status, Verdict, compare
+from netweave.graph import with_arrays
+from tests.compare.planted import DAMAGES
 
 PAIRS = ("det1", "det2")
 
@@ -61,10 +63,11 @@ def _change_stored(folder, name, key, index, factor):
     file.write_bytes(content[:place] + number.astype("<f4").tobytes() + content[place + 4 :])
 
 
-def _culprits(folder, name):
+def _culprits(folder, name, **changed):
     a = netweave.load(folder / f"{name}.prototxt")
-    b = netweave.load(folder / f"{name}-symbol.json")
+    b = with_arrays(netweave.load(folder / f"{name}-symbol.json"), changed)
     found = compare(a, b)
+    assert "height and width swapped, channels reversed" in found.inputs[0].text
     assert found.exit_status == 1, found.sentence
     return [g.finding for g in found.groups if g.status in {Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B}]
 
@@ -84,6 +87,18 @@ def test_one_changed_number_is_found(copies, name, layer, key, index, factor):
     assert culprit.layer_b == layer
     assert culprit.trap in {"weights", "slope"}
     assert "1 of " in culprit.cause
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_damaged_first_convolution_is_not_taken_for_another_input(corpus, name, damage):
+    """The port sees BGR with height and width swapped, whatever its first filters say."""
+    change, trap, words = DAMAGES[damage]
+    b = netweave.load(corpus / "mtcnn" / f"{name}-symbol.json")
+    filters = b.model.graph.initializers["conv1_weight"].const_value.numpy()
+    (culprit,) = _culprits(corpus / "mtcnn", name, conv1_weight=np.ascontiguousarray(change(filters)))
+    assert (culprit.layer_b, culprit.trap) == ("conv1", trap)
+    assert words in culprit.cause
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Inputs that several first layers read, or that reach them in roundabout ways: ONNX files, run as a check."""
+"""Inputs that several first layers read, or that reach them in roundabout ways."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_slices_may_stand_in_another_order(tmp_path):
 
 
 def test_images_may_stand_along_an_axis_of_their_own(tmp_path):
-    """(N, images, channels, height, width), each image taken out by Gather, with BGR for RGB in all of them."""
+    """(N, images, channels, height, width), each image taken out by Gather, all of them BGR for RGB."""
     arrays = weights()
 
     def net(stored):

@@ -8,6 +8,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from netweave.compare import Status, Verdict, compare
+from netweave.compare.trial.trial import Bench
 from tests.compare import planted
 from tests.compare.planted import DAMAGES, TURNS, Relation, original
 
@@ -107,6 +108,27 @@ def test_slices_are_found_in_files_of_other_formats(tmp_path, forms, alike):
 def test_a_damaged_layer_is_blamed_and_not_the_input(tmp_path, relation, layer, damage):
     net = original(1)
     check_damage(tmp_path, net, relation, layer, damage, forms=("onnx", "onnx"))
+
+
+@pytest.mark.parametrize("layer", ["", "conv1", "conv2", "fc"])
+@pytest.mark.parametrize(
+    "relation",
+    [Relation(), Relation(orders=(REVERSED,)), Relation(SWAPPED, (REVERSED,), channels_last=True)],
+    ids=["as it is", "BGR", "swapped, NHWC, BGR"],
+)
+def test_one_run_is_enough_where_no_weights_contradict(tmp_path, monkeypatch, relation, layer):
+    """Running B is what takes the time; a filter that is scaled leaves no doubt of the input."""
+    net = original(2)
+    port = relation.port(net)
+    damaged = port.changed(f"{layer}.weight", DAMAGES["filter doubled"][0]) if layer else port
+    a, b = planted.load_pair((net, damaged), ("onnx", "onnx"), tmp_path)
+    runs = []
+    trial = Bench.trial
+    monkeypatch.setattr(
+        Bench, "trial", lambda *args, **settings: runs.append(args) or trial(*args, **settings)
+    )
+    assert compare(a, b, one_size=True).equal is not bool(layer)
+    assert len(runs) == 1
 
 
 def check_damage(folder, net, relation, layer, damage, *, forms):
