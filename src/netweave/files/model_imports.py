@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import ast
+import os
 import sys
 import warnings
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
-    from pathlib import Path
+
 
 MAX_FILES = 1000
 """So many files are followed."""
@@ -42,6 +44,18 @@ class Imports:
     folders: tuple[Path, ...]
     files: tuple[Path, ...]
     missing: tuple[str, ...]
+
+    def places(self, path: Path, place: str) -> dict[str, str]:
+        """Return the names of the imported files for messages, by their full paths.
+
+        Args:
+            path: The resolved file that imports them.
+            place: Its name for messages, which theirs start from.
+        """
+        around = Path(place).parent
+        return {
+            str(file): os.path.normpath(around / os.path.relpath(file, path.parent)) for file in self.files
+        }
 
 
 def imports_of(path: Path, *, known: Collection[str] = (), levels: int = LEVELS) -> Imports:

@@ -213,6 +213,17 @@ def test_modules_beside_the_file_are_run_in_the_guard_and_layers_have_their_line
 
 
 @pytest.mark.slow
+def test_the_width_of_an_image_need_not_be_that_of_the_first_link_by_name(tmp_path):
+    body = (
+        "insize = 16\ndef __init__(self):\n"
+        "    super().__init__(first=L.Convolution2D(3, 8, 3), Also=L.Convolution2D(8, 4, 3))\n"
+        "def __call__(self, x):\n    return self.Also(F.relu(self.first(x)))"
+    )
+    net = netweave.load(written(tmp_path, body), trust=True)
+    assert tuple(net.inputs[0].shape)[1:] == (3, 16, 16)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -98,6 +98,80 @@ def test_what_is_wrong_with_a_model_file(
         netweave.load(f"{model(code)}{entry}", trust=True)
 
 
+def beside(folder: Path, head: str) -> Path:
+    """Write a model that has its layers from a module in a folder beside it, and return its file."""
+    (folder / "parts").mkdir()
+    (folder / "secret.txt").write_text("not for the model")
+    (folder / "parts" / "head.py").write_text(
+        "import os\nimport torch\nfrom torch import nn\nimport gone_package\nfrom .sizes import WIDTH\n\n"
+        "@gone_package.registered('x')\ndef unused():\n    pass\n\n\n" + textwrap.dedent(head)
+    )
+    (folder / "parts" / "sizes.py").write_text("WIDTH = 4\n")
+    path = folder / "net.py"
+    path.write_text("import torch\nfrom parts.head import Head\n\n\ndef make():\n    return Head()\n")
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.multi
+def test_modules_beside_the_file_run_in_the_guard_and_layers_have_their_lines(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    if not guard.has_guard():
+        pytest.skip("there is no guard here")
+    path = beside(
+        tmp_path,
+        """\
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.fc = nn.Linear(WIDTH, 2)
+                here = os.path.dirname(os.path.dirname(__file__))
+                assert not os.path.exists(here + '/secret.txt')
+
+            def forward(self, x):
+                return self.fc(x)
+        """,
+    )
+    net = netweave.load(path, input_shapes={"x": (1, 4)})
+    origin = net.layers["fc"].origin
+    assert origin is not None
+    assert (origin.file, origin.line) == (str(tmp_path / "parts" / "head.py"), 20)
+    assert [tuple(value.shape)[1:] for value in net.outputs] == [(2,)]
+
+
+@pytest.mark.slow
+@pytest.mark.multi
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            "gone_package.sub.made(2)",
+            r"head\.py:15: calls gone_package\.sub\.made, and 'gone_package' is not",
+        ),
+        (
+            "2 if gone_package.FAST else 3",
+            r"head\.py:15: decides by gone_package\.FAST, and 'gone_package' is",
+        ),
+        ("1 / 0", r"parts.head\.py:15: its code fails: ZeroDivisionError"),
+    ],
+)
+def test_what_is_not_installed_is_refused_where_the_net_needs_it(
+    tmp_path: Path, line: str, message: str
+) -> None:
+    pytest.importorskip("torch")
+    path = beside(
+        tmp_path,
+        f"""\
+        class Head(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.width = {line}
+        """,
+    )
+    with pytest.raises(CodeError, match=message):
+        netweave.load(path, trust=True, input_shapes={"x": (1, 4)})
+
+
 @pytest.mark.slow
 @pytest.mark.multi
 def test_weights_that_do_not_fit_are_named(model, tmp_path: Path) -> None:

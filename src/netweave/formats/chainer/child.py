@@ -5,17 +5,16 @@ It is given a request as JSON, and leaves ``net.onnx`` in its working folder, or
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.files.absent import importing
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import imported, make, own_factories
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import save
 from netweave.formats.chainer.own import OWN_MODULES
 from netweave.formats.chainer.standin import installed
-from netweave.formats.chainer.standin.absent import importing
 from netweave.formats.chainer.standin.link import Link
 from netweave.formats.chainer.standin.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
@@ -34,7 +33,7 @@ def work(request: dict[str, Any]) -> None:
         arrays = read_weights(Path(request["weights"]), place=request["weights_place"])
     path, place = Path(request["net"]), request["place"]
     imports = imports_of(path, known=OWN_MODULES)
-    request["beside"] = {str(file): _beside(place, path, file) for file in imports.files}
+    request["beside"] = imports.places(path, place)
     with installed(is_training=request["train"], missing=imports.missing):
         folders = [str(folder) for folder in imports.folders]
         with importing():
@@ -45,11 +44,6 @@ def work(request: dict[str, Any]) -> None:
         graph = trace(model, recorder, request["input_shapes"])
     graph.notes += recorder.left_over(model, request["weights_place"])
     save(graph, NET)
-
-
-def _beside(place: str, path: Path, file: Path) -> str:
-    """Return a name for messages of a file beside the model's."""
-    return os.path.normpath(Path(place).parent / os.path.relpath(file, path.parent))
 
 
 def _made(code: ModuleType, request: dict[str, Any]) -> Link:

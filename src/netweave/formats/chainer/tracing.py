@@ -101,7 +101,8 @@ def _candidates(model: Link) -> list[tuple[int, ...]]:
         if kind == "EmbedID":
             return [(1,), (1, 8)]
         if "Convolution" in kind:
-            channels = [weight.shape[1]] if weight.is_initialized else [3, 1]
+            # links come by name, as Chainer has them: the first need not be the first that is called
+            channels = dict.fromkeys([weight.shape[1], 3, 1] if weight.is_initialized else [3, 1])
             sides = [side] if isinstance(side, int) else SIZES
             return [(1, each, size, size) for size in sides for each in channels]
         if kind == "Linear":

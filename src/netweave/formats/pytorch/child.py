@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.errors import WeightError
+from netweave.files.absent import importing, without
 from netweave.files.guard_answer import answer
 from netweave.files.model_code import imported, make, own_factories
 from netweave.formats.pytorch import read_state
@@ -32,9 +33,11 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_code(request: dict[str, Any]) -> dict[str, Any]:
-    code = imported(Path(request["net"]))
-    stand_in(code)
-    module = _make(code, request)
+    with without(request["missing"]):
+        with importing():
+            code = imported(Path(request["net"]), name=request["name"], folders=request["folders"])
+        stand_in(code)
+        module = _make(code, request)
     if request["weights"]:
         _load(module, Path(request["weights"]), request["weights_place"])
     return export(module, NET, input_shapes=request["input_shapes"])

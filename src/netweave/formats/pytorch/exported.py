@@ -66,13 +66,16 @@ class Tables:
             raise ReadError(f"the child process wrote no proper tables ({error!r})", place=place) from error
 
 
-def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Graph:
+def read_exported(
+    path: Path, tables: Tables, *, files: Mapping[str, str], beside: Mapping[str, str] | None = None
+) -> Graph:
     """Read what PyTorch's exporter wrote.
 
     Args:
         path: The ONNX file.
         tables: What the module says beside it.
         files: The files as given, the net first, by their full paths.
+        beside: Names of the files of code that the net's file imports, by their full paths.
 
     Raises:
         SourceError: It holds something unknown, or does not fit together.
@@ -81,7 +84,7 @@ def read_exported(path: Path, tables: Tables, *, files: Mapping[str, str]) -> Gr
     def rows(model: ir.Model) -> Rows:
         settle_reshapes(model)
         settle_splits(model)
-        return Rows(mark_calls(model, tables.types, tables.settings, files))
+        return Rows(mark_calls(model, tables.types, tables.settings, {**files, **(beside or {})}))
 
     found = read_model(parse(path), path, rows)
     names = tuple(files.values())

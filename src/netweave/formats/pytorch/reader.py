@@ -13,6 +13,7 @@ from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import read_bytes
 from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
+from netweave.files.model_imports import LEVELS, Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.kinds import Kind, kind_of
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from netweave.files import Source
     from netweave.graph import Graph
+
+OWN_MODULES = ("numpy", "torch")
+"""Packages that are here, and never looked for beside a model's file."""
 
 CHILD = Path(__file__).with_name("child.py")
 
@@ -46,28 +50,43 @@ def read(source: Source) -> Graph:
         read_bytes(source.weights)
     _need_torch(place)
     files = [source.net, *([source.weights] if source.weights else [])]
+    imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
+    beside = imports.places(source.net.resolve(), place)
     request = {
         "kind": kind.name if kind else None,
         "net": str(source.net.resolve()),
         "place": place,
         "entry": source.entry,
+        "name": imports.name,
+        "folders": [str(folder) for folder in imports.folders],
+        "missing": imports.missing,
+        "beside": beside,
         "weights": str(source.weights.resolve()) if source.weights else None,
         "weights_place": str(source.weights),
         "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
     }
     with run_guarded(
-        CHILD, [json.dumps(request)], readable=files, place=place, trust=source.trust
+        CHILD,
+        [json.dumps(request)],
+        readable=[*files, *imports.files],
+        place=place,
+        trust=source.trust,
     ) as outcome:
         net, tables = outcome.file("net.onnx"), outcome.file("tables.json")
         if outcome.status != 0 or net is None or tables is None:
             raise failure(outcome, place)
         found = Tables.parse(_json(tables, place), place=place)
         names = {str(path.resolve()): str(path) for path in files}
-        graph = read_exported(net, found, files=names)
+        graph = read_exported(net, found, files=names, beside=beside)
     if source.weights is None and kind is Kind.CODE:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
     return graph
+
+
+def _imports(source: Source) -> Imports:
+    """Return what the code imports from beside itself; nothing of the packages that it runs on."""
+    return imports_of(source.net.resolve(), known=OWN_MODULES, levels=LEVELS if source.around else 1)
 
 
 def read_module(

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.files.absent import Finder
 from netweave.formats.chainer.own import OWN_MODULES
-from netweave.formats.chainer.standin.absent import Finder, Module
+from netweave.formats.chainer.standin.absent import Module
 from netweave.formats.chainer.standin.functions import FUNCTIONS
 from netweave.formats.chainer.standin.functions.former import FORMER
 from netweave.formats.chainer.standin.functions.order import concat_examples
@@ -148,7 +149,7 @@ def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[N
     before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
     for name in before:
         del sys.modules[name]
-    finder = Finder(names)
+    finder = Finder(names, Module)
     sys.modules.update(_modules(is_training))
     sys.meta_path.insert(0, finder)
     try:

@@ -1,0 +1,124 @@
+"""Packages that a model's file imports and that are not installed: modules whose names stand for nothing.
+
+A port often imports ``cv2`` or ``torchvision`` for what it does around the net. Such names may be imported,
+subclassed and used by decorators; a call of one, or a decision by one, while the net is made or run is an
+error.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import sys
+from contextlib import contextmanager
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+
+class Absent:
+    """A name of a package that is not here."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Nothing, while a file is imported; else an error that names it."""
+        if is_importing() and self._may_be_called():
+            return type(self)(f"{self._name}()")
+        raise CodeError(f"calls {self._name}, {self._why()}")
+
+    def __bool__(self) -> bool:
+        if is_importing():
+            return False
+        raise CodeError(f"decides by {self._name}, {self._why()}")
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(self)(f"{self._name}.{name}")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return (object,)
+
+    def _may_be_called(self) -> bool:
+        """Whether a call of it while a file is imported says nothing about the net."""
+        return True
+
+    def _why(self) -> str:
+        """Say why it stands for nothing."""
+        return f"and {self._name.partition('.')[0]!r} is not installed here"
+
+
+class AbsentModule(ModuleType):
+    """A module with nothing in it; each of its names is absent."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = sys.modules.get(f"{self.__name__}.{name}")
+        return Absent(f"{self.__name__}.{name}") if known is None else known
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Finds an empty module for each name of some packages.
+
+    Args:
+        names: The packages.
+        kind: What their modules are.
+    """
+
+    def __init__(self, names: Collection[str], kind: type[ModuleType] = AbsentModule) -> None:
+        self._names = names
+        self._kind = kind
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """A module that is a package as well; None for one of other packages."""
+        if name.partition(".")[0] not in self._names:
+            return None
+        return importlib.machinery.ModuleSpec(name, self, is_package=True)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        """An empty one."""
+        return self._kind(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Nothing to run."""
+
+
+_IS_IMPORTING: list[bool] = []
+"""Holds something while a file of code is imported."""
+
+
+def is_importing() -> bool:
+    """Whether a file of code is being imported."""
+    return bool(_IS_IMPORTING)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Let calls of what is absent give nothing, such as decorators, until the context ends."""
+    _IS_IMPORTING.append(True)
+    try:
+        yield
+    finally:
+        _IS_IMPORTING.pop()
+
+
+@contextmanager
+def without(names: Collection[str]) -> Iterator[None]:
+    """Let packages that are not installed be imported all the same, until the context ends."""
+    finder = Finder(frozenset(names))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+            del sys.modules[name]
