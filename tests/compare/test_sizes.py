@@ -103,3 +103,48 @@ def test_a_layer_that_runs_nowhere_is_not_compared():
     assert group.finding.cause.endswith("B was not run, so what they do was not compared")
     assert found.verdict is Verdict.UNDECIDED
     assert "LayerNormalization, dense could not be compared alone" in found.sentence
+
+
+CROP = """
+layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 16 dim: 16 }} }} }}
+layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param {{ num_output: 4 kernel_size: 3 pad: 5 }} }}
+layer {{ name: "score" type: "Crop" bottom: "conv" bottom: "data" top: "score"
+  crop_param {{ axis: 2 offset: {offset} }} }}
+"""
+
+
+def cropping(path: Path) -> Path:
+    """A convolution that is cut from place 3 on to the size of the image, which is open."""
+    shape = helper.make_node("Shape", ["x"], ["sizes"], start=2, name="sizes")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["wide"], pads=[5, 5, 5, 5], name="conv"),
+        shape,
+        helper.make_node("Add", ["sizes", "starts"], ["ends"], name="ends"),
+        helper.make_node("Slice", ["wide", "starts", "ends", "axes"], ["y"], name="cut"),
+    ]
+    stored = {
+        "w": np.random.default_rng(0).standard_normal((4, 3, 3, 3), dtype=np.float32),
+        "starts": np.array([3, 3], np.int64),
+        "axes": np.array([2, 3], np.int64),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, "H", "W"])],
+        [numpy_helper.from_array(values, name) for name, values in stored.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("offset", [3, 4])
+def test_a_cut_to_the_size_of_the_image_follows_the_image_at_other_sizes(tmp_path, offset):
+    net = tmp_path / "net.prototxt"
+    net.write_text(CROP.format(offset=offset))
+    found = netweave.compare(net, cropping(tmp_path / "port.onnx"))
+    assert found.probes[0] == "data 3x3x21x28"
+    assert [(pair.a, pair.b) for pair in found.outputs] == [("score", "y")]
+    assert (found.error == 0) == (offset == 3)
+    assert (found.verdict.name == "DIFFERENT") == (offset == 4)

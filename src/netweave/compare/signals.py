@@ -10,6 +10,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from netweave.graph import infer_shapes, known_shape
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.spread import spread_groups
@@ -76,10 +77,28 @@ def branched(graph: Graph, branchings: Branchings) -> Graph:
 
 
 def _settled(found: Graph) -> Graph:
-    (see_through if has_scaffolding(found) else fold).edit(found)
+    if has_scaffolding(found):
+        _open_images(found)
+        see_through.edit(found)
+    else:
+        fold.edit(found)
     compose.edit(found)
     flatten_concats.edit(found)
     return found
+
+
+def _open_images(graph: Graph) -> None:
+    """Make height and width of the inputs open, since nets are compared at sizes other than the declared one.
+
+    Otherwise what asks for a size would be folded to the declared one, and cut every image to that.
+    """
+    shapes: dict[str, list[str | None]] = {}
+    for value in graph.inputs:
+        sizes = known_shape(value)
+        if sizes is not None and len(sizes) == 4:
+            graph.declared.setdefault(str(value.name), tuple(sizes))
+            shapes[str(value.name)] = [None, None, f"{value.name}/height", f"{value.name}/width"]
+    infer_shapes(graph, shapes)
 
 
 @dataclass(slots=True)

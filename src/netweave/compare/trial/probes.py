@@ -10,6 +10,7 @@ import numpy as np
 from netweave.backends import prepare
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
+from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.specialise import specialise
 
 if TYPE_CHECKING:
@@ -65,8 +66,11 @@ def with_sizes(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None
         given = list(sizes[str(value.name)])
         shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
     try:
-        if has_rules(graph):
-            return specialise(graph, shapes)
+        if has_rules(graph) or has_scaffolding(graph):
+            fitted = specialise(graph, shapes)
+            if has_scaffolding(fitted):
+                see_through.edit(fitted)
+            return fitted
         infer_shapes(graph, shapes)
     except ShapeError:
         return None
