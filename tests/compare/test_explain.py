@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
@@ -21,6 +22,7 @@ from netweave.compare.explain.traps import (
     operators,
     order,
 )
+from netweave.compare.explain.traps.attributes import differences
 from netweave.compare.explain.traps.keys import TRAP_KEYS
 from tests.compare.nets import Form, arrays, build
 from tests.oracles import recipe
@@ -469,3 +471,12 @@ def test_every_trap_has_a_row_in_the_documentation():
         named |= set(re.findall(r'return \(?\s*"([a-z]+-[a-z-]+)",', text))
     assert named
     assert named <= TRAP_KEYS.keys()
+
+
+@pytest.mark.parametrize(("stride", "rounds"), [(1, False), (2, True)])
+def test_rounding_is_no_difference_where_windows_go_by_one(stride, rounds):
+    def pool(ceil_mode: int) -> ir.Node:
+        settings = {"kernel_shape": [3, 3], "strides": [stride, stride], "ceil_mode": ceil_mode}
+        return ir.node("MaxPool", [ir.Value(name="x")], settings)
+
+    assert ("rounding" in differences(pool(1), pool(0))) == rounds
