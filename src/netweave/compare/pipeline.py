@@ -97,7 +97,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
     There they may be equal, too: branches whose pieces stand in another order are not joined in both.
     """
     found = pipeline.run()
-    if found.same_structure or not (a.loaded and b.loaded):
+    if found.same_structure:
         return found
     branchings: Branchings = {}
     for graph in (a, b):
