@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from netweave.compare.align.alignment import Alignment
 from netweave.compare.align.chains import find_segments
+from netweave.compare.align.parts import release_parts
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +47,7 @@ class Draft:
 
 def build_groups(alignment: Alignment) -> list[Draft]:
     """Return the groups in A's order; what is only in B stands after what comes before it."""
+    release_parts(alignment)
     return _Builder(alignment).build()
 
 
