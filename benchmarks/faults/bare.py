@@ -46,6 +46,14 @@ UNSEEN_WHERE_FOLDED: Mapping[str, str] = {
 """Kinds of faults in a normalisation that cannot be seen beside a form in which it is folded, and why."""
 
 
+UNDECIDABLE: Mapping[str, str] = {
+    "layer left out": "a filter with a bias may hold the normalisation behind it",
+    "layer twice": "a filter with a bias may hold the normalisation behind it",
+    "flatten: channels last": "the columns of the dense weights may stand in that order",
+}
+"""Kinds of faults that the weights of B may make up for, and why: they are told beside *same structure*."""
+
+
 def bare(net: Net) -> Net | None:
     """Return a net without its weights; None where its format cannot leave them out.
 

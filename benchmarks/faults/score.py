@@ -9,9 +9,9 @@ from math import isfinite
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from benchmarks.faults.bare import UNSEEN, UNSEEN_WHERE_FOLDED
+from benchmarks.faults.bare import UNDECIDABLE, UNSEEN, UNSEEN_WHERE_FOLDED
 from benchmarks.faults.halves import half_of
-from netweave.compare import Status
+from netweave.compare import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,6 +55,7 @@ class Row:
         explained: Whether a right trap explains it.
         wrong: Whether a wrong trap explains it.
         false_equal: Whether the two were said to be the same.
+        told: Whether a difference that weights may make up for (``bare.UNDECIDABLE``) was told as that.
         trap: The traps that the tool names.
         said: The sentence.
     """
@@ -71,6 +72,7 @@ class Row:
     explained: bool = False
     wrong: bool = False
     false_equal: bool = False
+    told: bool = False
     trap: str = ""
     said: str = ""
 
@@ -92,17 +94,35 @@ def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> R
     row.found = found.exit_status == 1
     row.false_equal = found.equal
     row.said = found.sentence
+    row.told = bool(row.lacking) and fault.kind in UNDECIDABLE and _is_told(fault, names, found)
     culprit = next((g for g in found.groups if g.status in EFFECTIVE and g.finding), None)
     if not row.found or culprit is None or culprit.finding is None:
         return row
-    planted = (fault.layer, *fault.beside)
-    right = {("b", layer) for layer in planted} | {("a", names.get(layer, layer)) for layer in planted}
-    row.located = bool(_layers(found, culprit) & right) and _on_line(culprit.finding, fault.line)
+    row.located = bool(_layers(found, culprit) & _planted(fault, names)) and _on_line(
+        culprit.finding, fault.line
+    )
     row.trap = culprit.finding.trap or ""
     keys = set(row.trap.split(" + ")) - {""}
     row.explained = row.located and bool(keys) and keys <= fault.traps
     row.wrong = bool(keys) and not keys <= fault.traps
     return row
+
+
+def _planted(fault: Fault, names: dict[str, str]) -> set[tuple[str, str]]:
+    """Return the names of the layers where a fault was planted, each with its side."""
+    layers = (fault.layer, *fault.beside)
+    return {("b", layer) for layer in layers} | {("a", names.get(layer, layer)) for layer in layers}
+
+
+def _is_told(fault: Fault, names: dict[str, str], found: Comparison) -> bool:
+    """Whether the verdict is *same structure* and says at the planted layer what differs without effect."""
+    return found.verdict is Verdict.STRUCTURE and any(
+        group.finding is not None
+        and group.finding.latent
+        and _layers(found, group) & _planted(fault, names)
+        and set((group.finding.trap or "").split(" + ")) <= fault.traps
+        for group in found.groups
+    )
 
 
 def _on_line(finding: Finding, line: int) -> bool:
@@ -192,6 +212,9 @@ class Score:
             false_equal = row.false_equal and bool(row.lacking)
             tally.add(keys, latent_compared=1, latent_told_apart=row.found, false_equals=false_equal)
             return
+        if row.told:
+            tally.add(keys, told=1, false_equals=row.false_equal)
+            return
         tally.add(
             keys,
             compared=1,
@@ -235,8 +258,12 @@ class Score:
     def to_json(self) -> dict[str, Any]:
         """Return all counts, and the comparisons in which something is missed."""
         halves = {net: half_of(net) for net in sorted(self.nets)}
-        unseen = {"cannot_be_seen": dict(UNSEEN), "cannot_be_seen_where_folded": dict(UNSEEN_WHERE_FOLDED)}
-        bare = self.bare.to_json([*COUNTS, "unseen"]) | unseen
+        unseen = {
+            "cannot_be_seen": dict(UNSEEN),
+            "cannot_be_seen_where_folded": dict(UNSEEN_WHERE_FOLDED),
+            "cannot_be_decided": dict(UNDECIDABLE),
+        }
+        bare = self.bare.to_json([*COUNTS, "unseen", "told"]) | unseen
         whole = self.whole.to_json(COUNTS)
         return {**whole, "traps": self._traps(), "halves": halves, "without_weights": bare}
 
@@ -257,4 +284,6 @@ def is_missed(row: Row) -> bool:
     """Whether a row shows something that should be otherwise."""
     if not row.effective:
         return row.found
+    if row.told:
+        return False
     return not row.found or not row.located or row.wrong or (row.in_table and not row.explained)

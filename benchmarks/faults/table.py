@@ -40,7 +40,7 @@ def rows(result: dict[str, Any]) -> Iterator[list[str]]:
 
 def bare_rows(result: dict[str, Any]) -> Iterator[list[str]]:
     """Yield the rows of the table without weights: which net has none, and the counts of comparisons."""
-    names, bare = COUNTS[2:], result["without_weights"]
+    names, bare = (*COUNTS[2:], "told"), result["without_weights"]
     yield ["without weights", *(name.replace("_", " ") for name in names)]
     yield ["---"] * (1 + len(names))
     for lacking in ("B has none", "both have none"):

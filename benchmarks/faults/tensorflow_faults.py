@@ -164,7 +164,11 @@ def faults(net: FrozenNet, *, count: int) -> Iterator[Fault]:
             yield Fault(kind, _whole(nodes[place].name), frozenset(traps), made.net(), in_table)
     for place in spread([i for i, node in enumerate(nodes) if node.op in REMOVABLE], count):
         made = net.edited(place, lambda node: _become(node, "Identity"))
-        yield Fault("layer left out", nodes[place].name, frozenset({"missing-layer"}), made.net(), False)
+        # a rectifier that is part of a PReLU leaves another activation
+        traps = frozenset(
+            {"missing-layer", "operator"} if "prelu" in nodes[place].name else {"missing-layer"}
+        )
+        yield Fault("layer left out", nodes[place].name, traps, made.net(), False)
     stored = {entry.key: (place, values) for entry, place, values in net.stored()}
     arrays = {key: outputs_first(values) for key, (_, values) in stored.items()}
     for found in array_faults([entry for entry, *_ in net.stored()], arrays, count=count):

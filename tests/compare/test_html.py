@@ -17,9 +17,9 @@ def test_every_verdict_has_a_colour_and_its_mark():
     net = hostile_net()
     for verdict in Verdict:
         shown = Comparison(net, net, verdict, "one sentence")._repr_html_()
-        assert f"<div class={VERDICT_COLOURS[verdict]}><b>{verdict.mark} one sentence</b>" in shown
-    assert VERDICT_COLOURS[Verdict.STRUCTURE] not in {
-        VERDICT_COLOURS[v] for v in Verdict if v.exit_status == 0
+        assert f"<div class={VERDICT_COLOURS[verdict.name]}><b>{verdict.mark} one sentence</b>" in shown
+    assert VERDICT_COLOURS["STRUCTURE"] not in {
+        VERDICT_COLOURS[v.name] for v in Verdict if v.exit_status == 0
     }
 
 

@@ -40,11 +40,13 @@ class Completion:
         copied: Whether arrays were copied; otherwise the nets take no common size.
         unfilled: Keys of A's and B's parameters that have no values of their own and were given none.
         notes: What the reader should know, one sentence each.
+        reordered: Names of the dense nodes whose weights were copied with their columns in another order.
     """
 
     copied: bool
     unfilled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     notes: tuple[str, ...] = ()
+    reordered: frozenset[str] = frozenset()
 
 
 def redrawn(net: Graph, weights: tuple[Weights, Weights]) -> Graph | None:
@@ -96,7 +98,8 @@ def complete_weights(
     unfilled = left_a, of_b.missing - to_b.filled
     notes = [copied_in_words(weights, to_a.count + to_b.count)]
     notes += [_unfilled_in_words(name, keys) for name, keys in zip("AB", unfilled, strict=True) if keys]
-    return Completion(copied=True, unfilled=unfilled, notes=tuple(notes))
+    reordered = to_a.reordered | to_b.reordered
+    return Completion(copied=True, unfilled=unfilled, notes=tuple(notes), reordered=reordered)
 
 
 def copy_weights(

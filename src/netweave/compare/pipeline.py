@@ -111,6 +111,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
         notes=[],
         failures={},
         unfilled=(frozenset(), frozenset()),
+        reordered=frozenset(),
         foreign=(frozenset(), frozenset()),
     ).run()
     return found if closer.verdict is Verdict.UNDECIDED else closer
@@ -131,6 +132,8 @@ class _Pipeline:
     """Whether weights were copied from one net to the other, so that only the structure is compared."""
     unfilled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Keys of A's and B's parameters that have no values of their own and were given none."""
+    reordered: frozenset[str] = frozenset()
+    """Names of the dense nodes whose weights were copied with their columns in another order."""
     foreign: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Names of each net's nodes that ran with weights which are not its own."""
     chosen: Candidate = field(default_factory=Candidate)
@@ -180,6 +183,7 @@ class _Pipeline:
         completion = complete_weights(a, b, pairs, weights)
         self.structural = completion.copied or any(side.absent for side in weights)
         self.unfilled = completion.unfilled
+        self.reordered = completion.reordered
         self.foreign = nodes_with(a, weights[0].missing), nodes_with(b, weights[1].missing)
         self.notes += completion.notes
         return a
@@ -310,6 +314,7 @@ class _Pipeline:
                 trial.tensors_b,
                 unfilled=self.unfilled,
                 weights_copied=self.structural,
+                reordered=self.reordered,
             )
             groups = judge.groups()
         outputs = trial.outputs(tolerance=self.tolerance)

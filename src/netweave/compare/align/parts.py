@@ -1,7 +1,7 @@
 """Nodes that are part of an activation which the other net has as one operator.
 
-TensorFlow writes PReLU as ``relu(x) + c * relu(-x)``. Where nothing is negative, its first part already holds the
-values of the whole, so values pair that part with the other net's PRelu, and the rest would belong to nothing.
+TensorFlow writes PReLU as ``relu(x) + c * relu(-x)``. Where nothing is negative, its first part already holds
+the values of the whole, so values pair that part with the other net's PRelu, and the rest belongs to nothing.
 """
 
 from __future__ import annotations

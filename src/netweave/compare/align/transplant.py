@@ -29,13 +29,18 @@ class Copied:
     Attributes:
         count: Number of arrays.
         filled: Keys of the parameters that they are.
+        reordered: Names of the dense nodes whose columns were put in another order.
     """
 
     count: int
     filled: frozenset[str]
+    reordered: frozenset[str] = frozenset()
 
 
 FILTERED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+INVERSES = {"Sub": "Add", "Div": "Mul"}
+"""Operators that store the same quantity as another: the one in the place of the other is a difference."""
+
 SCALING = frozenset({"BatchNormalization", "Mul", "Add"})
 
 
@@ -72,7 +77,7 @@ def transplant(
     parameters.update(
         {key: replace(p, loaded=True, initial=False) for key, p in parameters.items() if key in filled}
     )
-    return Copied(copy.count, frozenset(copy.filled))
+    return Copied(copy.count, frozenset(copy.filled), frozenset(orders or ()))
 
 
 def are_scaled_alike(source: list[ir.Node], target: list[ir.Node]) -> bool:
@@ -121,7 +126,8 @@ class _Copy:
         if not source or not target or not self._may_copy(source):
             return
         op_types = [[node.op_type for node in nodes] for nodes in (source, target)]
-        if op_types[0] == op_types[1] and self.missing is not None:
+        kinds = [[INVERSES.get(name, name) for name in names] for names in op_types]
+        if kinds[0] == kinds[1] and self.missing is not None:
             self._one_to_one(source, target)
         elif are_scaled_alike(source, target):
             self._copy(source[0], target[0])

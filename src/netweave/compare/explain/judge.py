@@ -20,6 +20,7 @@ from netweave.graph import layer_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     import onnx_ir as ir
@@ -40,6 +41,7 @@ class Judge:
         tensors_b: Tapped tensors of B.
         unfilled: Keys of A's and of B's parameters that have no values of their own and were given none.
         weights_copied: Whether one net's weights are copies of the other's.
+        reordered: Names of the dense nodes whose weights were copied with their columns in another order.
         drafts: The groups before they were judged, in the order of ``groups``.
     """
 
@@ -48,6 +50,7 @@ class Judge:
     tensors_b: Mapping[str, np.ndarray]
     unfilled: Unfilled = NOTHING_UNFILLED
     weights_copied: bool = False
+    reordered: AbstractSet[str] = frozenset()
     drafts: list[Draft] = field(default_factory=list)
     _explained: int = field(default=0)
     _moved: dict[int, str] = field(default_factory=dict)
@@ -156,7 +159,9 @@ class Judge:
 
     def _latent(self, draft: Draft) -> Finding | None:
         found = latent_finding(self.alignment, self.tensors_a, draft, turn=self.alignment.turn)
-        return found or (hidden_by_copies(self.alignment, draft) if self.weights_copied else None)
+        if found is not None or not self.weights_copied:
+            return found
+        return hidden_by_copies(self.alignment, draft, self.reordered)
 
     def _own_error(self, draft: Draft, graft: Graft) -> float | None:
         errors = []

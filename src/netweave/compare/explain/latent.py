@@ -16,6 +16,7 @@ from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from collections.abc import Set as AbstractSet
 
     import numpy as np
     import onnx_ir as ir
@@ -54,8 +55,24 @@ def latent_finding(
     )
 
 
-def hidden_by_copies(alignment: Alignment, draft: Draft) -> Finding | None:
-    """Return how two BatchNorms differ where copied weights make up for it; None if they do not."""
+def hidden_by_copies(
+    alignment: Alignment, draft: Draft, reordered: AbstractSet[str] = frozenset()
+) -> Finding | None:
+    """Return how two groups differ where copied weights make up for it; None if they do not.
+
+    Args:
+        alignment: Pairs of signals and nodes.
+        draft: The group.
+        reordered: Names of the dense nodes whose weights were copied with their columns in another order.
+    """
+    if any(str(node.name) in reordered for nodes in draft.nodes for node in nodes):
+        return _latent(
+            alignment,
+            (draft.nodes[0][0], draft.nodes[1][0]),
+            trap="flatten-order",
+            cause="B flattens in another order than A, which the columns of its weights would have to follow",
+            fix="flatten in A's order, or put the columns of A's weights in B's",
+        )
     norms = [[node for node in nodes if node.op_type == "BatchNormalization"] for nodes in draft.nodes]
     heads = [[node for node in nodes if filter_shape(node) is not None] for nodes in draft.nodes]
     if len(norms[0]) == len(norms[1]) == 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from netweave.compare.result.comparison import Verdict
 from netweave.graph.html import facts_html, fragment, table_html
 from netweave.graph.wording import ratio_text
 
@@ -29,12 +28,13 @@ COLOURS = {
 
 
 VERDICT_COLOURS = {
-    Verdict.IDENTICAL: "good",
-    Verdict.EQUAL: "good",
-    Verdict.STRUCTURE: "info",
-    Verdict.DIFFERENT: "bad",
-    Verdict.UNDECIDED: "warn",
+    "IDENTICAL": "good",
+    "EQUAL": "good",
+    "STRUCTURE": "info",
+    "DIFFERENT": "bad",
+    "UNDECIDED": "warn",
 }
+"""Colours of the verdict by its name."""
 
 
 def comparison_html(comparison: Comparison) -> str:
@@ -48,7 +48,8 @@ def comparison_html(comparison: Comparison) -> str:
         "evidence",
     )
     return fragment(
-        f"<div class={VERDICT_COLOURS[verdict]}><b>{verdict.mark} {escape(comparison.sentence)}</b></div>",
+        f"<div class={VERDICT_COLOURS[verdict.name]}><b>{verdict.mark} "
+        f"{escape(comparison.sentence)}</b></div>",
         facts_html(_facts(comparison)),
         *(facts_html(_explanation(finding)) for finding in comparison.findings),
         table_html(columns, [_row(comparison, group) for group in comparison.groups]),

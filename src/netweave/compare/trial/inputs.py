@@ -9,8 +9,10 @@ import numpy as np
 
 from netweave.compare.align.layout import candidate_layouts
 from netweave.compare.align.turns import TURNS
+from netweave.compare.align.weights import filter_shape
 from netweave.compare.align.wording import describe_axes
 from netweave.compare.result.comparison import TensorMapping
+from netweave.compare.trial.views import views_of
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
@@ -104,13 +106,37 @@ def pair_inputs(a: Signals, b: Signals) -> list[tuple[str, str]] | None:
 
 
 def plain_rule(a: Signals, b: Signals, pair: tuple[str, str]) -> InputRule:
-    """Return the rule that the shapes alone suggest: as it is, or the axes that make the sizes fit."""
+    """Return the rule that no weights are needed for: as it is, or the axes that make the sizes fit.
+
+    Where sizes are open, the axes in which the first filters of both nets see the input.
+    """
     shape_a, shape_b = (input_shape(signals, name) for signals, name in zip((a, b), pair, strict=True))
     if shape_a[1:] == shape_b[1:]:
         return InputRule(*pair)
     layouts = candidate_layouts((1, *shape_a[1:]), (1, *shape_b[1:]))
     fitting = next((mapping for mapping in layouts if mapping.shape is None), None)
-    return InputRule(*pair, axes=fitting.axes if fitting else None)
+    if fitting is not None:
+        return InputRule(*pair, axes=fitting.axes)
+    return InputRule(*pair, axes=_axes_seen(a, b, pair))
+
+
+def _axes_seen(a: Signals, b: Signals, pair: tuple[str, str]) -> tuple[int, ...] | None:
+    """Return the permutation after which the first filters of B see what those of A see; None for none."""
+    axes_a, axes_b = (_axes_of_filters(signals, name) for signals, name in zip((a, b), pair, strict=True))
+    if axes_a is None or axes_b is None or sorted(axes_a) != sorted(axes_b):
+        return None
+    axes = tuple(axes_a[place] for place in np.argsort(axes_b))
+    return None if axes == tuple(range(len(axes))) else axes
+
+
+def _axes_of_filters(signals: Signals, name: str) -> tuple[int, ...] | None:
+    """Return the axes of an input in the order in which the first filters that read it see them."""
+    views = views_of(signals)
+    for node in signals.nodes:
+        view = views.get(str(node.inputs[0].name)) if node.inputs and node.inputs[0] is not None else None
+        if view is not None and view.name == name and filter_shape(node) is not None:
+            return view.all_axes
+    return None
 
 
 def input_shape(signals: Signals, name: str) -> tuple[int, ...]:

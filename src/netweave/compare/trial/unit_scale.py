@@ -37,6 +37,9 @@ OVERFLOW = 1e3
 LEAST_VARIANCE = 1e-3
 """Variances are drawn from here to 1: beside small ones the usual epsilons, 1e-5 and 1e-3, differ visibly."""
 
+LEAST_FACTOR = 0.5
+"""Factors whose rms is below this were drawn as biases are."""
+
 BOUNDED = frozenset(
     {
         "Sigmoid", "HardSigmoid", "Tanh", "Softmax", "LogSoftmax", "Softsign", "Erf", "LSTM", "GRU", "RNN",
@@ -58,6 +61,7 @@ def keep_unit_scale(signals: Signals, sizes: Mapping[str, Sequence[int]], keys: 
         sizes: Sizes of its inputs, by name.
         keys: Keys of the parameters whose values are drawn.
     """
+    _draw_factors(signals, keys)
     _draw_variances(signals, keys)
     for _ in range(MAX_ROUNDS):
         graph = probes.with_sizes(signals.graph, sizes)
@@ -75,6 +79,21 @@ def keep_unit_scale(signals: Signals, sizes: Mapping[str, Sequence[int]], keys: 
         weights = signals.graph.model.graph.initializers
         for name, factor in factors.items():
             _scale(weights[name], factor)
+
+
+def _draw_factors(signals: Signals, keys: AbstractSet[str]) -> None:
+    """Draw factors per channel around 1: a file that does not tell them from biases has them around 0.
+
+    Tens of factors around 0, each with a bias behind it, leave nothing of the input.
+    """
+    for node in signals.nodes:
+        for value in constants_of(node).values() if node.op_type == "Mul" else ():
+            if _key(value, keys) is None or value.const_value is None or value.const_value.size < 2:
+                continue
+            array = value.const_value.numpy()
+            size = _norm(array.reshape(-1).tolist()) / np.sqrt(array.size)
+            if 0 < size < LEAST_FACTOR:
+                set_values(value, 1 + 0.25 * np.tanh(array / size))
 
 
 def _draw_variances(signals: Signals, keys: AbstractSet[str]) -> None:
