@@ -42,6 +42,7 @@ UNSEEN_WHERE_FOLDED: Mapping[str, str] = {
     "bn: fix_gamma": "the other form has gamma in its filters",
     "layer left out": "the other form has the normalisation in its filters",
     "layer twice": "the other form has the normalisation in its filters",
+    "layer order": "the other form has the normalisation in its filters",
 }
 """Kinds of faults in a normalisation that cannot be seen beside a form in which it is folded, and why."""
 

@@ -14,6 +14,7 @@ from netweave.compare.choice import Chooser, NodePairs, extend
 from netweave.compare.copied_weights import complete_weights, redrawn
 from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
+from netweave.compare.explain.latent import all_folded
 from netweave.compare.metric import OUTPUT_TOLERANCE
 from netweave.compare.missing_weights import by_structure, find_weights, nodes_with
 from netweave.compare.part import cut_parts
@@ -35,6 +36,7 @@ from netweave.passes.spread import find_branchings
 if TYPE_CHECKING:
     import numpy as np
 
+    from netweave.compare.align.alignment import Alignment
     from netweave.compare.missing_weights import Weights
     from netweave.graph import Graph
     from netweave.passes.spread import Branchings
@@ -317,6 +319,7 @@ class _Pipeline:
                 reordered=self.reordered,
             )
             groups = judge.groups()
+            self._tell_folded(trial.alignment)
         outputs = trial.outputs(tolerance=self.tolerance)
         agreement: Agreement | None = None
         if outputs and all(pair.agrees(self.tolerance) for pair in outputs):
@@ -347,6 +350,14 @@ class _Pipeline:
             error=max((pair.error for pair in outputs if pair.error is not None), default=None),
             probes=(trial.text,),
         )
+
+    def _tell_folded(self, alignment: Alignment) -> None:
+        """Note that one net has no normalisation where copied weights make up for those of the other."""
+        name = all_folded(alignment) if self.structural else ""
+        other = "B" if name == "A" else "A"
+        note = f"{name} has no normalisation: it would have to hold those of {other} in its filters"
+        if name and note not in self.notes:
+            self.notes.append(note)
 
     def _tell_flaws(self, agreement: Agreement) -> None:
         """Note which outputs agree without proving anything."""

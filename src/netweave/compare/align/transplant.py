@@ -210,6 +210,8 @@ class _Copy:
         slots = [slot for node in target for slot in self._neutralise(node, len(filters))]
         if slots:
             self._give(slots[-1], shift)
+        elif target[-1].op_type == "BatchNormalization":
+            self._give(constants_of(target[-1]).get(3), -shift)  # without beta, the mean holds the bias
 
     def _neutralise(self, node: ir.Node, channels: int) -> list[ir.Value]:
         """Make a node do nothing, and return the values that can hold a bias per channel."""

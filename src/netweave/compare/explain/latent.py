@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from netweave.compare.signals import Signals
 
 
+MAX_FOLDED_ALONE = 3
+"""So many normalisations that the other net lacks are named one by one."""
+
+
 def latent_finding(
     alignment: Alignment, tensors_a: Mapping[str, np.ndarray], draft: Draft, *, turn: str
 ) -> Finding | None:
@@ -87,7 +91,7 @@ def hidden_by_copies(
             cause=f"{lacks} takes every gamma as 1 and stores none, {stores} stores them",
             fix="leave out the gammas in B" if fixed[0] else "store gammas in B",
         )
-    if bool(norms[0]) == bool(norms[1]) or not heads[0] or not heads[1]:
+    if bool(norms[0]) == bool(norms[1]) or not heads[0] or not heads[1] or all_folded(alignment):
         return None
     side = 0 if norms[0] else 1
     norm, _ = where((alignment.a, alignment.b)[side], norms[side][0])
@@ -98,6 +102,20 @@ def hidden_by_copies(
         cause=f"{'AB'[side]} has {norm}, {'BA'[side]} has none, and would have to fold it into its weights",
         fix=f"add {norm} to B, or fold it into B's weights" if side == 0 else f"remove {norm} from B",
     )
+
+
+def all_folded(alignment: Alignment) -> str:
+    """Return the name of the net that has no normalisation where the other has many; empty if neither.
+
+    Such a net has folded them all, which is one thing to say and not one for each layer.
+    """
+    counts = [
+        sum(node.op_type == "BatchNormalization" for node in signals.nodes)
+        for signals in (alignment.a, alignment.b)
+    ]
+    if 0 not in counts or max(counts) <= MAX_FOLDED_ALONE:
+        return ""
+    return "AB"[counts.index(0)]
 
 
 def _latent(

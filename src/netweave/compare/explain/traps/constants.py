@@ -14,6 +14,7 @@ from netweave.compare.explain.traps.filters import DENSE, in_input_order, say_fi
 from netweave.compare.explain.traps.trap import Case, Proposal, node_named
 from netweave.compare.metric import relative_error
 from netweave.compare.signals import constants_of, is_constant
+from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,6 +59,9 @@ def _node_traps(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Propos
             continue
         wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
         if wanted is None or same_array(wanted, array_b):
+            continue
+        if _role(node_b, index) == "bias" and not source_keys(value_b) and not np.any(array_b):
+            yield _missing_array(node_a, node_b, index, wanted)  # zeros that stand for no bias
             continue
         trap, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
         yield Proposal(
@@ -218,8 +222,12 @@ def _missing(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) ->
     has_input = index < len(node_b.inputs) and node_b.inputs[index] is not None
     if has_input or not np.any(array):
         return
+    yield _missing_array(node_a, node_b, index, array)
+
+
+def _missing_array(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) -> Proposal:
     role = _role(node_a, index)
-    yield Proposal(
+    return Proposal(
         trap="missing-bias" if role == "bias" else "missing-input",
         cause=f"A has a {role}, B has none",
         fix=f"give B's layer A's {role}",
