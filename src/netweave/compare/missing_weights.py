@@ -10,7 +10,6 @@ import numpy as np
 from netweave.compare.align.weights import match_weights
 from netweave.compare.result.comparison import Status
 from netweave.compare.signals import constants_of
-from netweave.graph import parameter_key
 from netweave.graph.parameters import source_keys
 from netweave.graph.stored import stored_values, values_of
 from netweave.passes import to_inference
@@ -126,8 +125,8 @@ def copied_in_words(weights: tuple[Weights, Weights], count: int) -> str:
 
 def _used_arrays(net: Graph) -> set[str]:
     """Return the keys of the arrays that the net predicts with; what nothing reads need not be there."""
-    values = stored_values(to_inference(net))
-    return {key for key, made in values.items() if any(value.uses() for value in made)}
+    values = to_inference(net).model.graph.initializers.values()
+    return {key for value in values if value.uses() for key in source_keys(value) if key in net.parameters}
 
 
 def _first_values(net: Graph, keys: set[str]) -> set[str]:
@@ -149,7 +148,8 @@ def _nodes_with_values(signals: Signals, absent: set[str]) -> list[ir.Node]:
     found = []
     for node in signals.nodes:
         constants = list(constants_of(node).values())
-        if not any(parameter_key(value) in absent for value in constants) and any(map(_varies, constants)):
+        is_drawn = any(not absent.isdisjoint(source_keys(value)) for value in constants)
+        if not is_drawn and any(map(_varies, constants)):
             found.append(node)
     return found
 

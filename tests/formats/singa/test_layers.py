@@ -7,6 +7,7 @@ import pytest
 
 import netweave
 from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.graph.parameters import source_keys
 from tests.formats.singa.nets import check, conf, data, layer, load, normal
 
 IMAGES = data(3, 8, 8)
@@ -62,6 +63,12 @@ def test_inner_product(transpose, tmp_path):
 
 def test_cudnn_batch_norm_has_inverse_deviations(tmp_path):
     check(tmp_path, conf(IMAGES, layer("kCudnnBM", params="s b m v")), {"data": normal(*SIZES)})
+
+
+def test_cudnn_batch_norm_s_statistics_are_weights(tmp_path):
+    """Though what is stored is the inverse of a deviation; otherwise they would count as settings."""
+    (norm,) = load(tmp_path, conf(IMAGES, layer("kCudnnBM", params="s b m v"))).nodes
+    assert [source_keys(value) for value in norm.inputs[1:]] == [("s",), ("b",), ("m",), ("v",)]
 
 
 @pytest.mark.parametrize(("topk", "scale"), [(1, 1), (2, 1), (3, 0.5)])

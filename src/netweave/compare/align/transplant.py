@@ -339,10 +339,12 @@ def _affine_of(node: ir.Node, channels: int) -> tuple[np.ndarray, np.ndarray]:
         factor = arrays[1] / np.sqrt(arrays[4] + epsilon)
         return factor, arrays[2] - arrays[3] * factor
     constant = next(iter(arrays.values()), zero).reshape(-1)
+    if node.op_type == "Div":
+        with np.errstate(divide="ignore"):
+            return one / constant, zero
     known = {
         "Add": (one, constant * one),
         "Sub": (one, -constant * one),
         "Mul": (constant * one, zero),
-        "Div": (one / constant, zero),
     }
     return known.get(node.op_type, (one, zero))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.singa.call import Call, Made, layer
-from netweave.graph.parameters import drawn
+from netweave.graph.parameters import drawn, tag_sources
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -64,7 +64,7 @@ def batch_norm(call: Call) -> Made:
 
 
 def _statistics(call: Call, shape: tuple[int, ...]) -> tuple[ir.Value, ir.Value]:
-    """Return means and variances; the latter stand for another array, and have no key of it."""
+    """Return means and variances, computed from the arrays that are stored."""
     key, mean = call.statistic(2, shape, "mean")
     inverse_key, inverse = call.statistic(3, shape, "variance")
     means: np.ndarray | ir.LazyTensor = drawn(key, shape[1:2], "mean")
@@ -75,7 +75,10 @@ def _statistics(call: Call, shape: tuple[int, ...]) -> tuple[ir.Value, ir.Value]
         with np.errstate(divide="ignore", over="ignore"):
             found = 1 / np.square(inverse.reshape(-1).astype(np.float64)) - BM_EPSILON
         variances = np.clip(found, 0, np.finfo(np.float32).max).astype(np.float32)
-    return (
+    values = (
         call.builder.derived(means, name=f"{call.layer.key}/mean"),
         call.builder.derived(variances, name=f"{call.layer.key}/variance"),
     )
+    for value, source in zip(values, (key, inverse_key), strict=True):
+        tag_sources(value, [source])
+    return values
