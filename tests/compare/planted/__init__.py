@@ -1,0 +1,1 @@
+"""One small net, written in every format, with a difference planted in it."""
