@@ -48,6 +48,7 @@ UNSEEN_WHERE_FOLDED: Mapping[str, str] = {
 
 
 UNDECIDABLE: Mapping[str, str] = {
+    "bn: fix_gamma": "the gammas of the other net, which has no weights either, may be ones",
     "layer left out": "a filter with a bias may hold the normalisation behind it",
     "layer twice": "a filter with a bias may hold the normalisation behind it",
     "flatten: channels last": "the columns of the dense weights may stand in that order",

@@ -11,7 +11,7 @@ import pytest
 import netweave
 from netweave.compare import Status, Verdict, compare
 from netweave.graph import with_arrays
-from tests.compare.planted import DAMAGES
+from tests.compare.damaged_inputs import DAMAGES
 
 PAIRS = ("det1", "det2")
 

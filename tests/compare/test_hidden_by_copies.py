@@ -14,17 +14,25 @@ from tests.compare.test_missing_weights import without
 
 @pytest.mark.parametrize(("fixed", "lacks"), [((True, False), "A"), ((False, True), "B")])
 def test_gammas_that_one_net_fixes(fixed, lacks, tmp_path) -> None:
-    """Where A fixes them, B is given ones, so that the outputs agree."""
-    nets = []
-    for name, is_fixed in zip("ab", fixed, strict=True):
-        (tmp_path / name).mkdir()
-        nets.append(mxnet.load(Plan(fixed_gamma=is_fixed), tmp_path / name, weights=False))
+    """Neither net has weights, so those that the other one stores may be ones."""
+    nets = [_fixing(tmp_path / name, is_fixed) for name, is_fixed in zip("ab", fixed, strict=True)]
     found = netweave.compare(*nets)
-    assert not found.equal
+    assert found.verdict is Verdict.STRUCTURE
     (finding,) = found.findings
-    assert finding.trap == "fix-gamma"
+    assert (finding.trap, finding.latent) == ("fix-gamma", True)
     assert finding.cause.startswith(f"{lacks} takes every gamma as 1")
-    assert found.verdict is (Verdict.STRUCTURE if lacks == "A" else Verdict.DIFFERENT)
+
+
+def test_gammas_of_a_trained_net_that_the_port_fixes(tmp_path) -> None:
+    net = _fixing(tmp_path / "a", is_fixed=False, weights=True)
+    found = netweave.compare(net, _fixing(tmp_path / "b", is_fixed=True))
+    assert found.verdict is Verdict.DIFFERENT
+    assert [finding.trap for finding in found.findings] == ["fix-gamma"]
+
+
+def _fixing(folder, is_fixed, *, weights=False):
+    folder.mkdir()
+    return mxnet.load(Plan(fixed_gamma=is_fixed), folder, weights=weights)
 
 
 def test_a_normalisation_that_one_net_has_folded() -> None:

@@ -9,8 +9,16 @@ from hypothesis import strategies as st
 
 from netweave.compare import Status, Verdict, compare
 from netweave.compare.trial.trial import Bench
-from tests.compare import planted
-from tests.compare.planted import DAMAGES, TURNS, Relation, original
+from tests.compare.damaged_inputs import (
+    DAMAGES,
+    TURNS,
+    Relation,
+    applied,
+    load_pair,
+    original,
+    run_onnx,
+    run_torch,
+)
 
 SWAPPED = "height and width swapped"
 REVERSED = (2, 1, 0)
@@ -66,7 +74,7 @@ def test_the_relation_is_found_said_and_true(tmp_path, case, dense):
     patches, depth, relation, words = case
     net = original(3, patches=patches, depth=depth, dense=dense)
     port = relation.port(net)
-    a, b = planted.load_pair((net, port), ("onnx", "onnx"), tmp_path)
+    a, b = load_pair((net, port), ("onnx", "onnx"), tmp_path)
     found = compare(a, b)
     assert found.verdict is Verdict.EQUAL, found.sentence
     assert not found.findings
@@ -75,9 +83,9 @@ def test_the_relation_is_found_said_and_true(tmp_path, case, dense):
     height, width = net.shape
     x = np.random.default_rng(0).standard_normal((2, net.channels, height, width)).astype(np.float32)
     if dense:
-        mapped = planted.applied(mapping_of(found), x)
+        mapped = applied(mapping_of(found), x)
         np.testing.assert_array_equal(mapped, relation.image(net, x))
-    wanted, made = (planted.run_onnx(n, i, tmp_path) for n, i in ((net, x), (port, relation.image(net, x))))
+    wanted, made = (run_onnx(n, i, tmp_path) for n, i in ((net, x), (port, relation.image(net, x))))
     np.testing.assert_allclose(made, wanted, atol=1e-5)
 
 
@@ -86,7 +94,7 @@ def test_the_relation_is_found_said_and_true(tmp_path, case, dense):
 def test_slices_are_found_in_files_of_other_formats(tmp_path, forms, alike):
     net = original(4, patches=5, alike=alike)
     port = Relation(SWAPPED, (REVERSED,) * 5).port(net)
-    a, b = planted.load_pair((net, port), forms, tmp_path)
+    a, b = load_pair((net, port), forms, tmp_path)
     found = compare(a, b)
     assert found.verdict is Verdict.EQUAL, found.sentence
     assert f"{SWAPPED}, {CHANNELS_OF_SLICES}" in found.sentence
@@ -121,7 +129,7 @@ def test_one_run_is_enough_where_no_weights_contradict(tmp_path, monkeypatch, re
     net = original(2)
     port = relation.port(net)
     damaged = port.changed(f"{layer}.weight", DAMAGES["filter doubled"][0]) if layer else port
-    a, b = planted.load_pair((net, damaged), ("onnx", "onnx"), tmp_path)
+    a, b = load_pair((net, damaged), ("onnx", "onnx"), tmp_path)
     runs = []
     trial = Bench.trial
     monkeypatch.setattr(
@@ -134,7 +142,7 @@ def test_one_run_is_enough_where_no_weights_contradict(tmp_path, monkeypatch, re
 def check_damage(folder, net, relation, layer, damage, *, forms):
     change, trap, words = DAMAGES[damage]
     port = relation.port(net).changed(f"{layer}.weight", change)
-    a, b = planted.load_pair((net, port), forms, folder)
+    a, b = load_pair((net, port), forms, folder)
     found = compare(a, b)
     assert found.verdict is Verdict.DIFFERENT, found.sentence
     ((kind, place, cause),) = culprits(found)
@@ -143,7 +151,7 @@ def check_damage(folder, net, relation, layer, damage, *, forms):
     assert layer in place  # PyTorch gives a module its name, with what it does behind it
     x = np.zeros((1, net.channels, *net.shape), np.float32)
     x[:] = np.arange(x.size).reshape(x.shape)
-    np.testing.assert_array_equal(planted.applied(mapping_of(found), x), relation.image(net, x))
+    np.testing.assert_array_equal(applied(mapping_of(found), x), relation.image(net, x))
 
 
 ORDERS = st.permutations(range(3)).map(tuple)
@@ -173,12 +181,12 @@ def test_random_relations_and_damages(tmp_path_factory, data):
         check_damage(folder, net, relation, layer, damage, forms=forms)
         return
     port = relation.port(net)
-    a, b = planted.load_pair((net, port), forms, folder)
+    a, b = load_pair((net, port), forms, folder)
     found = compare(a, b)
     assert found.equal, found.sentence
     assert not found.findings
     x = np.random.default_rng(0).standard_normal((2, net.channels, *net.shape)).astype(np.float32)
-    mapped = planted.applied(mapping_of(found), x)
+    mapped = applied(mapping_of(found), x)
     np.testing.assert_array_equal(mapped, relation.image(net, x))
-    run = planted.run_torch if "pytorch" in forms else lambda n, i: planted.run_onnx(n, i, folder)
+    run = run_torch if "pytorch" in forms else lambda n, i: run_onnx(n, i, folder)
     np.testing.assert_allclose(run(port, mapped), run(net, x), atol=1e-5)

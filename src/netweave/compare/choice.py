@@ -81,12 +81,15 @@ class Chooser:
 
     def _is_enough(self, candidate: Candidate, trial: Trial) -> bool:
         """Whether no other candidate can explain more."""
-        if candidate.is_settled and (trial.num_proven or all(rule.scale == 1.0 for rule in candidate.rules)):
+        # a factor on the first filters may be one on the input, or be made up for by the filters behind them
+        if candidate.is_settled and all(rule.scale == 1.0 for rule in candidate.rules):
             return True
         if not candidate.is_told:
             return _proves_filters(trial.alignment)
-        if not _proves_filters(trial.alignment):
-            return False  # outputs may agree because they are saturated
+        # outputs may agree because they are saturated
+        return _proves_filters(trial.alignment) and self._agrees(trial)
+
+    def _agrees(self, trial: Trial) -> bool:
         outputs = trial.outputs(tolerance=self.tolerance)
         return bool(outputs) and all(pair.agrees(self.tolerance) for pair in outputs)
 
@@ -98,7 +101,7 @@ class Chooser:
             extend(trial, self.weights)
         with self.stage("judge"):
             num_wrong = Judge(trial.alignment, trial.tensors_a, trial.tensors_b).num_wrong()
-        return num_wrong, *candidate.preference
+        return not self._agrees(trial), num_wrong, *candidate.preference
 
 
 def _proves_filters(alignment: Alignment) -> bool:

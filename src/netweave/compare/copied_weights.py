@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.compare.align.alignment import Alignment
@@ -17,7 +18,9 @@ from netweave.compare.trial.candidates import input_rules
 from netweave.compare.trial.trial import Bench, declared_sizes
 from netweave.compare.trial.unit_scale import keep_unit_scale
 from netweave.errors import RunError
-from netweave.graph import drawn_arrays, with_arrays
+from netweave.graph import drawn_arrays, parameter_layout, with_arrays
+from netweave.graph.parameters import apply_layout, drawn
+from netweave.graph.stored import stored_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +86,7 @@ def complete_weights(
     to_a = to_b = Copied(0, frozenset())
     if of_b.missing:
         _read_once(a)
-        copied = copy_weights(a, b, pairs, to_b=True, missing=of_b.missing)
+        copied = copy_weights(a, b, pairs, to_b=True, missing=of_b.missing, drawn=of_a.missing)
         if copied is None:
             return Completion(copied=False)
         to_b = copied
@@ -96,6 +99,8 @@ def complete_weights(
     # where B lacks arrays as well, those that A draws are what it is given
     left_a = of_a.missing - to_a.filled if not of_b.missing else frozenset()
     unfilled = left_a, of_b.missing - to_b.filled
+    for signals, keys in zip((a, b), unfilled, strict=True):
+        _draw(signals, keys)
     notes = [copied_in_words(weights, to_a.count + to_b.count)]
     notes += [_unfilled_in_words(name, keys) for name, keys in zip("AB", unfilled, strict=True) if keys]
     reordered = to_a.reordered | to_b.reordered
@@ -110,6 +115,7 @@ def copy_weights(
     to_b: bool,
     missing: AbstractSet[str] | None = None,
     given: AbstractSet[str] | None = None,
+    drawn: AbstractSet[str] = frozenset(),
 ) -> Copied | None:
     """Copy arrays from one net to the other, in place, through an alignment by structure alone.
 
@@ -120,6 +126,7 @@ def copy_weights(
         to_b: Whether A's go to B; otherwise B's to A.
         missing: Keys of the parameters to fill, as in ``transplant``.
         given: Keys of the parameters that may be copied, likewise.
+        drawn: Keys of those that are drawn, likewise.
 
     Returns:
         What was copied; None if the nets take no common size.
@@ -130,7 +137,7 @@ def copy_weights(
     Extension(trial.alignment, trial.tensors_a, trial.tensors_b).run()
     orders = dense_orders(trial.alignment, trial.tensors_a, trial.tensors_b, to_b=to_b)
     originals = _for_originals(trial.alignment, a, b)
-    return transplant(originals, to_b=to_b, orders=orders, missing=missing, given=given)
+    return transplant(originals, to_b=to_b, orders=orders, missing=missing, given=given, drawn=drawn)
 
 
 def _first_trial(a: Signals, b: Signals, pairs: Sequence[tuple[str, str]]) -> Trial | None:
@@ -167,6 +174,18 @@ def _read_once(signals: Signals) -> None:
     for value in signals.graph.model.graph.initializers.values():
         if isinstance(value.const_value, ir.LazyTensor):
             value.const_value = ir.Tensor(value.const_value.numpy(), name=value.name)
+
+
+def _draw(signals: Signals, keys: AbstractSet[str]) -> None:
+    """Draw stored arrays in the place of first values, under which a BatchNorm does nothing."""
+    for key, values in stored_values(signals.graph).items():
+        if key in keys:
+            parameter = signals.graph.parameters[key]
+            array = drawn(key, parameter.shape, parameter.role).numpy()
+            for value in values:
+                value.const_value = ir.Tensor(
+                    np.ascontiguousarray(apply_layout(array, parameter_layout(value)))
+                )
 
 
 def _unfilled_in_words(name: str, keys: frozenset[str]) -> str:

@@ -51,6 +51,7 @@ def transplant(
     orders: Mapping[str, np.ndarray] | None = None,
     missing: AbstractSet[str] | None = None,
     given: AbstractSet[str] | None = None,
+    drawn: AbstractSet[str] = frozenset(),
 ) -> Copied:
     """Copy stored arrays from one net to the other, group by group, in place.
 
@@ -66,9 +67,14 @@ def transplant(
         missing: Keys of the parameters to fill; what the others hold was loaded, and stays. None: fill all
             of them so that the layers compute the same, with settings that differ made up for in the weights.
         given: Keys of the other net's parameters that may be copied; None: all.
+        drawn: Keys of the other net's parameters whose values are drawn: a gamma or beta that is fixed in the
+            net that is given weights is so there, too.
     """
-    target = alignment.b if to_b else alignment.a
-    copy = _Copy(orders or {}, missing, given)
+    source, target = (alignment.a, alignment.b) if to_b else (alignment.b, alignment.a)
+    copy = _Copy(orders or {}, missing, given, drawn)
+    if missing is not None:  # nothing is folded where both nets have as many normalisations
+        counts = [sum(n.op_type == "BatchNormalization" for n in net.nodes) for net in (source, target)]
+        copy.may_fold, copy.may_neutralise = counts[0] > counts[1], counts[0] < counts[1]
     for draft in build_groups(alignment):
         nodes = draft.nodes if to_b else draft.nodes[::-1]
         copy.group(*map(_without_pads, nodes))
@@ -111,6 +117,9 @@ class _Copy:
         orders: As in ``transplant``.
         missing: As in ``transplant``.
         given: As in ``transplant``.
+        drawn: As in ``transplant``.
+        may_fold: Whether a filter of the target may hold the normalisation behind one of the source.
+        may_neutralise: Whether a normalisation of the target may do nothing, since the source has folded it.
         filled: Keys of the parameters that were given values.
         count: Number of arrays that were given values.
     """
@@ -118,6 +127,9 @@ class _Copy:
     orders: Mapping[str, np.ndarray]
     missing: AbstractSet[str] | None
     given: AbstractSet[str] | None
+    drawn: AbstractSet[str] = frozenset()
+    may_fold: bool = True
+    may_neutralise: bool = True
     filled: set[str] = field(default_factory=set)
     count: int = 0
 
@@ -166,11 +178,24 @@ class _Copy:
     def _one_to_one(self, source: Sequence[ir.Node], target: Sequence[ir.Node]) -> None:
         lost: np.ndarray | float = 0.0
         for s, t in zip(source, target, strict=True):
+            self._fix_drawn(s, t)
             self._copy(s, t)
             mean = constants_of(t).get(3) if t.op_type == "BatchNormalization" else None
             if mean is not None and mean.const_value is not None and np.any(lost):
                 self._give(mean, mean.const_value.numpy() - lost)
             lost = self._lost_bias(s, t) if s.op_type in FILTERED else 0.0
+
+    def _fix_drawn(self, source: ir.Node, target: ir.Node) -> None:
+        """Give a drawn gamma and beta, in place, the values that are fixed in the other net."""
+        if source.op_type != "BatchNormalization" or target.op_type != source.op_type:
+            return
+        own, other = constants_of(source), constants_of(target)
+        for index in (1, 2):
+            value, fixed = own.get(index), other.get(index)
+            if value is None or fixed is None or fixed.const_value is None or not is_setting(fixed):
+                continue
+            if any(key in self.drawn for key in source_keys(value)):
+                set_values(value, fixed.const_value.numpy())
 
     def _copy(self, source: ir.Node, target: ir.Node) -> None:
         given, taken = constants_of(source), constants_of(target)
@@ -203,9 +228,13 @@ class _Copy:
         for node in source:
             if self.missing is not None and _scales_by_setting(node):
                 continue  # weights that make up for a setting would hide it
+            if node.op_type == "BatchNormalization" and not self.may_fold and not _has_norm(target):
+                continue
             factor, addend = _affine_of(node, len(filters))
             scale, shift = scale * factor, shift * factor + addend
         if not self._give_filters(target[0], filters * scale.reshape(-1, *[1] * (filters.ndim - 1))):
+            return
+        if _has_norm(target) and not self.may_neutralise and not _has_norm(source):
             return
         slots = [slot for node in target for slot in self._neutralise(node, len(filters))]
         if slots:
@@ -275,6 +304,10 @@ class _Copy:
 
 def _size(value: ir.Value | None) -> int:
     return 0 if value is None or value.const_value is None else int(value.const_value.size)
+
+
+def _has_norm(nodes: Sequence[ir.Node]) -> bool:
+    return any(node.op_type == "BatchNormalization" for node in nodes)
 
 
 def _scales_by_setting(node: ir.Node) -> bool:

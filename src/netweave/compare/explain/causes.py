@@ -40,6 +40,9 @@ MAX_CHANGES = 6
 """More differences in one group than this are not disentangled."""
 
 
+OF_WEIGHTS = frozenset({"weights", "bn-scale-factor", "fix-gamma"})
+"""Traps that give a layer other values and leave its settings as they are."""
+
 OF_WINDOWS = frozenset({"padding", "stride", "dilation"})
 """Traps that go with the window of filters."""
 
@@ -107,7 +110,7 @@ class Explainer:
             return self._finding(draft, graft, [before[1]], before[0])
         fills, proposals = self._proposals(case)
         tried = [(self._error_with(draft, graft, [*fills, proposal]), proposal) for proposal in proposals]
-        best = min(tried, key=lambda row: row[0], default=None)
+        best = min(tried, key=_unlikeliness, default=None)
         if best is not None and best[0] <= LOCAL_TOLERANCE:
             return self._finding(draft, graft, [best[1]], best[0])
         together = self._together(draft, graft, tried, fills)
@@ -235,6 +238,16 @@ class Explainer:
             layer_b=layer_b,
             error=graft.error,
         )
+
+
+def _unlikeliness(row: tuple[float, Proposal]) -> tuple[bool, bool, float]:
+    """Return what orders proposals that were tried, likelier ones first.
+
+    Where a setting and other weights repair a layer alike, it is the setting: weights can make up for any.
+    """
+    error, proposal = row
+    changes_weights = proposal.array is not None or proposal.trap in OF_WEIGHTS
+    return error > LOCAL_TOLERANCE, changes_weights, error
 
 
 def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Proposal]) -> Finding | None:
