@@ -1,6 +1,6 @@
 # Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
 
-.PHONY: help env demo serve frontend test test-slow test-browser check docs clean
+.PHONY: help env demo serve frontend test test-slow test-all test-browser check docs clean
 
 help:
 	@echo "make serve      the workbench: compare nets in the browser (needs Node 20 once, to build its pages)"
@@ -8,6 +8,7 @@ help:
 	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
 	@echo "make test       run the tests (a few minutes)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
+	@echo "make test-all   with the full sweeps over drawn examples"
 	@echo "make test-browser run the tests of the pages in chromium (minutes)"
 	@echo "make check      format, lint, types, layers"
 	@echo "make docs       write the generated pages anew"
@@ -32,6 +33,9 @@ test:
 
 test-slow:
 	@tools/test --slow
+
+test-all:
+	@tools/test --all
 
 test-browser: frontend
 	@tools/test --browser

@@ -1,7 +1,18 @@
-"""What is not collected where an extra is missing: its modules cannot even be imported."""
+"""What holds for every test, those in docstrings too: its environment, and what is not collected."""
 
+import os
 from importlib.util import find_spec
 
+# Set before torch is loaded, which reads it once. There is a worker for each core: with as many threads in
+# each, those that wait awake keep the others from computing. Tests about threads set their number themselves.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# Workers inherit them from pytest, where readline sets them; tests expect the width of a pipe.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
+# by extra, what cannot even be imported where it is missing
 MODULES = {
     "chainer": ["tests/formats/chainer/nets/*"],
     "django": ["tests/web/*"],
