@@ -8,7 +8,7 @@ help:
 	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
 	@echo "make test       run the tests (a few minutes)"
 	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
-	@echo "make test-all   with the full sweeps over drawn examples"
+	@echo "make test-all   with those whose result the slow tests imply"
 	@echo "make test-browser run the tests of the pages in chromium (minutes)"
 	@echo "make check      format, lint, types, layers"
 	@echo "make docs       write the generated pages anew"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,7 @@ snapshot_after_train: false solver_mode: CPU
     return path
 
 
+@cache
 def digits() -> tuple[np.ndarray, np.ndarray]:
     """Return all images and labels; scikit-learn is looked for, not imported."""
     found = importlib.util.find_spec("sklearn")

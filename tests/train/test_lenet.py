@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -86,23 +87,40 @@ def test_the_first_losses_in_float32(tmp_path, seed):
     np.testing.assert_allclose(found, lenet.train(seed, 10, torch.float32)[0], rtol=2e-4)
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Make whole trainings in float32, each seed once: two tests look at the first one."""
+
+    @cache
+    def run(seed):
+        return train(tmp_path_factory.mktemp("lenet"), seed, recipe.STEPS, torch.float32)
+
+    return run
+
+
 @pytest.mark.slow
-def test_the_accuracy_after_training_is_that_of_pytorch_and_mxnet(tmp_path):
+def test_the_accuracy_after_training_is_that_of_mxnet(trained):
     """Over five seeds; half a point of the digits kept back is less than two of them."""
-    ours = [train(tmp_path, seed, recipe.STEPS, torch.float32)[1] for seed in recipe.SEEDS]
-    pytorch = [lenet.train(seed, recipe.STEPS, torch.float32)[1] for seed in recipe.SEEDS]
+    ours = [trained(seed)[1] for seed in recipe.SEEDS]
     mxnet = [row["accuracy"] for row in GOLDEN]
     assert min(ours) >= 0.97
-    assert np.mean(ours) == pytest.approx(np.mean(pytorch), abs=0.005)
     assert np.mean(ours) == pytest.approx(np.mean(mxnet), abs=0.005)
     np.testing.assert_allclose(ours, mxnet, atol=0.005)
 
 
+@pytest.mark.exhaustive
+def test_the_accuracy_after_training_is_that_of_pytorch(trained):
+    """Every update is PyTorch's (above) and every seed ends as on MXNet: five more trainings say it again."""
+    ours = [trained(seed)[1] for seed in recipe.SEEDS]
+    pytorch = [lenet.train(seed, recipe.STEPS, torch.float32)[1] for seed in recipe.SEEDS]
+    assert np.mean(ours) == pytest.approx(np.mean(pytorch), abs=0.005)
+
+
 @pytest.mark.slow
-def test_the_accuracy_in_mixed_precision(tmp_path):
+def test_the_accuracy_in_mixed_precision(tmp_path, trained):
     """bfloat16 has eight bits: the losses are others, the digits that are right are not."""
     losses, accuracy = train(tmp_path, 0, recipe.STEPS, torch.float32, precision="bf16")
-    exact, right = train(tmp_path, 0, recipe.STEPS, torch.float32)
+    exact, right = trained(0)
     assert 1e-5 < abs(losses[0] / exact[0] - 1) < 0.01
     assert accuracy >= 0.97
     assert accuracy == pytest.approx(right, abs=0.005)
