@@ -173,10 +173,10 @@ class Comparison(Job):
 
     @property
     def mark(self) -> str:
-        """The sign of the verdict; empty while there is none."""
+        """The sign of the verdict; empty while there is none, or for one of another version."""
         from netweave.api import Verdict
 
-        return Verdict(self.verdict).mark if self.verdict else ""
+        return next((verdict.mark for verdict in Verdict if verdict.value == self.verdict), "")
 
     def make_share(self) -> str:
         """Return the secret of the shared link, made if there is none."""

@@ -124,9 +124,10 @@ def _masks(judge: Judge, groups: Sequence[Group], tolerance: float) -> list[Grou
 
 
 def _is_apart(group: Group, tolerance: float) -> bool:
+    """Whether a group's own results differ, or nobody knows."""
     if group.status in {Status.ONLY_A, Status.ONLY_B}:
         return True
-    return group.error is not None and group.error > tolerance
+    return group.status is Status.UNKNOWN if group.error is None else group.error > tolerance
 
 
 def _reads(judge: Judge, draft: Draft, apart: tuple[set[str], set[str]]) -> bool:
