@@ -96,13 +96,31 @@ class Extension:
     def _after(self, name_a: str, name_b: str, detail: int) -> None:
         """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
         a, b = self._pairs.a, self._pairs.b
-        readers_a = [n for n in a.consumers.get(name_a, ()) if id(n) not in self._pairs.node_of_a]
-        readers_b = [n for n in b.consumers.get(name_b, ()) if id(n) not in self._pairs.node_of_b]
+        readers_a, readers_b = self._readers(name_a, name_b)
         for node_a, node_b in self._unique(readers_a, readers_b, detail):
             self._pair(node_a, node_b, Evidence.STRUCTURE)
         made_a, made_b = a.producer.get(name_a), b.producer.get(name_b)
         if made_a is not None and made_b is not None and stand_in(made_a, made_b):
             self._pair(made_a, made_b, Evidence.STRUCTURE)
+
+    def _readers(self, name_a: str, name_b: str) -> tuple[list[ir.Node], list[ir.Node]]:
+        """Return the unpaired readers of two signals; behind a padding, where only one net has one."""
+        found: list[list[ir.Node]] = []
+        for signals, known, name in (
+            (self._pairs.a, self._pairs.node_of_a, name_a),
+            (self._pairs.b, self._pairs.node_of_b, name_b),
+        ):
+            found.append([node for node in signals.consumers.get(name, ()) if id(node) not in known])
+        is_padded = [any(node.op_type == "Pad" for node in nodes) for nodes in found]
+        if is_padded[0] != is_padded[1]:
+            side = is_padded.index(True)
+            signals = (self._pairs.a, self._pairs.b)[side]
+            found[side] = [
+                reader
+                for node in found[side]
+                for reader in (_behind(signals, node) if node.op_type == "Pad" else [node])
+            ]
+        return found[0], found[1]
 
     def _around(self, node_a: ir.Node, node_b: ir.Node) -> None:
         """Pair what a pair of nodes makes, and what it reads."""
@@ -242,6 +260,10 @@ class Extension:
             self._nodes.append((a, b))
             return True
         return False
+
+
+def _behind(signals: Signals, node: ir.Node) -> list[ir.Node]:
+    return [reader for name in signals.outputs_of(node) for reader in signals.consumers.get(name, ())]
 
 
 def layer_names(signals: Signals, node: ir.Node) -> str:
