@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from netweave.compare.signals import Signals
 
 MAX_PROVOKED = 200
-"""Groups beyond this many are not tested on drawn inputs."""
+"""Groups beyond this many are not tested on drawn inputs, and count as untested."""
 
 SCALES = (1.0, 1.0, 64.0)
 """Of the drawn inputs: twice the usual scale, then one that reaches bounds such as that of a ReLU6."""
@@ -78,8 +78,11 @@ def review(judge: Judge, groups: Sequence[Group], variation: Variation, *, toler
     flaws = {name: flaw for name in outputs if (flaw := variation.flaw(name))}
     is_blind = bool(outputs) and len(flaws) == len(set(outputs))
     provoked = _Provoked(judge, variation, decides=is_blind or judge.weights_copied)
-    differing, untested = [], []
-    for index in provoked.candidates(groups):
+    differing: list[Group] = []
+    untested: list[Group] = []
+    candidates = provoked.candidates(groups)
+    untested += [groups[index] for index in candidates[MAX_PROVOKED:]]
+    for index in candidates[:MAX_PROVOKED]:
         group, is_tested = provoked.test(index, groups[index])
         groups[index] = group
         if group.status is Status.DIFFERENT:
@@ -164,14 +167,13 @@ class _Provoked:
 
     def candidates(self, groups: Sequence[Group]) -> list[int]:
         """Return the places of the groups that agree on tensors that prove nothing."""
-        found = [
+        return [
             index
             for index, (draft, group) in enumerate(zip(self._judge.drafts, groups, strict=True))
             if draft.is_pair
             and group.status is not Status.DIFFERENT
             and (self._is_blind(draft) or (self._judge.weights_copied and _is_unlike(draft)))
         ]
-        return found[:MAX_PROVOKED]
 
     def _is_blind(self, draft: Draft) -> bool:
         signals = self._judge.alignment.a
