@@ -27,6 +27,10 @@ FIRST_ROLES = {
 """Role of an array by the operator that reads it and the input's place."""
 
 
+NORM_AGAIN = "norm_again"
+"""Name of a normalisation that is there twice."""
+
+
 def subjects(wanted: Wanted) -> Subjects:
     """Yield every net that is wanted with its other forms and its faults."""
     for name in filter(lambda name: wanted(f"onnx-{name}"), NETS):
@@ -34,7 +38,10 @@ def subjects(wanted: Wanted) -> Subjects:
         partners, names = {}, {}
         for form, made, new_names in forms(name, model):
             partners[form], names[form] = net_of(made), new_names
-        yield Subject(f"onnx-{name}", net_of(model), partners, list(faults(model, count=COUNT)), names)
+        norms = {node.name for node in model.graph.node if node.op_type == "BatchNormalization"}
+        folded = {"tensorflow": frozenset({*norms, NORM_AGAIN})}  # TensorFlow's tool cuts them into products
+        found = list(faults(model, count=COUNT))
+        yield Subject(f"onnx-{name}", net_of(model), partners, found, names, folded)
     for name in filter(lambda name: wanted(f"onnx-{name}"), UNSEEN["onnx"]):
         model = light_net(name)
         other, new_names = renamed(model)
@@ -223,11 +230,12 @@ def _structure(model: onnx.ModelProto, count: int) -> Iterator[Fault]:
     for place in spread([i for i, n in enumerate(nodes) if n.op_type in TWICE], count):
         made = _copied(model)
         again = copy.deepcopy(made.graph.node[place])
-        again.name, again.input[0], again.output[0] = "again", again.output[0], "again"
+        name = NORM_AGAIN if again.op_type == "BatchNormalization" else "again"
+        again.name, again.input[0], again.output[0] = name, again.output[0], name
         for node in made.graph.node:
-            node.input[:] = ["again" if name == again.input[0] else name for name in node.input]
+            node.input[:] = [name if source == again.input[0] else source for source in node.input]
         made.graph.node.insert(place + 1, again)
-        yield Fault("layer twice", "again", missing, net_of(made), in_table=False)
+        yield Fault("layer twice", name, missing, net_of(made), in_table=False)
     for place in spread([i for i, n in enumerate(nodes) if n.op_type == "Concat"], count):
         made = _copied(model)
         made.graph.node[place].input[:2] = made.graph.node[place].input[1::-1]

@@ -151,3 +151,21 @@ def check(a, b, mapping, shape):
         for net, given in ((a, x), (b, mapping.apply(x)))
     )
     np.testing.assert_allclose(made, wanted, atol=1e-5)
+
+
+def test_of_two_layers_that_contradict_each_other_the_first_is_believed(tmp_path):
+    """As many layers tell that the image is turned as that it is not, so it is taken as it is."""
+    rng = np.random.default_rng(5)
+    arrays = {"w": rng.standard_normal((4, 3, 3, 3)), "v": rng.standard_normal((6, 4, 3, 3))}
+    arrays = {key: np.asarray(array / 5, np.float32) for key, array in arrays.items()}
+    nodes = [
+        node("Conv", "x w", "p", name="first", pads=[1] * 4),
+        node("Relu", "p", "q", name="relu"),
+        node("Conv", "q v", "r", name="second", pads=[1] * 4),
+        node("GlobalAveragePool", "r", "y", name="mean"),
+    ]
+    turned = arrays | {"v": np.ascontiguousarray(arrays["v"].swapaxes(2, 3))}
+    nets = [model(nodes, {"x": ["N", 3, 11, 9]}, ["y"], stored) for stored in (arrays, turned)]
+    found = compare(load(tmp_path, "a", nets[0]), load(tmp_path, "b", nets[1]))
+    assert [(finding.trap, finding.layer_b) for finding in found.findings] == [("axis-order", "second")]
+    assert all(mapping.is_identity for mapping in found.inputs)

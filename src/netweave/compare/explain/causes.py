@@ -11,7 +11,7 @@ from netweave.backends import prepare
 from netweave.compare.align.layout import solve_layout
 from netweave.compare.explain.traps import TRAPS, Case, Proposal
 from netweave.compare.explain.traps.order import in_order_of_a, reordered, unchanged
-from netweave.compare.explain.unlike import other_filters, other_operators
+from netweave.compare.explain.unlike import other_filters, other_operators, shape_trap
 from netweave.compare.metric import LOCAL_TOLERANCE, relative_error
 from netweave.compare.pieces import PieceBuilder
 from netweave.compare.result.comparison import Finding
@@ -267,7 +267,7 @@ def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Pro
     layer_a, place_a = where(a, node_a)
     layer_b, place_b = where(b, node_b)
     return Finding(
-        trap="filter-shape" if fix else None,
+        trap=shape_trap(node_a, node_b) if fix else None,
         cause="; ".join([cause, *(p.cause for p in besides)]),
         fix="; ".join([fix, *(p.fix for p in besides)]),
         place_a=place_a,

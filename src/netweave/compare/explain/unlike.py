@@ -57,6 +57,14 @@ def other_filters(
     return "; ".join(causes), "; ".join(fixes), node_a, node_b
 
 
+def shape_trap(a: ir.Node, b: ir.Node) -> str:
+    """Return the key of the trap for filters of other shapes: only of other groups, or of other sizes."""
+    shapes = [filter_shape(node) or () for node in (a, b)]
+    groups = [attributes_of(node).get("group", 1) for node in (a, b)]
+    same = [(shape[:1], shape[2:]) for shape in shapes]
+    return "group" if same[0] == same[1] and groups[0] != groups[1] else "filter-shape"
+
+
 def other_operators(nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> str:
     """Say which operators two groups are made of; empty if they are alike, or too many."""
     if max(len(nodes_a), len(nodes_b)) > MAX_OPERATORS:

@@ -42,7 +42,7 @@ class Candidate:
     Attributes:
         rules: How each of A's inputs becomes one of B's.
         turn: What is done to the images, a key of ``TURNS``; of all layers.
-        support: How many layers behind the first ones tell this turn.
+        support: How many layers tell this turn.
         is_told: Whether the first layers, or those behind them, tell anything of the inputs.
         is_settled: Whether all weights tell the same, so that nothing else need be tried.
     """
@@ -87,7 +87,7 @@ def input_candidates(
         ways = [list(_ways(a, b, pair, evidence, turn)) for pair in pairs]
         for index in range(max(map(len, ways), default=1)):
             rules = tuple(rows[min(index, len(rows) - 1)] for rows in ways)
-            made = Candidate(rules, turn, evidence.later_turns[turn], is_told, is_settled and index == 0)
+            made = Candidate(rules, turn, evidence.support(turn), is_told, is_settled and index == 0)
             if all(made.rules != other.rules for other in found):
                 found.append(made)
     return found[:MAX_CANDIDATES]

@@ -103,6 +103,10 @@ class Evidence:
         votes = self.first_turns | self.later_turns
         return sorted(votes, key=lambda turn: (-self.later_turns[turn], -self.first_turns[turn]))
 
+    def support(self, turn: str) -> int:
+        """Return how many layers tell a turn, the first ones among them."""
+        return self.first_turns[turn] + self.later_turns[turn]
+
     def _add_first(self, node_a: ir.Node, node_b: ir.Node, views: tuple[View, View]) -> None:
         for layer in _first_layers(node_a, node_b, views):
             self.firsts[views[0].name, views[1].name].append(layer)
