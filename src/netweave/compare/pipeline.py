@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from netweave.compare.align.weights import match_weights
 from netweave.compare.choice import Chooser, NodePairs, extend
-from netweave.compare.copied_weights import complete_weights, redrawn
+from netweave.compare.copied_weights import Completion, complete_weights, redrawn
 from netweave.compare.explain.agreement import Agreement, review
 from netweave.compare.explain.judge import Judge
 from netweave.compare.explain.latent import all_folded
@@ -112,8 +112,7 @@ def _into_branches(a: Graph, b: Graph, pipeline: _Pipeline) -> Comparison:
         form=partial(branched, branchings=branchings),
         notes=[],
         failures={},
-        unfilled=(frozenset(), frozenset()),
-        reordered=frozenset(),
+        completion=Completion(copied=False),
         foreign=(frozenset(), frozenset()),
     ).run()
     return found if closer.verdict is Verdict.UNDECIDED else closer
@@ -132,10 +131,8 @@ class _Pipeline:
     notes: list[str] = field(default_factory=list)
     structural: bool = False
     """Whether weights were copied from one net to the other, so that only the structure is compared."""
-    unfilled: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
-    """Keys of A's and B's parameters that have no values of their own and were given none."""
-    reordered: frozenset[str] = frozenset()
-    """Names of the dense nodes whose weights were copied with their columns in another order."""
+    completion: Completion = field(default_factory=lambda: Completion(copied=False))
+    """What the nets were given in the place of weights that they came without."""
     foreign: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset())
     """Names of each net's nodes that ran with weights which are not its own."""
     chosen: Candidate = field(default_factory=Candidate)
@@ -182,12 +179,10 @@ class _Pipeline:
         drawn = redrawn(self.source_a, weights)
         if drawn is not None:
             a = Signals.of(self.form(drawn))
-        completion = complete_weights(a, b, pairs, weights)
-        self.structural = completion.copied or any(side.absent for side in weights)
-        self.unfilled = completion.unfilled
-        self.reordered = completion.reordered
+        self.completion = complete_weights(a, b, pairs, weights)
+        self.structural = self.completion.copied or any(side.absent for side in weights)
         self.foreign = nodes_with(a, weights[0].missing), nodes_with(b, weights[1].missing)
-        self.notes += completion.notes
+        self.notes += self.completion.notes
         return a
 
     def _sizes(self, a: Signals, b: Signals, rules: Sequence[InputRule]) -> list[Sizes]:
@@ -314,9 +309,9 @@ class _Pipeline:
                 trial.alignment,
                 trial.tensors_a,
                 trial.tensors_b,
-                unfilled=self.unfilled,
+                unfilled=self.completion.unfilled,
                 weights_copied=self.structural,
-                reordered=self.reordered,
+                reordered=self.completion.reordered,
             )
             groups = judge.groups()
             self._tell_folded(trial.alignment)
@@ -337,7 +332,7 @@ class _Pipeline:
             agreement,
             tolerance=self.tolerance,
             weights_compared=not self.structural,
-            unfilled=sum(map(len, self.unfilled)),
+            unfilled=sum(map(len, self.completion.unfilled)),
         )
         return Comparison(
             self.source_a,

@@ -15,7 +15,7 @@ from netweave.compare.signals import constants_of
 from netweave.graph.parameters import source_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
     import numpy as np
@@ -78,19 +78,29 @@ def hidden_by_copies(
             fix="flatten in A's order, or put the columns of A's weights in B's",
         )
     norms = [[node for node in nodes if node.op_type == "BatchNormalization"] for nodes in draft.nodes]
-    heads = [[node for node in nodes if filter_shape(node) is not None] for nodes in draft.nodes]
     if len(norms[0]) == len(norms[1]) == 1:
-        fixed = [_has_fixed_scale(s, n[0]) for s, n in zip((alignment.a, alignment.b), norms, strict=True)]
-        if fixed[0] == fixed[1]:
-            return None
-        lacks, stores = ("A", "B") if fixed[0] else ("B", "A")
-        return _latent(
-            alignment,
-            (norms[0][0], norms[1][0]),
-            trap="fix-gamma",
-            cause=f"{lacks} takes every gamma as 1 and stores none, {stores} stores them",
-            fix="leave out the gammas in B" if fixed[0] else "store gammas in B",
-        )
+        return _fixed_gamma(alignment, (norms[0][0], norms[1][0]))
+    return _folded(alignment, draft, norms)
+
+
+def _fixed_gamma(alignment: Alignment, norms: tuple[ir.Node, ir.Node]) -> Finding | None:
+    """Return that only one of two BatchNorms stores gammas; None if both do, or neither."""
+    fixed = [_has_fixed_scale(s, norm) for s, norm in zip((alignment.a, alignment.b), norms, strict=True)]
+    if fixed[0] == fixed[1]:
+        return None
+    lacks, stores = ("A", "B") if fixed[0] else ("B", "A")
+    return _latent(
+        alignment,
+        norms,
+        trap="fix-gamma",
+        cause=f"{lacks} takes every gamma as 1 and stores none, {stores} stores them",
+        fix="leave out the gammas in B" if fixed[0] else "store gammas in B",
+    )
+
+
+def _folded(alignment: Alignment, draft: Draft, norms: Sequence[list[ir.Node]]) -> Finding | None:
+    """Return that only one of two filters has a BatchNorm behind it; None if that is not so."""
+    heads = [[node for node in nodes if filter_shape(node) is not None] for nodes in draft.nodes]
     if bool(norms[0]) == bool(norms[1]) or not heads[0] or not heads[1] or all_folded(alignment):
         return None
     side = 0 if norms[0] else 1

@@ -87,8 +87,8 @@ def decide(
         return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
     if unfilled:
         return Verdict.STRUCTURE, (
-            f"{Verdict.STRUCTURE.value}: every layer agrees on the same inputs and weights; {unfilled} "
-            "of the weights found no values"
+            f"{Verdict.STRUCTURE.value}: every layer agrees on the same inputs and weights; no values were "
+            f"found for {unfilled} of the arrays"
         )
     return Verdict.UNDECIDED, (
         f"not decidable: {said}, though every layer agrees on the same inputs; rounding grows on the way"
