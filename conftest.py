@@ -21,7 +21,7 @@ MODULES = {
         "src/netweave/backends/torch/*",
         "src/netweave/formats/pytorch/module.py",
         "src/netweave/optim/*",
-        "src/netweave/train/*",
+        "src/netweave/training/*",
         "tests/formats/pytorch/nets/*",
     ],
 }

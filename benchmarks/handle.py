@@ -29,8 +29,8 @@ import torch
 from netweave import api
 from netweave.engine import ThreadedEngine
 from netweave.optim import Updater
-from netweave.train.nets import make_nets, trained
-from netweave.train.trainer import Trainer
+from netweave.training.nets import make_nets, trained
+from netweave.training.trainer import Trainer
 
 if TYPE_CHECKING:
     from netweave.job import Job

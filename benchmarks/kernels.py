@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from netweave.train.memory import keep_memory
+from netweave.training.memory import keep_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

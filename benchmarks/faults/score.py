@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from benchmarks.faults.bare import UNDECIDABLE, UNSEEN, UNSEEN_WHERE_FOLDED
 from benchmarks.faults.halves import half_of
-from netweave.compare import Status, Verdict
+from netweave.comparison import Status, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from benchmarks.faults.model import Fault
-    from netweave.compare import Comparison, Finding, Group
+    from netweave.comparison import Comparison, Finding, Group
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
 

@@ -22,7 +22,7 @@ from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
-from netweave.train.memory import keep_memory
+from netweave.training.memory import keep_memory
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
 weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -73,33 +71,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *__all__])
-
-
-class _Netweave(ModuleType):
-    """This package. Its ``compare`` and ``train`` are the functions, also once the rooms are imported.
-
-    The import of a room binds its name in the package, and would hide the function of the same name.
-    """
-
-    @property
-    def compare(self) -> Any:
-        from netweave import api
-
-        return api.compare
-
-    @compare.setter
-    def compare(self, room: ModuleType) -> None:
-        """Leave the name to the function."""
-
-    @property
-    def train(self) -> Any:
-        from netweave import api
-
-        return api.train
-
-    @train.setter
-    def train(self, room: ModuleType) -> None:
-        """Leave the name to the function."""
-
-
-sys.modules[__name__].__class__ = _Netweave

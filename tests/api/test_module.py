@@ -20,8 +20,8 @@ from netweave.engine import SerialEngine
 from netweave.errors import RunError, UsageError
 from netweave.job import Checkpoints
 from netweave.symbol.training import Course, Trainable, mxnet_solver
-from netweave.train import latest
-from netweave.train.trainer import Trainer
+from netweave.training import latest
+from netweave.training.trainer import Trainer
 from tests.api.fits import BATCH, EPOCHS, FITS, first_values, records
 
 EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "mxnet_fits.json").read_text())

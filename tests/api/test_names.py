@@ -25,7 +25,7 @@ def test_every_name_is_that_of_the_api():
     [
         "import netweave; netweave.load",
         "from netweave import compare",
-        "import netweave.compare.result.report",
+        "import netweave.comparison.result.report",
     ],
 )
 def test_compare_is_the_function_whatever_was_imported(before):

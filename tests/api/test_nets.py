@@ -10,11 +10,11 @@ import pytest
 import netweave
 from examples.padding import demo, make_weights
 from netweave import api
-from netweave.compare import Verdict
+from netweave.comparison import Verdict
 from netweave.errors import UsageError
 from netweave.formats import read
 from netweave.graph import stored_arrays, with_arrays
-from tests.compare.nets import build, without
+from tests.comparison.nets import build, without
 
 
 @pytest.fixture(scope="module")

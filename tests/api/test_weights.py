@@ -17,7 +17,7 @@ from examples.padding import demo, make_weights
 from netweave import api
 from netweave.errors import UsageError
 from netweave.formats.mxnet.ndarray import read_arrays
-from netweave.train import Checkpoint, write_checkpoint
+from netweave.training import Checkpoint, write_checkpoint
 from tests.oracles import golden, recipe
 
 RECORDS = json.loads((Path(__file__).parents[1] / "golden" / "examples.json").read_text())

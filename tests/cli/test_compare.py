@@ -13,7 +13,7 @@ from rich.console import Console
 
 from netweave.cli.compare_view import mapping_text, show_comparison
 from netweave.cli.console import PIPE_WIDTH
-from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
+from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 
 POOL = Finding(
     trap="pool-rounding",

@@ -12,7 +12,7 @@ from importlib import resources
 import pytest
 
 from examples.padding import demo
-from netweave.compare import Verdict
+from netweave.comparison import Verdict
 from tests.viewer import nets
 
 

@@ -195,7 +195,7 @@ def test_data_that_are_not_there_are_named_with_their_layer(folder, netweave, mo
 def test_without_torch_it_is_named(folder, monkeypatch):
     monkeypatch.chdir(folder)
     monkeypatch.setitem(sys.modules, "torch", None)
-    monkeypatch.delitem(sys.modules, "netweave.train.trainer", raising=False)
+    monkeypatch.delitem(sys.modules, "netweave.training.trainer", raising=False)
     job = api.load_job("solver.prototxt")
     with pytest.raises(UsageError, match=re.escape("pip install 'netweave[torch]'")):
         api.train(job)

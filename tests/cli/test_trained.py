@@ -13,7 +13,7 @@ pytest.importorskip("h5py")
 
 import h5py
 
-from tests.train.small import NUM_RECORDS, SOLVER, records, write
+from tests.training.small import NUM_RECORDS, SOLVER, records, write
 
 
 @pytest.fixture

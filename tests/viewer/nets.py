@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from examples.padding import demo, make_weights
-from netweave.compare import Comparison, Evidence, Group, Status, Verdict
+from netweave.comparison import Comparison, Evidence, Group, Status, Verdict
 from netweave.graph import Graph, GraphBuilder, Layer, Parameter
 
 if TYPE_CHECKING:

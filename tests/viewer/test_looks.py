@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from netweave.compare import Status, Verdict
+from netweave.comparison import Status, Verdict
 
 FRONT_END = Path(__file__).parents[2] / "frontend" / "src"
 LOOKS = (FRONT_END / "viewer" / "model" / "looks.ts").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 
 from netweave import api
-from netweave.compare import Comparison, Evidence, Status, Verdict
+from netweave.comparison import Comparison, Evidence, Status, Verdict
 from tests.viewer import nets
 from tests.viewer.conftest import SVG
 

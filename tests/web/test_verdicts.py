@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.compare import Verdict
+from netweave.comparison import Verdict
 from netweave.web.models import Comparison
 
 

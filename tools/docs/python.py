@@ -7,7 +7,7 @@ from typing import Any
 
 import netweave
 from netweave import api, errors
-from netweave.compare import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
+from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 from netweave.graph import Graph, Layer, LayerTable, Parameter
 from tools.docs.docstrings import markdown, signature
 

@@ -97,8 +97,8 @@ def _mxnet() -> dict[str, str]:
 
 
 def _chainer() -> dict[str, str]:
-    from netweave.formats.chainer.standin.functions import FUNCTIONS
-    from netweave.formats.chainer.standin.links import LINKS
+    from netweave.formats.chainer.shim.functions import FUNCTIONS
+    from netweave.formats.chainer.shim.links import LINKS
 
     rules = {f"functions.{name}": _first_line(made) for name, made in FUNCTIONS.items()}
     rules |= {f"links.{name}": _first_line(made) for name, made in LINKS.items()}

@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from netweave.compare.explain.traps.keys import TRAP_KEYS
+from netweave.comparison.explain.traps.keys import TRAP_KEYS
 
 RESULT = Path(__file__).parents[2] / "benchmarks" / "faults" / "result.json"
 
 INTRODUCTION = """\
 # Traps
 
-Generated from `src/netweave/compare/explain/traps/keys.py` and `benchmarks/faults/result.json`
+Generated from `src/netweave/comparison/explain/traps/keys.py` and `benchmarks/faults/result.json`
 (`python -m tools.docs`). A trap is a known way in which two nets that should be the same differ. Each is
 tried as a change of the second net on the first one's real values, and named only if the layer then agrees.
 

@@ -17,7 +17,7 @@ from netweave.api.weights import carry, save_weights, writes_weights
 from netweave.api.zoo import ZooNet, zoo_costs
 from netweave.api.zoo_picture import save_zoo_picture
 from netweave.backends.custom import operator
-from netweave.compare import (
+from netweave.comparison import (
     OUTPUT_TOLERANCE,
     Comparison,
     Verdict,

@@ -16,23 +16,23 @@ from netweave.api.arguments import (
     check_tolerance,
 )
 from netweave.backends import prepare
-from netweave.compare import OUTPUT_TOLERANCE
-from netweave.compare import compare as compare_graphs
-from netweave.compare.trial.probes import OPEN_SIZE
+from netweave.comparison import OUTPUT_TOLERANCE
+from netweave.comparison import compare as compare_graphs
+from netweave.comparison.trial.probes import OPEN_SIZE
 from netweave.errors import UsageError
 from netweave.files import Source, Written, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
 from netweave.passes.fitting import likely_size
-from netweave.train.checkpoint import SUFFIX, parameters_in
+from netweave.training.checkpoint import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     import numpy as np
 
-    from netweave.compare import Comparison
+    from netweave.comparison import Comparison
 
 
 _ENTRY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")

@@ -10,7 +10,7 @@ from netweave.graph import Graph
 from netweave.viewer import comparison_page, net_page
 
 if TYPE_CHECKING:
-    from netweave.compare import Comparison
+    from netweave.comparison import Comparison
 
 
 def save_page(shown: Graph | Comparison, file: str | Path) -> None:

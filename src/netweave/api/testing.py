@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
     from netweave.job import Phase
-    from netweave.train import Evaluated
-    from netweave.train.testing import Tester
+    from netweave.training import Evaluated
+    from netweave.training.testing import Tester
 
     Told = Callable[[int, int], None]
 
@@ -151,7 +151,7 @@ def _tester(
     phases: Mapping[str, Phase], weights: str | Path | Sequence[str | Path], **options: Any
 ) -> Iterator[Tester]:
     need_torch()
-    from netweave.train.testing import Tester
+    from netweave.training.testing import Tester
 
     files = [weights] if isinstance(weights, str | Path) else weights
     with ThreadedEngine() as engine:

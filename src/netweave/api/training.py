@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from netweave.backends.torch import TorchNet
     from netweave.engine import LaneStatistics
-    from netweave.train.events import Step, Watch
-    from netweave.train.trainer import Trainer
+    from netweave.training.events import Step, Watch
+    from netweave.training.trainer import Trainer
 
 
 def load_job(
@@ -99,7 +99,7 @@ def train(
         plot: A file for a picture of the curves of loss, tests and learning rate, from the beginning of the
             run also where it goes on.
         keep: How many of Netweave's own checkpoints are kept, >= 1; the last three if nothing is said.
-        watch: Told what happens: an event of ``netweave.train.events`` at a time.
+        watch: Told what happens: an event of ``netweave.training.events`` at a time.
         step: Told iteration, loss and learning rate after each update.
         told: Told which checkpoint ``resume`` finds, and of damaged ones that are passed over.
         busy: Told at the end how busy computation, input and output were.
@@ -110,9 +110,9 @@ def train(
         RunError: The loss is no number any more, or a checkpoint cannot be written.
     """
     need_torch()
-    from netweave.train.memory import keep_memory
-    from netweave.train.trainer import KEPT, Trainer
-    from netweave.train.watchers import Audience
+    from netweave.training.memory import keep_memory
+    from netweave.training.trainer import KEPT, Trainer
+    from netweave.training.watchers import Audience
 
     found = job if isinstance(job, Job) else load_job(job)
     if weights:
@@ -172,7 +172,7 @@ def need_torch() -> None:
 
 
 def _latest(job: Job, told: Callable[[str], None] | None) -> Path:
-    from netweave.train import latest
+    from netweave.training import latest
 
     told = told or (lambda text: None)
     found = latest(job.checkpoints.prefix, told)

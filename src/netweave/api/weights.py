@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.nets import load
-from netweave.compare import carry_weights
+from netweave.comparison import carry_weights
 from netweave.errors import UsageError
 from netweave.graph import Graph, complete_arrays
-from netweave.train.checkpoint import write_whole
+from netweave.training.checkpoint import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from netweave.cli.options import InputShapes
     from netweave.cli.together import Load
-    from netweave.compare import Comparison
+    from netweave.comparison import Comparison
     from netweave.graph import Graph
 
 

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from netweave.cli.net_view import heading
 from netweave.cli.side_by_side import shown_groups, side_by_side
-from netweave.compare import Evidence, Status, Verdict
+from netweave.comparison import Evidence, Status, Verdict
 from netweave.graph import Graph
 from netweave.graph.wording import ratio_text
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from netweave.compare import Comparison, Finding, Matrix, TensorMapping
+    from netweave.comparison import Comparison, Finding, Matrix, TensorMapping
 
 VERDICT_STYLES = {
     Verdict.IDENTICAL: "bold green",

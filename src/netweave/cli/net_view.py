@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
     from netweave.api.gains import Gain
-    from netweave.compare import NetRecord
+    from netweave.comparison import NetRecord
     from netweave.graph import Cost, Graph, LayerSummary, NodeSummary, ValueSummary
 
 SETTINGS_WIDTH = 24

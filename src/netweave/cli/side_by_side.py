@@ -13,7 +13,7 @@ from rich.text import Text
 
 from netweave.cli.console import in_lines
 from netweave.cli.words import settings_text
-from netweave.compare import Evidence, Status
+from netweave.comparison import Evidence, Status
 from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from netweave.compare import Comparison, Group, NetRecord
+    from netweave.comparison import Comparison, Group, NetRecord
     from netweave.graph import Graph
 
 CONTEXT = 1

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netweave.cli.console import output_console
-from netweave.train import Evaluated, Saved, Shown, Stopped
+from netweave.training import Evaluated, Saved, Shown, Stopped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from netweave.engine import LaneStatistics
     from netweave.job import Job
-    from netweave.train import Event
+    from netweave.training import Event
 
 
 class TrainView:

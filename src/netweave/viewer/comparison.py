@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.compare.trial.inputs import InputRule
-from netweave.compare.trial.probes import with_sizes
-from netweave.compare.trial.trial import declared_sizes
+from netweave.comparison.trial.inputs import InputRule
+from netweave.comparison.trial.probes import with_sizes
+from netweave.comparison.trial.trial import declared_sizes
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
@@ -16,7 +16,7 @@ from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from netweave.compare import Comparison, Finding, Group, TensorMapping
+    from netweave.comparison import Comparison, Finding, Group, TensorMapping
 
 
 def comparison_document(comparison: Comparison) -> Json:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.compare import NetRecord
+    from netweave.comparison import NetRecord
     from netweave.graph import Graph, Layer, NodeSummary
 
 VERSION = 1

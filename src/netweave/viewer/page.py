@@ -16,7 +16,7 @@ from netweave.viewer.net import net_document
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.compare import Comparison
+    from netweave.comparison import Comparison
     from netweave.graph import Graph
 
 PAGE = """<!doctype html>

@@ -9,9 +9,9 @@ import pytest
 
 import netweave
 from netweave.files.model_code import imported
-from netweave.formats.chainer.standin import installed
-from netweave.formats.chainer.standin.functions import FUNCTIONS
-from netweave.formats.chainer.standin.links import LINKS
+from netweave.formats.chainer.shim import installed
+from netweave.formats.chainer.shim.functions import FUNCTIONS
+from netweave.formats.chainer.shim.links import LINKS
 from tests.oracles.chainer_models import CASE_SIZES, CASES, GOLDEN
 
 OPERATORS = {"div", "mul", "neg", "pow", "sub"}

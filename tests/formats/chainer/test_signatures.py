@@ -10,8 +10,8 @@ import pytest
 
 import netweave
 from netweave.errors import CodeError
-from netweave.formats.chainer.standin.functions import FUNCTIONS
-from netweave.formats.chainer.standin.links import LINKS
+from netweave.formats.chainer.shim.functions import FUNCTIONS
+from netweave.formats.chainer.shim.links import LINKS
 from tests.oracles.chainer_signatures import GOLDEN, signature_text
 
 if TYPE_CHECKING:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
     from netweave.symbol import Initializer, Symbol
     from netweave.symbol.training import Course, Trainable
-    from netweave.train.events import Event
-    from netweave.train.trainer import Trainer
+    from netweave.training.events import Event
+    from netweave.training.trainer import Trainer
 
 _log = logging.getLogger("netweave.fit")
 
@@ -81,8 +81,8 @@ class Model:
         need_torch()
         from netweave.backends.torch import TorchNet
         from netweave.backends.torch.device import find_device
-        from netweave.train.nets import make_nets
-        from netweave.train.trainer import DTYPES
+        from netweave.training.nets import make_nets
+        from netweave.training.trainer import DTYPES
 
         graph, measured, heads = trainable.graph(shapes)
         if self._net is None:
@@ -113,7 +113,7 @@ class Model:
         threads: int | None,
     ) -> History:
         """Train over some epochs; the course's iterations are those of this run."""
-        from netweave.train.trainer import Trainer
+        from netweave.training.trainer import Trainer
 
         assert self._bound is not None
         trainable, graph, measured, heads = self._bound
@@ -220,7 +220,7 @@ class _Record:
 
     def watch(self, event: Event) -> None:
         """Take an event of the trainer."""
-        from netweave.train.events import Shown
+        from netweave.training.events import Shown
 
         if not isinstance(event, Shown):
             return

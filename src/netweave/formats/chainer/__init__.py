@@ -1,9 +1,9 @@
 """Chainer: a model class in a ``.py`` file, with its weights in ``.npz`` or HDF5.
 
 Chainer itself is not needed, and would not import beside NumPy 2. The class runs in the guarded child process
-(``child``) against a stand-in for ``chainer`` and for ``chainercv.links`` (``standin``); every call adds its
+(``child``) against a stand-in for ``chainer`` and for ``chainercv.links`` (``shim``); every call adds its
 operators to a graph, and ``reader`` reads what it made. What lies beside the file is imported as it is. To
-add a function, write it in ``standin/functions`` under ``@function``; a link, in ``standin/links``.
+add a function, write it in ``shim/functions`` under ``@function``; a link, in ``shim/links``.
 """
 
 from __future__ import annotations

@@ -14,9 +14,9 @@ from netweave.files.model_code import imported, make, own_factories
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import save
 from netweave.formats.chainer.own import OWN_MODULES
-from netweave.formats.chainer.standin import installed
-from netweave.formats.chainer.standin.link import Link
-from netweave.formats.chainer.standin.recorder import Recorder
+from netweave.formats.chainer.shim import installed
+from netweave.formats.chainer.shim.link import Link
+from netweave.formats.chainer.shim.recorder import Recorder
 from netweave.formats.chainer.tracing import trace
 from netweave.formats.chainer.weights import read_weights
 

@@ -6,17 +6,17 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError, NetweaveError, ShapeError, UsageError
-from netweave.formats.chainer.standin.arguments import ArgumentsError
-from netweave.formats.chainer.standin.recorder import WholeError
-from netweave.formats.chainer.standin.variable import Parameter, Variable
+from netweave.formats.chainer.shim.arguments import ArgumentsError
+from netweave.formats.chainer.shim.recorder import WholeError
+from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
-    from netweave.formats.chainer.standin.link import Link
-    from netweave.formats.chainer.standin.recorder import Recorder
+    from netweave.formats.chainer.shim.link import Link
+    from netweave.formats.chainer.shim.recorder import Recorder
     from netweave.graph import Graph
 
 SIZES = (224, 227, 32, 28, 299, 64, 96, 128, 256, 300, 512)

@@ -1,0 +1,68 @@
+"""In which order two nets flatten a tensor before a dense layer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.comparison.pieces import PieceBuilder
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from netweave.comparison.explain.traps.trap import Case
+    from netweave.comparison.signals import Signals
+
+
+def column_order(case: Case, node_a: ir.Node, node_b: ir.Node) -> np.ndarray | None:
+    """Return, for each input of B's dense node, which input of A's dense node holds the same element.
+
+    None if either reads no views, or the order cannot be found.
+    """
+    ends = [flattened(signals, node) for signals, node in ((case.a, node_a), (case.b, node_b))]
+    if ends[0] is None or ends[1] is None:
+        return None
+    return _order(case, node_a, node_b, ends[0], ends[1])
+
+
+def flattened(signals: Signals, node: ir.Node) -> str | None:
+    """Return the signal that a dense node reads, through whatever views."""
+    value = node.inputs[0]
+    return signals.root.get(str(value.name)) if value is not None else None
+
+
+def _order(case: Case, node_a: ir.Node, node_b: ir.Node, name_a: str, name_b: str) -> np.ndarray | None:
+    mapping = case.mappings.get(name_b)
+    shape = case.shapes_a.get(name_a)
+    if mapping is None or shape is None:
+        return None
+    count = int(np.prod(shape[1:]))
+    if count >= 1 << 24:
+        return None
+    elements = np.arange(count, dtype=np.float32).reshape(1, *shape[1:])
+    try:
+        flat_a = _through_views(case.a, node_a, name_a, elements)
+        flat_b = _through_views(case.b, node_b, name_b, mapping.apply(elements))
+    except NetweaveError:
+        return None
+    if flat_a.shape != flat_b.shape:
+        return None
+    place = np.empty(count, dtype=np.int64)
+    place[flat_a] = np.arange(count)
+    order: np.ndarray = place[flat_b]
+    return order
+
+
+def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndarray) -> np.ndarray:
+    """Return the numbers of the elements in the order in which a node reads them."""
+    value = node.inputs[0]
+    if value is None or value.name == name:
+        return elements.reshape(-1).astype(np.int64)
+    builder = PieceBuilder(signals)
+    builder.add_views(value, {name: elements.shape})
+    from netweave.backends import prepare
+
+    found = prepare(builder.finish()).run({name: elements})
+    return found[str(value.name)].reshape(-1).astype(np.int64)

@@ -1,0 +1,182 @@
+"""Which weights two nets came without: those are copied from the other net, the rest is compared as it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.comparison.align.weights import match_weights
+from netweave.comparison.result.comparison import Status
+from netweave.comparison.signals import constants_of
+from netweave.graph.parameters import source_keys
+from netweave.graph.stored import stored_values, values_of
+from netweave.passes import to_inference
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.comparison.result.comparison import Group
+    from netweave.comparison.signals import Signals
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The stored arrays that a net predicts with, by whether their values can be compared.
+
+    Attributes:
+        present: Keys of those whose values are the net's own.
+        missing: Keys of those that stand-ins were drawn for, by Netweave or by the model's own code.
+        absent: Keys of those among the missing that neither a file nor the model's code gave.
+    """
+
+    present: frozenset[str]
+    missing: frozenset[str]
+    absent: frozenset[str]
+
+
+def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) -> tuple[Weights, Weights]:
+    """Say which arrays of two nets can be compared, and which are stand-ins.
+
+    Drawn values that a file or a module holds are weights like others, if any of them is the other net's too:
+    one net is then made from the other, and where they differ, somebody changed a value. Two nets whose
+    drawn values have nothing in common were drawn apart, and that says nothing of either.
+
+    Args:
+        nets: The nets as they were read.
+        signals: Their signals, in the form that is compared.
+    """
+    if all(net.loaded and not net.initial for net in nets):
+        first, second = (Weights(frozenset(net.parameters), frozenset(), frozenset()) for net in nets)
+        return first, second
+    used = [_used_arrays(net) for net in nets]
+    absent = [
+        {key for key in keys if not net.parameters[key].loaded} for net, keys in zip(nets, used, strict=True)
+    ]
+    missing = absent
+    drawn = [_first_values(net, keys) for net, keys in zip(nets, used, strict=True)]
+    if any(drawn) and not _have_common_arrays(nets, signals, absent):
+        missing = [a | b for a, b in zip(absent, drawn, strict=True)]
+    first, second = (
+        Weights(frozenset(keys - lost), frozenset(lost), frozenset(never))
+        for keys, lost, never in zip(used, missing, absent, strict=True)
+    )
+    return first, second
+
+
+def nodes_with(signals: Signals, keys: Collection[str]) -> frozenset[str]:
+    """Return the names of the nodes that read what some stored arrays are, or what was computed from them.
+
+    Args:
+        signals: The signals of a net.
+        keys: Keys of the stored arrays.
+    """
+    return frozenset(
+        str(node.name)
+        for node in signals.nodes
+        for value in constants_of(node).values()
+        if any(key in keys for key in source_keys(value))
+    )
+
+
+def by_structure(
+    groups: Iterable[Group], nodes_a: Collection[str], nodes_b: Collection[str]
+) -> tuple[Group, ...]:
+    """Return groups with those that agree told apart by whether their own weights agree.
+
+    Args:
+        groups: All groups, judged.
+        nodes_a: Names of A's nodes that ran with weights that are not its own.
+        nodes_b: The same of B.
+    """
+    return tuple(
+        replace(group, status=Status.STRUCTURE)
+        if group.status in {Status.EQUAL, Status.MAPPED}
+        and (any(n in nodes_a for n in group.nodes_a) or any(n in nodes_b for n in group.nodes_b))
+        else group
+        for group in groups
+    )
+
+
+def copied_in_words(weights: tuple[Weights, Weights], count: int) -> str:
+    """Say which weights were copied, and so not compared.
+
+    Args:
+        weights: Those of both nets.
+        count: How many arrays were given values.
+    """
+    lacking = [(name, side) for name, side in zip("AB", weights, strict=True) if side.missing]
+    way = "from A to B" if weights[1].missing else "from B to A"
+    way = "from each to the other" if len(lacking) == 2 and weights[1].present else way
+    copied = f"{count} arrays were copied {way} through the alignment"
+    if not any(side.present for _, side in lacking):
+        names = " and ".join(name for name, _ in lacking)
+        return f"{names} came without weights: {copied}, so the structure is compared and not the weights"
+    parts = [
+        f"{name} came without {len(side.missing)} of its {len(side.missing) + len(side.present)} arrays"
+        for name, side in lacking
+    ]
+    return f"{' and '.join(parts)}: {copied}; of the weights only the others are compared"
+
+
+def _used_arrays(net: Graph) -> set[str]:
+    """Return the keys of the arrays that the net predicts with; what nothing reads need not be there."""
+    values = to_inference(net).model.graph.initializers.values()
+    return {key for value in values if value.uses() for key in source_keys(value) if key in net.parameters}
+
+
+def _first_values(net: Graph, keys: set[str]) -> set[str]:
+    return {key for key in keys if net.parameters[key].loaded and net.parameters[key].initial}
+
+
+def _have_common_arrays(
+    nets: tuple[Graph, Graph], signals: tuple[Signals, Signals], absent: Sequence[set[str]]
+) -> bool:
+    """Whether two nets hold an array in common that is no coincidence, or none that could tell."""
+    if match_weights(*(_nodes_with_values(*pair) for pair in zip(signals, absent, strict=True))):
+        return True
+    digests = [_digests(*pair) for pair in zip(nets, absent, strict=True)]
+    return bool(digests[0] & digests[1]) or not any(digests)
+
+
+def _nodes_with_values(signals: Signals, absent: set[str]) -> list[ir.Node]:
+    """Return the nodes whose constants nobody drew in place of absent ones, and that are not all alike."""
+    found = []
+    for node in signals.nodes:
+        constants = list(constants_of(node).values())
+        is_drawn = any(not absent.isdisjoint(source_keys(value)) for value in constants)
+        if not is_drawn and any(map(_varies, constants)):
+            found.append(node)
+    return found
+
+
+def _varies(value: ir.Value) -> bool:
+    """Whether the elements are not all alike, as fresh biases and scales are in any net."""
+    if value.const_value is None or value.const_value.size < 2:
+        return False
+    array = value.const_value.numpy()
+    return bool((array != array.flat[0]).any())
+
+
+def _digests(net: Graph, absent: set[str]) -> set[tuple[int, int, int]]:
+    """Return what tells trained arrays apart, whatever the order of their elements."""
+    return {
+        _digest(values_of(value))
+        for key, values in stored_values(net).items()
+        if key not in absent and (net.parameters[key].trainable or net.parameters[key].role in STATISTICS)
+        for value in values
+        if _varies(value)
+    }
+
+
+STATISTICS = frozenset({"mean", "variance"})
+"""Roles of arrays that training sets, though no gradient does."""
+
+
+def _digest(array: np.ndarray) -> tuple[int, int, int]:
+    bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
+    return array.size, int(bits.sum(dtype=np.uint64)), int(np.bitwise_xor.reduce(bits, axis=None))

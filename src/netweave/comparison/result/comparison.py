@@ -1,0 +1,254 @@
+"""The result of comparing two nets: a value that every face (text, JSON, page) shows."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from netweave.comparison.result.record import NetRecord
+    from netweave.graph import Graph
+
+
+class Verdict(enum.Enum):
+    """What was found about the whole pair; the value is what a person reads."""
+
+    IDENTICAL = "identical"
+    EQUAL = "equal, as stated"
+    STRUCTURE = "same structure, weights not compared"
+    DIFFERENT = "different"
+    UNDECIDED = "not decidable"
+
+    @property
+    def mark(self) -> str:
+        """The sign that stands for it wherever verdicts are shown, so that none is told by colour alone."""
+        return _MARKS[self]
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that finds it; 2 is for files that cannot be read."""
+        return _EXIT_STATUSES[self]
+
+
+_MARKS = {
+    Verdict.IDENTICAL: "=",
+    Verdict.EQUAL: "≅",
+    Verdict.STRUCTURE: "≟",
+    Verdict.DIFFERENT: "≠",
+    Verdict.UNDECIDED: "?",
+}
+
+_EXIT_STATUSES = {
+    Verdict.IDENTICAL: 0,
+    Verdict.EQUAL: 0,
+    Verdict.STRUCTURE: 4,
+    Verdict.DIFFERENT: 1,
+    Verdict.UNDECIDED: 3,
+}
+"""Structure has a status of its own (decision 0126): a job that asks for equality must not pass on it."""
+
+
+class Evidence(enum.Enum):
+    """Why two groups of nodes are taken for each other, strongest first. A guess is no fact."""
+
+    VALUES = "proven by values"
+    WEIGHTS = "same weights"
+    STRUCTURE = "same structure"
+    NAME = "same name"
+    GUESS = "guess"
+
+
+class Status(enum.Enum):
+    """How a group of A stands to its group of B."""
+
+    EQUAL = "equal"
+    MAPPED = "equal under the mapping"
+    STRUCTURE = "same structure, weights not compared"
+    LATENT = "different, without effect here"
+    DIFFERENT = "different"
+    CARRIED = "carries an earlier difference"
+    ONLY_A = "only in A"
+    ONLY_B = "only in B"
+    UNKNOWN = "not compared"
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMapping:
+    """How a tensor of A becomes its counterpart in B.
+
+    First the axes are permuted, then entries along some axes, then the shape is changed.
+
+    Attributes:
+        a: Name of the value in A.
+        b: Name of the value in B.
+        axes: ``b = a.transpose(axes)``; None where the axes stay.
+        orders: ``(axis, order)``: after the axes, entry ``i`` along the axis is entry ``order[i]``.
+        shape: Sizes in B without the batch, where the number of axes changes.
+        scale: Factor on the values.
+        channel_axis: A's axis of channels, where they are not at 1.
+        text: The same in words; empty for "as it is".
+    """
+
+    a: str
+    b: str
+    axes: tuple[int, ...] | None = None
+    orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    shape: tuple[int, ...] | None = None
+    scale: float = 1.0
+    channel_axis: int = 1
+    text: str = ""
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether the values are taken over in their order."""
+        return self.axes is None and not self.orders and self.scale == 1.0
+
+    def is_channel_axis(self, axis: int) -> bool:
+        """Whether an axis of B is that of the channels."""
+        return (self.axes[axis] if self.axes else axis) == self.channel_axis
+
+    @property
+    def channel_order(self) -> tuple[int, ...] | None:
+        """The order of the channels; None if they stay."""
+        return next((order for axis, order in self.orders if self.is_channel_axis(axis)), None)
+
+    def apply(self, array: np.ndarray) -> np.ndarray:
+        """Turn A's array into B's."""
+        if self.axes is not None:
+            array = array.transpose(self.axes)
+        for axis, order in self.orders:
+            array = np.take(array, order, axis=axis)
+        if self.shape is not None:
+            array = array.reshape(array.shape[0], *self.shape)
+        return array if self.scale == 1.0 else array * np.asarray(self.scale, array.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One difference, explained as far as possible.
+
+    Attributes:
+        trap: Key of the trap that explains it (``pool-rounding``); None if nothing does.
+        cause: What differs, in the words of both sources.
+        fix: What to change so that the two agree; empty if unknown.
+        place_a: Where in A's files, as text.
+        place_b: Where in B's files, as text.
+        layer_a: Name of A's layer; empty if there is none.
+        layer_b: Name of B's layer; empty if there is none.
+        error: Largest difference relative to the rms of A's tensor, before the fix.
+        error_fixed: The same with the fix tried on B; None if none was tried.
+        latent: The difference is there and makes none for these weights and inputs.
+    """
+
+    trap: str | None
+    cause: str
+    fix: str = ""
+    place_a: str = ""
+    place_b: str = ""
+    layer_a: str = ""
+    layer_b: str = ""
+    error: float | None = None
+    error_fixed: float | None = None
+    latent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Nodes of A against nodes of B that compute the same, or should.
+
+    Attributes:
+        nodes_a: Names of A's nodes, in order; empty for ``ONLY_B``.
+        nodes_b: Names of B's nodes, in order; empty for ``ONLY_A``.
+        layers_a: Keys of A's layers that the nodes belong to.
+        layers_b: Keys of B's layers that the nodes belong to.
+        evidence: Why they are taken for each other.
+        status: How they stand to each other.
+        error: Difference of the outputs, each net run on its own inputs, relative to the rms of A's.
+        graft_error: The same with A's real inputs fed to B's nodes; None if it was not needed.
+        mapping: How the output of A becomes that of B; None if not compared or the same.
+        finding: The explanation, where there is something to explain.
+    """
+
+    nodes_a: tuple[str, ...]
+    nodes_b: tuple[str, ...]
+    layers_a: tuple[str, ...]
+    layers_b: tuple[str, ...]
+    evidence: Evidence
+    status: Status
+    error: float | None = None
+    graft_error: float | None = None
+    mapping: TensorMapping | None = None
+    finding: Finding | None = None
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether both nets have something in it; weights alone have layers without nodes."""
+        return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Where two nets agree, where they do not, and why.
+
+    Attributes:
+        a: The first net, as compared; what was kept of it in a comparison that was opened.
+        b: The second net, likewise.
+        verdict: The result.
+        sentence: The result in one sentence.
+        groups: All groups, in A's order, what is only in B at its place.
+        inputs: How A's inputs become B's.
+        outputs: How A's outputs become B's.
+        error: Largest difference of an output over all probes, relative to its rms.
+        probes: What the nets were run on, in words (``data 1x3x24x31, noise``).
+        notes: What else the reader should know, one sentence each.
+        seconds: Time of each stage, by name.
+    """
+
+    a: Graph | NetRecord
+    b: Graph | NetRecord
+    verdict: Verdict
+    sentence: str
+    groups: tuple[Group, ...] = ()
+    inputs: tuple[TensorMapping, ...] = ()
+    outputs: tuple[TensorMapping, ...] = ()
+    error: float | None = None
+    probes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def equal(self) -> bool:
+        """Whether the nets compute the same with their own weights, also under a stated mapping."""
+        return self.verdict in {Verdict.IDENTICAL, Verdict.EQUAL}
+
+    @property
+    def same_structure(self) -> bool:
+        """Whether the nets compute the same given the same weights; their own need not be compared."""
+        return self.equal or self.verdict is Verdict.STRUCTURE
+
+    @property
+    def exit_status(self) -> int:
+        """0 equal, 1 different, 3 not decidable, 4 same structure, but weights were not compared."""
+        return self.verdict.exit_status
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """The explained differences, in A's order; a latent one is among them."""
+        return tuple(group.finding for group in self.groups if group.finding)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything but the nets themselves as JSON values."""
+        from netweave.comparison.result.report import comparison_to_json
+
+        return comparison_to_json(self)
+
+    def __repr__(self) -> str:
+        return f"Comparison: {self.sentence}"
+
+    def _repr_html_(self) -> str:
+        from netweave.comparison.result.html import comparison_html
+
+        return comparison_html(self)

@@ -1,0 +1,45 @@
+"""A Comparison as JSON values."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import TYPE_CHECKING, Any
+
+from netweave.comparison.result.record import NetRecord
+from netweave.graph import LayerTable
+
+if TYPE_CHECKING:
+    from netweave.comparison.result.comparison import Comparison
+
+VERSION = 1
+"""Version of the JSON form; a file of another one is refused."""
+
+
+def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    """Return a comparison as JSON values; of the nets, their names, files and layers."""
+    fields = dataclasses.fields(comparison)
+    values = {f.name: _plain(getattr(comparison, f.name)) for f in fields if f.name not in {"a", "b"}}
+    nets = {side: _plain(NetRecord.of(getattr(comparison, side))) for side in ("a", "b")}
+    found = {"mark": comparison.verdict.mark, "exit_status": comparison.exit_status}
+    return {"version": VERSION, **nets, **values, **found}
+
+
+_SIMPLE = frozenset({bool, float, int, str, type(None)})
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _SIMPLE:
+        return value
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, LayerTable):
+        return [_plain(layer) for layer in value.values()]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        simple = _SIMPLE.issuperset(map(type, value))  # orders of channels are long
+        return list(value) if simple else [_plain(item) for item in value]
+    return value

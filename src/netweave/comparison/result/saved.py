@@ -1,0 +1,102 @@
+"""Comparisons in files: what is saved can be opened and shown again, without the nets."""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import json
+import types
+import typing
+from pathlib import Path
+from typing import Any
+
+from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.record import NetRecord
+from netweave.comparison.result.report import VERSION, comparison_to_json
+from netweave.errors import ReadError
+from netweave.graph import Graph, Layer, LayerTable, Origin
+
+BY_STRUCTURE = "by structure, with weights copied from one to the other: "
+"""So began the sentence of equal nets without weights before their verdict had a name of its own."""
+
+NAMES = {"Graph": Graph, "NetRecord": NetRecord}
+"""What the annotations of a comparison name and its module does not import."""
+
+
+def save_comparison(comparison: Comparison, file: str | Path) -> None:
+    """Write a comparison as JSON."""
+    Path(file).write_text(json.dumps(comparison_to_json(comparison), indent=1), encoding="utf-8")
+
+
+def open_comparison(file: str | Path) -> Comparison:
+    """Read a comparison that was saved.
+
+    Raises:
+        ReadError: The file is missing, or no saved comparison, or of another version.
+    """
+    place = str(file)
+    try:
+        found = json.loads(Path(file).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
+    except (ValueError, RecursionError) as error:
+        raise ReadError(f"is no saved comparison: {error}", place=place) from error
+    if not isinstance(found, dict) or "verdict" not in found or "groups" not in found:
+        raise ReadError("is no saved comparison; 'netweave compare A B --json FILE' writes one", place=place)
+    if found.get("version") != VERSION:
+        raise ReadError(f"is of version {found.get('version')!r}, expected {VERSION}", place=place)
+    try:
+        return _comparison(found)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ReadError(f"is a damaged comparison: {type(error).__name__}: {error}", place=place) from error
+
+
+def _comparison(found: dict[str, Any]) -> Comparison:
+    hints = typing.get_type_hints(Comparison, localns=NAMES)
+    names = [field.name for field in dataclasses.fields(Comparison) if field.name not in {"a", "b"}]
+    values: dict[str, Any] = {name: _made(hints[name], found[name]) for name in names}
+    if values["verdict"] in {Verdict.IDENTICAL, Verdict.EQUAL} and values["sentence"].startswith(
+        BY_STRUCTURE
+    ):
+        said = values["sentence"].removeprefix(BY_STRUCTURE).removeprefix("identical: ")
+        values |= {"verdict": Verdict.STRUCTURE, "sentence": f"{Verdict.STRUCTURE.value}: {said}"}
+    return Comparison(a=_net(found["a"]), b=_net(found["b"]), **values)
+
+
+def _net(value: dict[str, Any]) -> NetRecord:
+    return NetRecord(
+        value["name"], value["format"], tuple(value["files"]), LayerTable(map(_layer, value["layers"]))
+    )
+
+
+def _layer(row: dict[str, Any]) -> Layer:
+    return Layer(
+        key=row["key"],
+        name=row["name"],
+        type=row["type"],
+        settings=row["settings"],
+        inputs=tuple(row["inputs"]),
+        outputs=tuple(row["outputs"]),
+        parameters=tuple(row["parameters"]),
+        origin=Origin(**row["origin"]) if row["origin"] else None,
+        call=row["call"],
+    )
+
+
+def _made(hint: Any, value: Any) -> Any:
+    """Return a value of the type that a field of a comparison has."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in {types.UnionType, typing.Union}:
+        rest = next(argument for argument in arguments if argument is not type(None))
+        return None if value is None else _made(rest, value)
+    if origin is tuple:
+        inner = arguments if arguments[-1] is not Ellipsis else (arguments[0],) * len(value)
+        return tuple(_made(kind, item) for kind, item in zip(inner, value, strict=True))
+    if origin is dict:
+        return {key: _made(arguments[1], item) for key, item in value.items()}
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return hint(value)
+    if dataclasses.is_dataclass(hint):
+        hints = typing.get_type_hints(hint, localns=NAMES)
+        return hint(**{name: _made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+    return value

@@ -1,0 +1,104 @@
+"""Which stored array of B is which of A: by what they hold, then by where they stand, then by name."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.comparison.align.sketches import SketchIndex
+from netweave.comparison.stored.change import Change, Likeness, find_change
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from netweave.comparison.stored.arrays import Stored
+
+HALF = 0.5
+"""Arrays of which more elements differ are not each other's for what they hold."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pair:
+    """An array of A and its counterpart in B, told by their values or only by their names."""
+
+    a: Stored
+    b: Stored
+    likeness: Likeness
+    by_values: bool
+
+
+@dataclass(slots=True)
+class Pairing:
+    """Pairs found so far, and the changes that they tell of.
+
+    Attributes:
+        a: Arrays of A.
+        b: Arrays of B.
+        b_is_net: B is a net and A is weights alone.
+        pairs: Those found, by the key in A.
+    """
+
+    a: Sequence[Stored]
+    b: Sequence[Stored]
+    b_is_net: bool = False
+    pairs: dict[str, Pair] = field(default_factory=dict)
+    _taken: set[str] = field(default_factory=set)
+    _changes: Counter[Change] = field(default_factory=Counter)
+
+    def run(self) -> None:
+        """Find pairs: large arrays first, since they tell the layout that small ones leave open."""
+        index = SketchIndex.of({array.key: array.values for array in self.b})
+        by_key = {array.key: array for array in self.b}
+        for array in sorted(self.a, key=lambda array: -array.values.size):
+            self._pair(array, [by_key[key] for key in index.like(array.values)], by_values=True)
+        for array in self.a:
+            self._pair(array, [b for b in self.b if self._stand_alike(array, b)], by_values=True)
+        for array in self.a:
+            self._pair(array, [b for b in self.b if _alike(array, b)], by_values=False)
+
+    @property
+    def only_a(self) -> list[Stored]:
+        """Arrays of A without a counterpart."""
+        return [array for array in self.a if array.key not in self.pairs]
+
+    @property
+    def only_b(self) -> list[Stored]:
+        """Arrays of B without a counterpart."""
+        return [array for array in self.b if array.key not in self._taken]
+
+    def _pair(self, a: Stored, candidates: Iterable[Stored], *, by_values: bool) -> None:
+        """Pair an array with the candidate most like it; one of the same name and place goes first."""
+        if a.key in self.pairs:
+            return
+        free = [b for b in candidates if b.key not in self._taken and b.values.size == a.values.size]
+        free.sort(key=lambda b: (not self._stand_alike(a, b), not _alike(a, b), a.role != b.role))
+        best: Pair | None = None
+        for b in free:
+            hints = [change for change, _ in self._changes.most_common()]
+            likeness = find_change(a.values, b.values, hints, b_is_net=self.b_is_net)
+            if likeness is None or (by_values and likeness.num_different > HALF * a.values.size):
+                continue
+            if best is None or likeness.num_different < best.likeness.num_different:
+                best = Pair(a, b, likeness, by_values)
+            if likeness.num_different == 0:
+                break
+        if best is not None:
+            self.pairs[a.key] = best
+            self._taken.add(best.b.key)
+            if best.likeness.num_different == 0:
+                self._changes[best.likeness.change] += 1
+
+    def _stand_alike(self, a: Stored, b: Stored) -> bool:
+        """Whether other arrays of their two layers are pairs."""
+        return any(pair.a.layer == a.layer and pair.b.layer == b.layer for pair in self.pairs.values())
+
+
+def _alike(a: Stored, b: Stored) -> bool:
+    """Whether two arrays are for the same in layers of the same name."""
+    return a.role == b.role and _plain(a.layer) == _plain(b.layer)
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())

@@ -1,0 +1,201 @@
+"""ResNet, SE-ResNet and SE-ResNeXt (``chainercv.links.model.resnet`` and ``senet``)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError
+from netweave.formats.chainer.shim.chainercv.blocks import Conv2DBNActiv, PickableSequentialChain, SEBlock
+from netweave.formats.chainer.shim.chainercv.table import cv_link, number_of
+from netweave.formats.chainer.shim.functions import FUNCTIONS as F
+from netweave.formats.chainer.shim.link import Chain
+from netweave.formats.chainer.shim.links.connection import Linear
+
+if TYPE_CHECKING:
+    from netweave.formats.chainer.shim.variable import Variable
+
+DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+"""How many bottlenecks each of the four stages has, by the number of layers."""
+
+
+@cv_link
+class Bottleneck(Chain):
+    """Three convolutions beside what comes in."""
+
+    def __init__(
+        self,
+        in_channels: Any,
+        mid_channels: int,
+        out_channels: int,
+        stride: int = 1,
+        dilate: int = 1,
+        groups: int = 1,
+        initialW: Any = None,
+        bn_kwargs: Any = None,
+        residual_conv: bool = False,
+        stride_first: bool = False,
+        add_seblock: bool = False,
+    ) -> None:
+        super().__init__()
+        first, second = (stride, 1) if stride_first else (1, stride)
+        settings = {"bn_kwargs": bn_kwargs}
+        self.has_seblock, self.has_projection = add_seblock, residual_conv
+        with self.init_scope():
+            self.conv1 = Conv2DBNActiv(in_channels, mid_channels, 1, first, **settings)
+            self.conv2 = Conv2DBNActiv(
+                mid_channels, mid_channels, 3, second, dilate, dilate, groups, **settings
+            )
+            self.conv3 = Conv2DBNActiv(mid_channels, out_channels, 1, activ=None, **settings)
+            if add_seblock:
+                self.se = SEBlock(out_channels)
+            if residual_conv:
+                self.residual_conv = Conv2DBNActiv(
+                    in_channels, out_channels, 1, stride, activ=None, **settings
+                )
+
+    def forward(self, x: Any) -> Variable:
+        """The sum of both ways."""
+        h = self.conv3(self.conv2(self.conv1(x)))
+        h = self.se(h) if self.has_seblock else h
+        made: Variable = F["relu"](h + (self.residual_conv(x) if self.has_projection else x))
+        return made
+
+
+@cv_link
+class ResBlock(PickableSequentialChain):
+    """Bottlenecks ``a``, ``b1``, ``b2``, ...; the first changes the sizes."""
+
+    def __init__(
+        self,
+        n_layer: int,
+        in_channels: Any,
+        mid_channels: int,
+        out_channels: int,
+        stride: int,
+        dilate: int = 1,
+        groups: int = 1,
+        initialW: Any = None,
+        bn_kwargs: Any = None,
+        stride_first: bool = False,
+        add_seblock: bool = False,
+    ) -> None:
+        super().__init__()
+        settings = {"bn_kwargs": bn_kwargs, "add_seblock": add_seblock}
+        inner = (mid_channels, out_channels)
+        with self.init_scope():
+            self.a = Bottleneck(
+                in_channels,
+                *inner,
+                stride,
+                dilate,
+                groups,
+                residual_conv=True,
+                stride_first=stride_first,
+                **settings,
+            )
+            for number in range(1, n_layer):
+                block = Bottleneck(out_channels, *inner, 1, dilate, groups, **settings)
+                setattr(self, f"b{number}", block)
+
+
+def _first_pool(x: Any) -> Any:
+    return F["max_pooling_2d"](x, ksize=3, stride=2)
+
+
+def _mean(x: Any) -> Any:
+    return F["average"](x, axis=(2, 3))
+
+
+class _Stages(PickableSequentialChain):
+    """A convolution, four stages and a dense layer; ``prob`` gives the probabilities."""
+
+    def _set_up(
+        self,
+        n_layer: int,
+        classes: int,
+        *,
+        has_bias: bool = False,
+        width: int = 64,
+        **settings: Any,
+    ) -> None:
+        if n_layer not in DEPTHS:
+            raise CodeError(f"makes a net of {n_layer} layers, expected {', '.join(map(str, DEPTHS))}")
+        with self.init_scope():
+            self.conv1 = Conv2DBNActiv(None, 64, 7, 2, 3, nobias=not has_bias)
+            self.pool1 = _first_pool
+            for number, depth in enumerate(DEPTHS[n_layer]):
+                mid, out, stride = width << number, 256 << number, 1 if number == 0 else 2
+                setattr(self, f"res{number + 2}", ResBlock(depth, None, mid, out, stride, **settings))
+            self.pool5 = _mean
+            self.fc6 = Linear(None, classes)
+            self.prob = F["softmax"]
+
+
+@cv_link
+class ResNet(_Stages):
+    """ResNet by Facebook (``arch="fb"``) or by He, who strides in the first convolution of a bottleneck."""
+
+    def __init__(
+        self,
+        n_layer: int,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        fc_kwargs: Any = None,
+        arch: str = "fb",
+    ) -> None:
+        super().__init__()
+        if arch not in {"fb", "he"}:
+            raise CodeError(f"makes a ResNet with arch={arch!r}, expected 'fb' or 'he'")
+        classes = number_of("n_class", n_class, pretrained_model, 1000)
+        is_he = arch == "he"
+        self._set_up(n_layer, classes, has_bias=is_he and n_layer == 50, stride_first=is_he)
+
+
+@cv_link
+class SEResNet(_Stages):
+    """ResNet with a block in each bottleneck that scales the channels."""
+
+    def __init__(
+        self,
+        n_layer: int,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        fc_kwargs: Any = None,
+    ) -> None:
+        super().__init__()
+        classes = number_of("n_class", n_class, pretrained_model, 1000)
+        self._set_up(n_layer, classes, stride_first=True, add_seblock=True)
+
+
+@cv_link
+class SEResNeXt(_Stages):
+    """The same with convolutions in 32 groups."""
+
+    def __init__(
+        self,
+        n_layer: int,
+        n_class: Any = None,
+        pretrained_model: Any = None,
+        mean: Any = None,
+        initialW: Any = None,
+        fc_kwargs: Any = None,
+    ) -> None:
+        super().__init__()
+        classes = number_of("n_class", n_class, pretrained_model, 1000)
+        self._set_up(n_layer, classes, width=128, groups=32, add_seblock=True)
+
+
+def _register(base: type[ResNet | SEResNet | SEResNeXt], n_layer: int) -> None:
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        base.__init__(self, n_layer, *args, **kwargs)
+
+    cv_link(type(f"{base.__name__}{n_layer}", (base,), {"__init__": made, "__doc__": f"{n_layer} layers."}))
+
+
+for _base, _depths in ((ResNet, (50, 101, 152)), (SEResNet, (50, 101, 152)), (SEResNeXt, (50, 101))):
+    for _depth in _depths:
+        _register(_base, _depth)

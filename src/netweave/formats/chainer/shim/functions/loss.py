@@ -1,0 +1,63 @@
+"""``chainer.functions.loss`` and ``evaluation``: as the losses that other formats have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError
+from netweave.formats.chainer.shim.functions.table import function, wrap
+from netweave.formats.chainer.shim.recorder import current
+from netweave.graph import DOMAIN
+
+if TYPE_CHECKING:
+    from netweave.formats.chainer.shim.variable import Variable
+
+
+@function()
+def softmax_cross_entropy(
+    x: Any,
+    t: Any,
+    normalize: bool = True,
+    cache_score: bool = True,
+    class_weight: Any = None,
+    ignore_label: int = -1,
+    reduce: str = "mean",
+    enable_double_backprop: bool = False,
+    soft_target_loss: str = "cross-entropy",
+) -> Variable:
+    """The mean over the labels that are not ignored."""
+    if class_weight is not None or reduce != "mean":
+        raise CodeError("softmax_cross_entropy with class_weight or reduce='no' is not recorded")
+    attributes = {
+        "axis": 1,
+        "ignore_label": int(ignore_label),
+        "normalization": "VALID" if normalize else "BATCH_SIZE",
+    }
+    made = current().add_many("SoftmaxWithLoss", [x, t], attributes, domain=DOMAIN, num_outputs=2)
+    current().judge(made[0])
+    return wrap(made[0])
+
+
+@function()
+def accuracy(y: Any, t: Any, ignore_label: int | None = None) -> Variable:
+    """The share of labels that are the best guess."""
+    attributes = {"axis": 1, "top_k": 1}
+    if ignore_label is not None:
+        attributes["ignore_label"] = int(ignore_label)
+    return wrap(current().add("Accuracy", [y, t], attributes, domain=DOMAIN))
+
+
+@function()
+def mean_absolute_error(x0: Any, x1: Any) -> Variable:
+    """The mean of the differences without their signs."""
+    record = current()
+    difference = record.add("Abs", [record.add("Sub", [x0, x1])])
+    return wrap(record.add("ReduceMean", [difference], {"keepdims": 0}))
+
+
+@function()
+def mean_squared_error(x0: Any, x1: Any) -> Variable:
+    """The mean of the squared differences."""
+    record = current()
+    difference = record.add("Sub", [x0, x1])
+    return wrap(record.add("ReduceMean", [record.add("Mul", [difference, difference])], {"keepdims": 0}))

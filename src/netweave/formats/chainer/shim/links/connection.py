@@ -1,0 +1,197 @@
+"""Links with weights that have no window (``chainer.links.connection``)."""
+
+from __future__ import annotations
+
+import itertools
+from math import prod
+from typing import Any
+
+from netweave.formats.chainer.shim.arguments import ArgumentsError
+from netweave.formats.chainer.shim.functions import FUNCTIONS as F
+from netweave.formats.chainer.shim.link import Chain, ChainList, Link
+from netweave.formats.chainer.shim.links.convolution import Convolution2D
+from netweave.formats.chainer.shim.links.table import composite, link
+from netweave.formats.chainer.shim.variable import Parameter, Variable
+
+
+@link
+class Linear(Link):
+    """``x W^T + b``; the number of inputs may be left to the first call."""
+
+    def __init__(
+        self,
+        in_size: Any,
+        out_size: Any = None,
+        nobias: bool = False,
+        initialW: Any = None,
+        initial_bias: Any = None,
+    ) -> None:
+        super().__init__()
+        if out_size is None:
+            in_size, out_size = None, in_size
+        self.in_size, self.out_size = in_size, out_size
+        with self.init_scope():
+            self.W = Parameter(shape=None if in_size is None else (out_size, in_size))
+            self.b = None if nobias else Parameter(shape=(out_size,), role="bias")
+
+    def forward(self, x: Any, n_batch_axes: int = 1) -> Variable:
+        """Apply the link."""
+        if not self.W.is_initialized:
+            self.W.initialize((self.out_size, prod(int(size) for size in x.shape[n_batch_axes:])))
+        made: Variable = F["linear"](x, self.W, self.b, n_batch_axes=n_batch_axes)
+        return made
+
+
+@link
+class EmbedID(Link):
+    """A table of rows by number."""
+
+    def __init__(
+        self,
+        in_size: int,
+        out_size: int,
+        initialW: Any = None,
+        ignore_label: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.ignore_label = ignore_label
+        with self.init_scope():
+            self.W = Parameter(shape=(in_size, out_size))
+
+    def forward(self, x: Any) -> Variable:
+        """Apply the link."""
+        made: Variable = F["embed_id"](x, self.W, ignore_label=self.ignore_label)
+        return made
+
+
+@link
+class Bias(Link):
+    """Plus a stored array along some axes."""
+
+    def __init__(self, axis: int = 1, shape: Any = None) -> None:
+        super().__init__()
+        self.axis = axis
+        with self.init_scope():
+            self.b = None if shape is None else Parameter(shape=shape, role="bias")
+
+    def forward(self, *xs: Any) -> Variable:
+        """Apply the link."""
+        made: Variable = F["bias"](xs[0], self.b if self.b is not None else xs[1], self.axis)
+        return made
+
+
+@composite
+class Scale(Chain):
+    """Times a stored array along some axes, and plus one."""
+
+    def __init__(
+        self,
+        axis: int = 1,
+        W_shape: Any = None,
+        bias_term: bool = False,
+        bias_shape: Any = None,
+    ) -> None:
+        super().__init__()
+        self.axis = axis
+        with self.init_scope():
+            self.W = None if W_shape is None else Parameter(shape=W_shape, role="gamma")
+            self.bias = Bias(axis, W_shape or bias_shape) if bias_term else None
+
+    def forward(self, *xs: Any) -> Variable:
+        """Scaled, and shifted."""
+        made: Variable = F["scale"](xs[0], self.W if self.W is not None else xs[1], self.axis)
+        return made if self.bias is None else self.bias(made)
+
+
+@link
+class PReLU(Link):
+    """A stored slope below 0."""
+
+    def __init__(self, shape: Any = (), init: Any = 0.25) -> None:
+        super().__init__()
+        with self.init_scope():
+            self.W = Parameter(shape=shape, role="slope")
+
+    def forward(self, x: Any) -> Variable:
+        """Apply the link."""
+        made: Variable = F["prelu"](x, self.W)
+        return made
+
+
+@composite
+class MLPConvolution2D(ChainList):
+    """A convolution and others of 1 by 1 behind it, with an activation between them."""
+
+    def __init__(
+        self,
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any = None,
+        stride: Any = 1,
+        pad: Any = 0,
+        activation: Any = F["relu"],
+        *args: Any,
+        conv_init: Any = None,
+        bias_init: Any = None,
+    ) -> None:
+        if args:
+            raise ArgumentsError("MLPConvolution2D() takes no wscale any more; use conv_init and bias_init")
+        if ksize is None:
+            out_channels, ksize, in_channels = in_channels, out_channels, None
+        widths = list(out_channels)
+        first = Convolution2D(in_channels, widths[0], ksize, stride, pad)
+        super().__init__(first, *(Convolution2D(a, b, 1) for a, b in itertools.pairwise(widths)))
+        self.activation = activation
+
+    def forward(self, x: Any) -> Variable:
+        """All but the last are followed by the activation."""
+        for each in self[:-1]:
+            x = self.activation(each(x))
+        made: Variable = self[-1](x)
+        return made
+
+
+@composite
+class Highway(Chain):
+    """What is computed and what comes in, mixed by a gate."""
+
+    def __init__(
+        self,
+        in_out_size: int,
+        nobias: bool = False,
+        activate: Any = F["relu"],
+        init_Wh: Any = None,
+        init_Wt: Any = None,
+        init_bh: Any = None,
+        init_bt: Any = -1,
+    ) -> None:
+        super().__init__()
+        self.activate = activate
+        with self.init_scope():
+            self.plain = Linear(in_out_size, in_out_size, nobias=nobias)
+            self.transform = Linear(in_out_size, in_out_size, nobias=nobias)
+
+    def forward(self, x: Any) -> Variable:
+        """The gate's share of the one, and the rest of the other."""
+        plain = self.activate(self.plain(x))
+        gate = F["sigmoid"](self.transform(x))
+        made: Variable = plain * gate + x * (1 - gate)
+        return made
+
+
+@composite
+class Maxout(Chain):
+    """The largest of several dense layers, unit by unit."""
+
+    def __init__(
+        self, in_size: Any, out_size: int, pool_size: int, initialW: Any = None, initial_bias: Any = 0
+    ) -> None:
+        super().__init__()
+        self.pool_size, self.out_size = pool_size, out_size
+        with self.init_scope():
+            self.linear = Linear(in_size, out_size * pool_size)
+
+    def forward(self, x: Any) -> Variable:
+        """The maxima."""
+        made: Variable = F["maxout"](self.linear(x), self.pool_size)
+        return made

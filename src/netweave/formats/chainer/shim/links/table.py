@@ -1,0 +1,67 @@
+"""The links of ``chainer.links`` that are recorded, by name; the call of each is a layer of its path."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import Any, TypeVar
+
+from netweave.formats.chainer.shim.arguments import bind
+from netweave.formats.chainer.shim.functions.table import plain
+from netweave.formats.chainer.shim.link import Link
+from netweave.formats.chainer.shim.recorder import current
+
+LINKS: dict[str, type[Link]] = {}
+"""Every link by its name in ``chainer.links``."""
+
+T = TypeVar("T", bound=type[Link])
+
+
+def link(kind: T) -> T:
+    """Register a link: what its constructor was given is its settings, and its call is a layer."""
+    LINKS[kind.__name__] = settled(kind)
+    return kind
+
+
+def settled(kind: T) -> T:
+    """Have a link's call be a layer, and what its constructor was given its settings."""
+    first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]
+    signature, taken = inspect.signature(first), inspect.signature(forward)
+
+    @functools.wraps(first)
+    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+        given = bind(signature, (self, *args), kwargs, name=kind.__name__)
+        settings = {
+            name: plain(value)
+            for name, value in list(given.items())[1:]
+            if plain(value) is not None and not name.startswith("initial")
+        }
+        first(self, *args, **kwargs)
+        if type(self) is kind:
+            object.__setattr__(self, "settings", settings)
+
+    @functools.wraps(forward)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
+        name = current().path_of(self) or type(self).__name__
+        with current().layer(name, type(self).__name__, getattr(self, "settings", {})):
+            return forward(self, *args, **kwargs)
+
+    kind.__init__ = made  # type: ignore[method-assign]
+    kind.forward = called  # type: ignore[attr-defined]
+    return kind
+
+
+def composite(kind: T) -> T:
+    """Register a link that is made of others; their calls are the layers."""
+    forward = kind.forward  # type: ignore[attr-defined]
+    taken = inspect.signature(forward)
+
+    @functools.wraps(forward)
+    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+        bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
+        return forward(self, *args, **kwargs)
+
+    kind.forward = called  # type: ignore[attr-defined]
+    LINKS[kind.__name__] = kind
+    return kind

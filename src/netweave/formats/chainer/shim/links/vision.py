@@ -1,0 +1,296 @@
+"""The nets that come with Chainer (``chainer.links.model.vision``): what each stage makes, by name."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import CodeError
+from netweave.formats.chainer.shim.functions import FUNCTIONS as F
+from netweave.formats.chainer.shim.link import Chain
+from netweave.formats.chainer.shim.links.connection import Linear
+from netweave.formats.chainer.shim.links.convolution import Convolution2D
+from netweave.formats.chainer.shim.links.inception import Inception
+from netweave.formats.chainer.shim.links.normalisation import BatchNormalization
+from netweave.formats.chainer.shim.links.table import composite
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netweave.formats.chainer.shim.variable import Variable
+
+    Stages = dict[str, list[Callable[..., Any]]]
+
+
+class _Vision(Chain, ABC):
+    """A net as stages after one another; a call gives those that are asked for."""
+
+    @property
+    @abstractmethod
+    def functions(self) -> Stages:
+        """What is called in each stage."""
+
+    @property
+    def available_layers(self) -> list[str]:
+        """Names of the stages."""
+        return list(self.functions)
+
+    def forward(self, x: Any, layers: Any = None) -> dict[str, Variable]:
+        """What the stages make that are asked for; the probabilities of the classes by default."""
+        wanted = list(layers) if layers is not None else ["prob"]
+        unknown = [name for name in wanted if name not in self.functions]
+        if unknown:
+            raise CodeError(f"asks for {unknown[0]!r}, which is none of {', '.join(self.functions)}")
+        made: dict[str, Variable] = {}
+        for name, functions in self.functions.items():
+            if len(made) == len(set(wanted)):
+                break
+            x = self._before(name, x)
+            for function in functions:
+                x = function(x)
+            self._after(name, x)
+            if name in wanted:
+                made[name] = x
+        return made
+
+    def _before(self, name: str, x: Any) -> Any:
+        return x
+
+    def _after(self, name: str, x: Any) -> None:
+        pass
+
+
+def _without_file(pretrained_model: Any) -> None:
+    if pretrained_model not in {"auto", None}:
+        raise CodeError("loads its weights itself; give the file to Netweave: model.py,weights.npz")
+
+
+def _pool(ksize: int, stride: int | None = None) -> Callable[..., Any]:
+    return lambda x: F["max_pooling_2d"](x, ksize=ksize, stride=stride)
+
+
+def _over_all(x: Any) -> Variable:
+    pooled = F["average_pooling_2d"](x, x.shape[2:], stride=1)
+    made: Variable = F["reshape"](pooled, (x.shape[0], x.shape[1]))
+    return made
+
+
+class _VGG(_Vision):
+    """Blocks of convolutions, and three dense layers."""
+
+    def __init__(self, pretrained_model: Any = "auto", n_layers: int = 16) -> None:
+        super().__init__()
+        _without_file(pretrained_model)
+        self.depths = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}[n_layers]
+        channels = 3
+        with self.init_scope():
+            for block, (depth, width) in enumerate(
+                zip(self.depths, (64, 128, 256, 512, 512), strict=True), start=1
+            ):
+                for number in range(1, depth + 1):
+                    setattr(self, f"conv{block}_{number}", Convolution2D(channels, width, 3, 1, 1))
+                    channels = width
+            self.fc6 = Linear(512 * 7 * 7, 4096)
+            self.fc7 = Linear(4096, 4096)
+            self.fc8 = Linear(4096, 1000)
+
+    @property
+    def functions(self) -> Stages:
+        """What is called in each stage."""
+        relu, dropout = F["relu"], F["dropout"]
+        found: Stages = {}
+        for block, depth in enumerate(self.depths, start=1):
+            for number in range(1, depth + 1):
+                found[f"conv{block}_{number}"] = [self[f"conv{block}_{number}"], relu]
+            found[f"pool{block}"] = [_pool(2)]
+        found |= {"fc6": [self.fc6, relu, dropout], "fc7": [self.fc7, relu, dropout]}
+        return found | {"fc8": [self.fc8], "prob": [F["softmax"]]}
+
+
+@composite
+class VGG16Layers(_VGG):
+    """16 layers."""
+
+    def __init__(self, pretrained_model: Any = "auto") -> None:
+        super().__init__(pretrained_model, 16)
+
+
+@composite
+class VGG19Layers(_VGG):
+    """19 layers."""
+
+    def __init__(self, pretrained_model: Any = "auto") -> None:
+        super().__init__(pretrained_model, 19)
+
+
+class _Bottleneck(Chain):
+    def __init__(
+        self, channels: int, mid: int, out: int, stride: int, *, has_projection: bool, later: bool
+    ) -> None:
+        super().__init__()
+        first, second = (1, stride) if later else (stride, 1)
+        self.has_projection = has_projection
+        with self.init_scope():
+            self.conv1 = Convolution2D(channels, mid, 1, first, 0, nobias=True)
+            self.bn1 = BatchNormalization(mid)
+            self.conv2 = Convolution2D(mid, mid, 3, second, 1, nobias=True)
+            self.bn2 = BatchNormalization(mid)
+            self.conv3 = Convolution2D(mid, out, 1, 1, 0, nobias=True)
+            self.bn3 = BatchNormalization(out)
+            if has_projection:
+                self.conv4 = Convolution2D(channels, out, 1, stride, 0, nobias=True)
+                self.bn4 = BatchNormalization(out)
+
+    def forward(self, x: Any) -> Variable:
+        relu = F["relu"]
+        h = relu(self.bn1(self.conv1(x)))
+        h = relu(self.bn2(self.conv2(h)))
+        h = self.bn3(self.conv3(h))
+        made: Variable = relu(h + (self.bn4(self.conv4(x)) if self.has_projection else x))
+        return made
+
+
+class _Stage(Chain):
+    def __init__(self, n: int, channels: int, mid: int, out: int, stride: int, *, later: bool) -> None:
+        super().__init__()
+        self.order = ["a", *(f"b{number}" for number in range(1, n))]
+        for name in self.order:
+            is_first = name == "a"
+            block = _Bottleneck(
+                channels if is_first else out,
+                mid,
+                out,
+                stride if is_first else 1,
+                has_projection=is_first,
+                later=later,
+            )
+            self.add_link(name, block)
+
+    def forward(self, x: Any) -> Any:
+        for name in self.order:
+            x = self[name](x)
+        return x
+
+
+class _ResNet(_Vision):
+    """ResNet with bottlenecks."""
+
+    def __init__(self, pretrained_model: Any, n_layers: int, downsample_fb: bool = False) -> None:
+        super().__init__()
+        _without_file(pretrained_model)
+        depths = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}[n_layers]
+        with self.init_scope():
+            self.conv1 = Convolution2D(3, 64, 7, 2, 3)
+            self.bn1 = BatchNormalization(64)
+            channels = 64
+            for number, depth in enumerate(depths):
+                mid = 64 << number
+                stage = _Stage(depth, channels, mid, 4 * mid, 1 if number == 0 else 2, later=downsample_fb)
+                setattr(self, f"res{number + 2}", stage)
+                channels = 4 * mid
+            self.fc6 = Linear(2048, 1000)
+
+    @property
+    def functions(self) -> Stages:
+        """What is called in each stage."""
+        found: Stages = {"conv1": [self.conv1, self.bn1, F["relu"]], "pool1": [_pool(3, 2)]}
+        found |= {f"res{number}": [self[f"res{number}"]] for number in range(2, 6)}
+        return found | {"pool5": [_over_all], "fc6": [self.fc6], "prob": [F["softmax"]]}
+
+
+@composite
+class ResNet50Layers(_ResNet):
+    """50 layers."""
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 50, downsample_fb)
+
+
+@composite
+class ResNet101Layers(_ResNet):
+    """101 layers."""
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 101, downsample_fb)
+
+
+@composite
+class ResNet152Layers(_ResNet):
+    """152 layers."""
+
+    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
+        super().__init__(pretrained_model, 152, downsample_fb)
+
+
+INCEPTIONS = {
+    "3a": (192, 64, 96, 128, 16, 32, 32),
+    "3b": (256, 128, 128, 192, 32, 96, 64),
+    "4a": (480, 192, 96, 208, 16, 48, 64),
+    "4b": (512, 160, 112, 224, 24, 64, 64),
+    "4c": (512, 128, 128, 256, 24, 64, 64),
+    "4d": (512, 112, 144, 288, 32, 64, 64),
+    "4e": (528, 256, 160, 320, 32, 128, 128),
+    "5a": (832, 256, 160, 320, 32, 128, 128),
+    "5b": (832, 384, 192, 384, 48, 128, 128),
+}
+"""Channels of GoogLeNet's blocks: in, and out of each convolution."""
+
+
+@composite
+class GoogLeNet(_Vision):
+    """GoogLeNet with its two further classifiers, which stand behind the probabilities."""
+
+    def __init__(self, pretrained_model: Any = "auto") -> None:
+        super().__init__()
+        _without_file(pretrained_model)
+        self._kept: dict[str, Any] = {}
+        with self.init_scope():
+            self.conv1 = Convolution2D(3, 64, 7, stride=2, pad=3)
+            self.conv2_reduce = Convolution2D(64, 64, 1)
+            self.conv2 = Convolution2D(64, 192, 3, stride=1, pad=1)
+            for name, widths in INCEPTIONS.items():
+                setattr(self, f"inc{name}", Inception(*widths))
+            self.loss3_fc = Linear(1024, 1000)
+            for number, channels in ((1, 512), (2, 528)):
+                setattr(self, f"loss{number}_conv", Convolution2D(channels, 128, 1))
+                setattr(self, f"loss{number}_fc1", Linear(2048, 1024))
+                setattr(self, f"loss{number}_fc2", Linear(1024, 1000))
+
+    @property
+    def functions(self) -> Stages:
+        """What is called in each stage."""
+        relu, pool = F["relu"], _pool(3, 2)
+        found: Stages = {
+            "conv1": [self.conv1, relu],
+            "pool1": [pool, _normalized],
+            "conv2_reduce": [self.conv2_reduce, relu],
+            "conv2": [self.conv2, relu, _normalized],
+            "pool2": [pool],
+        }
+        for name in INCEPTIONS:
+            found[f"inception_{name}"] = [self[f"inc{name}"]]
+            if name in {"3b", "4e"}:
+                found[f"pool{int(name[0])}"] = [pool]
+        found["pool5"] = [lambda x: F["average_pooling_2d"](x, ksize=7, stride=1)]
+        found |= {"loss3_fc": [lambda x: F["dropout"](x, ratio=0.4), self.loss3_fc], "prob": [F["softmax"]]}
+        for number in (1, 2):
+            first, second = self[f"loss{number}_fc1"], self[f"loss{number}_fc2"]
+            found[f"loss{number}_fc2"] = [_smaller, self[f"loss{number}_conv"], relu, first, relu, second]
+        return found
+
+    def _before(self, name: str, x: Any) -> Any:
+        return self._kept.get({"loss1_fc2": "inception_4a", "loss2_fc2": "inception_4d"}.get(name, ""), x)
+
+    def _after(self, name: str, x: Any) -> None:
+        if name in {"inception_4a", "inception_4d"}:
+            self._kept[name] = x
+
+
+def _normalized(x: Any) -> Variable:
+    made: Variable = F["local_response_normalization"](x, n=5, k=1, alpha=1e-4 / 5)
+    return made
+
+
+def _smaller(x: Any) -> Variable:
+    made: Variable = F["average_pooling_2d"](x, ksize=5, stride=3)
+    return made

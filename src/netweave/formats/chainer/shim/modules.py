@@ -1,0 +1,161 @@
+"""``chainer`` and its modules, as the model's file imports them."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.files.absent import Finder
+from netweave.formats.chainer.own import OWN_MODULES
+from netweave.formats.chainer.shim.absent import Module
+from netweave.formats.chainer.shim.functions import FUNCTIONS
+from netweave.formats.chainer.shim.functions.former import FORMER
+from netweave.formats.chainer.shim.functions.order import concat_examples
+from netweave.formats.chainer.shim.link import Chain, ChainList, Link, Sequential
+from netweave.formats.chainer.shim.links import LINKS
+from netweave.formats.chainer.shim.variable import Parameter, Variable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+    from contextlib import AbstractContextManager
+
+VERSION = "7.8.1"
+"""The version that code is told."""
+
+
+class _Initializer:
+    """An initializer: first values are Netweave's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        pass
+
+    def __call__(self, array: Any) -> None:
+        pass
+
+
+def _using(config: SimpleNamespace) -> Callable[[str, Any], AbstractContextManager[None]]:
+    @contextmanager
+    def using_config(name: str, value: Any, *args: Any) -> Iterator[None]:
+        before = getattr(config, name, None)
+        setattr(config, name, value)
+        try:
+            yield
+        finally:
+            setattr(config, name, before)
+
+    return using_config
+
+
+@contextmanager
+def _nothing(*args: Any, **kwargs: Any) -> Iterator[None]:
+    yield
+
+
+def _config(is_training: bool) -> SimpleNamespace:
+    return SimpleNamespace(
+        train=is_training,
+        enable_backprop=True,
+        debug=False,
+        dtype=np.float32,
+        use_cudnn="auto",
+        cudnn_deterministic=False,
+        autotune=False,
+    )
+
+
+def _module(name: str, content: dict[str, Any]) -> Module:
+    made = Module(name)
+    made.__path__ = []  # a package: its other modules are looked for as well
+    for key, value in content.items():
+        setattr(made, key, value)
+    return made
+
+
+def _initializers() -> dict[str, Any]:
+    names = (
+        "Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LeCunNormal LeCunUniform NaN "
+        "Normal One Orthogonal Uniform Zero UpsamplingDeconvFilter DownsamplingConvFilter"
+    )
+    made = dict.fromkeys([*names.split(), "Initializer", "_get_initializer"], _Initializer)
+    return made | {"generate_array": lambda initializer, shape, *args, **kwargs: np.zeros(shape, np.float32)}
+
+
+def _cuda() -> dict[str, Any]:
+    return {
+        "available": False,
+        "cudnn_enabled": False,
+        "get_array_module": lambda *args: np,
+        "to_cpu": lambda array, *args: array,
+        "to_gpu": lambda array, *args: array,
+        "ndarray": np.ndarray,
+    }
+
+
+def _modules(is_training: bool) -> dict[str, Module]:
+    config = _config(is_training)
+    functions = _module("chainer.functions", FORMER | FUNCTIONS)
+    links = _module("chainer.links", dict(LINKS))
+    initializers = _module("chainer.initializers", _initializers())
+    cuda = _module("chainer.backends.cuda", _cuda())
+    backend = _module("chainer.backend", {"get_array_module": lambda *args: np})
+    reporter = _module("chainer.reporter", {"report": lambda *args, **kwargs: None})
+    settings = {"config": config, "global_config": config, "using_config": _using(config)}
+    as_variable = {"as_variable": lambda x: x if isinstance(x, Variable) else Variable(x)}
+    chainer = _module(
+        "chainer",
+        {
+            "__version__": VERSION,
+            "Variable": Variable,
+            "Parameter": Parameter,
+            "Link": Link,
+            "Chain": Chain,
+            "ChainList": ChainList,
+            "Sequential": Sequential,
+            **settings,
+            "no_backprop_mode": _nothing,
+            "force_backprop_mode": _nothing,
+            "report": lambda *args, **kwargs: None,
+            "get_dtype": lambda dtype=None, *args, **kwargs: np.dtype(dtype or np.float32),
+            "is_debug": lambda: False,
+            "cuda": cuda,
+            **as_variable,
+        },
+    )
+    configuration = _module("chainer.configuration", settings)
+    variable = _module("chainer.variable", {"Variable": Variable, "Parameter": Parameter, **as_variable})
+    link = _module("chainer.link", {"Link": Link, "Chain": Chain, "ChainList": ChainList})
+    convert = _module("chainer.dataset.convert", {"concat_examples": concat_examples})
+    parts = [configuration, functions, links, initializers, backend, reporter, variable, link]
+    for part in parts:
+        setattr(chainer, part.__name__.rpartition(".")[2], part)
+    named = [chainer, *parts, cuda, convert]
+    return {module.__name__: module for module in named} | {"chainer.cuda": cuda}
+
+
+@contextmanager
+def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[None]:
+    """Let ``import chainer`` find the stand-in until the context ends.
+
+    Args:
+        is_training: What ``chainer.config.train`` says.
+        missing: Modules that are not installed: they may be imported as well, but nothing of them be called,
+            except for ``chainercv``.
+    """
+    names = {*OWN_MODULES, *missing}
+    before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] in names}
+    for name in before:
+        del sys.modules[name]
+    finder = Finder(names, Module)
+    sys.modules.update(_modules(is_training))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+            del sys.modules[name]
+        sys.modules.update(before)

@@ -1,0 +1,320 @@
+"""Where the calls of a model go: a graph that grows, the layer that is being written, the stored arrays."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.errors import CodeError, WeightError
+from netweave.graph import GraphBuilder, Layer, Origin, known_shape
+from netweave.graph import Parameter as Stored
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from types import FrameType
+
+    from netweave.formats.chainer.shim.link import Link
+    from netweave.formats.chainer.shim.variable import Parameter
+    from netweave.graph import Graph
+
+_CURRENT: list[Recorder] = []
+
+
+class WholeError(CodeError):
+    """An input is taken as numbers of rows, and so is one of whole numbers.
+
+    Args:
+        names: The input, or several.
+    """
+
+    def __init__(self, names: Collection[str]) -> None:
+        super().__init__(f"takes the input {', '.join(map(repr, names))} as numbers of rows")
+        self.names = frozenset(names)
+
+
+class Size(int):
+    """The size of the batch as code sees it: a number that stays open where it is only passed on."""
+
+
+def current() -> Recorder:
+    """Return the recorder of the model that is being called.
+
+    Raises:
+        CodeError: None is.
+    """
+    if not _CURRENT:
+        raise CodeError("computes with variables before the model is called")
+    return _CURRENT[-1]
+
+
+def is_recording() -> bool:
+    """Whether a model is being called."""
+    return bool(_CURRENT)
+
+
+class Recorder:
+    """Collects the calls of a model.
+
+    Args:
+        name: Name of the net.
+        files: Names of the resolved files of code, whose lines are the layers' origins; the model's first.
+        place: The name of the model's file for messages.
+        arrays: Stored arrays by path, or None: then they are drawn.
+    """
+
+    def __init__(
+        self, name: str, *, files: Mapping[str, str], place: str, arrays: Mapping[str, np.ndarray] | None
+    ) -> None:
+        self._name = name
+        self._files = files
+        self._place = place
+        self._arrays = _without_prefix(arrays) if arrays is not None else None
+        self._builder = GraphBuilder(name, format="chainer", files=[place])
+        self._layer: Layer | None = None
+        self._read: list[str] = []
+        self._stored: list[str] = []
+        self._values: dict[int, ir.Value] = {}
+        self._calls: Counter[str] = Counter()
+        self._batch = Size(1)
+        self._made: tuple[ir.Value, ...] = ()
+        self._losses: list[ir.Value] = []
+        self._paths: dict[int, str] = {}
+
+    def renewed(self) -> Recorder:
+        """Return a recorder like this one before its first call."""
+        return Recorder(self._name, files=self._files, place=self._place, arrays=self._arrays)
+
+    @contextmanager
+    def recording(self, model: Link) -> Iterator[None]:
+        """Take the calls of a model until the context ends; its parameters get their paths."""
+        for path, parameter in model.namedparams():
+            parameter.path = path.lstrip("/")
+        self._paths = {id(link): path.lstrip("/") for path, link in model.namedlinks()}
+        _CURRENT.append(self)
+        try:
+            yield
+        finally:
+            _CURRENT.pop()
+
+    def path_of(self, link: Link) -> str:
+        """Return the path of a link in the model; none for one that is no part of it."""
+        return self._paths.get(id(link), "")
+
+    def input(self, name: str, shape: Sequence[int], *, is_whole: bool) -> ir.Value:
+        """Add an input; its first size is the batch."""
+        self._batch = Size(shape[0])
+        dtype = ir.DataType.INT64 if is_whole else ir.DataType.FLOAT
+        return self._builder.input(name, shape, dtype=dtype)
+
+    def need_whole(self, given: Any) -> None:
+        """Note that a variable holds whole numbers.
+
+        Raises:
+            WholeError: It comes from inputs that were taken for others.
+        """
+        value = self.as_value(given)
+        if value.dtype is not None and value.dtype.is_floating_point() and (names := _inputs_of(value)):
+            raise WholeError(names)
+
+    def finish(self, outputs: Sequence[ir.Value]) -> Graph:
+        """Return the graph with these outputs."""
+        ends: list[ir.Value] = []
+        for value in outputs:
+            is_new = value.producer() is not None and value not in ends
+            ends.append(value if is_new else self._builder.add("Identity", [value]))
+        return self._builder.finish(ends)
+
+    def judge(self, loss: ir.Value) -> None:
+        """Note a loss."""
+        self._losses.append(loss)
+
+    def judged(self, outputs: list[ir.Value]) -> list[ir.Value]:
+        """Return the losses one by one in the place of a number that code makes of them."""
+        is_number = len(outputs) == 1 and known_shape(outputs[0]) == ()
+        return (
+            list(self._losses) if is_number and self._losses and outputs[0] not in self._losses else outputs
+        )
+
+    @contextmanager
+    def layer(self, name: str, kind: str, settings: Mapping[str, Any]) -> Iterator[None]:
+        """Put what is added inside into a layer, unless it belongs to one already."""
+        if self._layer is not None:
+            yield
+            return
+        key = self._builder.layers.free_key(name)
+        layer = Layer(
+            key=key,
+            name=name,
+            type=kind,
+            settings=dict(settings),
+            origin=self._origin(),
+            call=self._calls[name],
+        )
+        self._calls[name] += 1
+        self._read, self._stored, self._made = [], [], ()
+        with self._builder.layer(layer):
+            self._layer = layer
+            try:
+                yield
+            finally:
+                self._layer = None
+        self._builder.layers.add(
+            replace(
+                layer,
+                inputs=tuple(dict.fromkeys(self._read)),
+                outputs=self._names_made(),
+                parameters=tuple(dict.fromkeys(self._stored)),
+            )
+        )
+
+    def _names_made(self) -> tuple[str, ...]:
+        return tuple(value.name or "" for value in self._made)
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+    ) -> ir.Value:
+        """Add a node with one output over values, variables or numbers."""
+        return self.add_many(op_type, inputs, attributes, domain=domain)[0]
+
+    def add_many(
+        self,
+        op_type: str,
+        inputs: Sequence[Any],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+        num_outputs: int = 1,
+    ) -> tuple[ir.Value, ...]:
+        """Add a node with several outputs."""
+        values = [None if given is None else self.as_value(given) for given in inputs]
+        for value in values:
+            if value is not None and (value.producer() is not None or value.is_graph_input()):
+                self._read.append(value.name or "")
+        made = self._builder.add_many(op_type, values, attributes, domain=domain, outputs=[""] * num_outputs)
+        self._made = made
+        return made
+
+    def parameter(self, parameter: Parameter) -> ir.Value:
+        """Return the initializer of a stored array.
+
+        Raises:
+            WeightError: The file lacks it, or holds other sizes.
+        """
+        path = parameter.path or parameter.name or "parameter"
+        self._stored.append(path)
+        if id(parameter) in self._values:
+            return self._values[id(parameter)]
+        array = self._array(path, parameter.shape) if self._arrays is not None else None
+        stored = Stored(
+            path,
+            parameter.shape,
+            role=parameter.role,
+            loaded=array is not None,
+            trainable=parameter.is_trainable,
+        )
+        value = self._builder.parameter(stored, array)
+        self._values[id(parameter)] = value
+        return value
+
+    def constant(self, numbers: Any, *, dtype: Any = np.float32) -> ir.Value:
+        """Return a constant."""
+        return self._builder.constant(numbers, dtype=dtype)
+
+    def as_value(self, given: Any) -> ir.Value:
+        """Return a value for a variable, an array or a number."""
+        if isinstance(given, ir.Value):
+            return given
+        if isinstance(value := getattr(given, "value", None), ir.Value):
+            return value
+        array = np.asarray(given)
+        if array.dtype.kind not in "fiub":
+            raise CodeError(f"computes with a {type(given).__name__}, expected a variable or an array")
+        dtype = np.float32 if array.dtype.kind == "f" else array.dtype
+        return self._builder.constant(array, dtype=dtype)
+
+    def like(self, given: Any, other: Any) -> Any:
+        """Return a number as a constant of the element type of a variable; anything else as it is."""
+        if isinstance(given, int | float | np.number) and hasattr(other, "dtype"):
+            return self._builder.constant(given, dtype=other.dtype)
+        return given
+
+    def shape(self, value: ir.Value) -> tuple[int, ...]:
+        """Return the sizes of a value; an open first one is the batch.
+
+        Raises:
+            CodeError: Another size depends on the batch.
+        """
+        found = known_shape(value)
+        if found is None:
+            raise CodeError("takes the sizes of a variable whose sizes depend on numbers")
+        sizes: list[int] = []
+        for axis, size in enumerate(found):
+            if size is None and axis:
+                raise CodeError(f"takes size {axis} of a variable, which depends on the batch")
+            sizes.append(self._batch if size is None else size)
+        return tuple(sizes)
+
+    def left_over(self, model: Link, place: str) -> tuple[str, ...]:
+        """Return a note on stored arrays that the model does not have; ``load_npz`` leaves them out too."""
+        known = {path.lstrip("/") for path, _ in model.namedparams()}
+        known |= {path.lstrip("/") for path in model.namedpersistents()}
+        unknown = [path for path in self._arrays or () if path not in known]
+        if not unknown:
+            return ()
+        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
+        named = ", ".join(map(repr, unknown[:5])) + more
+        return (f"{place} holds {named}, which the model does not have: left out, as by Chainer's load_npz",)
+
+    def _array(self, path: str, shape: Sequence[int]) -> np.ndarray:
+        assert self._arrays is not None
+        found = self._arrays.get(path)
+        if found is None:
+            held = ", ".join(list(self._arrays)[:5])
+            raise WeightError(f"the weights hold no {path!r}; they hold {held}, ...")
+        if found.shape != tuple(shape):
+            raise WeightError(f"{path!r} has {found.shape} in the weights, the model needs {tuple(shape)}")
+        return np.asarray(found, np.float32) if found.dtype == np.float16 else found
+
+    def _origin(self) -> Origin:
+        """Return the line of the user's code that is being run."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None and frame.f_code.co_filename not in self._files:
+            frame = frame.f_back
+        if frame is None:
+            return Origin(self._place, None)
+        return Origin(self._files[frame.f_code.co_filename], frame.f_lineno)
+
+
+def _inputs_of(value: ir.Value) -> set[str]:
+    """Return the inputs of a graph that a value is made of."""
+    names: set[str] = set()
+    waiting, seen = [value], {value}
+    while waiting:
+        each = waiting.pop()
+        if each.is_graph_input():
+            names.add(each.name or "")
+        node = each.producer()
+        found = {given for given in (node.inputs if node is not None else ()) if given is not None} - seen
+        seen |= found
+        waiting += found
+    return names
+
+
+def _without_prefix(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays by their paths in the model, where a Classifier or a whole trainer was saved."""
+    for prefix in ("updater/model:main/predictor/", "updater/model:main/", "predictor/"):
+        inside = {path: array for path, array in arrays.items() if path.startswith(prefix)}
+        if inside:
+            return {path.removeprefix(prefix): array for path, array in inside.items()}
+    return dict(arrays)

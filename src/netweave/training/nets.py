@@ -1,0 +1,112 @@
+"""The nets of a Job on torch: one for each phase, all with the same arrays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave.backends.torch import ParameterStore, TorchNet
+from netweave.backends.torch.caffe_recurrent import Memory
+from netweave.errors import UsageError
+from netweave.formats.caffe.snapshot import fitting_arrays
+from netweave.graph import unread_arrays
+from netweave.optim import Trained, first_values
+from netweave.training.checkpoint import SUFFIX, parameters_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.graph import Graph
+    from netweave.job import Phase
+
+
+def make_nets(
+    phases: Mapping[str, Phase],
+    *,
+    weights: Sequence[str | Path] = (),
+    taps: Sequence[str] = (),
+    initializer: Mapping[str, Any] | None = None,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+) -> dict[str, TorchNet]:
+    """Return the net of each phase, with first values or those of weights.
+
+    Args:
+        phases: The phases by name.
+        weights: Files whose arrays replace the first values, in order.
+        taps: Names of values to give besides outputs and losses.
+        initializer: The Job's, for weights of MXNet's nets.
+        seed: Of what is drawn.
+        device: Where to compute.
+        dtype: Type of the numbers.
+
+    Raises:
+        UsageError: A filler is unknown or cannot fill its parameter.
+        SourceError: A file of weights cannot be read, or does not fit.
+        RunError: An operator has no lowering.
+    """
+    store = ParameterStore()
+    nets = {
+        name: TorchNet(phase.graph, taps=[*phase.losses, *taps], store=store)
+        for name, phase in phases.items()
+    }
+    for phase in phases.values():
+        for key, array in unread_arrays(phase.graph).items():
+            store.add_constant(phase.graph.parameters[key], array)
+    drawn: set[str] = set()
+    for name, phase in phases.items():
+        for key, parameter in phase.graph.parameters.items():
+            if key not in drawn and not parameter.loaded:
+                values = first_values(parameter, source=phase.graph.format, seed=seed, default=initializer)
+                nets[name].params[key] = torch.from_numpy(values)
+        drawn |= phase.graph.parameters.keys()
+    for file in weights:
+        load_weights(phases, nets, Path(file))
+    for net in nets.values():
+        net.to(device).to(dtype)
+    return nets
+
+
+def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file: Path) -> None:
+    """Replace the arrays that a file of weights has: Caffe's, or a checkpoint of Netweave's.
+
+    Raises:
+        SourceError: The file cannot be read, or does not fit.
+        UsageError: It has none of the arrays.
+    """
+    count = 0
+    for name, net in nets.items():
+        graph = phases[name].graph
+        found = parameters_in(file, graph) if file.suffix == SUFFIX else fitting_arrays(file, graph)
+        count += len(found)
+        for key, array in found.items():
+            net.params[key] = torch.from_numpy(np.array(array))
+    if not count:
+        names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
+        raise UsageError(f"{file}: has weights for none of the layers of {names}")
+
+
+def trained(graph: Graph, net: TorchNet) -> list[Trained]:
+    """Return what a solver changes; no gradient is computed for what has a rate of 0."""
+    found = []
+    for key, parameter in graph.parameters.items():
+        tensor = net.store[key].tensor
+        if not parameter.trainable or not tensor.is_floating_point():
+            continue
+        tensor.requires_grad_(parameter.lr_mult != 0)
+        found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult))
+    return found
+
+
+def memories(net: TorchNet) -> dict[str, Memory]:
+    """Return what recurrent layers keep from batch to batch, by name."""
+    return {name: value for name, value in vars(net.module).items() if isinstance(value, Memory)}
+
+
+def to_array(tensor: torch.Tensor) -> np.ndarray:
+    """Return a copy of a tensor's elements in C order."""
+    return np.array(tensor.detach().cpu().numpy(), order="C")

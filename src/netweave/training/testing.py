@@ -1,0 +1,182 @@
+"""Running a phase over its data without training: means of its outputs, or features of its layers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from netweave.backends.torch.device import find_device
+from netweave.errors import UsageError
+from netweave.training.events import Evaluated
+from netweave.training.feeds import Feed, Feeding
+from netweave.training.means import averaged
+from netweave.training.nets import make_nets
+from netweave.training.views import VIEWS, cut_at_labels, tail_net, viewed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from netweave.backends.torch import TorchNet
+    from netweave.engine import Engine, Variable
+    from netweave.job import Phase
+    from netweave.training.feeds import Given
+
+    Outputs = Mapping[str, torch.Tensor]
+    Told = Callable[[int, int], None]
+
+BATCHES = 50
+"""Batches of a test where neither the caller nor the data say how many, as in the caffe command."""
+
+
+class Tester:
+    """Phases that are run in test mode.
+
+    Args:
+        phases: By name.
+        engine: Where batches are made.
+        weights: Files of weights, in order.
+        data: By phase, what feeds it instead of its own data.
+        taps: Names of values that ``features`` gives.
+        views: Whether each image is tested in ten views.
+        device: Where to compute.
+        threads: Of decoding; None to find the number by itself.
+
+    Raises:
+        UsageError: An input is not fed, there is no such device, or there is only one view of each image.
+        SourceError: Data or weights cannot be read, or do not fit.
+    """
+
+    def __init__(
+        self,
+        phases: Mapping[str, Phase],
+        *,
+        engine: Engine,
+        weights: Sequence[str | Path],
+        data: Mapping[str, Given] | None = None,
+        taps: Sequence[str] = (),
+        views: bool = False,
+        device: str = "cpu",
+        threads: int | None = None,
+    ) -> None:
+        self._phases = phases
+        self._engine = engine
+        self._device = find_device(device)
+        self._views = views
+        self._feeds: dict[str, list[Feed]] = {}
+        taps = [*taps, *dict.fromkeys(name for phase in phases.values() for name in _cut_names(phase, views))]
+        self._nets = make_nets(
+            phases, weights=weights, taps=taps, seed=0, device=self._device, dtype=torch.float32
+        )
+        how = Feeding(engine, 0, threads=threads)
+        try:
+            for name, phase in phases.items():
+                given = (data or {}).get(name, {})
+                shown = [viewed(phase, where, mirrored=side) for where, side in VIEWS] if views else [phase]
+                self._feeds[name] = []
+                for one in shown:
+                    self._feeds[name].append(Feed(name, one, given, how))
+        except BaseException:
+            self.close()
+            raise
+
+    def num_batches(self, name: str, wanted: int | None) -> int:
+        """Return how many batches a pass has: as many as wanted, as the source says, or as there are."""
+        whole = self._feeds[name][0].batches_per_epoch
+        known = self._phases[name].num_batches or (None if whole is None else int(np.ceil(whole)))
+        return wanted or known or BATCHES
+
+    def num_records(self, name: str) -> int | None:
+        """Return how many records the first source of a phase has; None where they have no end."""
+        feed = self._feeds[name][0]
+        whole = feed.batches_per_epoch
+        return None if whole is None else round(whole * feed.batch_size)
+
+    def test(self, name: str, num_batches: int, told: Told = lambda done, of: None) -> Evaluated:
+        """Return the means of a phase's outputs over batches.
+
+        Args:
+            name: Of the phase.
+            num_batches: How many, >= 1.
+            told: Told how many of how many are done.
+        """
+        phase = self._phases[name]
+        names = [value.name or "" for value in phase.graph.outputs]
+
+        def outputs() -> Iterator[Outputs]:
+            batches = self._in_views(name) if self._views else self._plain(name)
+            for number, found in zip(range(1, num_batches + 1), batches, strict=False):
+                yield {key: found[key] for key in names}
+                told(number, num_batches)
+
+        return Evaluated(0, name, averaged(outputs()), phase.losses)
+
+    def features(
+        self, name: str, wanted: Sequence[str], num_batches: int, told: Told = lambda done, of: None
+    ) -> dict[str, np.ndarray]:
+        """Return values of a phase's net over batches, one after the other along the first axis.
+
+        Raises:
+            UsageError: A value has no axis that counts records.
+        """
+        found: dict[str, list[np.ndarray]] = {key: [] for key in wanted}
+        for number, outputs in zip(range(1, num_batches + 1), self._plain(name), strict=False):
+            for key in wanted:
+                array = np.array(outputs[key].detach().cpu().numpy(), order="C")
+                if not array.ndim:
+                    raise UsageError(
+                        f"{key!r} is one number for a whole batch, which is no feature of a record"
+                    )
+                found[key].append(array)
+            told(number, num_batches)
+        return {key: np.concatenate(arrays) for key, arrays in found.items()}
+
+    def close(self) -> None:
+        """Let go of the data."""
+        for feeds in self._feeds.values():
+            for feed in feeds:
+                feed.close()
+
+    def _plain(self, name: str) -> Iterator[Outputs]:
+        """Yield the outputs of one batch after the other."""
+        (feed,) = self._feeds[name]
+        while True:
+            batch, variables = feed.take()
+            yield self._run(name, self._nets[name], batch, variables)
+
+    def _in_views(self, name: str) -> Iterator[Outputs]:
+        """Yield the outputs of batches whose predictions are means over ten views."""
+        cut = cut_at_labels(self._phases[name].graph, _labels(self._phases[name]))
+        tail = tail_net(cut, self._device, torch.float32)
+        while True:
+            views, labels = [], {}
+            for feed in self._feeds[name]:
+                batch, variables = feed.take()
+                found = self._run(name, self._nets[name], batch, variables)
+                views.append({key: found[key] for key in cut.predictions})
+                labels = {key: batch[key].clone() for key in cut.labels}
+            means = cut.averaged(views)
+            if tail is not None and cut.tail is not None:
+                given = {**means, **labels}
+                taken = {value.name or "": given[value.name or ""] for value in cut.tail.inputs}
+                means |= self._run(name, tail, taken, [])
+            yield means
+
+    def _run(self, name: str, net: TorchNet, batch: Outputs, variables: Sequence[Variable]) -> Outputs:
+        def compute() -> Outputs:
+            with torch.inference_mode():
+                return net.eval()(**{key: tensor.to(self._device) for key, tensor in batch.items()})
+
+        return self._engine.push(compute, reads=variables, lane="compute", name=f"{name} batch").result()
+
+
+def _labels(phase: Phase) -> list[str]:
+    """Return the inputs that are no images: all but the first part of the first source."""
+    first = phase.data[0].outputs[0]
+    return [value.name or "" for value in phase.graph.inputs if value.name != first]
+
+
+def _cut_names(phase: Phase, views: bool) -> list[str]:
+    return list(cut_at_labels(phase.graph, _labels(phase)).predictions) if views and phase.data else []

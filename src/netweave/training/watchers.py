@@ -1,0 +1,205 @@
+"""What watches a run beside the log: event files for TensorBoard, and a picture of its curves."""
+
+from __future__ import annotations
+
+import io
+import math
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from netweave.errors import UsageError
+from netweave.training.checkpoint import write_whole
+from netweave.training.events import Evaluated, Shown
+from netweave.training.history import by_phase
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from netweave.training.events import Event, Step, Watch
+    from netweave.training.history import History
+
+
+REDRAW_S = 30.0
+"""A picture takes about a second, in which nothing is trained."""
+
+
+class Watcher(Protocol):
+    """Is told of events and of updates, and closed at the end of the run, however it ends."""
+
+    def show(self, event: Event) -> None:
+        """Take an event in."""
+
+    def step(self, iteration: int, loss: float, rate: float) -> None:
+        """Take an update in."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class EventFiles:
+    """Writes scalars for TensorBoard: loss and rate of each update, and the outputs of tests.
+
+    Args:
+        folder: Where the event file is made; a run that goes on adds another one.
+
+    Raises:
+        UsageError: The package is not installed, or the folder cannot be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        except ImportError as error:
+            raise _missing("event files", "tensorboard") from error
+        self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self._writer = EventFileWriter(str(folder))
+        except OSError as error:
+            raise UsageError(f"{folder}: event files cannot be written: {error.strerror or error}") from error
+
+    def show(self, event: Event) -> None:
+        """Write the outputs of a display or a test."""
+        if isinstance(event, Shown):
+            self._add(event.iteration, by_phase("train", event.outputs))
+            if event.images_per_s is not None:
+                self._add(event.iteration, [("train/images_per_s", event.images_per_s)])
+        elif isinstance(event, Evaluated):
+            self._add(event.iteration, by_phase(event.phase, event.outputs))
+
+    def step(self, iteration: int, loss: float, rate: float) -> None:
+        """Write the objective and the rate of an update."""
+        self._add(iteration, [("train/objective", loss), ("train/rate", rate)])
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+    def _add(self, iteration: int, values: Iterable[tuple[str, float]]) -> None:
+        rows = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values]
+        event = self._event(wall_time=time.time(), step=iteration, summary=self._summary(value=rows))
+        self._writer.add_event(event)
+
+
+class Curves:
+    """Draws the curves of a run as a picture: at the end, and after tests, if the last is some time ago.
+
+    Args:
+        file: The picture; the end of its name says of which kind it is (``.png``, ``.svg``, ``.pdf``).
+        history: The curves, with what the run has done before it was stopped.
+
+    Raises:
+        UsageError: The package is not installed, or the kind is unknown.
+    """
+
+    def __init__(self, file: Path, history: History) -> None:
+        try:
+            from matplotlib import rc_context
+            from matplotlib.backends.backend_agg import FigureCanvasAgg
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise _missing("pictures of curves", "matplotlib") from error
+        kinds = FigureCanvasAgg(Figure()).get_supported_filetypes()
+        if file.suffix.removeprefix(".") not in kinds:
+            raise UsageError(f"{file}: curves are drawn as {', '.join(sorted(f'.{kind}' for kind in kinds))}")
+        self._file = file
+        self._drawn_s = time.monotonic()
+        self._figure, self._settings = Figure, rc_context
+        self._history = history
+
+    def show(self, event: Event) -> None:
+        """Draw after a test."""
+        if isinstance(event, Evaluated) and time.monotonic() - self._drawn_s > REDRAW_S:
+            self._draw()
+
+    def step(self, iteration: int, loss: float, rate: float) -> None:
+        """Do nothing; the history has it."""
+
+    def close(self) -> None:
+        """Draw for the last time."""
+        if self._history.curves:
+            self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_s = time.monotonic()
+        points = {name: curve.points() for name, curve in self._history.curves.items()}
+        losses = self._history.losses
+        panels = [
+            ("loss", [name for name in points if name in losses]),
+            ("outputs", [name for name in points if name not in {*losses, "train/rate"}]),
+            ("learning rate", [name for name in points if name == "train/rate"]),
+        ]
+        drawn = [(title, names) for title, names in panels if names]
+        figure = self._figure(figsize=(8, 2.6 * len(drawn)), layout="constrained")
+        rows = figure.subplots(len(drawn), squeeze=False, sharex=True)
+        for axes, (title, names) in zip(rows[:, 0], drawn, strict=True):
+            for name in names:
+                xs, ys = zip(*points[name], strict=True)
+                few = len(xs) < 50
+                axes.plot(xs, ys, label=name, linewidth=1, marker="o" if few else None, markersize=3)
+            if title == "loss" and _spread([value for name in names for _, value in points[name]]) > 100:
+                axes.set_yscale("log")
+            axes.set_ylabel(title)
+            axes.grid(alpha=0.3)
+            if title != "learning rate":
+                axes.legend()
+        figure.axes[-1].set_xlabel("iteration")
+        content = io.BytesIO()
+        with self._settings({"svg.fonttype": "none"}):  # words stay words
+            figure.savefig(content, format=self._file.suffix.removeprefix("."))
+        write_whole(self._file, content.getvalue())
+
+
+def _spread(values: list[float]) -> float:
+    good = [value for value in values if math.isfinite(value) and value > 0]
+    return max(good) / min(good) if len(good) == len(values) and good else 1.0
+
+
+def _missing(what: str, package: str) -> UsageError:
+    return UsageError(f"{what} need the package {package}: pip install 'netweave[curves]'")
+
+
+class Audience:
+    """All that watch a run.
+
+    Args:
+        watch: The caller's own, told of events.
+        tell: The caller's own, told of updates.
+    """
+
+    def __init__(self, watch: Watch | None, tell: Step | None) -> None:
+        self._watch = [watch] if watch else []
+        self._tell = [tell] if tell else []
+        self._watchers: list[Watcher] = []
+
+    def add(self, history: History, *, events: Path | None, plot: Path | None) -> None:
+        """Add what is to watch besides: event files in a folder, a picture of the curves of a history.
+
+        Raises:
+            UsageError: A package is not installed, or a file cannot be written.
+        """
+        found: list[Watcher] = []
+        if plot is not None:
+            found.append(Curves(plot, history))
+        if events is not None:
+            found.append(EventFiles(events))
+        self._watchers = found
+        self._watch += [watcher.show for watcher in found]
+        self._tell += [watcher.step for watcher in found]
+
+    def show(self, event: Event) -> None:
+        """Tell all of an event."""
+        for watch in self._watch:
+            watch(event)
+
+    def step(self, iteration: int, loss: float, rate: float) -> None:
+        """Tell all of an update."""
+        for tell in self._tell:
+            tell(iteration, loss, rate)
+
+    def close(self) -> None:
+        """Let all write what is left."""
+        for watcher in self._watchers:
+            watcher.close()

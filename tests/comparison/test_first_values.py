@@ -1,0 +1,57 @@
+"""Ports whose weights are the first values of their own code: they are compared by structure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+import netweave
+from netweave.comparison import Verdict
+from netweave.graph import with_arrays
+from tests.comparison.nets import Form, arrays, build
+
+
+def fresh(form: Form, seed: int = 3):
+    """A port as its code makes it: filters that are drawn anew, a BatchNorm that does nothing."""
+    rng = np.random.default_rng(seed)
+    values = {name: rng.standard_normal(x.shape, np.float32) for name, x in arrays().items() if x.ndim > 1}
+    values |= {name: np.full(8, float(name in {"gamma", "var"}), np.float32) for name in ("gamma", "var")}
+    values |= {name: np.zeros(8, np.float32) for name in ("beta", "mean")}
+    return first(with_arrays(build(form), {form.prefix + name: x for name, x in values.items()}))
+
+
+def first(graph):
+    graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
+    return graph
+
+
+def test_a_port_with_first_values_is_compared_by_structure():
+    net = build()
+    found = netweave.compare(net, fresh(Form(prefix="b")))
+    assert (found.verdict, found.exit_status) == (Verdict.STRUCTURE, 4)
+    assert found.same_structure
+    assert not found.equal
+    assert found.sentence == (
+        "same structure, weights not compared: with weights copied from one to the other, "
+        "the output agrees to 0 of the rms"
+    )
+    assert "B came without weights: 7 arrays were copied from A to B" in found.notes[0]
+    wrong = netweave.compare(net, fresh(Form(prefix="b", eps=0.1)))
+    assert [finding.trap for finding in wrong.findings] == ["epsilon"]
+    turned = netweave.compare(fresh(Form(file="a.net")), build(Form(rounding="floor")))
+    assert [finding.trap for finding in turned.findings] == ["pool-rounding"]
+
+
+def test_two_nets_with_first_values_are_compared_with_drawn_ones():
+    """With the first values themselves, the BatchNorm would show nothing."""
+    found = netweave.compare(fresh(Form(file="a.net"), 4), fresh(Form(prefix="b", eps=0.1)))
+    assert [finding.trap for finding in found.findings] == ["epsilon"]
+    assert "A and B came without weights" in found.notes[0]
+
+
+def test_first_values_that_are_the_other_net_s_weights_are_weights():
+    """Code may load its weights itself."""
+    found = netweave.compare(build(), first(build(Form(changed={"fc": ((3, 5), 0.5)}))))
+    assert not found.sentence.startswith("by structure")
+    assert [finding.trap for finding in found.findings] == ["weights"]

@@ -1,0 +1,78 @@
+"""Comparisons saved and opened again, and several nets at once."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from netweave.comparison import Verdict, compare, compare_all, open_comparison, save_comparison
+from netweave.comparison.result.saved import BY_STRUCTURE
+from netweave.errors import ReadError
+from tests.comparison.nets import Form, build, without
+
+
+@pytest.mark.parametrize("form", [Form(), Form(slope=0.3), Form(swapped=True, prefix="p_")], ids=str)
+def test_what_is_saved_is_opened(tmp_path, form):
+    found = compare(build(), build(form))
+    save_comparison(found, tmp_path / "found.json")
+    opened = open_comparison(tmp_path / "found.json")
+    for name in ("verdict", "sentence", "groups", "inputs", "outputs", "error", "probes", "exit_status"):
+        assert getattr(opened, name) == getattr(found, name)
+    assert opened.to_json() == json.loads(json.dumps(found.to_json()))
+    assert list(opened.a.layers.values()) == list(found.a.layers.values())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: c.update(version=99), "is of version 99, expected 1"),
+        (lambda c: c.pop("verdict"), "is no saved comparison"),
+        (lambda c: c.update(verdict="maybe"), "is a damaged comparison"),
+        (lambda c: c["groups"][0].pop("status"), "is a damaged comparison"),
+    ],
+)
+def test_damaged_files_are_named(tmp_path, change, message):
+    content = json.loads(json.dumps(compare(build(), build()).to_json()))
+    change(content)
+    file = tmp_path / "found.json"
+    file.write_text(json.dumps(content))
+    with pytest.raises(ReadError, match=f"found.json: {message}"):
+        open_comparison(file)
+
+
+def test_what_an_older_version_saved_of_nets_without_weights_is_no_equality(tmp_path):
+    """It called them identical, and said in the sentence alone that weights were copied."""
+    content = compare(build(), without(build(Form()))).to_json()
+    rest = content["sentence"].split("other, ")[1]
+    old = {"verdict": "identical", "sentence": f"{BY_STRUCTURE}identical: {rest}", "exit_status": 0}
+    (tmp_path / "old.json").write_text(json.dumps(content | old))
+    opened = open_comparison(tmp_path / "old.json")
+    assert (opened.verdict, opened.exit_status) == (Verdict.STRUCTURE, 4)
+    assert opened.sentence == f"same structure, weights not compared: {rest}"
+
+
+def test_several_nets_of_one_structure_are_not_equal():
+    nets = [("a", build()), ("b", without(build(Form()))), ("c", build(Form(fold=True)))]
+    matrix = compare_all(nets, compare)
+    assert [found.verdict for found in matrix.pairs.values()] == [
+        Verdict.STRUCTURE,
+        Verdict.IDENTICAL,
+        Verdict.STRUCTURE,
+    ]
+    assert matrix.exit_status == 4
+    changed = compare_all([*nets, ("d", build(Form(changed={"fc": ((3, 5), 0.5)})))], compare)
+    assert changed.pairs[1, 3].verdict is Verdict.STRUCTURE
+    assert changed.pairs[0, 3].verdict is Verdict.DIFFERENT
+    assert changed.contradictions == ()  # nets of one structure may have other weights
+    assert changed.exit_status == 1
+
+
+def test_a_matrix_holds_every_pair_and_no_contradiction():
+    forms = {"plain": {}, "folded": {"fold": True}, "swapped": {"swapped": True}, "wrong": {"slope": 0.3}}
+    matrix = compare_all([(name, build(Form(**form))) for name, form in forms.items()], compare)
+    assert len(matrix.pairs) == 6
+    equal = {(matrix.names[i], matrix.names[j]) for (i, j), found in matrix.pairs.items() if found.equal}
+    assert equal == {("plain", "folded"), ("plain", "swapped"), ("folded", "swapped")}
+    assert matrix.contradictions == ()
+    assert matrix.exit_status == 1

@@ -1,0 +1,150 @@
+"""Nets that are bound to one image size by what only running shows: a flatten that counts the pixels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, save
+
+import netweave
+from netweave.comparison import Status, Verdict
+from netweave.errors import RunError
+from netweave.graph import GraphBuilder, Layer, Parameter
+from tests.oracles import recipe
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+WEIGHT = np.random.default_rng(0).standard_normal((128, 5), dtype=np.float32)
+
+
+def written(path: Path, bias: float = 0, *, pixels: int = 64) -> Path:
+    """Images of 8 by 8; the flatten leaves the batch open, so that shapes alone refuse no size."""
+    nodes = [
+        helper.make_node("Relu", ["x"], ["relu"], name="relu"),
+        helper.make_node("Reshape", ["relu", "rows"], ["flat"], name="flat"),
+        helper.make_node("Gemm", ["flat", "w", "b"], ["y"], name="dense"),
+    ]
+    stored = {
+        "w": WEIGHT[: 2 * pixels],
+        "b": np.full(5, bias, np.float32),
+        "rows": np.array([-1, 2 * pixels], np.int64),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2, 8, 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 5])],
+        [numpy_helper.from_array(values, name) for name, values in stored.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("bias", [0, 0.5])
+def test_a_size_at_which_a_net_does_not_run_is_left_out_and_said(tmp_path, bias):
+    found = netweave.compare(written(tmp_path / "a.onnx"), written(tmp_path / "b.onnx", bias))
+    assert found.probes == ("x 3x2x8x8",)
+    assert found.notes == ("not compared at x 3x2x13x20, at which a net does not run",)
+    assert [finding.trap for finding in found.findings] == (["weights"] if bias else [])
+
+
+def test_nets_that_run_at_no_size_are_an_error(tmp_path):
+    broken = written(tmp_path / "a.onnx", pixels=11)  # 3 images of 128 values are no rows of 22
+    with pytest.raises(RunError, match="Reshape"):
+        netweave.compare(broken, broken)
+
+
+def bound(side, *extra):
+    """A convolution, layers of one's own, a rectifier and a dense layer for images of one size alone."""
+    builder = GraphBuilder("net", format="onnx")
+    x = builder.input("x", (1, 3, side, side))
+
+    def stored(key, shape, kind="filter"):
+        return builder.parameter(Parameter(key, shape), recipe.weight(key, shape, kind))
+
+    with builder.layer(Layer("conv", "conv", "Conv")):
+        x = builder.add("Conv", [x, stored("conv/w", (4, 3, 3, 3))])
+    width = side - 2
+    for op_type in extra:
+        with builder.layer(Layer(op_type, op_type, op_type)):
+            scales = [stored("scale", (width,), "gamma")] if op_type == "LayerNormalization" else []
+            x = builder.add(op_type, [x, *scales])
+    with builder.layer(Layer("relu", "relu", "Relu")):
+        x = builder.add("Relu", [x])
+    with builder.layer(Layer("dense", "dense", "Gemm")):
+        w = stored("dense/w", (4 * width * width, 5))
+        return builder.finish([builder.add("Gemm", [builder.add("Flatten", [x]), w], outputs="y")])
+
+
+def test_a_layer_that_only_a_net_of_another_size_has_is_judged_on_the_first_nets_values():
+    """B cannot be run on A's images; its own layers can be, one by one."""
+    found = netweave.compare(bound(8), bound(12, "Tanh"))
+    assert found.verdict is Verdict.DIFFERENT
+    assert found.findings[0].cause == "B has Tanh here, A has nothing behind conv"
+    assert "does not take x 3x3x8x8" in found.notes[0]
+    (group,) = [group for group in found.groups if group.layers_b == ("Tanh",)]
+    assert group.status is Status.ONLY_B
+
+
+def test_a_layer_without_effect_has_none_in_a_net_that_was_not_run_either():
+    found = netweave.compare(bound(8, "Abs"), bound(12, "Abs", "Abs"))
+    (group,) = [group for group in found.groups if not group.layers_a]
+    assert (group.layers_b, group.status) == (("Abs",), Status.LATENT)
+
+
+def test_a_layer_that_runs_nowhere_is_not_compared():
+    """A normalisation whose stored scales are of B's width."""
+    found = netweave.compare(bound(8), bound(12, "LayerNormalization"))
+    (group,) = [group for group in found.groups if not group.layers_a]
+    assert group.status is Status.UNKNOWN
+    assert group.finding.cause.endswith("B was not run, so what they do was not compared")
+    assert found.verdict is Verdict.UNDECIDED
+    assert "LayerNormalization, dense could not be compared alone" in found.sentence
+
+
+CROP = """
+layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 16 dim: 16 }} }} }}
+layer {{ name: "conv" type: "Convolution" bottom: "data" top: "conv"
+  convolution_param {{ num_output: 4 kernel_size: 3 pad: 5 }} }}
+layer {{ name: "score" type: "Crop" bottom: "conv" bottom: "data" top: "score"
+  crop_param {{ axis: 2 offset: {offset} }} }}
+"""
+
+
+def cropping(path: Path) -> Path:
+    """A convolution that is cut from place 3 on to the size of the image, which is open."""
+    shape = helper.make_node("Shape", ["x"], ["sizes"], start=2, name="sizes")
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["wide"], pads=[5, 5, 5, 5], name="conv"),
+        shape,
+        helper.make_node("Add", ["sizes", "starts"], ["ends"], name="ends"),
+        helper.make_node("Slice", ["wide", "starts", "ends", "axes"], ["y"], name="cut"),
+    ]
+    stored = {
+        "w": np.random.default_rng(0).standard_normal((4, 3, 3, 3), dtype=np.float32),
+        "starts": np.array([3, 3], np.int64),
+        "axes": np.array([2, 3], np.int64),
+    }
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, "H", "W"])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 4, "H", "W"])],
+        [numpy_helper.from_array(values, name) for name, values in stored.items()],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), path)
+    return path
+
+
+@pytest.mark.parametrize("offset", [3, 4])
+def test_a_cut_to_the_size_of_the_image_follows_the_image_at_other_sizes(tmp_path, offset):
+    net = tmp_path / "net.prototxt"
+    net.write_text(CROP.format(offset=offset))
+    found = netweave.compare(net, cropping(tmp_path / "port.onnx"))
+    assert found.probes[0] == "data 3x3x21x28"
+    assert [(pair.a, pair.b) for pair in found.outputs] == [("score", "y")]
+    assert (found.error == 0) == (offset == 3)
+    assert (found.verdict.name == "DIFFERENT") == (offset == 4)

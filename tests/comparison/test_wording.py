@@ -1,0 +1,111 @@
+"""Fixes in the words of B's own files, held against the files themselves: with the fix in, the nets agree."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper
+
+import netweave
+from netweave.comparison.explain.wording import setting
+
+CAFFE = """name: "net"
+layer {{ name: "data" type: "Input" top: "data" input_param {{ shape {{ dim: 1 dim: 3 dim: 11 dim: 11 }} }} }}
+layer {{ name: "pool" type: "Pooling" bottom: "data" top: "pool"
+        pooling_param {{ {pool} {kernel} stride: 2 {rounding} }} }}
+layer {{ name: "act" type: "{act}" bottom: "pool" top: "act" }}
+"""
+RIGHT = {"pool": "pool: MAX", "kernel": "kernel_size: 4", "act": "Sigmoid", "rounding": "round_mode: CEIL"}
+
+
+def caffe(path, **changed):
+    path.write_text(CAFFE.format(**(RIGHT | changed)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong", "fix"),
+    [
+        ("pool", "pool: AVE", "pool: MAX"),
+        ("kernel", "kernel_size: 2", "kernel_size: 4"),
+        ("act", "TanH", 'type: "Sigmoid"'),
+        ("rounding", "round_mode: FLOOR", "round_mode: CEIL"),
+    ],
+)
+def test_caffe(tmp_path, what, wrong, fix):
+    right = caffe(tmp_path / "a.prototxt")
+    found = netweave.compare(right, caffe(tmp_path / "b.prototxt", **{what: wrong}))
+    assert found.findings[0].fix == fix
+    mended = caffe(tmp_path / "c.prototxt", **{what: fix.removeprefix('type: "').removesuffix('"')})
+    assert netweave.compare(right, mended).exit_status == 0
+
+
+def mxnet(path, **attributes):
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {
+            "op": "Pooling",
+            "name": "pool",
+            "attrs": {"kernel": "(3, 3)", "pool_type": attributes.get("pool_type", "max")},
+            "inputs": [[0, 0, 0]],
+        },
+        {
+            "op": "Activation",
+            "name": "act",
+            "attrs": {"act_type": attributes.get("act_type", "sigmoid")},
+            "inputs": [[1, 0, 0]],
+        },
+    ]
+    path.write_text(json.dumps({"nodes": nodes, "arg_nodes": [0], "heads": [[2, 0, 0]]}))
+    return netweave.load(path, input_shapes={"data": (1, 3, 9, 9)})
+
+
+@pytest.mark.parametrize(
+    ("what", "wrong", "right"),
+    [("pool_type", "avg", "max"), ("act_type", "tanh", "sigmoid"), ("act_type", "softrelu", "sigmoid")],
+)
+def test_mxnet(tmp_path, what, wrong, right):
+    first = mxnet(tmp_path / "a-symbol.json")
+    found = netweave.compare(first, mxnet(tmp_path / "b-symbol.json", **{what: wrong}))
+    assert found.findings[0].fix == f"{what}={right}"
+
+
+def test_onnx(tmp_path):
+    files = []
+    for op_type in ("Sigmoid", "Tanh"):
+        graph = helper.make_graph(
+            [helper.make_node(op_type, ["x"], ["y"], name="act")],
+            "net",
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 8])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 8])],
+        )
+        files.append(tmp_path / f"{op_type}.onnx")
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 22)], ir_version=10)
+        onnx.save(model, files[-1])
+    found = netweave.compare(*files)
+    assert found.findings[0].fix == "op_type=Sigmoid"
+    assert np.isfinite(found.findings[0].error)
+
+
+@pytest.mark.parametrize(
+    ("framework", "op_type", "name", "value", "words"),
+    [
+        ("pytorch", "MaxPool", "rounding", "ceil", "ceil_mode=True"),
+        ("pytorch", "Conv", "pads", (1, 2, 1, 2), "padding=(1, 2)"),
+        ("pytorch", "Conv", "strides", (2, 2), "stride=2"),
+        ("pytorch", "BatchNormalization", "epsilon", 1e-3, "eps=0.001"),
+        ("pytorch", "AveragePool", "count_include_pad", 0, "count_include_pad=False"),
+        ("pytorch", "LeakyRelu", "alpha", 0.1, "negative_slope=0.1"),
+        ("chainer", "MaxPool", "rounding", "floor", "cover_all=False"),
+        ("chainer", "MaxPool", "kernel_shape", (3, 3), "ksize=3"),
+        ("keras", "MaxPool", "kernel_shape", (3, 2), "pool_size=(3, 2)"),
+        ("keras", "Conv", "pads", (1, 1, 1, 1), "padding='valid' after ZeroPadding2D((1, 1))"),
+        ("darknet", "Conv", "strides", (2, 2), "stride=2"),
+    ],
+)
+def test_settings_are_said_as_the_calls_of_a_framework_spell_them(framework, op_type, name, value, words):
+    assert setting(framework, ir.Node("", op_type, []), name, value) == words
