@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.graph.opset import BATCH
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 Dims = tuple[int | str | None, ...]
 """Sizes; a symbolic one by its name, None where nothing is known of it."""
@@ -73,6 +73,17 @@ def dims_text(dims: Dims | None) -> str:
     if dims is None:
         return "?"
     return "x".join(str(dim) if isinstance(dim, int) or dim == BATCH else "?" for dim in dims) or "scalar"
+
+
+def names_text(names: Iterable[str], most: int = 5) -> str:
+    """Return the first few of some names, for a message.
+
+    >>> names_text(["conv1", "fc", "conv1"], most=1)
+    "'conv1' and 1 more"
+    """
+    unique = list(dict.fromkeys(names))
+    more = f" and {len(unique) - most} more" if len(unique) > most else ""
+    return ", ".join(map(repr, unique[:most])) + more
 
 
 def settings_texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

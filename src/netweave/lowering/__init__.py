@@ -1,0 +1,12 @@
+"""What readers and writers of all frameworks share, once the spelling is converted.
+
+A reader lowers each layer of its source through one ``LayerContext`` and takes stored arrays from one
+``ParameterStore``; it subclasses both with what is its own: how a setting is spelled, where an array lies.
+A rule that several frameworks have in common stands here once: how a window moves, how packed recurrent
+weights are ordered, what an activation is called.
+"""
+
+from netweave.lowering.context import LayerContext
+from netweave.lowering.parameters import Layout, ParameterStore
+
+__all__ = ["LayerContext", "Layout", "ParameterStore"]

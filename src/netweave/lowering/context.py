@@ -1,0 +1,209 @@
+"""One layer of a source net while it is lowered to nodes: what the rules of every reader work with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.graph import known_shape
+from netweave.graph.parameters import ranges_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import GraphBuilder
+    from netweave.graph.parameters import Step
+
+Shape = tuple[int | None, ...]
+"""Sizes of a value, one per axis; None where a size is symbolic, as the batch is."""
+
+
+class LayerContext:
+    """One layer, or one operator, of a source net while it is lowered.
+
+    A reader subclasses it with what is its own: how settings are spelled, and where the layer's inputs and
+    stored arrays come from. All of them report the same mistake with the same class of error:
+
+    - ``read_error``: a setting that the framework itself would refuse, whatever the sizes;
+    - ``shape_error``: sizes that do not fit together, or do not fit a setting;
+    - ``unsupported``: what the framework accepts, but Netweave does not read.
+
+    Args:
+        builder: Where nodes are added.
+        place: Where the layer stands in its source, for messages.
+    """
+
+    input_shape_example = "data=1x3x224x224"
+    """How the sizes of an input are given on the command line, in the source's order of axes."""
+
+    def __init__(self, builder: GraphBuilder, *, place: str) -> None:
+        self.builder = builder
+        self.place = place
+
+    @property
+    def x(self) -> ir.Value:
+        """The layer's first input."""
+        raise NotImplementedError
+
+    # The sizes of a value.
+
+    def shape(self, value: ir.Value | None = None) -> Shape:
+        """Return the sizes of a value, by default of the first input.
+
+        Raises:
+            ShapeError: Even the number of axes is unknown.
+        """
+        value = self.x if value is None else value
+        shape = known_shape(value)
+        if shape is None:
+            raise self.shape_error(f"the number of axes of {value.name!r} is unknown; {self._give_sizes()}")
+        return shape
+
+    def rank(self, value: ir.Value | None = None) -> int:
+        """Return the number of axes of a value, by default of the first input."""
+        return len(self.shape(value))
+
+    def size(self, axis: int, value: ir.Value | None = None) -> int:
+        """Return one size of a value, by default of the first input.
+
+        Raises:
+            ShapeError: It is unknown, or there is no such axis.
+        """
+        return self.sizes([axis], value)[0]
+
+    def sizes(self, axes: Sequence[int], value: ir.Value | None = None) -> list[int]:
+        """Return sizes that must be known to lower the layer, by default of the first input.
+
+        Raises:
+            ShapeError: One is unknown, or there is no such axis.
+        """
+        shape = self.shape(value)
+        sizes = [shape[self.axis(axis, len(shape))] for axis in axes]
+        known = [size for size in sizes if size is not None]
+        if len(known) < len(sizes):
+            name = (self.x if value is None else value).name
+            open_axes = [axis for axis, size in zip(axes, sizes, strict=True) if size is None]
+            raise self.shape_error(
+                f"the size of {name!r} on axis {', '.join(map(str, open_axes))} is open, but the layer depends "
+                f"on it; {self._give_sizes()}"
+            )
+        return known
+
+    def axis(self, axis: int, rank: int | None = None) -> int:
+        """Return an axis counted from the front; negative ones count from the end.
+
+        Args:
+            axis: The axis.
+            rank: The number of axes; by default that of the first input.
+
+        Raises:
+            ShapeError: There is no such axis.
+        """
+        rank = self.rank() if rank is None else rank
+        if not -rank <= axis < rank:
+            raise self.shape_error(f"axis {axis} is out of range for {rank} axes")
+        return axis % rank
+
+    def _give_sizes(self) -> str:
+        return f"give the sizes of the net's inputs, as in --input-shape {self.input_shape_example}"
+
+    # Nodes and constants.
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+        name: str = "",
+    ) -> ir.Value:
+        """Add a node with one output and return the output.
+
+        Args:
+            op_type: ONNX's name, or one of the domain ``netweave``.
+            inputs: Its inputs; None for an optional one that is left out.
+            attributes: Its attributes; those that are None are left out.
+            domain: ``""`` or ``"netweave"``.
+            name: Name of the output; by default one is made from layer and operator.
+        """
+        return self.builder.add(op_type, inputs, attributes, domain=domain, outputs=name)
+
+    def add_many(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        num_outputs: int,
+        domain: str = "",
+    ) -> tuple[ir.Value, ...]:
+        """Add a node with several outputs and return them."""
+        return self.builder.add_many(op_type, inputs, attributes, domain=domain, outputs=[""] * num_outputs)
+
+    def constant(self, values: Any, *, dtype: Any = np.float32) -> ir.Value:
+        """Add a constant that no source stores."""
+        return self.builder.constant(values, dtype=dtype)
+
+    def integers(self, numbers: Sequence[int]) -> ir.Value:
+        """Add a constant list of integers: axes, sizes, indices."""
+        return self.builder.constant(list(numbers), dtype=np.int64)
+
+    def scalar(self, number: float, like: ir.Value) -> ir.Value:
+        """Add a constant number of the element type of another value."""
+        dtype = like.dtype.numpy() if like.dtype is not None else np.float32
+        return self.builder.constant(number, dtype=dtype)
+
+    def transpose(self, value: ir.Value, perm: Sequence[int]) -> ir.Value:
+        """Return a value with its axes in another order."""
+        if list(perm) == list(range(len(perm))):
+            return value
+        return self.add("Transpose", [value], {"perm": list(perm)})
+
+    def reshape(self, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
+        """Return a value with other sizes; 0 keeps an axis, -1 takes what is left."""
+        return self.add("Reshape", [value, self.integers(sizes)])
+
+    def flatten(self, value: ir.Value) -> ir.Value:
+        """Return a value as (batch, all the rest)."""
+        return value if len(known_shape(value) or ()) == 2 else self.add("Flatten", [value], {"axis": 1})
+
+    def relayout(self, value: ir.Value, layout: Sequence[Step]) -> ir.Value:
+        """Return a value that the net computes in the layout that a stored array would be brought into."""
+        for kind, numbers in layout:
+            if kind == "transpose":
+                value = self.transpose(value, numbers)
+            elif kind == "reshape":
+                value = self.reshape(value, numbers)
+            else:
+                value = self._joined_ranges(value, numbers)
+        return value
+
+    def _joined_ranges(self, value: ir.Value, numbers: Sequence[int]) -> ir.Value:
+        ranges = [
+            self.add("Slice", [value, *(self.integers([bound]) for bound in (*bounds, 0))])
+            for bounds in ranges_of(numbers)
+        ]
+        return self.add("Concat", ranges, {"axis": 0}) if len(ranges) > 1 else ranges[0]
+
+    # Errors, to be raised.
+
+    def read_error(self, message: str, line: int | None = None) -> ReadError:
+        """Return the error for a setting that the framework itself would refuse."""
+        return ReadError(message, place=self.place_of(line))
+
+    def shape_error(self, message: str, line: int | None = None) -> ShapeError:
+        """Return the error for sizes that do not fit."""
+        return ShapeError(message, place=self.place_of(line))
+
+    def unsupported(self, message: str, line: int | None = None) -> UnsupportedError:
+        """Return the error for what Netweave does not read."""
+        return UnsupportedError(message, place=self.place_of(line))
+
+    def place_of(self, line: int | None) -> str:
+        """Return where a line of the layer stands; the place of the layer itself without a line."""
+        return self.place

@@ -1,0 +1,96 @@
+"""How the window of a convolution or a pooling moves: one number for each spatial axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.lowering.context import LayerContext
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A window that moves over the spatial axes of a value.
+
+    Attributes:
+        kernel: Its size before dilation.
+        strides: Steps from one window to the next; 1 by default.
+        pads: Padding at the begin of each axis; 0 by default.
+        end_pads: Padding at the end of each axis; by default that at the begin.
+        dilations: Steps between neighbouring elements of the window; 1 by default.
+    """
+
+    kernel: Sequence[int]
+    strides: Sequence[int] = ()
+    pads: Sequence[int] = ()
+    end_pads: Sequence[int] = field(default=())
+    dilations: Sequence[int] = ()
+
+    def __post_init__(self) -> None:
+        rank = len(self.kernel)
+        for name, values in (
+            ("strides", self.strides or [1] * rank),
+            ("pads", self.pads or [0] * rank),
+            ("end_pads", self.end_pads or self.pads or [0] * rank),
+            ("dilations", self.dilations or [1] * rank),
+        ):
+            object.__setattr__(self, name, values)
+
+    @property
+    def extents(self) -> list[int]:
+        """How many elements each axis of the dilated window spans."""
+        return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def onnx_pads(self) -> list[int]:
+        """The padding as ONNX orders it: all begins, then all ends."""
+        return [*self.pads, *self.end_pads]
+
+    def attributes(self) -> dict[str, Any]:
+        """Return the attributes of ONNX's Conv and ConvTranspose."""
+        return {
+            "kernel_shape": list(self.kernel),
+            "strides": list(self.strides),
+            "pads": self.onnx_pads,
+            "dilations": list(self.dilations),
+        }
+
+    def check(self, context: LayerContext, sizes: Sequence[int | None], line: int | None = None) -> None:
+        """Refuse a window that no framework accepts, or that does not fit in its input.
+
+        Args:
+            context: The layer, for messages.
+            sizes: Spatial sizes of the input; None for an open one, which is not checked.
+            line: Where the settings stand in the source.
+
+        Raises:
+            ReadError: A size, a stride or a dilation is below 1.
+            ShapeError: The window is larger than its padded input.
+        """
+        for name, values in (
+            ("kernel", self.kernel),
+            ("stride", self.strides),
+            ("dilation", self.dilations),
+        ):
+            if min(values, default=1) < 1:
+                raise context.read_error(f"{name} is {list(values)}, expected 1 or more", line)
+        padded = zip(sizes, self.extents, self.pads, self.end_pads, strict=False)
+        for size, extent, begin, end in padded:
+            if size is not None and size + begin + end < extent:
+                padding = str(begin) if begin == end else f"{begin} and {end}"
+                raise context.shape_error(
+                    f"a window of {extent} does not fit in {size} elements with padding {padding}", line
+                )
+
+    def check_pooled(self, context: LayerContext, line: int | None = None) -> None:
+        """Refuse padding as large as the window, in which a window could lie outside the input.
+
+        Raises:
+            ReadError: Padding is not less than the kernel.
+        """
+        pads = [max(pair) for pair in zip(self.pads, self.end_pads, strict=True)]
+        if any(pad >= size for pad, size in zip(pads, self.kernel, strict=True)):
+            raise context.read_error(f"padding {pads} must be less than the kernel {list(self.kernel)}", line)
