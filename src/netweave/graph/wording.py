@@ -11,7 +11,7 @@ from netweave.graph.opset import BATCH
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-Dims = tuple[int | str | None, ...]
+Dims = Sequence[int | str | None]
 """Sizes; a symbolic one by its name, None where nothing is known of it."""
 
 PREFIXES = ("", "k", "M", "G", "T")

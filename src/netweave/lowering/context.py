@@ -88,8 +88,8 @@ class LayerContext:
             name = (self.x if value is None else value).name
             open_axes = [axis for axis, size in zip(axes, sizes, strict=True) if size is None]
             raise self.shape_error(
-                f"the size of {name!r} on axis {', '.join(map(str, open_axes))} is open, but the layer depends "
-                f"on it; {self._give_sizes()}"
+                f"the size of {name!r} on axis {', '.join(map(str, open_axes))} is open, but the layer "
+                f"depends on it; {self._give_sizes()}"
             )
         return known
 
@@ -139,11 +139,20 @@ class LayerContext:
         inputs: Sequence[ir.Value | None],
         attributes: Mapping[str, Any] | None = None,
         *,
-        num_outputs: int,
+        outputs: int | Sequence[str],
         domain: str = "",
     ) -> tuple[ir.Value, ...]:
-        """Add a node with several outputs and return them."""
-        return self.builder.add_many(op_type, inputs, attributes, domain=domain, outputs=[""] * num_outputs)
+        """Add a node with several outputs and return them.
+
+        Args:
+            op_type: As for ``add``, like all that follow.
+            inputs: Its inputs.
+            attributes: Its attributes.
+            outputs: Their names, ``""`` for one that is made from layer and operator; or how many there are.
+            domain: ``""`` or ``"netweave"``.
+        """
+        names = [""] * outputs if isinstance(outputs, int) else outputs
+        return self.builder.add_many(op_type, inputs, attributes, domain=domain, outputs=names)
 
     def constant(self, values: Any, *, dtype: Any = np.float32) -> ir.Value:
         """Add a constant that no source stores."""

@@ -123,6 +123,6 @@ def check_size(key: str, shape: Sequence[int], context: LayerContext) -> None:
     """
     if num_elements(shape) is None:
         raise context.shape_error(
-            f"its array {key!r} would be {dims_text(tuple(shape))}, expected at most {MAX_ELEMENTS:,} elements; "
-            "check the sizes in the file"
+            f"its array {key!r} would be {dims_text(tuple(shape))}, expected at most {MAX_ELEMENTS:,} "
+            "elements; check the sizes in the file"
         )

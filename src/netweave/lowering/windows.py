@@ -58,39 +58,43 @@ class Window:
             "dilations": list(self.dilations),
         }
 
-    def check(self, context: LayerContext, sizes: Sequence[int | None], line: int | None = None) -> None:
-        """Refuse a window that no framework accepts, or that does not fit in its input.
+    def check(self, context: LayerContext, line: int | None = None, *, is_pooling: bool = False) -> None:
+        """Refuse a window that the frameworks refuse, whatever its input.
 
         Args:
             context: The layer, for messages.
-            sizes: Spatial sizes of the input; None for an open one, which is not checked.
+            line: Where the settings stand in the source.
+            is_pooling: Whether padding must be less than the kernel: no window may lie outside the input.
+
+        Raises:
+            ReadError: A number is out of range.
+        """
+        for name, values, least in (
+            ("kernel", self.kernel, 1),
+            ("stride", self.strides, 1),
+            ("dilation", self.dilations, 1),
+            ("padding", self.onnx_pads, 0),
+        ):
+            if min(values, default=least) < least:
+                raise context.read_error(f"{name} is {list(values)}, expected {least} or more", line)
+        pads = [max(pair) for pair in zip(self.pads, self.end_pads, strict=True)]
+        if is_pooling and any(pad >= size for pad, size in zip(pads, self.kernel, strict=True)):
+            raise context.read_error(f"padding {pads} must be less than the kernel {list(self.kernel)}", line)
+
+    def check_fits(self, context: LayerContext, sizes: Sequence[int | None], line: int | None = None) -> None:
+        """Refuse a window that is larger than its padded input.
+
+        Args:
+            context: The layer, for messages.
+            sizes: Spatial sizes of the input; an open one is not checked.
             line: Where the settings stand in the source.
 
         Raises:
-            ReadError: A size, a stride or a dilation is below 1.
-            ShapeError: The window is larger than its padded input.
+            ShapeError: The window does not fit.
         """
-        for name, values in (
-            ("kernel", self.kernel),
-            ("stride", self.strides),
-            ("dilation", self.dilations),
-        ):
-            if min(values, default=1) < 1:
-                raise context.read_error(f"{name} is {list(values)}, expected 1 or more", line)
-        padded = zip(sizes, self.extents, self.pads, self.end_pads, strict=False)
-        for size, extent, begin, end in padded:
+        for size, extent, begin, end in zip(sizes, self.extents, self.pads, self.end_pads, strict=True):
             if size is not None and size + begin + end < extent:
                 padding = str(begin) if begin == end else f"{begin} and {end}"
                 raise context.shape_error(
                     f"a window of {extent} does not fit in {size} elements with padding {padding}", line
                 )
-
-    def check_pooled(self, context: LayerContext, line: int | None = None) -> None:
-        """Refuse padding as large as the window, in which a window could lie outside the input.
-
-        Raises:
-            ReadError: Padding is not less than the kernel.
-        """
-        pads = [max(pair) for pair in zip(self.pads, self.end_pads, strict=True)]
-        if any(pad >= size for pad, size in zip(pads, self.kernel, strict=True)):
-            raise context.read_error(f"padding {pads} must be less than the kernel {list(self.kernel)}", line)

@@ -7,25 +7,24 @@ from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import WeightError
-from netweave.graph import Parameter
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.wording import dims_text, names_text
+from netweave.lowering import ParameterStore
+from netweave.lowering.parameters import check_size
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import numpy as np
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
-    from netweave.formats.caffe.call import Call
+    from netweave.formats.caffe.context import CaffeLayer
     from netweave.formats.caffe.weights import Weights
-    from netweave.graph import GraphBuilder
-    from netweave.graph.parameters import Step
+    from netweave.graph import GraphBuilder, Parameter
+    from netweave.lowering import Layout
 
 Shape = tuple[int, ...]
 
 
-class Blobs:
+class Blobs(ParameterStore):
     """Stored arrays by layer and number, with ``param { name }`` sharing.
 
     Args:
@@ -35,91 +34,72 @@ class Blobs:
     """
 
     def __init__(self, builder: GraphBuilder, weights: Weights | None, *, net: str) -> None:
-        self._builder = builder
+        super().__init__(builder)
         self._weights = weights
         self._net = net
-        self._arrays: dict[str, np.ndarray | None] = {}
         self._owners: dict[str, str] = {}
-        self._values: dict[tuple[str, tuple[Step, ...]], ir.Value] = {}
-        self._keys: dict[str, list[str]] = {}
         self._misfits: list[str] = []
 
     def entry(
         self,
-        call: Call,
+        ctx: CaffeLayer,
         index: int,
         shape: Shape,
         role: str,
         filler: Message | None,
         *,
         trainable: bool = True,
-    ) -> tuple[Parameter, np.ndarray | None]:
-        """Return the entry of a stored array and its values, if a file gives them.
+    ) -> Parameter:
+        """Return the entry of a stored array.
 
         Raises:
-            ShapeError: It would be too large.
-            ReadError: It is shared with an array of other sizes.
+            ShapeError: It would be too large, or is shared with an array of other sizes.
         """
-        if prod(shape) > MAX_ELEMENTS:
-            raise call.wrong_shape(
-                f"its array {index} would have {prod(shape):,} elements ({sizes(shape)}), "
-                f"at most {MAX_ELEMENTS:,} are possible"
-            )
-        spec = call.spec["param"][index] if index < len(call.spec["param"]) else None
+        spec = ctx.spec["param"][index] if index < len(ctx.spec["param"]) else None
         share_name = spec["name"] if spec is not None else ""
-        key = f"{call.layer.key}/{index}"
+        key = f"{ctx.layer.key}/{index}"
         owner = self._owners.setdefault(share_name, key) if share_name else key
-        self._keys.setdefault(call.layer.key, []).append(owner)
+        self.note_use(ctx.layer.key, owner)
         if owner != key:
-            return self._shared(call, index, shape, owner, spec)
-        array = self._find(call, index, shape)
-        parameter = Parameter(
-            key=key,
-            shape=shape,
-            role=role,
-            loaded=array is not None,
-            filler=filler.to_json() if filler is not None else {},
+            return self._shared(ctx, index, shape, owner, spec)
+        check_size(key, shape, ctx)
+        return self.declare(
+            key,
+            shape,
+            role,
+            self._find(ctx, index, shape),
+            context=ctx,
+            filler=filler.to_json() if filler is not None else None,
             lr_mult=_factor(spec, "lr_mult", trainable),
             decay_mult=_factor(spec, "decay_mult", trainable),
             trainable=trainable,
         )
-        self._builder.parameters[key] = parameter
-        self._arrays[key] = array
-        return parameter, array
 
     def value(
         self,
-        call: Call,
+        ctx: CaffeLayer,
         index: int,
         shape: Shape,
         role: str,
         filler: Message | None,
-        layout: tuple[Step, ...],
+        layout: Layout,
     ) -> ir.Value:
         """Return the initializer made from a stored array; the same one where it is shared."""
-        parameter, array = self.entry(call, index, shape, role, filler)
+        parameter = self.entry(ctx, index, shape, role, filler)
         if parameter.shape != shape:  # shared with other sizes, of the same count
             layout = (("reshape", shape), *layout)
-        known = self._values.get((parameter.key, layout))
-        if known is None:
-            known = self._builder.parameter(parameter, array, layout=layout)
-            self._values[parameter.key, layout] = known
-        return known
+        return self.initializer(parameter.key, layout)
 
-    def keys(self, layer_key: str) -> tuple[str, ...]:
-        """Return the keys of a layer's arrays, in order."""
-        return tuple(self._keys.get(layer_key, ()))
-
-    def check_count(self, call: Call) -> None:
+    def check_count(self, ctx: CaffeLayer) -> None:
         """Note it if the file lacks arrays that a layer owns, or has more than the layer uses."""
-        stored = self._weights.layer(call.layer.name) if self._weights else None
+        stored = self._weights.layer(ctx.layer.name) if self._weights else None
         if stored is None:
             return
-        keys = self.keys(call.layer.key)
-        owned = {index for index, key in enumerate(keys) if key == f"{call.layer.key}/{index}"}
+        keys = self.keys(ctx.layer.key)
+        owned = {index for index, key in enumerate(keys) if key == f"{ctx.layer.key}/{index}"}
         if not owned <= set(stored) <= set(range(len(keys))):
             self._misfits.append(
-                f"layer {call.layer.name!r} has {len(keys)} arrays in the net, {len(stored)} in the file"
+                f"layer {ctx.layer.name!r} has {len(keys)} arrays in the net, {len(stored)} in the file"
             )
 
     def finish(self) -> None:
@@ -136,20 +116,21 @@ class Blobs:
         if self._arrays and not any(array is not None for array in self._arrays.values()):
             stored = self._weights.names()
             raise WeightError(
-                f"has weights for none of the layers of {self._net}: it has {_some(stored)}, "
-                f"the net {_some([key.rpartition('/')[0] for key in self._arrays])}",
+                f"has weights for none of the layers of {self._net}: it has {names_text(stored)}, "
+                f"the net {names_text([key.rpartition('/')[0] for key in self._arrays])}",
                 place=place,
             )
 
     def _shared(
-        self, call: Call, index: int, shape: Shape, owner: str, spec: Message | None
-    ) -> tuple[Parameter, np.ndarray | None]:
+        self, ctx: CaffeLayer, index: int, shape: Shape, owner: str, spec: Message | None
+    ) -> Parameter:
         parameter = self._builder.parameters[owner]
         permissive = spec is not None and spec["share_mode"] == "PERMISSIVE"
         fits = prod(shape) == parameter.size if permissive else shape == parameter.shape
         if not fits:
-            raise call.wrong_shape(
-                f"its array {index} ({sizes(shape)}) is shared with {owner} ({sizes(parameter.shape)}); "
+            raise ctx.shape_error(
+                f"its array {index} ({dims_text(shape)}) is shared with {owner} "
+                f"({dims_text(parameter.shape)}); "
                 + ("they must have as many elements" if permissive else "they must have the same sizes")
             )
         changes = {}
@@ -159,38 +140,23 @@ class Blobs:
         if changes:
             parameter = replace(parameter, **changes)
             self._builder.parameters[owner] = parameter
-        return parameter, self._arrays[owner]
+        return parameter
 
-    def _find(self, call: Call, index: int, shape: Shape) -> np.ndarray | None:
-        stored = self._weights.layer(call.layer.name) if self._weights else None
+    def _find(self, ctx: CaffeLayer, index: int, shape: Shape) -> np.ndarray | None:
+        stored = self._weights.layer(ctx.layer.name) if self._weights else None
         if stored is None or index not in stored:
             return None
         blob = stored[index]
         if blob.fits(shape):
             return blob.load().reshape(shape)
         self._misfits.append(
-            f"layer {call.layer.name!r} ({call.layer.origin}): array {index} is {sizes(shape)} in the net, "
-            f"{sizes(blob.shape)} in the file"
+            f"layer {ctx.layer.name!r} ({ctx.layer.origin}): array {index} is {dims_text(shape)} in the net, "
+            f"{dims_text(blob.shape)} in the file"
         )
         return None
-
-
-def sizes(shape: Sequence[int | None]) -> str:
-    """Return sizes for people.
-
-    >>> sizes((None, 3, 12))
-    '?x3x12'
-    """
-    return "x".join("?" if size is None else str(size) for size in shape) or "a single number"
 
 
 def _factor(spec: Message | None, name: str, trainable: bool) -> float:
     if not trainable:
         return 0.0
     return float(spec[name]) if spec is not None else 1.0
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    unique = list(dict.fromkeys(names))
-    more = f" and {len(unique) - most} more" if len(unique) > most else ""
-    return ", ".join(map(repr, unique[:most])) + more

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.files import file_beside
-from netweave.formats.caffe.call import LAYERS
+from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
 from netweave.graph.budget import MAX_ELEMENTS

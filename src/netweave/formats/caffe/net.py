@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.formats.caffe.blobs import Blobs
-from netweave.formats.caffe.call import MANY, Call
+from netweave.formats.caffe.context import MANY, CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
 from netweave.formats.caffe.measures import without_measures
@@ -62,10 +62,19 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
         bottoms = [values[name] for name in wired.bottoms]
         layer = _entry(builder, wired, bottoms, place)
         with builder.layer(layer):
-            call = Call(wired.spec, layer, builder, bottoms, wired.tops, blobs, state.phase, batch)
-            found = _made(call, wired, inputs, source)
+            ctx = CaffeLayer(
+                builder,
+                wired.spec,
+                layer,
+                bottoms=bottoms,
+                tops=wired.tops,
+                blobs=blobs,
+                phase=state.phase,
+                batch=batch,
+            )
+            found = _made(ctx, wired, inputs, source)
             values.update(zip(wired.tops, found, strict=False))
-            blobs.check_count(call)
+            blobs.check_count(ctx)
         outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
         builder.layers.add(replace(layer, outputs=outputs, parameters=blobs.keys(layer.key)))
     blobs.finish()
@@ -89,12 +98,12 @@ def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], pla
     )
 
 
-def _made(call: Call, wired: Wired, inputs: dict[str, NetInput], source: Source) -> Sequence[ir.Value]:
+def _made(ctx: CaffeLayer, wired: Wired, inputs: dict[str, NetInput], source: Source) -> Sequence[ir.Value]:
     """Return the values of a layer's tops; those that do not fit may follow from a 1 for what is open."""
     if brings_data(wired.spec):
-        return _inputs(call.builder, wired, inputs)
+        return _inputs(ctx.builder, wired, inputs)
     try:
-        return _written(call)
+        return _written(ctx)
     except ShapeError as error:
         stand_ins = [
             name
@@ -111,29 +120,29 @@ def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) ->
     return [builder.input(name, inputs[name].shape, batch=inputs[name].batch) for name in wired.tops]
 
 
-def _written(call: Call) -> Sequence[ir.Value]:
-    rule = LAYERS[type_of(call.spec)]
+def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
+    rule = LAYERS[type_of(ctx.spec)]
     for what, count, (least, most) in (
-        ("bottom", len(call.bottoms), rule.bottoms),
-        ("top", len(call.tops), rule.tops),
+        ("bottom", len(ctx.bottoms), rule.bottoms),
+        ("top", len(ctx.tops), rule.tops),
     ):
         if not least <= count <= most:
             wanted = (
                 f"{least}" if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
             )
-            raise call.wrong(f"has {count} {what}{'s' * (count != 1)}, expected {wanted}")
-    params = call.spec["param"]
-    found = rule.rule(call)
-    num_arrays = len(call.blobs.keys(call.layer.key))
+            raise ctx.read_error(f"has {count} {what}{'s' * (count != 1)}, expected {wanted}")
+    params = ctx.spec["param"]
+    found = rule.rule(ctx)
+    num_arrays = len(ctx.blobs.keys(ctx.layer.key))
     if len(params) > num_arrays:
-        raise call.wrong(
+        raise ctx.read_error(
             f"has {len(params)} 'param' entries for {num_arrays} stored arrays", params[num_arrays].line
         )
-    weights = call.spec["loss_weight"]
-    if weights and len(weights) != len(call.tops):
-        raise call.wrong(
-            f"has {len(weights)} 'loss_weight' for {len(call.tops)} tops, expected none or one for each",
-            call.spec.line_of("loss_weight"),
+    weights = ctx.spec["loss_weight"]
+    if weights and len(weights) != len(ctx.tops):
+        raise ctx.read_error(
+            f"has {len(weights)} 'loss_weight' for {len(ctx.tops)} tops, expected none or one for each",
+            ctx.spec.line_of("loss_weight"),
         )
     return found
 

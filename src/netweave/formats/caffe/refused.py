@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netweave.files.protobuf import Message
-    from netweave.formats.caffe.call import Call
+    from netweave.formats.caffe.context import CaffeLayer
 
 _RCNN = "a layer of the Faster R-CNN branch"
 _OHEM = "which the R-FCN branch trains with; give the net that it tests with"
@@ -26,9 +26,9 @@ OTHERS = {
 """By type, who brought it."""
 
 
-def refuse_fused_relu(call: Call, parameter: Message) -> None:
+def refuse_fused_relu(ctx: CaffeLayer, parameter: Message) -> None:
     """Raise ``UnsupportedError`` where the Intel branch has put a ReLU into another layer."""
     if parameter["relu"]:
-        raise call.unsupported(
+        raise ctx.unsupported(
             "'relu' of the Intel branch is not read; write a ReLU layer behind", parameter.line_of("relu")
         )

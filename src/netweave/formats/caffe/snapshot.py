@@ -14,11 +14,11 @@ import numpy as np
 from netweave.errors import ReadError, UsageError, WeightError
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.blobs import sizes
 from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights, stored_blob
 from netweave.graph import parameter_key, statistics_of
+from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -187,7 +187,9 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
         if blob.fits(parameter.shape):
             found[key] = blob.load().reshape(parameter.shape)
         else:
-            misfits.append(f"{key} is {sizes(parameter.shape)} in the net, {sizes(blob.shape)} in the file")
+            misfits.append(
+                f"{key} is {dims_text(parameter.shape)} in the net, {dims_text(blob.shape)} in the file"
+            )
     if misfits:
         found_all = "; ".join(misfits)
         raise WeightError(

@@ -97,7 +97,7 @@ def test_scale_by_the_second_bottom(tmp_path, settings, shape, axes):
         (
             layer("Bias", "bias_param { axis: 3 }"),
             ShapeError,
-            "axis 3 is out of range for a bottom with 3 axes",
+            "axis 3 is out of range for 3 axes",
         ),
     ],
 )

@@ -52,7 +52,7 @@ def test_embed(tmp_path, bias):
             "InnerProduct",
             "inner_product_param { num_output: 1 axis: 0 }",
             ShapeError,
-            "has an open size on axis 0",
+            "on axis 0 is open",
         ),
         (
             "Embed",

@@ -114,7 +114,7 @@ def test_a_net_of_version_1_0_says_its_sizes(tmp_path):
             "Pooling3D",
             "pooling_param { kernel_depth: 2 kernel_size: 2 temporal_stride: 0 }",
             ReadError,
-            r"stride \[0, 1, 1\], expected 1 or more",
+            r"stride is \[0, 1, 1\], expected 1 or more",
         ),
         (
             "Pooling3D",

@@ -1,6 +1,6 @@
 """One function for each type of layer, one file for each family; importing this registers them all."""
 
-from netweave.formats.caffe.call import LAYERS
+from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.layers import (
     activation,
     arithmetic,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.layers.losses import normalization
 from netweave.formats.caffe.priors import Grid, aspect_ratios, prior_boxes, prior_sizes
 from netweave.graph import DOMAIN
@@ -24,57 +24,59 @@ _LOWEST = -3.4028234663852886e38
 
 
 @layer("PriorBox", bottoms=2)
-def prior_box(call: Call) -> Sequence[ir.Value]:
+def prior_box(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Boxes around the centre of each cell of the first bottom, relative to the image: a constant."""
-    parameter = call.spec["prior_box_param"]
-    sizes = _prior_sizes(call, parameter)
-    cells = (call.size(2), call.size(3))
-    image = _pair(call, parameter, "img_size", "img_h", "img_w")
-    height, width = image or (call.size(2, index=1), call.size(3, index=1))
-    step = _pair(call, parameter, "step", "step_h", "step_w")
+    parameter = ctx.spec["prior_box_param"]
+    sizes = _prior_sizes(ctx, parameter)
+    cells = (ctx.size(2), ctx.size(3))
+    image = _pair(ctx, parameter, "img_size", "img_h", "img_w")
+    height, width = image or (ctx.size(2, ctx.bottoms[1]), ctx.size(3, ctx.bottoms[1]))
+    step = _pair(ctx, parameter, "step", "step_h", "step_w")
     steps = step or (height / cells[0], width / cells[1])
     grid = Grid(cells, (int(height), int(width)), steps, parameter["offset"])
-    boxes = prior_boxes(grid, sizes, _variances(call, parameter), clip=parameter["clip"])
-    return [call.add("Identity", [call.constant(boxes)], top=0)]
+    boxes = prior_boxes(grid, sizes, _variances(ctx, parameter), clip=parameter["clip"])
+    return [ctx.add("Identity", [ctx.constant(boxes)], top=0)]
 
 
-def _prior_sizes(call: Call, parameter: Message) -> Sequence[tuple[float, float]]:
+def _prior_sizes(ctx: CaffeLayer, parameter: Message) -> Sequence[tuple[float, float]]:
     least, most = parameter["min_size"], parameter["max_size"]
     if not least or any(size < 1 for size in least):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'min_size' is {list(least)}, expected at least one number, each 1 or more",
             parameter.line_of("min_size") or parameter.line,
         )
     if most and (len(most) != len(least) or any(b <= a for a, b in zip(least, most, strict=True))):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'max_size' is {list(most)}, expected as many as 'min_size' ({list(least)}), each larger",
             parameter.line_of("max_size"),
         )
     if any(ratio <= 0 for ratio in parameter["aspect_ratio"]):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'aspect_ratio' is {list(parameter['aspect_ratio'])}, expected numbers above 0",
             parameter.line_of("aspect_ratio"),
         )
     return prior_sizes(least, most, aspect_ratios(parameter["aspect_ratio"], flip=parameter["flip"]))
 
 
-def _pair(call: Call, parameter: Message, both: str, height: str, width: str) -> tuple[float, float] | None:
+def _pair(
+    ctx: CaffeLayer, parameter: Message, both: str, height: str, width: str
+) -> tuple[float, float] | None:
     """Return a size that is given once or for each axis; None if it is not given."""
     if both in parameter and (height in parameter or width in parameter):
-        raise call.wrong(f"has both {both!r} and {height!r} or {width!r}", parameter.line_of(both))
+        raise ctx.read_error(f"has both {both!r} and {height!r} or {width!r}", parameter.line_of(both))
     names = (both, both) if both in parameter else (height, width)
     if not any(name in parameter for name in names):
         return None
     found = tuple(parameter[name] for name in names)
     if any(size <= 0 for size in found):
-        raise call.wrong(f"{names[0]!r} and {names[1]!r} must be above 0, found {found}", parameter.line)
+        raise ctx.read_error(f"{names[0]!r} and {names[1]!r} must be above 0, found {found}", parameter.line)
     return found[0], found[1]
 
 
-def _variances(call: Call, parameter: Message) -> list[float]:
+def _variances(ctx: CaffeLayer, parameter: Message) -> list[float]:
     given = list(parameter["variance"])
     if len(given) not in {0, 1, 4} or any(number <= 0 for number in given):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'variance' is {given}, expected none, one or four numbers, each above 0",
             parameter.line_of("variance"),
         )
@@ -82,23 +84,23 @@ def _variances(call: Call, parameter: Message) -> list[float]:
 
 
 @layer("DetectionOutput", bottoms=3)
-def detection_output(call: Call) -> Sequence[ir.Value]:
+def detection_output(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Locations, scores and priors: the boxes are decoded, and those that stay are rows of seven numbers."""
-    parameter = call.spec["detection_output_param"]
-    num_priors = _num_priors(call)
-    num_classes = _num_classes(call, parameter, num_priors)
+    parameter = ctx.spec["detection_output_param"]
+    num_priors = _num_priors(ctx)
+    num_classes = _num_classes(ctx, parameter, num_priors)
     shared = parameter["share_location"]
-    locations = reshaped(call, call.bottoms[0], [0, num_priors, 1 if shared else num_classes, 4])
-    scores = reshaped(call, call.bottoms[1], [0, num_priors, num_classes])
+    locations = reshaped(ctx, ctx.x, [0, num_priors, 1 if shared else num_classes, 4])
+    scores = reshaped(ctx, ctx.bottoms[1], [0, num_priors, num_classes])
     boxes = decoded(
-        call,
+        ctx,
         locations,
         code_type=parameter["code_type"],
         scaled=not parameter["variance_encoded_in_target"],
     )
     nms = parameter["nms_param"]
     if not 0 < nms["eta"] <= 1:
-        raise call.wrong(f"'eta' is {nms['eta']:g}, expected a number above 0, at most 1", nms.line)
+        raise ctx.read_error(f"'eta' is {nms['eta']:g}, expected a number above 0, at most 1", nms.line)
     attributes: dict[str, Any] = {
         "background_label_id": parameter["background_label_id"],
         "confidence_threshold": parameter.get("confidence_threshold", _LOWEST),
@@ -107,70 +109,70 @@ def detection_output(call: Call) -> Sequence[ir.Value]:
         "keep_top_k": parameter["keep_top_k"],
         "eta": nms["eta"],
     }
-    return [call.add("DetectionOutput", [boxes, scores], attributes, domain=DOMAIN, top=0)]
+    return [ctx.add("DetectionOutput", [boxes, scores], attributes, domain=DOMAIN, top=0)]
 
 
-def _num_priors(call: Call) -> int:
-    if len(call.shape(2)) < 3 or call.size(1, index=2) != 2 or call.size(2, index=2) % 4:
-        raise call.wrong_shape(
-            f"its third bottom has the shape {call.shape(2)}, expected priors: (1, 2, 4 for each)"
+def _num_priors(ctx: CaffeLayer) -> int:
+    if ctx.rank(ctx.bottoms[2]) < 3 or ctx.size(1, ctx.bottoms[2]) != 2 or ctx.size(2, ctx.bottoms[2]) % 4:
+        raise ctx.shape_error(
+            f"its third bottom has the shape {ctx.shape(ctx.bottoms[2])}, expected priors: (1, 2, 4 for each)"
         )
-    return call.size(2, index=2) // 4
+    return ctx.size(2, ctx.bottoms[2]) // 4
 
 
-def _num_classes(call: Call, parameter: Message, num_priors: int) -> int:
+def _num_classes(ctx: CaffeLayer, parameter: Message, num_priors: int) -> int:
     """Return the number of classes, for which the sizes of locations and scores must be right."""
     classes: int = parameter["num_classes"]
     if classes < 1:
-        raise call.wrong("has no 'num_classes'", parameter.line)
+        raise ctx.read_error("has no 'num_classes'", parameter.line)
     boxes = num_priors if parameter["share_location"] else num_priors * classes
     for index, expected, what in ((0, 4 * boxes, "locations"), (1, num_priors * classes, "scores")):
-        found = call.size(1, index=index)
+        found = ctx.size(1, ctx.bottoms[index])
         if found != expected:
-            raise call.wrong_shape(
-                f"bottom {call.bottoms[index].name!r} has {found} {what} for an image, expected {expected} "
+            raise ctx.shape_error(
+                f"bottom {ctx.bottoms[index].name!r} has {found} {what} for an image, expected {expected} "
                 f"for {num_priors} priors and {classes} classes"
             )
     return classes
 
 
-def reshaped(call: Call, value: ir.Value, shape: list[int]) -> ir.Value:
+def reshaped(ctx: CaffeLayer, value: ir.Value, shape: list[int]) -> ir.Value:
     """Return a value in other sizes; 0 keeps one."""
-    return call.add("Reshape", [value, call.constant(shape, dtype="int64")])
+    return ctx.reshape(value, shape)
 
 
-def decoded(call: Call, locations: ir.Value, *, code_type: str, scaled: bool) -> ir.Value:
+def decoded(ctx: CaffeLayer, locations: ir.Value, *, code_type: str, scaled: bool) -> ir.Value:
     """Return boxes as corners: ``bbox_util.cpp``, DecodeBBox.
 
     Args:
-        call: The layer; its third bottom are the priors.
+        ctx: The layer; its third bottom are the priors.
         locations: What the net says of each prior, (N, P, L, 4).
         code_type: ``CORNER``, ``CENTER_SIZE`` or ``CORNER_SIZE``.
         scaled: The locations are multiplied with the variances first.
     """
-    num_priors = call.size(2, index=2) // 4
-    both = reshaped(call, call.bottoms[2], [2, num_priors, 1, 4])
-    priors, variances = _halves(call, both, axis=0)
-    delta = call.add("Mul", [locations, variances]) if scaled else locations
+    num_priors = ctx.size(2, ctx.bottoms[2]) // 4
+    both = reshaped(ctx, ctx.bottoms[2], [2, num_priors, 1, 4])
+    priors, variances = _halves(ctx, both, axis=0)
+    delta = ctx.add("Mul", [locations, variances]) if scaled else locations
     if code_type == "CORNER":
-        return call.add("Add", [priors, delta])
-    low, high = _halves(call, priors, axis=-1)
-    size = call.add("Sub", [high, low])
+        return ctx.add("Add", [priors, delta])
+    low, high = _halves(ctx, priors, axis=-1)
+    size = ctx.add("Sub", [high, low])
     if code_type == "CORNER_SIZE":
-        sizes = call.add("Concat", [size, size], {"axis": -1})
-        return call.add("Add", [priors, call.add("Mul", [delta, sizes])])
-    moves, growths = _halves(call, delta, axis=-1)
-    half = call.constant(0.5)
-    old_centre = call.add("Mul", [call.add("Add", [low, high]), half])
-    centre = call.add("Add", [call.add("Mul", [moves, size]), old_centre])
-    reach = call.add("Mul", [call.add("Mul", [call.add("Exp", [growths]), size]), half])
-    corners = [call.add("Sub", [centre, reach]), call.add("Add", [centre, reach])]
-    return call.add("Concat", corners, {"axis": -1})
+        sizes = ctx.add("Concat", [size, size], {"axis": -1})
+        return ctx.add("Add", [priors, ctx.add("Mul", [delta, sizes])])
+    moves, growths = _halves(ctx, delta, axis=-1)
+    half = ctx.constant(0.5)
+    old_centre = ctx.add("Mul", [ctx.add("Add", [low, high]), half])
+    centre = ctx.add("Add", [ctx.add("Mul", [moves, size]), old_centre])
+    reach = ctx.add("Mul", [ctx.add("Mul", [ctx.add("Exp", [growths]), size]), half])
+    corners = [ctx.add("Sub", [centre, reach]), ctx.add("Add", [centre, reach])]
+    return ctx.add("Concat", corners, {"axis": -1})
 
 
-def _halves(call: Call, value: ir.Value, *, axis: int) -> tuple[ir.Value, ...]:
+def _halves(ctx: CaffeLayer, value: ir.Value, *, axis: int) -> tuple[ir.Value, ...]:
     attributes = {"axis": axis, "num_outputs": 2}
-    return call.builder.add_many("Split", [value], attributes, outputs=["", ""])
+    return ctx.add_many("Split", [value], attributes, outputs=2)
 
 
 _LOSS_SETTINGS = ("match_type", "overlap_threshold", "background_label_id", "neg_pos_ratio", "neg_overlap")
@@ -185,14 +187,12 @@ _LOSS_UNREAD = {
 
 
 @layer("MultiBoxLoss", bottoms=4)
-def multibox_loss(call: Call) -> Sequence[ir.Value]:
+def multibox_loss(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Locations, scores before any softmax, priors and boxes of the truth: one number."""
-    parameter = call.spec["multibox_loss_param"]
-    _refuse_unread(call, parameter)
-    _num_classes(call, parameter, _num_priors(call))
-    passes_down = (
-        [*call.spec["propagate_down"], True, True][:2] if call.spec["propagate_down"] else [True] * 2
-    )
+    parameter = ctx.spec["multibox_loss_param"]
+    _refuse_unread(ctx, parameter)
+    _num_classes(ctx, parameter, _num_priors(ctx))
+    passes_down = [*ctx.spec["propagate_down"], True, True][:2] if ctx.spec["propagate_down"] else [True] * 2
     attributes: dict[str, Any] = {
         "loc_loss": parameter["loc_loss_type"],
         "conf_loss": parameter["conf_loss_type"],
@@ -200,37 +200,37 @@ def multibox_loss(call: Call) -> Sequence[ir.Value]:
         "conf_weight": float(passes_down[1]),
         "code_type": parameter["code_type"],
         "mining_type": parameter["mining_type"],
-        "normalization": normalization(call, "VALID")["normalization"],
+        "normalization": normalization(ctx, "VALID")["normalization"],
     }
     attributes |= {name: parameter[name] for name in _LOSS_SETTINGS}
     attributes |= {name: int(parameter[name]) for name in _LOSS_FLAGS}
-    return [call.add("MultiBoxLoss", call.bottoms, attributes, domain=DOMAIN, top=0)]
+    return [ctx.add("MultiBoxLoss", ctx.bottoms, attributes, domain=DOMAIN, top=0)]
 
 
-def _refuse_unread(call: Call, parameter: Message) -> None:
+def _refuse_unread(ctx: CaffeLayer, parameter: Message) -> None:
     for name, value in _LOSS_UNREAD.items():
         if parameter[name] != value:
             text = (
                 f"{name!r} is {str(parameter[name]).lower()}, which is not read; only {str(value).lower()} is"
             )
-            raise call.unsupported(text, parameter.line_of(name))
+            raise ctx.unsupported(text, parameter.line_of(name))
     if parameter["mining_type"] == "HARD_EXAMPLE" or "nms_param" in parameter:
-        raise call.unsupported(
+        raise ctx.unsupported(
             "'mining_type' HARD_EXAMPLE and 'nms_param' are not read; only NONE and MAX_NEGATIVE without are",
             parameter.line_of("mining_type") or parameter.line_of("nms_param"),
         )
     mines = parameter["mining_type"] != "NONE"
     if parameter.get("do_neg_mining", mines) != mines:
-        raise call.wrong(
+        raise ctx.read_error(
             f"'do_neg_mining' contradicts 'mining_type' {parameter['mining_type']}; leave it out",
             parameter.line_of("do_neg_mining"),
         )
     if mines and not parameter["share_location"]:
-        raise call.wrong(
+        raise ctx.read_error(
             "mines negatives, for which 'share_location' must be true", parameter.line_of("share_location")
         )
     if parameter["conf_loss_type"] == "LOGISTIC" and (not mines or parameter["background_label_id"]):
-        raise call.unsupported(
+        raise ctx.unsupported(
             "'conf_loss_type' LOGISTIC is read with mining and 0 for the background; Caffe writes targets to "
             "wrong places otherwise",
             parameter.line_of("conf_loss_type"),
@@ -238,43 +238,45 @@ def _refuse_unread(call: Call, parameter: Message) -> None:
 
 
 @layer("ROIPooling", bottoms=2)
-def roi_pooling(call: Call) -> Sequence[ir.Value]:
+def roi_pooling(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The largest of each bin of each region: the second bottom has rows of image and corners in pixels.
 
     A layer of the Faster R-CNN branch, ``roi_pooling_layer.cpp``.
     """
-    parameter = call.spec["roi_pooling_param"]
+    parameter = ctx.spec["roi_pooling_param"]
     if parameter["pad_ratio"]:
-        raise call.unsupported(
+        raise ctx.unsupported(
             "'pad_ratio' of the Cascade R-CNN branch is not read", parameter.line_of("pad_ratio")
         )
     both = parameter["pooled_size"]
     pooled = [parameter["pooled_h"] or both, parameter["pooled_w"] or both]
     if not all(pooled):
-        raise call.wrong(f"'pooled_h' and 'pooled_w' are {pooled}, expected numbers above 0", parameter.line)
+        raise ctx.read_error(
+            f"'pooled_h' and 'pooled_w' are {pooled}, expected numbers above 0", parameter.line
+        )
     attributes = {"pooled_shape": pooled, "spatial_scale": parameter["spatial_scale"]}
-    return [call.add("ROIPooling", [call.bottoms[0], _regions(call)], attributes, domain=DOMAIN, top=0)]
+    return [ctx.add("ROIPooling", [ctx.x, _regions(ctx)], attributes, domain=DOMAIN, top=0)]
 
 
 @layer("PSROIPooling", bottoms=2)
-def position_sensitive_pooling(call: Call) -> Sequence[ir.Value]:
+def position_sensitive_pooling(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The mean of each bin of each region, over channels that are the bin's own.
 
     A layer of the R-FCN branch, ``psroi_pooling_layer.cu``.
     """
-    parameter = call.spec["psroi_pooling_param"]
+    parameter = ctx.spec["psroi_pooling_param"]
     attributes = {name: parameter[name] for name in ("output_dim", "group_size")}
     if min(attributes.values()) < 1:
-        raise call.wrong(
+        raise ctx.read_error(
             f"'output_dim' and 'group_size' are {list(attributes.values())}, expected numbers above 0",
             parameter.line,
         )
     attributes["spatial_scale"] = parameter["spatial_scale"]
-    return [call.add("PSROIPooling", [call.bottoms[0], _regions(call)], attributes, domain=DOMAIN, top=0)]
+    return [ctx.add("PSROIPooling", [ctx.x, _regions(ctx)], attributes, domain=DOMAIN, top=0)]
 
 
-def _regions(call: Call) -> ir.Value:
+def _regions(ctx: CaffeLayer) -> ir.Value:
     """Return the second bottom as rows of image and corners."""
-    if len(call.shape(1)) > 2:
-        return reshaped(call, call.bottoms[1], [0, -1])
-    return call.bottoms[1]
+    if ctx.rank(ctx.bottoms[1]) > 2:
+        return reshaped(ctx, ctx.bottoms[1], [0, -1])
+    return ctx.bottoms[1]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.formats.caffe.call import Call, layer
+from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph import Statistics, set_statistics
 from netweave.graph.parameters import drawn
 
@@ -30,56 +30,56 @@ _SEGNET_EPS = 1e-9
 
 
 @layer("BN")
-def scaled_norm(call: Call) -> Sequence[ir.Value]:
+def scaled_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Normalised, then scaled and shifted: ``bn_layer.cpp`` of the branch that the settings are of."""
-    parameter = call.spec["bn_param"]
-    if len(call.shape()) != 4:
-        raise call.wrong_shape(f"needs four axes, found {len(call.shape())}")
+    parameter = ctx.spec["bn_param"]
+    if ctx.rank() != 4:
+        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
     of_segnet = [name for name in _SEGNET if name in parameter]
     of_pspnet = [name for name in _PSPNET if name in parameter]
     if of_segnet and of_pspnet:
-        raise call.wrong(
+        raise ctx.read_error(
             f"has {of_segnet[0]!r} of SegNet's branch and {of_pspnet[0]!r} of PSPNet's, expected one's",
             parameter.line,
         )
-    return _two_arrays(call, parameter) if of_segnet else _four_arrays(call, parameter)
+    return _two_arrays(ctx, parameter) if of_segnet else _four_arrays(ctx, parameter)
 
 
-def _two_arrays(call: Call, parameter: Message) -> Sequence[ir.Value]:
-    scale = _learnt(call, 0, "gamma", parameter["scale_filler"], plane=True)
-    shift = _learnt(call, 1, "beta", parameter["shift_filler"], plane=True)
-    x = call.bottoms[0]
+def _two_arrays(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
+    scale = _learnt(ctx, 0, "gamma", parameter["scale_filler"], plane=True)
+    shift = _learnt(ctx, 1, "beta", parameter["shift_filler"], plane=True)
+    x = ctx.x
     if parameter["bn_mode"] == "LEARN":
-        axes = call.constant([0, 2, 3], dtype="int64")
-        x = call.add("Sub", [x, call.add("ReduceMean", [x, axes])])
-        variance = call.add("ReduceMean", [call.add("Mul", [x, x]), axes])
-        x = call.add("Div", [x, call.add("Sqrt", [call.add("Add", [variance, call.constant(_SEGNET_EPS)])])])
-    return [call.add("Add", [call.add("Mul", [x, scale]), shift], top=0)]
+        axes = ctx.integers([0, 2, 3])
+        x = ctx.add("Sub", [x, ctx.add("ReduceMean", [x, axes])])
+        variance = ctx.add("ReduceMean", [ctx.add("Mul", [x, x]), axes])
+        x = ctx.add("Div", [x, ctx.add("Sqrt", [ctx.add("Add", [variance, ctx.constant(_SEGNET_EPS)])])])
+    return [ctx.add("Add", [ctx.add("Mul", [x, scale]), shift], top=0)]
 
 
-def _four_arrays(call: Call, parameter: Message) -> Sequence[ir.Value]:
-    slope = _learnt(call, 0, "gamma", parameter["slope_filler"])
-    bias = _learnt(call, 1, "beta", parameter["bias_filler"])
-    mean, variance = _statistic(call, 2, "mean"), _statistic(call, 3, "variance")
+def _four_arrays(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
+    slope = _learnt(ctx, 0, "gamma", parameter["slope_filler"])
+    bias = _learnt(ctx, 1, "beta", parameter["bias_filler"])
+    mean, variance = _statistic(ctx, 2, "mean"), _statistic(ctx, 3, "variance")
     attributes = {"epsilon": parameter["eps"], "momentum": parameter["momentum"]}
-    outputs = [call.tops[0]]
-    if call.phase == "TRAIN" and not parameter["frozen"]:
+    outputs = [ctx.tops[0]]
+    if ctx.phase == "TRAIN" and not parameter["frozen"]:
         attributes["training_mode"] = 1
         outputs += ["", ""]
-    inputs = [call.bottoms[0], slope, bias, mean, variance]
-    made = call.builder.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
+    inputs = [ctx.x, slope, bias, mean, variance]
+    made = ctx.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
     set_statistics(made[0], Statistics(fixed=parameter["frozen"]))
     return made[:1]
 
 
-def _learnt(call: Call, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:
-    channels = call.size(1)
+def _learnt(ctx: CaffeLayer, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:
+    channels = ctx.size(1)
     shape = (channels, 1, 1) if plane else (channels,)
-    return call.blob(index, (1, channels, 1, 1), role, filler, layout=(("reshape", shape),))
+    return ctx.blob(index, (1, channels, 1, 1), role, filler, layout=(("reshape", shape),))
 
 
-def _statistic(call: Call, index: int, role: str) -> ir.Value:
-    channels = call.size(1)
-    key, array = call.statistic(index, (1, channels, 1, 1), role)
+def _statistic(ctx: CaffeLayer, index: int, role: str) -> ir.Value:
+    channels = ctx.size(1)
+    key, array = ctx.statistic(index, (1, channels, 1, 1), role)
     values = drawn(key, (channels,), role) if array is None else np.reshape(array, channels)
-    return call.builder.derived(values, name=key, key=key)
+    return ctx.builder.derived(values, name=key, key=key)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.formats.caffe.blobs import sizes
-from netweave.formats.caffe.call import MANY, Call, layer
+from netweave.formats.caffe.context import MANY, CaffeLayer, layer
+from netweave.graph.wording import dims_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,141 +22,139 @@ _INT64 = 7
 _TO_THE_END = 2**63 - 1
 
 
-def _old_axis(call: Call, parameter: Message, old: str) -> int:
+def _old_axis(ctx: CaffeLayer, parameter: Message, old: str) -> int:
     """Return the axis, which older files give under another name."""
     if old in parameter and "axis" in parameter:
-        raise call.wrong(f"has both 'axis' and {old!r}, expected one of them", parameter.line_of(old))
-    return call.axis(parameter[old] if old in parameter else parameter["axis"])
+        raise ctx.read_error(f"has both 'axis' and {old!r}, expected one of them", parameter.line_of(old))
+    return ctx.axis(parameter[old] if old in parameter else parameter["axis"])
 
 
 @layer("Concat", bottoms=(1, MANY))
-def concat(call: Call) -> Sequence[ir.Value]:
+def concat(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The bottoms one after the other along an axis."""
-    axis = _old_axis(call, call.spec["concat_param"], "concat_dim")
-    shapes = [call.shape(index) for index in range(len(call.bottoms))]
+    axis = _old_axis(ctx, ctx.spec["concat_param"], "concat_dim")
+    shapes = [ctx.shape(bottom) for bottom in ctx.bottoms]
     if len({(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}) > 1:
-        raise call.wrong_shape(
-            f"its bottoms must be of one size but for axis {axis}, found {', '.join(map(sizes, shapes))}"
+        raise ctx.shape_error(
+            f"its bottoms must be of one size but for axis {axis}, found {', '.join(map(dims_text, shapes))}"
         )
-    return [call.add("Concat", call.bottoms, {"axis": axis}, top=0)]
+    return [ctx.add("Concat", ctx.bottoms, {"axis": axis}, top=0)]
 
 
 @layer("Slice", tops=(1, MANY))
-def slice_(call: Call) -> Sequence[ir.Value]:
+def slice_(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Equal parts along an axis, or parts that end at the given points."""
-    parameter = call.spec["slice_param"]
-    axis = _old_axis(call, parameter, "slice_dim")
-    points, num_parts, size = parameter["slice_point"], len(call.tops), call.shape()[axis]
+    parameter = ctx.spec["slice_param"]
+    axis = _old_axis(ctx, parameter, "slice_dim")
+    points, num_parts, size = parameter["slice_point"], len(ctx.tops), ctx.shape()[axis]
     if not points:
         if size is not None and size % num_parts:
-            raise call.wrong_shape(f"cannot cut {size} elements of axis {axis} into {num_parts} equal parts")
+            raise ctx.shape_error(f"cannot cut {size} elements of axis {axis} into {num_parts} equal parts")
         attributes = {"axis": axis, "num_outputs": num_parts}
-        return call.builder.add_many("Split", [call.bottoms[0]], attributes, outputs=call.tops)
+        return ctx.add_many("Split", [ctx.x], attributes, outputs=ctx.tops)
     starts, ends = [0, *points], [*points, size or _TO_THE_END]
     if len(starts) != num_parts or any(a >= b for a, b in zip(starts, ends, strict=True)):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'slice_point' is {points}, expected {num_parts - 1} increasing numbers within axis {axis} "
             f"({size} elements)",
             parameter.line_of("slice_point"),
         )
     if size is None:
         return [
-            call.add("Slice", [call.bottoms[0], *_ints(call, [a], [b], [axis])], top=top)
+            ctx.add("Slice", [ctx.x, *_ints(ctx, [a], [b], [axis])], top=top)
             for top, (a, b) in enumerate(zip(starts, ends, strict=True))
         ]
-    lengths = call.constant([b - a for a, b in zip(starts, ends, strict=True)], dtype="int64")
-    return call.builder.add_many("Split", [call.bottoms[0], lengths], {"axis": axis}, outputs=call.tops)
+    lengths = ctx.integers([b - a for a, b in zip(starts, ends, strict=True)])
+    return ctx.add_many("Split", [ctx.x, lengths], {"axis": axis}, outputs=ctx.tops)
 
 
 @layer("Split", tops=(1, MANY))
-def split(call: Call) -> Sequence[ir.Value]:
+def split(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The same value under several names."""
-    return [call.add("Identity", [call.bottoms[0]], top=top) for top in range(len(call.tops))]
+    return [ctx.add("Identity", [ctx.x], top=top) for top in range(len(ctx.tops))]
 
 
 @layer("Silence", bottoms=(1, MANY), tops=0)
 @layer("HDF5Output", bottoms=(1, MANY), tops=0)
-def nothing(call: Call) -> Sequence[ir.Value]:
+def nothing(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Reads its bottoms, so that they are no outputs of the net."""
     return []
 
 
 @layer("Flatten")
-def flatten(call: Call) -> Sequence[ir.Value]:
+def flatten(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Axes from ``axis`` to ``end_axis`` as one."""
-    parameter = call.spec["flatten_param"]
-    start, end = call.axis(parameter["axis"]), call.axis(parameter["end_axis"])
+    parameter = ctx.spec["flatten_param"]
+    start, end = ctx.axis(parameter["axis"]), ctx.axis(parameter["end_axis"])
     if start > end:
-        raise call.wrong(f"'axis' {start} is behind 'end_axis' {end}", parameter.line)
-    rank = len(call.shape())
+        raise ctx.read_error(f"'axis' {start} is behind 'end_axis' {end}", parameter.line)
+    rank = ctx.rank()
     if start == 1 and end == rank - 1:
-        return [call.add("Flatten", [call.bottoms[0]], {"axis": 1}, top=0)]
-    shape = [0] * start + [-1] + [call.size(axis) for axis in range(end + 1, rank)]
-    return [call.add("Reshape", [call.bottoms[0], call.constant(shape, dtype="int64")], top=0)]
+        return [ctx.add("Flatten", [ctx.x], {"axis": 1}, top=0)]
+    shape = [0] * start + [-1] + [ctx.size(axis) for axis in range(end + 1, rank)]
+    return [ctx.add("Reshape", [ctx.x, ctx.integers(shape)], top=0)]
 
 
 @layer("Permute")
-def permute(call: Call) -> Sequence[ir.Value]:
+def permute(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The axes in another order; those that are not listed follow in their own. A layer of the SSD branch."""
-    parameter = call.spec["permute_param"]
-    order, rank = list(parameter["order"]), len(call.shape())
+    parameter = ctx.spec["permute_param"]
+    order, rank = list(parameter["order"]), ctx.rank()
     if len(set(order)) != len(order) or any(axis >= rank for axis in order):
-        raise call.wrong(
+        raise ctx.read_error(
             f"'order' is {order}, expected axes from 0 to {rank - 1}, each once", parameter.line_of("order")
         )
     order += [axis for axis in range(rank) if axis not in order]
-    return [call.add("Transpose", [call.bottoms[0]], {"perm": order}, top=0)]
+    return [ctx.add("Transpose", [ctx.x], {"perm": order}, top=0)]
 
 
 @layer("Reshape")
-def reshape(call: Call) -> Sequence[ir.Value]:
+def reshape(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """New sizes for some axes: 0 keeps one, -1 is worked out. An open batch size stays open."""
-    parameter = call.spec["reshape_param"]
-    old, dims = call.shape(), list(parameter["shape"]["dim"])
+    parameter = ctx.spec["reshape_param"]
+    old, dims = ctx.shape(), list(parameter["shape"]["dim"])
     start = parameter["axis"] + (len(old) + 1 if parameter["axis"] < 0 else 0)
     end = len(old) if parameter["num_axes"] == -1 else start + parameter["num_axes"]
     line = parameter.line_of("shape")
     if not 0 <= start <= end <= len(old):
-        raise call.wrong(f"axes {start} to {end} are out of range for {len(old)} axes", parameter.line)
+        raise ctx.read_error(f"axes {start} to {end} are out of range for {len(old)} axes", parameter.line)
     if dims.count(-1) > 1 or any(dim < -1 for dim in dims):
-        raise call.wrong(f"the sizes {dims} may hold one -1, and nothing below it", line)
+        raise ctx.read_error(f"the sizes {dims} may hold one -1, and nothing below it", line)
     for index, dim in enumerate(dims):
         if dim == 0 and start + index >= len(old):
-            raise call.wrong(f"size {index} is 0, which keeps an axis that is not there", line)
-    tail = (
-        [0] * (len(old) - end) if start + len(dims) == end else [call.size(a) for a in range(end, len(old))]
-    )
-    target = _with_open_batch(call, [*[0] * start, *dims, *tail])
-    return [call.add("Reshape", [call.bottoms[0], call.constant(target, dtype="int64")], top=0)]
+            raise ctx.read_error(f"size {index} is 0, which keeps an axis that is not there", line)
+    tail = [0] * (len(old) - end) if start + len(dims) == end else [ctx.size(a) for a in range(end, len(old))]
+    target = _with_open_batch(ctx, [*[0] * start, *dims, *tail])
+    return [ctx.add("Reshape", [ctx.x, ctx.integers(target)], top=0)]
 
 
-def _with_open_batch(call: Call, target: list[int]) -> list[int]:
+def _with_open_batch(ctx: CaffeLayer, target: list[int]) -> list[int]:
     """Return a target of ONNX's Reshape in which the batch stays open even if the file writes its size.
 
     Raises:
         ShapeError: The sizes do not fit.
     """
-    old = call.shape()
-    if call.has_batch() and target:
+    old = ctx.shape()
+    if ctx.has_batch() and target:
         inner = [old[axis] if dim == 0 else dim for axis, dim in enumerate(target)][1:]
         keeps = target[0] == -1 and -1 not in inner and _count(inner) == _count(old[1:])
-        if keeps or target[0] == call.batch:
+        if keeps or target[0] == ctx.batch:
             target = [0, *target[1:]]
     new = [old[axis] if dim == 0 else dim for axis, dim in enumerate(target)]
     if new[:1] == [None]:
-        _check_counts(call, old[1:], new[1:])
+        _check_counts(ctx, old[1:], new[1:])
     elif None not in old:
-        _check_counts(call, old, new)
-    elif target[:1] == [call.batch] and -1 not in target:
+        _check_counts(ctx, old, new)
+    elif target[:1] == [ctx.batch] and -1 not in target:
         return [-1, *target[1:]]  # the batch was one with another axis, and comes apart again
     return target
 
 
-def _check_counts(call: Call, old: Sequence[int | None], new: Sequence[int | None]) -> None:
+def _check_counts(ctx: CaffeLayer, old: Sequence[int | None], new: Sequence[int | None]) -> None:
     size, rest = _count(old), _count([dim for dim in new if dim != -1])
     fits = rest > 0 and size % rest == 0 if -1 in new else size == rest
     if not fits:
-        raise call.wrong_shape(f"cannot bring {sizes(old)} into {sizes(new)} (-1: what is left)")
+        raise ctx.shape_error(f"cannot bring {dims_text(old)} into {dims_text(new)} (-1: what is left)")
 
 
 def _count(shape: Sequence[int | None]) -> int:
@@ -165,15 +163,15 @@ def _count(shape: Sequence[int | None]) -> int:
 
 
 @layer("Crop", bottoms=2)
-def crop(call: Call) -> Sequence[ir.Value]:
+def crop(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The first bottom cut to the sizes of the second, whatever they are, on all axes from ``axis`` on."""
-    parameter = call.spec["crop_param"]
-    whole, part = call.shape(), call.shape(1)
-    axis = call.axis(parameter["axis"])
+    parameter = ctx.spec["crop_param"]
+    whole, part = ctx.shape(), ctx.shape(ctx.bottoms[1])
+    axis = ctx.axis(parameter["axis"])
     axes = list(range(axis, len(whole)))
     offsets = list(parameter["offset"]) or [0]
     if len(part) != len(whole) or len(offsets) not in {1, len(axes)}:
-        raise call.wrong(
+        raise ctx.read_error(
             f"needs bottoms with as many axes (they have {len(whole)} and {len(part)}), and one 'offset' or "
             f"{len(axes)} (it has {len(offsets)})",
             parameter.line,
@@ -182,52 +180,52 @@ def crop(call: Call) -> Sequence[ir.Value]:
     for each, offset in zip(axes, offsets, strict=True):
         size, wanted = whole[each], part[each]
         if size is not None and wanted is not None and offset + wanted > size:
-            raise call.wrong_shape(f"axis {each}: {wanted} elements from {offset} on are not in {size}")
-    starts = call.constant(offsets, dtype="int64")
-    lengths = call.add("Shape", [call.bottoms[1]], {"start": axis, "end": len(part)})
-    ends = call.add("Add", [lengths, starts]) if any(offsets) else lengths
-    return [call.add("Slice", [call.bottoms[0], starts, ends, call.constant(axes, dtype="int64")], top=0)]
+            raise ctx.shape_error(f"axis {each}: {wanted} elements from {offset} on are not in {size}")
+    starts = ctx.integers(offsets)
+    lengths = ctx.add("Shape", [ctx.bottoms[1]], {"start": axis, "end": len(part)})
+    ends = ctx.add("Add", [lengths, starts]) if any(offsets) else lengths
+    return [ctx.add("Slice", [ctx.x, starts, ends, ctx.integers(axes)], top=0)]
 
 
 @layer("Tile")
-def tile(call: Call) -> Sequence[ir.Value]:
+def tile(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The whole value ``tiles`` times along an axis."""
-    parameter = call.spec["tile_param"]
-    axis, tiles = call.axis(parameter["axis"]), parameter["tiles"]
+    parameter = ctx.spec["tile_param"]
+    axis, tiles = ctx.axis(parameter["axis"]), parameter["tiles"]
     if tiles < 1:
-        raise call.wrong(f"'tiles' is {tiles}, expected 1 or more", parameter.line_of("tiles"))
-    repeats = [tiles if each == axis else 1 for each in range(len(call.shape()))]
-    return [call.add("Tile", [call.bottoms[0], call.constant(repeats, dtype="int64")], top=0)]
+        raise ctx.read_error(f"'tiles' is {tiles}, expected 1 or more", parameter.line_of("tiles"))
+    repeats = [tiles if each == axis else 1 for each in range(ctx.rank())]
+    return [ctx.add("Tile", [ctx.x, ctx.integers(repeats)], top=0)]
 
 
 @layer("Parameter", bottoms=0)
-def parameter(call: Call) -> Sequence[ir.Value]:
+def parameter(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """A stored array as a value."""
-    shape = tuple(call.spec["parameter_param"]["shape"]["dim"])
+    shape = tuple(ctx.spec["parameter_param"]["shape"]["dim"])
     if any(dim < 1 for dim in shape):
-        raise call.wrong(
-            f"its sizes are {sizes(shape)}, expected 1 or more", call.spec.line_of("parameter_param")
+        raise ctx.read_error(
+            f"its sizes are {dims_text(shape)}, expected 1 or more", ctx.spec.line_of("parameter_param")
         )
-    return [call.add("Identity", [call.blob(0, shape, "weight")], top=0)]
+    return [ctx.add("Identity", [ctx.blob(0, shape, "weight")], top=0)]
 
 
 @layer("Filter", bottoms=(2, MANY), tops=(1, MANY))
-def filter_(call: Call) -> Sequence[ir.Value]:
+def filter_(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The items of each bottom for which the last bottom is not 0."""
-    selector = call.add("Reshape", [call.bottoms[-1], call.constant([-1], dtype="int64")])
-    chosen = call.add("Cast", [selector], {"to": _BOOL})
+    selector = ctx.add("Reshape", [ctx.bottoms[-1], ctx.integers([-1])])
+    chosen = ctx.add("Cast", [selector], {"to": _BOOL})
     return [
-        call.add("Compress", [bottom, chosen], {"axis": 0}, top=top)
-        for top, bottom in enumerate(call.bottoms[:-1])
+        ctx.add("Compress", [bottom, chosen], {"axis": 0}, top=top)
+        for top, bottom in enumerate(ctx.bottoms[:-1])
     ]
 
 
 @layer("BatchReindex", bottoms=2)
-def batch_reindex(call: Call) -> Sequence[ir.Value]:
+def batch_reindex(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The items of the first bottom in the order that the second gives, as whole numbers in floats."""
-    index = call.add("Cast", [call.bottoms[1]], {"to": _INT64})
-    return [call.add("Gather", [call.bottoms[0], index], {"axis": 0}, top=0)]
+    index = ctx.add("Cast", [ctx.bottoms[1]], {"to": _INT64})
+    return [ctx.add("Gather", [ctx.x, index], {"axis": 0}, top=0)]
 
 
-def _ints(call: Call, *lists: Sequence[int]) -> list[ir.Value]:
-    return [call.constant(list(numbers), dtype="int64") for numbers in lists]
+def _ints(ctx: CaffeLayer, *lists: Sequence[int]) -> list[ir.Value]:
+    return [ctx.integers(numbers) for numbers in lists]

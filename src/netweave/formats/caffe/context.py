@@ -1,0 +1,159 @@
+"""One layer of a Caffe net while it is lowered, and the table of the rules by type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from netweave.graph import BATCH
+from netweave.lowering import LayerContext
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from netweave.files.protobuf import Message
+    from netweave.formats.caffe.blobs import Blobs
+    from netweave.graph import GraphBuilder, Layer
+    from netweave.graph.parameters import Step
+
+MANY = 1 << 30
+"""As many bottoms or tops as one likes."""
+
+
+class CaffeLayer(LayerContext):
+    """One layer in place.
+
+    Args:
+        builder: Where its nodes go.
+        spec: Its LayerParameter.
+        layer: Its entry in the table of layers.
+        bottoms: The values that it reads.
+        tops: Names for the values that it makes.
+        blobs: The stored arrays of the net.
+        phase: ``TRAIN`` or ``TEST``.
+        batch: The batch size that the file declares.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        spec: Message,
+        layer: Layer,
+        *,
+        bottoms: Sequence[ir.Value],
+        tops: Sequence[str],
+        blobs: Blobs,
+        phase: str,
+        batch: int | None,
+    ) -> None:
+        super().__init__(builder, place=layer.place)
+        self.spec = spec
+        self.layer = layer
+        self.bottoms = bottoms
+        self.tops = tops
+        self.blobs = blobs
+        self.phase = phase
+        self.batch = batch
+
+    @property
+    def x(self) -> ir.Value:
+        """The first bottom."""
+        return self.bottoms[0]
+
+    def has_batch(self) -> bool:
+        """Whether axis 0 of the first bottom is the net's open batch size."""
+        shape = self.x.shape
+        return shape is not None and len(shape) > 0 and str(shape[0]) == BATCH
+
+    def blob(
+        self,
+        index: int,
+        shape: Sequence[int],
+        role: str,
+        filler: Message | None = None,
+        *,
+        layout: Sequence[Step] = (),
+    ) -> ir.Value:
+        """Return the initializer made from a stored array of the layer.
+
+        Args:
+            index: Its number among the layer's blobs.
+            shape: Its sizes in Caffe.
+            role: As in ``graph.Parameter``.
+            filler: How it is drawn before training.
+            layout: Steps from the stored array to the initializer.
+        """
+        return self.blobs.value(self, index, tuple(shape), role, filler, tuple(layout))
+
+    def statistic(self, index: int, shape: Sequence[int], role: str) -> tuple[str, np.ndarray | None]:
+        """Return key and values of a stored array that no gradient changes; None without weights."""
+        key = self.blobs.entry(self, index, tuple(shape), role, None, trainable=False).key
+        return key, self.blobs.array(key)
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        domain: str = "",
+        name: str = "",
+        top: int | None = None,
+    ) -> ir.Value:
+        """Add a node with one output, which is a top of the layer if ``top`` is its number."""
+        if top is not None and top < len(self.tops):
+            name = self.tops[top]
+        return super().add(op_type, inputs, attributes, domain=domain, name=name)
+
+    def place_of(self, line: int | None) -> str:
+        """Return where a line of the layer stands in the prototxt."""
+        if line is None or self.layer.origin is None:
+            return self.place
+        return f"{self.layer.origin.file}:{line}: layer {self.layer.name!r} ({self.layer.type})"
+
+
+Rule = Callable[[CaffeLayer], Sequence[ir.Value]]
+"""Writes a layer's nodes and returns the values of its tops, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayerRule:
+    """How a type of layer is read, and how many bottoms and tops it may have (least, most)."""
+
+    rule: Rule
+    bottoms: tuple[int, int]
+    tops: tuple[int, int]
+
+
+LAYERS: dict[str, LayerRule] = {}
+"""The rules by Caffe's name of the type; ``netweave.formats.caffe.layers`` fills it."""
+
+
+def layer(
+    type: str,  # noqa: A002
+    *,
+    bottoms: int | tuple[int, int] = 1,
+    tops: int | tuple[int, int] = 1,
+) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule for a type of layer.
+
+    Args:
+        type: Caffe's name of the type.
+        bottoms: How many bottoms it has: a number, or (least, most).
+        tops: How many tops it has, in the same way.
+    """
+
+    def register(rule: Rule) -> Rule:
+        LAYERS[type] = LayerRule(rule, _range(bottoms), _range(tops))
+        return rule
+
+    return register
+
+
+def _range(count: int | tuple[int, int]) -> tuple[int, int]:
+    return (count, count) if isinstance(count, int) else count
