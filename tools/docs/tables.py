@@ -78,7 +78,7 @@ def _first_line(function: Any) -> str:
 
 def _caffe() -> dict[str, str]:
     from netweave.formats.caffe import layers
-    from netweave.formats.caffe.call import LAYERS
+    from netweave.formats.caffe.context import LAYERS
     from netweave.formats.caffe.inputs import INPUTS
 
     assert layers  # imported for what it registers
@@ -115,7 +115,7 @@ def _darknet() -> dict[str, str]:
 
 def _singa() -> dict[str, str]:
     from netweave.formats.singa import layers
-    from netweave.formats.singa.call import LAYERS
+    from netweave.formats.singa.context import LAYERS
     from netweave.formats.singa.inputs import INPUTS
 
     assert layers  # imported for what it registers

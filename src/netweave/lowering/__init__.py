@@ -6,7 +6,7 @@ A rule that several frameworks have in common stands here once: how a window mov
 weights are ordered, what an activation is called.
 """
 
-from netweave.lowering.context import LayerContext
+from netweave.lowering.context import MANY, LayerContext
 from netweave.lowering.parameters import Layout, ParameterStore
 
-__all__ = ["LayerContext", "Layout", "ParameterStore"]
+__all__ = ["MANY", "LayerContext", "Layout", "ParameterStore"]

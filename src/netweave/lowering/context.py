@@ -22,6 +22,10 @@ Shape = tuple[int | None, ...]
 """Sizes of a value, one per axis; None where a size is symbolic, as the batch is."""
 
 
+MANY = 1 << 30
+"""No upper bound on a number of inputs or outputs."""
+
+
 class LayerContext:
     """One layer, or one operator, of a source net while it is lowered.
 
@@ -107,6 +111,22 @@ class LayerContext:
         if not -rank <= axis < rank:
             raise self.shape_error(f"axis {axis} is out of range for {rank} axes")
         return axis % rank
+
+    def check_count(self, noun: str, count: int, expected: tuple[int, int]) -> None:
+        """Refuse a layer that has too few or too many inputs or outputs.
+
+        Args:
+            noun: What is counted, in the framework's word: ``bottom``.
+            count: How many the layer has.
+            expected: The least and the most that its type takes; ``MANY`` for no upper bound.
+
+        Raises:
+            ReadError: The count is outside the bounds.
+        """
+        least, most = expected
+        if not least <= count <= most:
+            upper = " or more" if most == MANY else "" if least == most else f" to {most}"
+            raise self.read_error(f"has {count} {noun}{'s' * (count != 1)}, expected {least}{upper}")
 
     def _give_sizes(self) -> str:
         return f"give the sizes of the net's inputs, as in --input-shape {self.input_shape_example}"

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.errors import UnsupportedError, UsageError, WeightError
+from netweave.errors import UnsupportedError, WeightError
+from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
 from netweave.symbol import operators
 from netweave.symbol.call import Call
 from netweave.symbol.deduce import deduce
 from netweave.symbol.document import Node
-from netweave.symbol.registry import ROLES, find_reader
+from netweave.symbol.registry import ROLES, all_readers, find_reader
 from netweave.symbol.settings import Settings
 from netweave.symbol.upgrade import arguments_of
 from netweave.symbol.variables import Variables
@@ -177,21 +178,17 @@ class _Build:
 
     def _check_operators(self) -> None:
         """Refuse a net with unknown operators, naming each once with its nodes."""
-        unknown: dict[str, list[str]] = {}
-        for node in self._document.nodes:
-            if not node.is_variable and find_reader(node.op) is None:
-                unknown.setdefault(node.op, []).append(f"{node.name!r} in line {node.origin.line}")
-        if not unknown:
-            return
-        shown = "; ".join(
-            f"{op} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
-            f"{operators.reason(op)})"
-            for op, nodes in unknown.items()
-        )
-        raise UnsupportedError(
-            f"{len(unknown)} operator{'s' if len(unknown) > 1 else ''} that Netweave does not read: {shown}; "
-            f"see docs/how-to/add-an-mxnet-operator.md",
+        refuse_unknown_layers(
+            [
+                UnknownLayer(node.op, node.name, node.origin.line)
+                for node in self._document.nodes
+                if not node.is_variable and find_reader(node.op) is None
+            ],
             place=self._document.file,
+            noun="operator",
+            known=all_readers(),
+            reasons=operators.REASONS,
+            how_to="add-an-mxnet-operator",
         )
 
     def _check_arrays(self) -> None:
@@ -215,10 +212,5 @@ class _Build:
             )
 
     def _check_input_shapes(self, graph: Graph) -> None:
-        inputs = [value.name for value in graph.inputs]
-        unknown = [name for name in self._input_shapes if name not in inputs]
-        if unknown:
-            raise UsageError(
-                f"{self._document.file}: no input named {', '.join(map(repr, unknown))}; "
-                f"the inputs are {', '.join(map(repr, inputs))}"
-            )
+        inputs = [value.name or "" for value in graph.inputs]
+        check_input_names(self._input_shapes, inputs, place=self._document.file)

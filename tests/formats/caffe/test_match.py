@@ -126,9 +126,9 @@ def test_all_unknown_layers_are_named_at_once(tmp_path):
         'bar_param { wide: "}" deep { x: [1, 2] } } more: -3 }\n'
     )
     message = (
-        f"{path}: the net has 3 layers that Netweave does not read: 'a' (Proposal, a layer of the Faster "
-        f"R-CNN branch) at {path}:2; 'b' (Python, whose code is in a module of its own) at {path}:4; "
-        f"'d' (Bar) at {path}:6"
+        f"{path}: has 3 layer types that Netweave does not read: Proposal ('a' on line 2; a layer of the "
+        "Faster R-CNN branch); Python ('b' on line 4; a Python class, whose code is in a module of its "
+        "own); Bar ('d' on line 6)"
     )
     with pytest.raises(UnsupportedError, match=f"^{re.escape(message)}$"):
         read(Source(path))

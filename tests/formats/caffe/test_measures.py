@@ -19,7 +19,7 @@ def test_a_measure_is_left_out_and_its_prediction_stays(tmp_path, kind):
 
 def test_a_measure_that_another_layer_reads_is_refused(tmp_path):
     text = NET + layer("SegAccuracy", bottoms="y truth", tops="m") + layer("TanH", bottoms="m", tops="z")
-    with pytest.raises(UnsupportedError, match=r"'SegAccuracy' .SegAccuracy; did you mean"):
+    with pytest.raises(UnsupportedError, match=r"SegAccuracy .'SegAccuracy' on line 4; did you mean"):
         load(tmp_path, text)
 
 

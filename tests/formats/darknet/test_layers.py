@@ -182,9 +182,9 @@ def test_activations_follow_their_formulas(activation, formula, tmp_path):
         (
             "[gru]\noutput=4",
             UnsupportedError,
-            r"net\.cfg: 1 type of layers .* \[gru\] \(line 5: it keeps a state",
+            r"net\.cfg: has one layer type .* gru \(line 5; it keeps a state",
         ),
-        ("[fancy]\n[fancy]", UnsupportedError, r"\[fancy\] \(line 5, line 6\)"),
+        ("[fancy]\n[fancy]", UnsupportedError, r"fancy \(line 5, line 6\)"),
         ("[convolutional]\nxnor=1", UnsupportedError, r"net\.cfg:5: section \[convolutional\]: .*xnor=1"),
         ("[convolutional]\nfilters=0", ReadError, r"net\.cfg:6: .*'filters' is '0', expected .* at least 1"),
         ("[convolutional]\nfilters=many", ReadError, r"net\.cfg:6: .*'filters' is 'many', expected a whole"),

@@ -57,7 +57,7 @@ def test_sizes_can_be_given(tmp_path):
     (tmp_path / "net.cfg").write_text((NETS / "detector.cfg").read_text())
     net = netweave.load(tmp_path / "net.cfg", input_shapes={"data": (1, 3, 64, 32)})
     assert tuple(net.outputs[0].shape)[1:] == (16, 15, 7)
-    with pytest.raises(UsageError, match="no input named 'image'; the input is 'data'"):
+    with pytest.raises(UsageError, match="no input named 'image'; the inputs are 'data'"):
         netweave.load(tmp_path / "net.cfg", input_shapes={"image": (1, 3, 64, 32)})
     with pytest.raises(ShapeError, match=r"\[3, 64, 32\] is given for 'data', expected batch, channels"):
         netweave.load(tmp_path / "net.cfg", input_shapes={"data": (3, 64, 32)})

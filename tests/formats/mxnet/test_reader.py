@@ -308,8 +308,8 @@ class TestRefusals:
         with pytest.raises(UnsupportedError) as caught:
             read(write(nodes))
         assert str(caught.value).split("net-symbol.json: ")[1] == (
-            "2 operators that Netweave does not read: Unheard ('one' in line 9, 'two' in line 21); "
-            "_contrib_ROIAlign ('anchors' in line 33: a layer of R-CNN: not read yet); "
+            "has 2 operator types that Netweave does not read: Unheard ('one' on line 9, 'two' on line 21); "
+            "_contrib_ROIAlign ('anchors' on line 33; a layer of R-CNN: not read yet); "
             "see docs/how-to/add-an-mxnet-operator.md"
         )
 

@@ -199,7 +199,7 @@ def test_the_batch_is_known_inside_formulas(tmp_path):
 def test_input_shapes_are_the_callers(tmp_path):
     source = model([node("Relu", "x", "y")], {"x": [1, 3, None, None]}, ["y"])
     assert shape_of(load(source, tmp_path, input_shapes={"x": (1, 3, 5, 7)}), "y") == "[N,3,5,7]"
-    with pytest.raises(UsageError, match="no input named 'data' in 'net'; has: x"):
+    with pytest.raises(UsageError, match="net: no input named 'data'; the inputs are 'x'"):
         load(source, tmp_path, input_shapes={"data": (1, 3, 5, 7)})
     with pytest.raises(UsageError, match="input 'x' has 4 axes, but 2 sizes are given"):
         load(source, tmp_path, input_shapes={"x": (1, 3)})

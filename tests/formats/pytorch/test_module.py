@@ -89,7 +89,7 @@ def test_parameters_are_those_of_the_state_dict() -> None:
 def test_sizes_are_found_or_asked_for() -> None:
     found = netweave.load(made("Mobile")[0])
     assert found.notes[0].startswith("nobody said the size of input 'x': traced with Nx3x224x224")
-    with pytest.raises(UsageError, match=r"no input named 'data'; has: x"):
+    with pytest.raises(UsageError, match=r"no input named 'data'; the inputs are 'x'"):
         netweave.load(made("Mobile")[0], input_shapes={"data": (1, 3, 32, 32)})
     with pytest.raises(ShapeError, match=r"none of the usual ones fits .*say it \(--input-shape input="):
         netweave.load(

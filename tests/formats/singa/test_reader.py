@@ -207,7 +207,7 @@ def test_other_stages_are_refused(text, message, tmp_path):
 def test_sizes_are_given_for_inputs_alone(tmp_path):
     graph = load(tmp_path, conf(data(6), dense()), input_shapes={"data": (2, 9)})
     assert graph.parameters["w"].shape == (3, 9)
-    with pytest.raises(UsageError, match=r"sizes are given for 'y', but the .* in phase TEST are 'data'"):
+    with pytest.raises(UsageError, match=r"in phase TEST: no input named 'y'; the inputs are 'data'"):
         load(tmp_path, conf(data(6), dense()), input_shapes={"y": (2, 9)})
 
 

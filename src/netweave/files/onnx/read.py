@@ -12,6 +12,7 @@ from netweave.files.onnx.batch import Batch, BatchBoundError, keep_batch, open_b
 from netweave.files.onnx.model import inline, rename_twins, to_model
 from netweave.files.onnx.operators import check_operators
 from netweave.files.onnx.opset import modernise
+from netweave.files.unknown import check_input_names
 from netweave.graph import BATCH, known_shape
 
 if TYPE_CHECKING:
@@ -113,12 +114,7 @@ def _declared(model: ir.Model) -> dict[str, tuple[int | None, ...]]:
 def _resize_inputs(model: ir.Model, wanted: Mapping[str, tuple[int, ...]]) -> None:
     """Give inputs the sizes that the caller wants; a free batch stays free."""
     inputs = {value.name: value for value in model.graph.inputs}
-    unknown = [name for name in wanted if name not in inputs]
-    if unknown:
-        there = ", ".join(map(str, inputs)) or "none"
-        raise UsageError(
-            f"no input named {', '.join(map(repr, unknown))} in {model.graph.name!r}; has: {there}"
-        )
+    check_input_names(wanted, map(str, inputs), place=model.graph.name or "the model")
     for name, sizes in wanted.items():
         old = inputs[name].shape
         if old is not None and len(old) != len(sizes):

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
     from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
 
-MANY = 1 << 30
-"""As many bottoms or tops as one likes."""
-
 
 class CaffeLayer(LayerContext):
     """One layer in place.

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.errors import ReadError, ShapeError
 from netweave.files import file_beside
+from netweave.files.unknown import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
@@ -80,7 +81,11 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
         if brings_data(wired.spec)
         for name, shape in zip(wired.tops, _of_tops(wired, source.net.parent), strict=True)
     ]
-    _check_names(source, [name for name, _, _ in declared])
+    check_input_names(
+        source.input_shapes,
+        [name for name, _, _ in declared],
+        place=f"{source.net} in phase {source.phase}",
+    )
     shapes = [source.input_shapes.get(name, shape) for name, shape, _ in declared]
     missing = [
         (wired, name, shape)
@@ -236,15 +241,6 @@ def _mean_sizes(transform: Message, folder: Path) -> tuple[int | None, int | Non
         return None, None, None
     shape = read_blob(path).shape
     return (shape[-3], shape[-2], shape[-1]) if len(shape) >= 3 else (None, None, None)
-
-
-def _check_names(source: Source, names: Sequence[str]) -> None:
-    unknown = [name for name in source.input_shapes if name not in names]
-    if unknown:
-        raise UsageError(
-            f"sizes are given for {', '.join(map(repr, unknown))}, but the inputs of {source.net} in phase "
-            f"{source.phase} are {', '.join(map(repr, names)) or 'none'}"
-        )
 
 
 def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source) -> ReadError:

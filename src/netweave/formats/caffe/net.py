@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.errors import ReadError, ShapeError
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.blobs import Blobs
-from netweave.formats.caffe.context import MANY, CaffeLayer
+from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
 from netweave.formats.caffe.measures import without_measures
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
     from netweave.formats.caffe.inputs import NetInput
     from netweave.formats.caffe.weights import Weights
     from netweave.formats.caffe.wiring import Wired
-
-_MOST_NAMED = 100
-"""How many unknown layers a message names one by one."""
 
 _NOT_SETTINGS = {"name", "type", "bottom", "top", "blobs"}
 
@@ -122,15 +119,8 @@ def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) ->
 
 def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
     rule = LAYERS[type_of(ctx.spec)]
-    for what, count, (least, most) in (
-        ("bottom", len(ctx.bottoms), rule.bottoms),
-        ("top", len(ctx.tops), rule.tops),
-    ):
-        if not least <= count <= most:
-            wanted = (
-                f"{least}" if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
-            )
-            raise ctx.read_error(f"has {count} {what}{'s' * (count != 1)}, expected {wanted}")
+    ctx.check_count("bottom", len(ctx.bottoms), rule.bottoms)
+    ctx.check_count("top", len(ctx.tops), rule.tops)
     params = ctx.spec["param"]
     found = rule.rule(ctx)
     num_arrays = len(ctx.blobs.keys(ctx.layer.key))
@@ -147,36 +137,21 @@ def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
     return found
 
 
-def _nearest(type_: str) -> str:
-    """Return what a type may be a slip of the pen for: one that differs in a letter or in capitals."""
-    known = {name.lower(): name for name in (*LAYERS, *INPUTS)}
-    near = difflib.get_close_matches(type_.lower(), known, n=1, cutoff=0.8)
-    return f"; did you mean {known[near[0]]!r}?" if near else ""
-
-
-def _note(spec: Message) -> str:
-    """Return what is known of a type that is not read."""
-    if spec["type"] == "Python":
-        known_as = f", the class {type_of(spec)}" if spec["python_param"]["layer"] else ""
-        return f"{known_as}, whose code is in a module of its own"
-    return f", {OTHERS[spec['type']]}" if spec["type"] in OTHERS else _nearest(spec["type"])
-
-
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
     unknown = [spec for spec in specs if type_of(spec) not in LAYERS and not brings_data(spec)]
-    if not unknown:
-        for spec in specs:
-            if spec.unknown and type_of(spec) in {*LAYERS, *INPUTS}:
-                raise spec.unknown[0]
-        return
-    rows = []
-    for spec in unknown[:_MOST_NAMED]:
-        line = spec.line_of("type")
-        where = f" at {place}:{line}" if line else ""
-        note = _note(spec)
-        rows.append(f"{spec['name']!r} ({spec['type'] or 'without a type'}{note}){where}")
-    if len(unknown) > len(rows):
-        rows.append("and so on")
-    count = f"{len(unknown)} layers" if len(unknown) > 1 else "a layer"
-    raise UnsupportedError(f"the net has {count} that Netweave does not read: {'; '.join(rows)}", place=place)
+    kinds = [type_of(spec) if spec["python_param"]["layer"] else str(spec["type"]) for spec in unknown]
+    of_python = {kind for kind, spec in zip(kinds, unknown, strict=True) if spec["type"] == "Python"}
+    refuse_unknown_layers(
+        [
+            UnknownLayer(kind, spec["name"], spec.line_of("type"))
+            for kind, spec in zip(kinds, unknown, strict=True)
+        ],
+        place=place,
+        noun="layer",
+        known=(*LAYERS, *INPUTS),
+        reasons=OTHERS | dict.fromkeys(of_python, "a Python class, whose code is in a module of its own"),
+    )
+    for spec in specs:
+        if spec.unknown and type_of(spec) in {*LAYERS, *INPUTS}:
+            raise spec.unknown[0]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import CodeError, NetweaveError, ShapeError, UsageError
+from netweave.errors import CodeError, NetweaveError, ShapeError
+from netweave.files.unknown import check_input_names
 from netweave.formats.chainer.shim.arguments import ArgumentsError
 from netweave.formats.chainer.shim.recorder import WholeError
 from netweave.formats.chainer.shim.variable import Parameter, Variable
@@ -40,11 +41,7 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
         CodeError: What the model returns is no output of a net.
     """
     names = _arguments(model)
-    unknown = [name for name in shapes if name not in names]
-    if unknown:
-        raise UsageError(
-            f"no input named {', '.join(map(repr, unknown))}; the inputs are {', '.join(map(repr, names))}"
-        )
+    check_input_names(shapes, names, place=type(model).__name__)
     open_names = [name for name in names if name not in shapes and name not in LABELS]
     if not open_names:
         return _traced(model, recorder, {name: tuple(shapes.get(name, (1,))) for name in names})

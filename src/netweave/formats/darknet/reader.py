@@ -6,9 +6,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError
+from netweave.errors import ReadError, ShapeError
+from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.darknet import layers
-from netweave.formats.darknet.call import HEADS, Call, find_layer
+from netweave.formats.darknet.call import HEADS, Call, all_layers, find_layer
 from netweave.formats.darknet.config import Section, read_config
 from netweave.formats.darknet.weights import WeightFile
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
@@ -70,11 +71,7 @@ def find_weights(net: Path) -> Path | None:
 
 
 def _input_shape(net: Section, source: Source) -> tuple[int | None, ...]:
-    unknown = [name for name in source.input_shapes if name != INPUT]
-    if unknown:
-        raise UsageError(
-            f"{source.net}: no input named {', '.join(map(repr, unknown))}; the input is {INPUT!r}"
-        )
+    check_input_names(source.input_shapes, [INPUT], place=str(source.net))
     if INPUT in source.input_shapes:
         given = source.input_shapes[INPUT]
         if len(given) != 4 or min(given) < 1:
@@ -91,20 +88,13 @@ def _input_shape(net: Section, source: Source) -> tuple[int | None, ...]:
 
 def _check_types(body: Sequence[Section]) -> None:
     """Refuse a net with unknown types of layers, naming each once with its lines."""
-    unknown: dict[str, list[str]] = {}
-    for section in body:
-        if find_layer(section.type) is None:
-            unknown.setdefault(section.type, []).append(f"line {section.line}")
-    if unknown:
-        shown = "; ".join(
-            f"[{kind}] ({', '.join(lines[:3])}{f' and {len(lines) - 3} more' if len(lines) > 3 else ''}"
-            f"{layers.reason(kind)})"
-            for kind, lines in unknown.items()
-        )
-        raise UnsupportedError(
-            f"{len(unknown)} type{'s' if len(unknown) > 1 else ''} of layers that are not read: {shown}",
-            place=body[0].file,
-        )
+    refuse_unknown_layers(
+        [UnknownLayer(s.type, "", s.line) for s in body if find_layer(s.type) is None],
+        place=body[0].file if body else "",
+        noun="layer",
+        known=all_layers(),
+        reasons=layers.REASONS,
+    )
 
 
 def _read_layer(

@@ -11,6 +11,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras import layers
 from netweave.formats.keras.call import Call
 from netweave.formats.keras.code import is_code, read_code
@@ -18,7 +19,7 @@ from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
 from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import is_ours, open_model
 from netweave.formats.keras.order import calls_in_order
-from netweave.formats.keras.registry import find_reader
+from netweave.formats.keras.registry import all_readers, find_reader
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 
 if TYPE_CHECKING:
@@ -204,31 +205,19 @@ class _Build:
 
     def _check_layers(self, model: Model) -> None:
         """Refuse a model with unknown layers, naming each class once with its layers."""
-        unknown: dict[str, list[str]] = {}
-        for layer in model.layers:
-            if layer.type not in MODELS and find_reader(layer.type) is None:
-                unknown.setdefault(layer.type, []).append(layer.name)
-        if not unknown:
-            return
-        shown = "; ".join(
-            f"{kind} ({', '.join(map(repr, names[:3]))}"
-            f"{f' and {len(names) - 3} more' if len(names) > 3 else ''}{layers.reason(kind)})"
-            for kind, names in list(unknown.items())[:8]
-        )
-        raise UnsupportedError(
-            f"{len(unknown)} class{'es' if len(unknown) > 1 else ''} of layers that Netweave does not read: "
-            f"{shown}; see docs/how-to/add-a-keras-layer.md",
+        known = {*MODELS, *all_readers()}
+        refuse_unknown_layers(
+            [UnknownLayer(layer.type, layer.name) for layer in model.layers if layer.type not in known],
             place=self._file,
+            noun="layer",
+            known=known,
+            reasons=layers.REASONS,
+            how_to="add-a-keras-layer",
         )
 
     def _check_input_shapes(self) -> None:
-        known = [ref[0] for ref in self._model.inputs]
-        unknown = [name for name in self._source.input_shapes if name not in known]
-        if unknown:
-            raise UsageError(
-                f"{self._file}: no input named {', '.join(map(repr, unknown))}; "
-                f"the inputs are {', '.join(map(repr, known))}"
-            )
+        inputs = [ref[0] for ref in self._model.inputs]
+        check_input_names(self._source.input_shapes, inputs, place=self._file)
 
 
 def _is_keras3(description: Any) -> bool:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import CodeError, ShapeError, UsageError
+from netweave.errors import CodeError, ShapeError
+from netweave.files.unknown import check_input_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -240,9 +241,8 @@ def _inputs(
 
 
 def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
-    unknown, missing = [n for n in shapes if n not in names], [n for n in names if n not in shapes]
-    if unknown:
-        raise UsageError(f"no input named {', '.join(map(repr, unknown))}; has: {', '.join(names)}")
+    check_input_names(shapes, names, place="the module")
+    missing = [name for name in names if name not in shapes]
     if missing:
         raise ShapeError(
             f"the size of input {', '.join(map(repr, missing))} is not known: "

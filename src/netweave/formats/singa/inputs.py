@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError, UsageError
+from netweave.errors import ReadError, ShapeError
+from netweave.files.unknown import check_input_names
 from netweave.graph import BATCH
 from netweave.graph.budget import MAX_ELEMENTS
 
@@ -199,12 +200,8 @@ class Inputs:
 
     def finish(self) -> None:
         """Raise ``UsageError`` if sizes are given for something that is no input."""
-        unknown = [name for name in self._source.input_shapes if name not in self._values]
-        if unknown:
-            raise UsageError(
-                f"sizes are given for {', '.join(map(repr, unknown))}, but the inputs of {self.place} in "
-                f"phase {self._source.phase} are {', '.join(map(repr, self._values)) or 'none'}"
-            )
+        place = f"{self.place} in phase {self._source.phase}"
+        check_input_names(self._source.input_shapes, self._values, place=place)
 
     def _check(self, name: str, shape: Shape, feed: Feed) -> None:
         place = feed.unit.place(self.place)

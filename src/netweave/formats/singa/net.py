@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from netweave.errors import UnsupportedError
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.singa import layers as families
-from netweave.formats.singa.call import LAYERS, MANY, Call, Made
+from netweave.formats.singa.context import LAYERS, Output, SingaLayer
 from netweave.formats.singa.inputs import INPUTS, Feed, Inputs, is_input
 from netweave.formats.singa.layers.machine import downwards
 from netweave.formats.singa.parameters import Parameters
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.formats.singa.checkpoint import Weights
 
-_MOST_NAMED = 100
-"""How many unknown layers a message names one by one."""
+_OWN = "a layer of the user's own, whose code is not in the file"
 
 _NOT_SETTINGS = {"name", "type", "user_type", "srclayers"}
 
@@ -92,8 +90,16 @@ def build_downwards(job: Message, source: Source, weights: Weights | None, net: 
     builder.layers.add(replace(top, outputs=(hidden.name,)))
     layer = _entry(builder, visible, str(source.net))
     with builder.layer(layer):
-        call = Call(visible, layer, builder, [Made([states])], parameters, False, 1, {})
-        made = downwards(call, num_visible)
+        ctx = SingaLayer(
+            builder,
+            visible,
+            layer,
+            sources=[Output([states])],
+            parameters=parameters,
+            training=False,
+            joined={},
+        )
+        made = downwards(ctx, num_visible)
     builder.layers.add(
         replace(layer, inputs=(hidden.name,), outputs=(visible.name,), parameters=parameters.keys(layer.key))
     )
@@ -132,7 +138,7 @@ class _Maker:
         self, builder: GraphBuilder, parameters: Parameters, source: Source, units: Sequence[Unit]
     ) -> None:
         self.parameters = parameters
-        self.made: dict[str, Made] = {}
+        self.made: dict[str, Output] = {}
         self.feeds: dict[str, Feed] = {}
         self.inputs = Inputs(builder, source, [unit.name for unit in units])
         self._builder = builder
@@ -152,25 +158,25 @@ class _Maker:
             self.feeds[unit.name] = Feed(unit, origin, self.inputs)
             self._builder.layers.add(layer)
             return
-        sources: list[Made | Feed] = [self.feeds.get(name) or self.made[name] for name in names]
+        sources: list[Output | Feed] = [self.feeds.get(name) or self.made[name] for name in names]
         with self._builder.layer(layer):
-            call = Call(
+            ctx = SingaLayer(
+                self._builder,
                 unit,
                 layer,
-                self._builder,
-                sources,
-                self.parameters,
+                sources=sources,
+                parameters=self.parameters,
                 training=self._source.phase == "TRAIN",
                 readers=self._readers[unit.name],
                 joined=self._joined,
             )
-            _check_sources(call)
-            made = self.made[unit.name] = LAYERS[unit.spec["type"]].rule(call)
+            _check_sources(ctx)
+            made = self.made[unit.name] = LAYERS[unit.spec["type"]].rule(ctx)
         values = [*made.results.values()] or [*made.values]
         self._builder.layers.add(
             replace(
                 layer,
-                inputs=tuple(dict.fromkeys(call.read)),
+                inputs=tuple(dict.fromkeys(ctx.read)),
                 outputs=tuple(value.name or "" for value in values),
                 parameters=self.parameters.keys(layer.key),
             )
@@ -219,33 +225,24 @@ class _Maker:
         return found
 
 
-def _check_sources(call: Call) -> None:
-    least, most = LAYERS[call.spec["type"]].sources
-    count = len(call.unit.sources)
-    if not least <= count <= most:
-        wanted = f"{least}" if least == most else f"{least} or more" if most == MANY else f"{least} to {most}"
-        raise call.wrong(f"has {count} sources ('srclayers'), expected {wanted}")
-    if call.spec["type"] == "kRBMVis" and len(call.sources) != 1:
-        raise call.wrong("reads no layer besides kRBMHid, expected one, and its kRBMHid")
+def _check_sources(ctx: SingaLayer) -> None:
+    ctx.check_count("source", len(ctx.unit.sources), LAYERS[ctx.spec["type"]].sources)
+    if ctx.spec["type"] == "kRBMVis" and len(ctx.sources) != 1:
+        raise ctx.read_error("reads no layer besides kRBMHid, expected one, and its kRBMHid")
 
 
 def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
-    known = {**dict.fromkeys(INPUTS), **dict.fromkeys(LAYERS)}
+    known = {*INPUTS, *LAYERS}
     unknown = [spec for spec in specs if spec["type"] not in known]
-    if not unknown:
-        for spec in specs:
-            if spec.unknown:
-                raise spec.unknown[0]
-        return
-    rows = []
-    for spec in unknown[:_MOST_NAMED]:
-        kind = kind_of(spec)
-        near = difflib.get_close_matches(kind, known, n=1, cutoff=0.8)
-        own = spec["type"] == "kUserLayer"
-        note = families.reason(kind, own=own) or (f"; did you mean {near[0]!r}?" if near else "")
-        rows.append(f"{spec['name']!r} ({kind}{note}) at {place}:{spec.line_of('type')}")
-    if len(unknown) > len(rows):
-        rows.append("and so on")
-    count = f"{len(unknown)} layers" if len(unknown) > 1 else "a layer"
-    raise UnsupportedError(f"the net has {count} that Netweave does not read: {'; '.join(rows)}", place=place)
+    own = {kind_of(spec) for spec in unknown if spec["type"] == "kUserLayer"}
+    refuse_unknown_layers(
+        [UnknownLayer(kind_of(spec), spec["name"], spec.line_of("type")) for spec in unknown],
+        place=place,
+        noun="layer",
+        known=known,
+        reasons=families.REASONS | dict.fromkeys(own, _OWN),
+    )
+    for spec in specs:
+        if spec.unknown:
+            raise spec.unknown[0]

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, WeightError
 from netweave.formats.singa.unroll import kind_of
-from netweave.graph import Parameter
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.wording import dims_text, names_text
+from netweave.lowering import ParameterStore
+from netweave.lowering.parameters import check_size
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
-    from netweave.formats.singa.call import Call
     from netweave.formats.singa.checkpoint import Weights
-    from netweave.graph import GraphBuilder
-    from netweave.graph.parameters import Step
+    from netweave.formats.singa.context import SingaLayer
+    from netweave.graph import GraphBuilder, Parameter
+    from netweave.lowering import Layout
 
 
-class Parameters:
+class Parameters(ParameterStore):
     """Stored arrays by SINGA's names; those without one are called after their layer and number.
 
     Args:
@@ -39,68 +38,51 @@ class Parameters:
     def __init__(
         self, builder: GraphBuilder, layers: Sequence[Message], weights: Weights | None, *, place: str
     ) -> None:
-        self._builder = builder
+        super().__init__(builder)
         self._weights = weights
         self._place = place
         self._specs = _named(layers, place)
         self._owners = {name: self._owner(name) for name in self._specs}
-        self._arrays: dict[str, np.ndarray | None] = {}
-        self._values: dict[tuple[str, tuple[Step, ...]], ir.Value] = {}
-        self._keys: dict[str, list[str]] = {}
 
     def entry(
-        self, call: Call, index: int, shape: tuple[int, ...], role: str, *, trainable: bool = True
-    ) -> tuple[Parameter, np.ndarray | None]:
-        """Return the entry of a layer's parameter and its values, if a file gives them.
+        self, ctx: SingaLayer, index: int, shape: tuple[int, ...], role: str, *, trainable: bool = True
+    ) -> Parameter:
+        """Return the entry of a layer's parameter.
 
         Raises:
             ShapeError: It would be too large, or is shared with one of other sizes.
             WeightError: The file has it in other sizes.
         """
-        if not 0 < prod(shape) <= MAX_ELEMENTS:
-            raise call.wrong_shape(
-                f"its parameter {index} would be {'x'.join(map(str, shape))}, expected 1 to {MAX_ELEMENTS:,} "
-                "elements"
-            )
-        name = _name(call.spec, index)
+        name = _name(ctx.spec, index)
         key = self._owners[name]
-        self._keys.setdefault(call.layer.key, []).append(key)
+        self.note_use(ctx.layer.key, key)
         known = self._builder.parameters.get(key)
         if known is None:
+            check_size(key, shape, ctx)
             spec = self._specs[key]
-            self._arrays[key] = self._weights.find(key, shape) if self._weights else None
-            known = Parameter(
-                key=key,
-                shape=shape,
-                role=role,
-                loaded=self._arrays[key] is not None,
+            return self.declare(
+                key,
+                shape,
+                role,
+                self._weights.find(key, shape) if self._weights else None,
+                context=ctx,
                 filler=spec["init"].to_json(),
                 lr_mult=float(spec["lr_scale"]) if trainable else 0.0,
                 decay_mult=float(spec["wd_scale"]) if trainable else 0.0,
                 trainable=trainable,
             )
-            self._builder.parameters[key] = known
-        elif known.shape != shape:
-            raise call.wrong_shape(
-                f"its parameter {name!r} ({'x'.join(map(str, shape))}) is shared with {key!r} "
-                f"({'x'.join(map(str, known.shape))}); they must have the same sizes"
+        if known.shape != shape:
+            raise ctx.shape_error(
+                f"its parameter {name!r} ({dims_text(shape)}) is shared with {key!r} "
+                f"({dims_text(known.shape)}); they must have the same sizes"
             )
-        return known, self._arrays[key]
+        return known
 
     def value(
-        self, call: Call, index: int, shape: tuple[int, ...], role: str, layout: tuple[Step, ...]
+        self, ctx: SingaLayer, index: int, shape: tuple[int, ...], role: str, layout: Layout
     ) -> ir.Value:
         """Return the initializer made from a layer's parameter; the same one where it is shared."""
-        parameter, array = self.entry(call, index, shape, role)
-        found = self._values.get((parameter.key, layout))
-        if found is None:
-            found = self._builder.parameter(parameter, array, layout=layout)
-            self._values[parameter.key, layout] = found
-        return found
-
-    def keys(self, layer_key: str) -> tuple[str, ...]:
-        """Return the keys of a layer's parameters, in order."""
-        return tuple(self._keys.get(layer_key, ()))
+        return self.initializer(self.entry(ctx, index, shape, role).key, layout)
 
     def finish(self) -> tuple[str, ...]:
         """Return notes on what the files hold.
@@ -114,13 +96,13 @@ class Parameters:
         if self._arrays and not weights.taken:
             raise WeightError(
                 f"has weights for none of the parameters of {self._place}: it has "
-                f"{_some(list(weights.parts))}, the net {_some(list(self._arrays))}",
+                f"{names_text(list(weights.parts))}, the net {names_text(list(self._arrays))}",
                 place=weights.file,
             )
         fresh = sorted(weights.fresh & weights.taken)
         if not fresh:
             return ()
-        note = f"SINGA draws {_some(fresh)} anew, since their version is 0; here they are kept"
+        note = f"SINGA draws {names_text(fresh)} anew, since their version is 0; here they are kept"
         return (f"{weights.file}: {note}",)
 
     def _owner(self, name: str) -> str:
@@ -155,8 +137,3 @@ def _named(layers: Sequence[Message], place: str) -> dict[str, Message]:
 
 def _name(layer: Message, index: int) -> str:
     return layer["param"][index]["name"] or f"{layer['name']}/{index}"
-
-
-def _some(names: Sequence[str], most: int = 5) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(map(repr, names[:most])) + more

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from netweave.errors import ShapeError, UnsupportedError, UsageError
 from netweave.files.channels_last import Stored, Tensor
+from netweave.files.unknown import check_input_names
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.graph import BATCH
 
@@ -31,16 +32,23 @@ class Inputs:
         builder: Where inputs are added.
         names: What inputs are called, by the name of their node, where it is not that name.
         shapes: Sizes that the caller gave, by the input's name.
+        file: The net's file, for messages.
 
     Attributes:
         notes: What a user should know about the reading.
     """
 
     def __init__(
-        self, builder: GraphBuilder, *, names: Mapping[str, str], shapes: Mapping[str, tuple[int, ...]]
+        self,
+        builder: GraphBuilder,
+        *,
+        names: Mapping[str, str],
+        shapes: Mapping[str, tuple[int, ...]],
+        file: str,
     ) -> None:
         self.notes: list[str] = []
         self._builder = builder
+        self._file = file
         self._names = names
         self._shapes = dict(shapes)
         self._made: dict[str, Item] = {}
@@ -63,12 +71,7 @@ class Inputs:
     def check(self) -> None:
         """Raise ``UsageError`` if the caller gave sizes for an input that the net does not have."""
         known = [self._names.get(name, name) for name in self._made]
-        unknown = [name for name in self._shapes if name not in known]
-        if unknown:
-            raise UsageError(
-                f"no input named {', '.join(map(repr, unknown))}; "
-                f"the inputs are {', '.join(map(repr, known)) or 'none'}"
-            )
+        check_input_names(self._shapes, known, place=self._file)
 
     def _make(self, node: Node, place: str) -> Item:
         name = self._names.get(node.name, node.name)

@@ -157,8 +157,9 @@ class Interpreter:
         if reader is None and node.op in self.program.functions:  # so TensorFlow 1 calls a function
             return self.call(node.op, inputs, place)
         if reader is None:
+            reason = f": {operators.REASONS[node.op]}" if node.op in operators.REASONS else ""
             raise UnsupportedError(
-                f"an operator that Netweave does not read{operators.reason(node.op)}; "
+                f"an operator that Netweave does not read{reason}; "
                 f"see docs/how-to/add-a-tensorflow-operator.md",
                 place=place,
             )

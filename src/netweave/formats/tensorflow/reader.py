@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
@@ -14,12 +15,12 @@ from netweave.formats.tensorflow.interpreter import Interpreter
 from netweave.formats.tensorflow.opening import is_ours, open_net
 from netweave.formats.tensorflow.outputs import find_outputs
 from netweave.formats.tensorflow.reach import check_written_out, needed
-from netweave.formats.tensorflow.registry import find_reader
+from netweave.formats.tensorflow.registry import all_readers, find_reader
 from netweave.formats.tensorflow.variables import Variables
 from netweave.graph import Graph, GraphBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     import onnx_ir as ir
 
@@ -51,7 +52,7 @@ def read(source: Source) -> Graph:
     builder = GraphBuilder(_name(source), format="tensorflow", files=opened.files)
     writer = Writer(builder, reserved=[name for name, _ in wanted])
     names = {tensor.partition(":")[0]: key for tensor, key in opened.inputs.items()}
-    inputs = Inputs(builder, names=names, shapes=source.input_shapes)
+    inputs = Inputs(builder, names=names, shapes=source.input_shapes, file=opened.program.file)
     variables = Variables(opened.program, opened.bundle)
     interpreter = Interpreter(opened.program, writer, variables=variables, inputs=inputs)
     made = interpreter.run([ref for _, ref in wanted])
@@ -93,23 +94,16 @@ def _heads(writer: Writer, names: Sequence[str], items: Sequence[Item], program:
 
 def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
     """Refuse a net with unknown operators, naming each once with its nodes."""
-    unknown: dict[str, list[str]] = {}
-    for node in needed(program, wanted):
-        if find_reader(node.op) is None and not can_fold(node.op) and node.op not in program.functions:
-            line = f" in line {node.line}" if node.line else ""
-            unknown.setdefault(node.op, []).append(f"{node.name!r}{line}")
-    if not unknown:
-        return
-    raise UnsupportedError(
-        f"{len(unknown)} operator{'s' if len(unknown) > 1 else ''} that Netweave does not read: "
-        f"{_listed(unknown)}; see docs/how-to/add-a-tensorflow-operator.md",
+    unknown = [
+        UnknownLayer(node.op, node.name, node.line)
+        for node in needed(program, wanted)
+        if find_reader(node.op) is None and not can_fold(node.op) and node.op not in program.functions
+    ]
+    refuse_unknown_layers(
+        unknown,
         place=program.file,
-    )
-
-
-def _listed(unknown: Mapping[str, Sequence[str]]) -> str:
-    return "; ".join(
-        f"{op} ({', '.join(nodes[:3])}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''}"
-        f"{operators.reason(op)})"
-        for op, nodes in list(unknown.items())[:8]
+        noun="operator",
+        known=all_readers(),
+        reasons=operators.REASONS,
+        how_to="add-a-tensorflow-operator",
     )

@@ -15,9 +15,10 @@ from netweave.symbol.operators import (
     resampling,
     shaping,
 )
-from netweave.symbol.operators.refused import reason
+from netweave.symbol.operators.refused import REASONS
 
 __all__ = [
+    "REASONS",
     "activation",
     "constants",
     "convolution",
@@ -27,7 +28,6 @@ __all__ = [
     "normalization",
     "outputs",
     "pooling",
-    "reason",
     "recurrent",
     "reduction",
     "resampling",

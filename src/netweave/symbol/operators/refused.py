@@ -9,8 +9,3 @@ REASONS = {
     ),
     **dict.fromkeys(("_foreach", "_while_loop", "_cond"), "control flow: not read yet"),
 }
-
-
-def reason(op: str) -> str:
-    """Return why an operator is not read, as the end of a sentence; empty for an unknown one."""
-    return f": {REASONS[op]}" if op in REASONS else ""

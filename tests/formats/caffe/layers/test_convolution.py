@@ -174,7 +174,7 @@ def test_im2col_orders_channel_row_column(tmp_path):
         (
             "num_output: 4294967295 kernel_size: 5",
             ShapeError,
-            r"its array 'l/0' would be 4294967295x3x5x5, expected at most",
+            r"its array 'Convolution/0' would be 4294967295x3x5x5, expected at most",
         ),
     ],
 )

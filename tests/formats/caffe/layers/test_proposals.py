@@ -111,7 +111,9 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, name, settings, message)
 
 def test_a_class_that_is_not_known_is_named(tmp_path):
     text = HEADS + layer("Python", "python_param { module: 'mine' layer: 'Twice' }", bottoms="scores")
-    with pytest.raises(UnsupportedError, match=r"'Python' .Python, the class mine.Twice, whose code is"):
+    with pytest.raises(
+        UnsupportedError, match=r"mine.Twice .'Python' on line 4; a Python class, whose code is"
+    ):
         load(tmp_path, text)
 
 

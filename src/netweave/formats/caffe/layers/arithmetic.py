@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.caffe.context import MANY, CaffeLayer, layer
+from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph.wording import dims_text
+from netweave.lowering import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,12 +2,12 @@
 
 from netweave.formats.darknet.layers import activation, heads, joining, pooling, rearranging, weighted
 
-__all__ = ["activation", "heads", "joining", "pooling", "rearranging", "reason", "weighted"]
+__all__ = ["REASONS", "activation", "heads", "joining", "pooling", "rearranging", "weighted"]
 
 _RECURRENT = "it keeps a state from call to call; recurrent layers are not read"
 _LRN = "its sum leaves out one neighbour, by an error in normalization_layer.c; not written yet"
 
-_REASONS = {
+REASONS = {
     "crnn": _RECURRENT,
     "gru": _RECURRENT,
     "lstm": _RECURRENT,
@@ -17,8 +17,3 @@ _REASONS = {
     "normalization": _LRN,
     "contrastive": "a loss of training; not written yet",
 }
-
-
-def reason(kind: str) -> str:
-    """Return why a type is not read, as the end of a message, or nothing."""
-    return f": {_REASONS[kind]}" if kind in _REASONS else ""

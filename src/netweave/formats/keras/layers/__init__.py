@@ -18,9 +18,10 @@ from netweave.formats.keras.layers import (
     shaping,
     wrappers,
 )
-from netweave.formats.keras.layers.refused import reason
+from netweave.formats.keras.layers.refused import REASONS
 
 __all__ = [
+    "REASONS",
     "activation",
     "attention",
     "cells",
@@ -34,7 +35,6 @@ __all__ = [
     "parts",
     "pooling",
     "preprocessing",
-    "reason",
     "recurrent",
     "shaping",
     "wrappers",

@@ -7,8 +7,3 @@ REASONS = {
     "TFOpLambda": "a function of TensorFlow called outside of a layer; save the model as a SavedModel",
     "SlicingOpLambda": "a slice written outside of a layer; save the model as a SavedModel",
 }
-
-
-def reason(kind: str) -> str:
-    """Return why a layer is not read, as the end of a sentence; empty for an unknown one."""
-    return f": {REASONS[kind]}" if kind in REASONS else ""

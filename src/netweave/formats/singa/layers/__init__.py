@@ -16,34 +16,22 @@ from netweave.formats.singa.layers import (
 )
 
 __all__ = [
+    "REASONS",
     "activation",
     "connected",
     "joining",
     "losses",
     "machine",
     "normalisation",
-    "reason",
     "recurrent",
     "windows",
 ]
 
 _PARTS = "which SINGA puts between machines by itself; leave it out"
 
-_REASONS = {
+REASONS = {
     "kBM": "which SINGA never wrote; kCudnnBM is read",
     "kBridgeDst": _PARTS,
     "kBridgeSrc": _PARTS,
     "kPrefetch": "put the layers in it into the net itself",
 }
-
-
-def reason(kind: str, *, own: bool) -> str:
-    """Return why a type is not read, as an addition to its name, or nothing.
-
-    Args:
-        kind: The type.
-        own: Whether it is of the user's own.
-    """
-    if own:
-        return ", a layer of the user's own, whose code is not in the file"
-    return f", {_REASONS[kind]}" if kind in _REASONS else ""

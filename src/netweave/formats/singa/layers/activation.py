@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from netweave.formats.singa.call import Call, Made, layer
+from netweave.formats.singa.context import Output, SingaLayer, layer
 
 STANH_OUTER = 1.7159047
 STANH_INNER = 0.66666667
@@ -13,8 +13,8 @@ STANH_INNER = 0.66666667
 _ACTIVATIONS = {"RELU": "Relu", "SIGMOID": "Sigmoid", "TANH": "Tanh"}
 
 
-def _one(op_type: str, call: Call) -> Made:
-    return Made([call.add(op_type, [call.data()])])
+def _one(op_type: str, ctx: SingaLayer) -> Output:
+    return Output([ctx.add_output(op_type, [ctx.data()])])
 
 
 layer("kReLU")(partial(_one, "Relu"))
@@ -22,33 +22,33 @@ layer("kSigmoid")(partial(_one, "Sigmoid"))
 
 
 @layer("kSTanh")
-def scaled_tanh(call: Call) -> Made:
+def scaled_tanh(ctx: SingaLayer) -> Output:
     """``1.7159047 * tanh(0.66666667 * x)``."""
-    inner = call.builder.add("Mul", [call.data(), call.builder.constant(STANH_INNER)])
-    tanh = call.builder.add("Tanh", [inner])
-    return Made([call.add("Mul", [tanh, call.builder.constant(STANH_OUTER)])])
+    inner = ctx.add("Mul", [ctx.data(), ctx.constant(STANH_INNER)])
+    tanh = ctx.add("Tanh", [inner])
+    return Output([ctx.add_output("Mul", [tanh, ctx.constant(STANH_OUTER)])])
 
 
 @layer("kActivation", "kCudnnActivation")
-def activation(call: Call) -> Made:
+def activation(ctx: SingaLayer) -> Output:
     """``RELU``, ``SIGMOID`` or ``TANH``, as ``activation_conf`` says; SINGA never wrote ``STANH``."""
-    settings = call.spec["activation_conf"]
+    settings = ctx.spec["activation_conf"]
     if settings["type"] not in _ACTIVATIONS:
-        raise call.unsupported(
+        raise ctx.unsupported(
             f"the type {settings['type']} is one that SINGA does not compute here; write a kSTanh",
             settings.line_of("type"),
         )
-    return _one(_ACTIVATIONS[settings["type"]], call)
+    return _one(_ACTIVATIONS[settings["type"]], ctx)
 
 
 @layer("kDropout")
-def dropout(call: Call) -> Made:
+def dropout(ctx: SingaLayer) -> Output:
     """Zeroes elements in training and scales the rest; outside it, nothing."""
-    settings = call.spec["dropout_conf"]
+    settings = ctx.spec["dropout_conf"]
     ratio = settings["dropout_ratio"]
     if not 0 <= ratio < 1:
-        raise call.wrong(
+        raise ctx.read_error(
             f"'dropout_ratio' is {ratio:g}, expected 0 or more and less than 1",
             settings.line_of("dropout_ratio"),
         )
-    return Made([call.add("Dropout", [call.data(), call.builder.constant(ratio)])])
+    return Output([ctx.add_output("Dropout", [ctx.data(), ctx.constant(ratio)])])

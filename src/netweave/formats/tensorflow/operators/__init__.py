@@ -20,9 +20,10 @@ from netweave.formats.tensorflow.operators import (
     shaping,
     variables,
 )
-from netweave.formats.tensorflow.operators.refused import reason
+from netweave.formats.tensorflow.operators.refused import REASONS
 
 __all__ = [
+    "REASONS",
     "activation",
     "arrays",
     "control",
@@ -35,7 +36,6 @@ __all__ = [
     "normalization",
     "pooling",
     "quantization",
-    "reason",
     "recurrent",
     "reduction",
     "resampling",

@@ -28,8 +28,3 @@ REASONS = {
         "it reads data; freeze the net from its first layer on",
     ),
 }
-
-
-def reason(op: str) -> str:
-    """Return why an operator is not read, as the end of a sentence; empty for an unknown one."""
-    return f": {REASONS[op]}" if op in REASONS else ""

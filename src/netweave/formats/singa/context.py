@@ -1,4 +1,4 @@
-"""What a layer's function is given: one layer of the net, ready to be written as nodes."""
+"""One layer of a SINGA net while it is lowered, and the table of the rules by type."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import ReadError, ShapeError, SourceError, UnsupportedError
-from netweave.graph import known_shape
+from netweave.lowering import LayerContext
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,13 +19,9 @@ if TYPE_CHECKING:
     from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
 
-Shape = tuple[int | None, ...]
-
-MANY = 1 << 30
-
 
 @dataclass(slots=True)
-class Made:
+class Output:
     """What a layer gives to those that read it.
 
     Attributes:
@@ -54,31 +49,44 @@ class Made:
         return self.labels
 
 
-@dataclass(slots=True)
-class Call:
+class SingaLayer(LayerContext):
     """One layer in place.
 
-    Attributes:
+    Args:
+        builder: Where its nodes go.
         unit: The layer and its sources' names.
         layer: Its entry in the table of layers.
-        builder: Where its nodes go.
         sources: What its sources give.
         parameters: The stored arrays of the net.
         training: Whether the net is that of training.
-        readers: How many layers read it.
         joined: Values made of several stored arrays, which unrolled copies share.
+        readers: How many layers read it.
+
+    Attributes:
         read: Names of the values that it has read.
     """
 
-    unit: Unit
-    layer: Layer
-    builder: GraphBuilder
-    sources: Sequence[Made | Feed]
-    parameters: Parameters
-    training: bool
-    readers: int
-    joined: dict[tuple[str, ...], ir.Value]
-    read: list[str] = field(default_factory=list)
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        unit: Unit,
+        layer: Layer,
+        *,
+        sources: Sequence[Output | Feed],
+        parameters: Parameters,
+        training: bool,
+        joined: dict[tuple[str, ...], ir.Value],
+        readers: int = 1,
+    ) -> None:
+        super().__init__(builder, place=layer.place)
+        self.unit = unit
+        self.layer = layer
+        self.sources = sources
+        self.parameters = parameters
+        self.training = training
+        self.joined = joined
+        self.readers = readers
+        self.read: list[str] = []
 
     @property
     def spec(self) -> Message:
@@ -95,43 +103,26 @@ class Call:
         """Return the numbers of classes that a source gives."""
         value = self.sources[index].label()
         if value is None:
-            raise self.wrong(
+            raise self.read_error(
                 f"reads labels from {self.unit.sources[index]!r}, which has none; expected an input layer",
                 self.spec.line_of("srclayers"),
             )
         self.read.append(value.name or "")
         return value
 
-    def shape(self, value: ir.Value) -> Shape:
-        """Return the sizes of a value; a symbolic one, such as the batch, is None."""
-        shape = known_shape(value)
-        if shape is None:
-            raise self.wrong_shape(f"the sizes of {value.name!r} are not known")
-        return shape
-
-    def size(self, value: ir.Value, axis: int) -> int:
-        """Return one size of a value that must be known."""
-        size = self.shape(value)[axis]
-        if size is None:
-            raise self.wrong_shape(f"{value.name!r} has an open size on axis {axis}, a fixed one is needed")
-        return size
-
     def rows(self, index: int = 0) -> tuple[ir.Value, int]:
         """Return a source as (batch, all the rest), which SINGA takes it for, and the size of the rest."""
-        x = self.data(index)
-        if len(self.shape(x)) != 2:
-            x = self.builder.add("Flatten", [x], {"axis": 1})
-        return x, self.size(x, 1)
+        x = self.flatten(self.data(index))
+        return x, self.size(1, x)
 
     def images(self, index: int = 0) -> ir.Value:
         """Return a source as (batch, channels, height, width); one of three axes has one channel."""
         x = self.data(index)
-        shape = self.shape(x)
-        if len(shape) == 3:
-            sizes = [0, 1, *(self.size(x, axis) for axis in (1, 2))]
-            return self.builder.add("Reshape", [x, self.builder.constant(sizes, dtype="int64")])
-        if len(shape) != 4:
-            raise self.wrong_shape(f"needs images of three or four axes, found {len(shape)} axes")
+        rank = self.rank(x)
+        if rank == 3:
+            return self.reshape(x, [0, 1, *self.sizes([1, 2], x)])
+        if rank != 4:
+            raise self.shape_error(f"needs images of three or four axes, found {rank} axes")
         return x
 
     def expect_parameters(self, counts: Sequence[int], what: str) -> int:
@@ -143,7 +134,7 @@ class Call:
         count = len(self.spec["param"])
         if count not in counts:
             wanted = " or ".join(map(str, counts))
-            raise self.wrong(f"has {count} 'param', expected {wanted}: {what}")
+            raise self.read_error(f"has {count} 'param', expected {wanted}: {what}")
         return count
 
     def parameter(
@@ -161,33 +152,22 @@ class Call:
 
     def statistic(self, index: int, shape: tuple[int, ...], role: str) -> tuple[str, np.ndarray | None]:
         """Return key and values of a stored array that no gradient changes; None without weights."""
-        parameter, array = self.parameters.entry(self, index, shape, role, trainable=False)
-        return parameter.key, array
+        key = self.parameters.entry(self, index, shape, role, trainable=False).key
+        return key, self.parameters.array(key)
 
-    def add(
-        self, op_type: str, inputs: Sequence[ir.Value | None], attributes: dict[str, Any] | None = None
+    def add_output(
+        self, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
     ) -> ir.Value:
-        """Add the node that makes the layer's value."""
-        return self.builder.add(op_type, inputs, attributes, outputs=self.unit.name)
+        """Add the node that makes the layer's value, which has the layer's name."""
+        return self.add(op_type, inputs, attributes, name=self.unit.name)
 
-    def wrong(self, message: str, line: int | None = None) -> SourceError:
-        """Return the error for a wrong setting, to be raised."""
-        return ReadError(message, place=self._place(line))
-
-    def wrong_shape(self, message: str, line: int | None = None) -> SourceError:
-        """Return the error for sizes that do not fit, to be raised."""
-        return ShapeError(message, place=self._place(line))
-
-    def unsupported(self, message: str, line: int | None = None) -> SourceError:
-        """Return the error for what Netweave does not read, to be raised."""
-        return UnsupportedError(message, place=self._place(line))
-
-    def _place(self, line: int | None) -> str:
+    def place_of(self, line: int | None) -> str:
+        """Return where a line of the layer stands in the job.conf."""
         assert self.layer.origin is not None
         return self.unit.place(self.layer.origin.file, line)
 
 
-Rule = Callable[[Call], Made]
+Rule = Callable[[SingaLayer], Output]
 """Writes a layer's nodes and returns what it gives."""
 
 

@@ -1,0 +1,41 @@
+"""Unknown layer types and names of inputs are refused in one message."""
+
+from __future__ import annotations
+
+import pytest
+
+from netweave.errors import UnsupportedError, UsageError
+from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+
+
+def test_every_type_is_named_once_with_its_first_layers():
+    unknown = [UnknownLayer("Foo", f"a{i}", i + 1) for i in range(5)] + [UnknownLayer("Relu", "b")]
+    with pytest.raises(UnsupportedError) as caught:
+        refuse_unknown_layers(
+            unknown,
+            place="net.txt",
+            noun="layer",
+            known=["ReLU", "Pooling"],
+            reasons={"Foo": "a layer of another branch"},
+            how_to="add-a-caffe-layer",
+        )
+    assert str(caught.value) == (
+        "net.txt: has 2 layer types that Netweave does not read: Foo ('a0' on line 1, 'a1' on line 2, 'a2' "
+        "on line 3 and 2 more; a layer of another branch); Relu ('b'; did you mean 'ReLU'?); see "
+        "docs/how-to/add-a-caffe-layer.md"
+    )
+
+
+def test_a_message_about_many_types_stays_short():
+    with pytest.raises(UnsupportedError, match=r"and 80 more types$"):
+        refuse_unknown_layers([UnknownLayer(f"T{i}", "x") for i in range(100)], place="net", noun="operator")
+
+
+def test_nothing_unknown_is_no_error():
+    refuse_unknown_layers([], place="net", noun="layer")
+    check_input_names(["x"], ["x", "y"], place="net")
+
+
+def test_a_name_that_is_no_input_is_refused_with_those_there_are():
+    with pytest.raises(UsageError, match=r"^net: no input named 'z'; the inputs are 'x', 'y'$"):
+        check_input_names(["x", "z"], ["x", "y"], place="net")
