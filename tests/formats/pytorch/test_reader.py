@@ -12,7 +12,7 @@ import netweave
 from netweave.errors import CodeError, NetweaveError, UnsupportedError, UsageError, WeightError
 from netweave.files import guard
 from netweave.formats.pytorch import reader
-from netweave.formats.pytorch.kinds import Kind, kind_of
+from netweave.formats.pytorch.file_types import Kind, kind_of
 
 if TYPE_CHECKING:
     from pathlib import Path

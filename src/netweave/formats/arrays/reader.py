@@ -10,7 +10,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.source import MAX_BYTES, read_bytes
-from netweave.formats.arrays.kinds import kind_of
+from netweave.formats.arrays.file_types import kind_of
 from netweave.formats.arrays.pickles import read_object
 from netweave.formats.arrays.safetensors import read_safetensors
 from netweave.graph import graph_of_weights

@@ -27,7 +27,7 @@ _SUFFIXES = (".prototxt", ".caffemodel", ".caffemodel.h5", ".binaryproto", ".sol
 def match(source: Source) -> bool:
     """Whether a file is one of Caffe's, by its content; by its name only if the content says nothing."""
     from netweave.files.hdf5 import HDF5_MAGIC
-    from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
+    from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 
     head = source.head(HEAD_BYTES)
     named = source.net.name.endswith(_SUFFIXES)
@@ -42,7 +42,7 @@ def read(source: Source) -> Graph:
     Raises:
         SourceError: The files cannot be read, hold something unknown, or do not fit together.
     """
-    from netweave.formats.caffe.files import read_net
+    from netweave.formats.caffe.reader import read_net
 
     return read_net(source)
 

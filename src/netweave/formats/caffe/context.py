@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.files.protobuf import Message
-    from netweave.formats.caffe.blobs import Blobs
+    from netweave.formats.caffe.parameters import Blobs
     from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
-from netweave.formats.caffe.blobs import Blobs
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
-from netweave.formats.caffe.measures import without_measures
+from netweave.formats.caffe.metric_layers import without_measures
+from netweave.formats.caffe.parameters import Blobs
 from netweave.formats.caffe.python_code import type_of
-from netweave.formats.caffe.refused import OTHERS
+from netweave.formats.caffe.unsupported import OTHERS
 from netweave.formats.caffe.wiring import included, net_state, wire
 from netweave.graph import Graph, GraphBuilder, Layer, Origin
 

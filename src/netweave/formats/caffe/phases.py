@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.files import Source
-from netweave.formats.caffe.feeding import GIVEN, NOT_TAKEN, Place, data_sources
-from netweave.formats.caffe.files import parse_net
+from netweave.formats.caffe.data_layers import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.net import build
+from netweave.formats.caffe.reader import parse_net
 from netweave.formats.caffe.wiring import included, net_state
 from netweave.job import DataSource, Phase
 

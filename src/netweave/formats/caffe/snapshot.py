@@ -14,7 +14,7 @@ import numpy as np
 from netweave.errors import ReadError, UsageError, WeightError
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
+from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.weights import read_weights, stored_blob
 from netweave.graph import parameter_key, statistics_of

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.files import LENIENT, parse_net
-from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
+from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.phases import NetFile, Reading
+from netweave.formats.caffe.reader import LENIENT, parse_net
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
 from netweave.job import Checkpoints, Job, Phase, Policy, Schedule, Solver

@@ -13,7 +13,7 @@ import numpy as np
 from netweave.errors import ReadError, SourceError, WeightError
 from netweave.files import is_file, read_bytes
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
-from netweave.formats.caffe.kinds import HEAD_BYTES, find_kind
+from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
 from netweave.graph import graph_of_weights

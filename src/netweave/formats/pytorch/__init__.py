@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.pytorch.kinds import kind_of
+from netweave.formats.pytorch.file_types import kind_of
 from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from netweave.files.guard_answer import answer
 from netweave.files.model_code import imported, make, own_factories
 from netweave.formats.pytorch import read_state
 from netweave.formats.pytorch.module import describe, export, write, write_script
-from netweave.formats.pytorch.standing_in import stand_in
+from netweave.formats.pytorch.source_functions import stand_in
 
 if TYPE_CHECKING:
     from types import ModuleType

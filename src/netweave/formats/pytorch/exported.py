@@ -10,8 +10,8 @@ from netweave.errors import ReadError
 from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
-from netweave.formats.pytorch.calls import mark_calls
-from netweave.formats.pytorch.scaffolding import settle_reshapes, settle_splits
+from netweave.formats.pytorch.module_calls import mark_calls
+from netweave.formats.pytorch.traced_sizes import settle_reshapes, settle_splits
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
 from netweave.passes import chain, compose, see_through

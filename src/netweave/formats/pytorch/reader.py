@@ -15,7 +15,7 @@ from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
 from netweave.files.model_imports import LEVELS, Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
-from netweave.formats.pytorch.kinds import Kind, kind_of
+from netweave.formats.pytorch.file_types import Kind, kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

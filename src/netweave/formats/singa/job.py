@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, SourceError, UnsupportedError
 from netweave.files import Source
-from netweave.formats.singa.feeding import data_sources
+from netweave.formats.singa.data_layers import data_sources
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
 from netweave.formats.singa.net import Net, build, build_downwards
 from netweave.formats.singa.phases import PHASES

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.formats.caffe.refused import refuse_fused_relu
+from netweave.formats.caffe.unsupported import refuse_fused_relu
 from netweave.lowering import MANY
 from netweave.lowering.windows import Window
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.formats.caffe.refused import refuse_fused_relu
+from netweave.formats.caffe.unsupported import refuse_fused_relu
 from netweave.graph import DOMAIN, Statistics, set_statistics
 from netweave.graph.parameters import drawn
 

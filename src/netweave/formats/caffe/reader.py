@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, SourceError
 from netweave.files.prototext import parse_text
 from netweave.files.source import read_bytes
-from netweave.formats.caffe.kinds import HEAD_BYTES, Kind, find_kind
+from netweave.formats.caffe.file_types import HEAD_BYTES, Kind, find_kind
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
