@@ -61,10 +61,9 @@ def test_packed_weights_are_those_of_cudnn(
     ctx = OneLayer(**inputs)
     x, *states = ctx.inputs.values()
 
-    weights = []
-    for layer in range(num_layers):
-        w, r, b = (ctx.constant(apply_layout(packed, steps)) for steps in layouts.layouts(layer))
-        weights.append((w, r, b))
+    weights = [
+        [ctx.constant(apply_layout(packed, layout)) for layout in of_layer] for of_layer in layouts.layouts()
+    ]
     y, last = stacked_layers(
         ctx,
         cell,

@@ -15,21 +15,21 @@ def settings(**texts):
 @pytest.mark.parametrize(
     ("kind", "text", "value"),
     [
-        ("whole", "64", 64),
-        ("whole", " -3 ", -3),
-        ("whole", "64L", 64),
+        ("integer", "64", 64),
+        ("integer", " -3 ", -3),
+        ("integer", "64L", 64),
         ("count", "1", 1),
         ("number", "1e-05", 1e-5),
         ("number", "-inf", float("-inf")),
         ("flag", "True", True),
         ("flag", "0", False),
         ("flag", "false", False),
-        ("sizes", "(3, 3)", (3, 3)),
-        ("sizes", "[3,3]", (3, 3)),
-        ("sizes", "(3L, 3L)", (3, 3)),
-        ("sizes", "(3,)", (3,)),
-        ("sizes", "3", (3,)),
-        ("sizes", "()", ()),
+        ("integers", "(3, 3)", (3, 3)),
+        ("integers", "[3,3]", (3, 3)),
+        ("integers", "(3L, 3L)", (3, 3)),
+        ("integers", "(3,)", (3,)),
+        ("integers", "3", (3,)),
+        ("integers", "()", ()),
         ("bounds", "(None, -1)", (None, -1)),
         ("numbers", "(0.5,1)", (0.5, 1.0)),
         ("dtype", "float16", "float16"),
@@ -43,15 +43,15 @@ def test_texts_become_values(kind, text, value):
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ("whole", "3.0"),
-        ("whole", ""),
-        ("whole", "9223372036854775808"),
-        ("whole", "9" * 5000),
+        ("integer", "3.0"),
+        ("integer", ""),
+        ("integer", "9223372036854775808"),
+        ("integer", "9" * 5000),
         ("count", "0"),
         ("number", "x"),
         ("flag", "yes"),
-        ("sizes", "(3, x)"),
-        ("sizes", "(3"),
+        ("integers", "(3, x)"),
+        ("integers", "(3"),
         ("bounds", "(none,)"),
         ("dtype", "13"),
         ("dtype", "float"),
@@ -64,17 +64,17 @@ def test_what_is_no_value_is_shown(kind, text):
 
 
 def test_none_and_nothing_are_the_default():
-    assert settings(a="None").whole("a", 7) == 7
-    assert settings().whole("a", None) is None
-    with pytest.raises(ReadError, match="'a' is missing, expected a whole number"):
-        settings().whole("a")
+    assert settings(a="None").integer("a", 7) == 7
+    assert settings().integer("a", None) is None
+    with pytest.raises(ReadError, match="'a' is missing, expected an integer"):
+        settings().integer("a")
 
 
 def test_one_number_per_axis():
     assert settings(a="()").per_axis("a", 2, 1) == (1, 1)
     assert settings(a="(3,2)").per_axis("a", 2, 1) == (3, 2)
     for text in ("3", "(3,0)", "(1,2,3)"):
-        with pytest.raises(ReadError, match="expected 2 whole numbers of at least 1"):
+        with pytest.raises(ReadError, match="expected 2 integers of at least 1"):
             settings(a=text).per_axis("a", 2, 1)
 
 
@@ -85,6 +85,6 @@ def test_a_word_that_is_not_known_is_refused():
 
 def test_what_nobody_asked_for_is_known():
     given = settings(a="1", b="2", c="3", workspace="4", __ctx_group__="g", weight_lr_mult="1")
-    given.whole("a")
-    given.skip("c")
-    assert given.unread() == ["b"]
+    given.integer("a")
+    given.ignore("c")
+    assert given.unknown() == ["b"]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph.operators import Attributes, Dim
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
 Shapes = Callable[..., Any]
@@ -209,13 +209,13 @@ def _gradient(gradient: Callable[..., Any]) -> Callable[..., Sequence[np.ndarray
 
 def _reader(
     inputs: Sequence[str], attributes: Mapping[str, Any], num_outputs: int
-) -> Callable[[Call], tuple[ir.Value, ...]]:
+) -> Callable[[MXNetOperator], tuple[ir.Value, ...]]:
     """Return how the operator is read from a symbol."""
 
-    def read(call: Call) -> tuple[ir.Value, ...]:
-        values = [call.value(name) for name in inputs]
-        settings = {key: _setting(call.settings, key, default) for key, default in attributes.items()}
-        return call.add_many(call.op, values, settings, num_outputs=num_outputs, domain=DOMAIN)
+    def read(ctx: MXNetOperator) -> tuple[ir.Value, ...]:
+        values = [ctx.input(name) for name in inputs]
+        settings = {key: _setting(ctx.settings, key, default) for key, default in attributes.items()}
+        return ctx.add_many(ctx.op, values, settings, num_outputs=num_outputs, domain=DOMAIN)
 
     return read
 
@@ -224,9 +224,9 @@ def _setting(settings: Settings, key: str, default: Any) -> Any:
     if isinstance(default, bool):
         return int(settings.flag(key, default))
     if isinstance(default, int):
-        return settings.whole(key, default)
+        return settings.integer(key, default)
     if isinstance(default, float):
         return settings.number(key, default)
     if isinstance(default, tuple):
-        return list(settings.sizes(key, default))
-    return settings.text(key, default)
+        return list(settings.integers(key, default))
+    return settings.string(key, default)

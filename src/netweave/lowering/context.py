@@ -85,8 +85,7 @@ class LayerContext:
         Raises:
             ShapeError: One is unknown, or there is no such axis.
         """
-        shape = self.shape(value)
-        sizes = [shape[self.axis(axis, len(shape))] for axis in axes]
+        sizes = [self.open_size(axis, value) for axis in axes]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
             name = (self.x if value is None else value).name
@@ -96,6 +95,15 @@ class LayerContext:
                 f"depends on it; {self._give_sizes()}"
             )
         return known
+
+    def open_size(self, axis: int, value: ir.Value | None = None) -> int | None:
+        """Return one size of a value, by default of the first input; None if it is open.
+
+        Raises:
+            ShapeError: There is no such axis.
+        """
+        shape = self.shape(value)
+        return shape[self.axis(axis, len(shape))]
 
     def axis(self, axis: int, rank: int | None = None) -> int:
         """Return an axis counted from the front; negative ones count from the end.
@@ -178,6 +186,10 @@ class LayerContext:
         """Add a constant that no source stores."""
         return self.builder.constant(values, dtype=dtype)
 
+    def array(self, array: np.ndarray) -> ir.Value:
+        """Add a constant array of its own element type."""
+        return self.builder.constant(array, dtype=array.dtype)
+
     def integers(self, numbers: Sequence[int]) -> ir.Value:
         """Add a constant list of integers: axes, sizes, indices."""
         return self.builder.constant(list(numbers), dtype=np.int64)
@@ -213,11 +225,36 @@ class LayerContext:
         return value
 
     def _joined_ranges(self, value: ir.Value, numbers: Sequence[int]) -> ir.Value:
-        ranges = [
-            self.add("Slice", [value, *(self.integers([bound]) for bound in (*bounds, 0))])
-            for bounds in ranges_of(numbers)
-        ]
-        return self.add("Concat", ranges, {"axis": 0}) if len(ranges) > 1 else ranges[0]
+        ranges = ranges_of(numbers)
+        return self.concat([self.slice(value, [begin], [end], [0]) for begin, end in ranges], 0)
+
+    def concat(self, values: Sequence[ir.Value], axis: int) -> ir.Value:
+        """Return values one behind another along an axis; a single one as it is."""
+        return values[0] if len(values) == 1 else self.add("Concat", values, {"axis": axis})
+
+    def slice(
+        self,
+        value: ir.Value,
+        starts: Sequence[int],
+        ends: Sequence[int],
+        axes: Sequence[int],
+        steps: Sequence[int] = (),
+    ) -> ir.Value:
+        """Return a range of a value on some axes; steps are 1 by default."""
+        bounds = [starts, ends, axes, *([steps] if steps else [])]
+        return self.add("Slice", [value, *map(self.integers, bounds)])
+
+    def unsqueeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """Return a value with new axes of size 1."""
+        return self.add("Unsqueeze", [value, self.integers(axes)])
+
+    def squeeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+        """Return a value without some axes of size 1."""
+        return self.add("Squeeze", [value, self.integers(axes)])
+
+    def cast(self, value: ir.Value, dtype: ir.DataType) -> ir.Value:
+        """Return a value as another element type."""
+        return self.add("Cast", [value], {"to": dtype})
 
     # Errors, to be raised.
 

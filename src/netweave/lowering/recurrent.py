@@ -5,6 +5,7 @@ T steps, N examples, H hidden units, D directions, G gates.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +14,6 @@ import numpy as np
 from netweave.lowering.recurrent_weights import GATE_ORDERS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import onnx_ir as ir
 
     from netweave.lowering.context import LayerContext
@@ -76,13 +75,8 @@ CUDNN_CELLS = {
 """The cells of cuDNN, under the names that MXNet and TensorFlow give them."""
 
 
-Weights = tuple["ir.Value", "ir.Value", "ir.Value | None"]
+Weights = Sequence["ir.Value | None"]
 """ONNX's W (D, G * H, features), R (D, G * H, H) and B (D, 2 * G * H); None for no bias."""
-
-
-def stack_directions(ctx: LayerContext, arrays: Sequence[ir.Value]) -> ir.Value:
-    """Return the arrays of each direction, (1, ...), as one, (D, ...)."""
-    return arrays[0] if len(arrays) == 1 else ctx.add("Concat", arrays, {"axis": 0})
 
 
 def without_state_bias(ctx: LayerContext, biases: Sequence[ir.Value], num_rows: int) -> ir.Value:
@@ -94,7 +88,7 @@ def without_state_bias(ctx: LayerContext, biases: Sequence[ir.Value], num_rows: 
         num_rows: G * H.
     """
     num_zeros = num_rows if biases else 2 * num_rows
-    return ctx.add("Concat", [*biases, ctx.constant(np.zeros((1, num_zeros)))], {"axis": 1})
+    return ctx.concat([*biases, ctx.constant(np.zeros((1, num_zeros)))], 1)
 
 
 def recurrent_node(
@@ -191,7 +185,7 @@ def stacked_layers(
         )
         x = merge_directions(ctx, sequence, num_directions * hidden_size)
         last.append(layer_states)
-    return x, [stack_directions(ctx, each) for each in zip(*last, strict=True)]
+    return x, [ctx.concat(each, 0) for each in zip(*last, strict=True)]
 
 
 def _states_of_layers(

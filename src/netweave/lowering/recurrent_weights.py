@@ -142,24 +142,28 @@ class PackedWeights:
         """Number of elements of the array."""
         return self._starts()[-1]
 
-    def layouts(self, layer: int) -> tuple[Layout, Layout, Layout]:
-        """Return the layouts to ONNX's W, R and B of a layer."""
+    def layouts(self) -> list[tuple[Layout, Layout, Layout]]:
+        """Return for each layer the layouts to ONNX's W, R and B."""
         columns, starts, num_directions = self._columns(), self._starts(), self.num_directions
-        first = 2 * num_directions * layer
-        numbers = range(first, first + 2 * num_directions)
-        biases = [len(columns) // 2 + number for number in numbers]
         gates = GateLayouts(self.op_type, "cudnn", self.hidden_size)
+        rows = gates.num_rows
 
         def layout(parts: Sequence[int], shape: tuple[int, ...]) -> Layout:
             ranges = tuple(bound for part in parts for bound in gates.ranges(columns[part], starts[part]))
             return (("ranges", ranges), ("reshape", shape))
 
-        rows = gates.num_rows
-        return (
-            layout(numbers[0::2], (num_directions, rows, columns[first])),
-            layout(numbers[1::2], (num_directions, rows, self.hidden_size)),
-            layout(biases, (num_directions, 2 * rows)),
-        )
+        layers = []
+        for first in range(0, len(columns) // 2, 2 * num_directions):
+            matrices = range(first, first + 2 * num_directions)
+            biases = [len(columns) // 2 + number for number in matrices]
+            layers.append(
+                (
+                    layout(matrices[0::2], (num_directions, rows, columns[first])),
+                    layout(matrices[1::2], (num_directions, rows, self.hidden_size)),
+                    layout(biases, (num_directions, 2 * rows)),
+                )
+            )
+        return layers
 
     def _columns(self) -> list[int]:
         """Return the columns of each matrix, then those of each bias, in the order of the array."""

@@ -12,7 +12,7 @@ from netweave.errors import UnsupportedError, WeightError
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
 from netweave.symbol import operators
-from netweave.symbol.call import Call
+from netweave.symbol.context import MXNetOperator
 from netweave.symbol.deduce import deduce
 from netweave.symbol.document import Node
 from netweave.symbol.registry import ROLES, all_readers, find_reader
@@ -73,11 +73,11 @@ class _Build:
         files = [document.file, file] if file else [document.file]
         self._builder = GraphBuilder(name, format="mxnet", files=files)
         self._variables = Variables(
+            self._builder,
             arrays,
             file=file,
             input_shapes=input_shapes,
             deduced=deduce(document, arrays or {}),
-            builder=self._builder,
         )
         self._outputs: dict[int, Sequence[ir.Value]] = {}
         self._calls: Counter[str] = Counter()
@@ -102,8 +102,7 @@ class _Build:
     def _read(self, node: Node) -> Sequence[ir.Value]:
         reader = find_reader(node.op)
         assert reader is not None
-        place = node.place
-        settings = Settings(node.attributes, place=place)
+        settings = Settings(node.attributes, place=node.place)
         key = self._builder.layers.free_key(node.name)
         layer = Layer(
             key=key,
@@ -115,29 +114,28 @@ class _Build:
         )
         self._calls[node.name] += 1
         with self._builder.layer(layer):
-            call = Call(
+            ctx = MXNetOperator(
+                self._builder,
                 node,
-                place=place,
-                settings=settings,
+                settings,
                 names=reader.arguments(settings) if reader.arguments else None,
-                inputs=[self._input(entry, node) for entry in node.inputs],
+                sources=[self._input(entry, node) for entry in node.inputs],
                 variables=self._variables,
-                builder=self._builder,
             )
-            made = reader.read(call)
-            values = [made] if isinstance(made, ir.Value) else made
+            lowered = reader.read(ctx)
+            values = [lowered] if isinstance(lowered, ir.Value) else lowered
             outputs = self._named(values, reader.output_names(node.name, len(values)), key)
         self._builder.layers.add(
             replace(
                 layer,
-                inputs=tuple(value.name or "" for value in call.read),
+                inputs=tuple(value.name or "" for value in ctx.read.values()),
                 outputs=tuple(value.name or "" for value in outputs),
-                parameters=tuple(dict.fromkeys(call.parameters)),
+                parameters=tuple(dict.fromkeys(ctx.parameters)),
             )
         )
         self._unknown_settings += [
             f"{name}={node.attributes[name]!r:.40} of {node.name!r} ({node.op}, line {node.origin.line})"
-            for name in settings.unread()
+            for name in settings.unknown()
         ]
         return outputs
 

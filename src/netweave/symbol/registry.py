@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
 ROLES = {
@@ -31,7 +31,7 @@ COUNT = "num_args"
 
 Arguments = Callable[["Settings"], Sequence[str] | None]
 Count = Callable[["Settings"], int]
-Read = Callable[["Call"], "ir.Value | Sequence[ir.Value]"]
+Read = Callable[["MXNetOperator"], "ir.Value | Sequence[ir.Value]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
 
 Size = int | tuple[int, ...]
 """A size of the result: a number, or the product of sizes of the input, given by their axes."""
@@ -32,7 +32,8 @@ def sizes_from_codes(codes: Sequence[int], shape: Sequence[int | None], *, rever
         reverse: The setting ``reverse``.
 
     Raises:
-        ValueError: The codes do not fit the rank.
+        ValueError: There are no such codes, whatever the input.
+        LookupError: The codes need more axes than the input has.
 
     >>> sizes_from_codes([-4, -1, 2, -2], (4, 3, None), reverse=False)
     [2, 2, (1,), (2,)]
@@ -41,15 +42,15 @@ def sizes_from_codes(codes: Sequence[int], shape: Sequence[int | None], *, rever
     if reverse:
         if -4 in codes:
             raise ValueError("-4 together with reverse has no meaning")
-        made = sizes_from_codes(list(reversed(codes)), list(reversed(shape)), reverse=False)
-        turned = [tuple(rank - 1 - axis for axis in s) if isinstance(s, tuple) else s for s in made]
+        sizes = sizes_from_codes(list(reversed(codes)), list(reversed(shape)), reverse=False)
+        turned = [tuple(rank - 1 - axis for axis in s) if isinstance(s, tuple) else s for s in sizes]
         return list(reversed(turned))
-    made = []
+    sizes = []
     left = list(range(rank))
     rest = list(codes)
     while rest:
-        made += _sizes_of_code(rest, left, shape)
-    return made
+        sizes += _sizes_of_code(rest, left, shape)
+    return sizes
 
 
 def _sizes_of_code(rest: list[int], left: list[int], shape: Sequence[int | None]) -> list[Size]:
@@ -61,7 +62,7 @@ def _sizes_of_code(rest: list[int], left: list[int], shape: Sequence[int | None]
         return copied
     num_used = 2 if code == -3 else 1
     if len(left) < num_used and code in {0, -3, -4}:
-        raise ValueError(f"the code {code} finds no more axes in an input of {len(shape)}")
+        raise LookupError(f"the code {code} finds no more axes in an input of {len(shape)}")
     used = tuple(left[:num_used])
     del left[:num_used]
     if code == -4:
@@ -81,21 +82,21 @@ def _split(rest: list[int], size: int | None) -> list[Size]:
     return [first, second]
 
 
-def reshape(call: Call, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
+def reshape(ctx: MXNetOperator, x: ir.Value, sizes: Sequence[Size]) -> ir.Value:
     """Reshape a value; sizes that are still open are copied, inferred, or computed by the net."""
-    shape = call.shape(x)
+    shape = ctx.shape(x)
     numbers = [_number(size, place, shape) for place, size in enumerate(sizes)]
     if INFER not in numbers and numbers.count(None) == 1:
         numbers[numbers.index(None)] = INFER
     numbers = _with_open_batch(numbers, shape)
     known = [number for number in numbers if number is not None]
     if len(known) == len(numbers):
-        return call.add("Reshape", [x, call.whole_numbers(known)])
-    pieces = [
-        call.whole_numbers([number]) if number is not None else _computed(call, x, size)
+        return ctx.reshape(x, known)
+    parts = [
+        ctx.integers([number]) if number is not None else _computed(ctx, x, size)
         for number, size in zip(numbers, sizes, strict=True)
     ]
-    return call.add("Reshape", [x, call.add("Concat", pieces, {"axis": 0})])
+    return ctx.add("Reshape", [x, ctx.concat(parts, 0)])
 
 
 def _number(size: Size, place: int, shape: Sequence[int | None]) -> int | None:
@@ -123,7 +124,7 @@ def _with_open_batch(numbers: list[int | None], shape: Sequence[int | None]) -> 
     return [INFER, *numbers[1:]] if batch and (numbers[0] or 0) % batch == 0 else numbers
 
 
-def _computed(call: Call, x: ir.Value, size: Size) -> ir.Value:
+def _computed(ctx: MXNetOperator, x: ir.Value, size: Size) -> ir.Value:
     assert isinstance(size, tuple)
-    sizes = call.add("Gather", [call.add("Shape", [x]), call.whole_numbers(size)])
-    return call.add("ReduceProd", [sizes], {"keepdims": 1})
+    sizes = ctx.add("Gather", [ctx.add("Shape", [x]), ctx.integers(size)])
+    return ctx.add("ReduceProd", [sizes], {"keepdims": 1})

@@ -25,7 +25,7 @@ class Default(enum.Enum):
 
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
-"""Range of the whole numbers of MXNet and of ONNX."""
+"""Range of the integers of MXNet and of ONNX."""
 
 HARMLESS = frozenset({"workspace", "cudnn_tune", "cudnn_off", "ctx_group", "force_mirroring", "mirror_stage"})
 """Settings that say where and how fast something is computed, and never what."""
@@ -58,7 +58,7 @@ def is_channels_last(layout: str | None) -> bool:
     return layout is not None and layout.endswith("C") and len(layout) > 2
 
 
-def _whole(text: str) -> int:
+def _integer(text: str) -> int:
     number = int(text.strip().removesuffix("L"))
     if not LOWEST <= number <= HIGHEST:
         raise ValueError(text)
@@ -66,7 +66,7 @@ def _whole(text: str) -> int:
 
 
 def _count(text: str) -> int:
-    number = _whole(text)
+    number = _integer(text)
     if number < 1:
         raise ValueError(text)
     return number
@@ -84,12 +84,12 @@ def _items(text: str) -> list[str]:
     return items[:-1] if items[-1] == "" else items
 
 
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    return tuple(_whole(item) for item in _items(text))
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(_integer(item) for item in _items(text))
 
 
 def _bounds(text: str) -> tuple[int | None, ...]:
-    return tuple(None if item == "None" else _whole(item) for item in _items(text))
+    return tuple(None if item == "None" else _integer(item) for item in _items(text))
 
 
 def _numbers(text: str) -> tuple[float, ...]:
@@ -118,13 +118,13 @@ class Settings:
         self._place = place
         self._read: set[str] = set()
 
-    def whole(self, name: str, default: T | Default = Default.NONE) -> int | T:
-        """A whole number."""
-        return self._value(name, default, _whole, "a whole number")
+    def integer(self, name: str, default: T | Default = Default.NONE) -> int | T:
+        """An integer."""
+        return self._value(name, default, _integer, "an integer")
 
     def count(self, name: str, default: T | Default = Default.NONE) -> int | T:
-        """A whole number of at least 1."""
-        return self._value(name, default, _count, "a whole number of at least 1")
+        """An integer of at least 1."""
+        return self._value(name, default, _count, "an integer of at least 1")
 
     def number(self, name: str, default: T | Default = Default.NONE) -> float | T:
         """A number."""
@@ -134,23 +134,23 @@ class Settings:
         """``True`` or ``False``, also as ``1`` or ``0``."""
         return self._value(name, default, _boolean, "True or False")
 
-    def sizes(self, name: str, default: T | Default = Default.NONE) -> tuple[int, ...] | T:
-        """Whole numbers: ``(3, 3)``, ``[3,3]`` or ``3``."""
-        return self._value(name, default, _whole_numbers, "whole numbers such as (3, 3)")
+    def integers(self, name: str, default: T | Default = Default.NONE) -> tuple[int, ...] | T:
+        """Integers: ``(3, 3)``, ``[3,3]`` or ``3``."""
+        return self._value(name, default, _integers, "integers such as (3, 3)")
 
     def per_axis(self, name: str, rank: int, default: int) -> tuple[int, ...]:
-        """One whole number for each of ``rank`` axes, no smaller than the default for each.
+        """One integer for each of ``rank`` axes, no smaller than the default for each.
 
         Raises:
             ReadError: There are more or fewer, or one is smaller.
         """
-        found = self.sizes(name, ()) or (default,) * rank
-        if len(found) != rank or min(found, default=default) < default:
+        values = self.integers(name, ()) or (default,) * rank
+        if len(values) != rank or min(values, default=default) < default:
             raise ReadError(
-                f"{name!r} is {_shown(found)}, expected {rank} whole numbers of at least {default}",
+                f"{name!r} is {_shown(values)}, expected {rank} integers of at least {default}",
                 place=self._place,
             )
-        return found
+        return values
 
     def kernel(self) -> tuple[int, ...]:
         """The setting ``kernel``: sizes of a window over one to three axes.
@@ -158,14 +158,14 @@ class Settings:
         Raises:
             ReadError: It is missing, or has another number of axes or a size below 1.
         """
-        found = self.sizes("kernel")
-        if not 1 <= len(found) <= 3:
-            raise ReadError(f"'kernel' is {_shown(found)}, expected sizes of 1 to 3 axes", place=self._place)
-        return self.per_axis("kernel", len(found), 1)
+        kernel = self.integers("kernel")
+        if not 1 <= len(kernel) <= 3:
+            raise ReadError(f"'kernel' is {_shown(kernel)}, expected sizes of 1 to 3 axes", place=self._place)
+        return self.per_axis("kernel", len(kernel), 1)
 
     def bounds(self, name: str, default: T | Default = Default.NONE) -> tuple[int | None, ...] | T:
-        """Whole numbers, or None for an open end."""
-        return self._value(name, default, _bounds, "whole numbers or None, such as (0, None)")
+        """Integers, or None for an open end."""
+        return self._value(name, default, _bounds, "integers or None, such as (0, None)")
 
     def numbers(self, name: str, default: T | Default = Default.NONE) -> tuple[float, ...] | T:
         """Numbers: ``(0.1, 0.2)``."""
@@ -181,23 +181,23 @@ class Settings:
         Raises:
             UnsupportedError: It is another word.
         """
-        found = self._value(name, default, str, "a word")
-        if isinstance(found, str) and found not in choices:
+        word = self._value(name, default, str, "a string")
+        if isinstance(word, str) and word not in choices:
             raise UnsupportedError(
-                f"{name!r} is {_shown(found)}, of which Netweave reads {', '.join(map(repr, choices))}",
+                f"{name!r} is {_shown(word)}, of which Netweave reads {', '.join(map(repr, choices))}",
                 place=self._place,
             )
-        return found
+        return word
 
-    def text(self, name: str, default: T | Default = Default.NONE) -> str | T:
-        """A text, as it is written."""
-        return self._value(name, default, str, "a text")
+    def string(self, name: str, default: T | Default = Default.NONE) -> str | T:
+        """A string, as it is written."""
+        return self._value(name, default, str, "a string")
 
-    def skip(self, *names: str) -> None:
+    def ignore(self, *names: str) -> None:
         """Say of settings that they do not matter here."""
         self._read.update(names)
 
-    def unread(self) -> list[str]:
+    def unknown(self) -> list[str]:
         """Return the settings that nobody asked for and that may matter."""
         return [
             name

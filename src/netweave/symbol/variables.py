@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
 from netweave.errors import ShapeError, WeightError
-from netweave.graph import BATCH, Parameter
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph import BATCH
+from netweave.graph.wording import dims_text
+from netweave.lowering import LayerContext, ParameterStore
+from netweave.lowering.parameters import check_size
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
@@ -18,14 +19,11 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from netweave.graph import GraphBuilder
+    from netweave.graph import GraphBuilder, Parameter
+    from netweave.graph.parameters import Step
+    from netweave.lowering.context import Shape
     from netweave.symbol.deduce import Deduced
     from netweave.symbol.document import Node
-
-Sizes = tuple[int | None, ...]
-
-STATISTICS = frozenset({"mean", "variance"})
-"""Roles that no gradient changes."""
 
 SUFFIXES = {
     "_weight": "weight",
@@ -39,32 +37,32 @@ SUFFIXES = {
 """Ends of names by which MXNet itself knows what to initialise how, and the role each tells."""
 
 
-class Variables:
-    """Turns a variable of the symbol into a value of the graph, once for each layout it is wanted in.
+class Variables(ParameterStore):
+    """Turns a variable of the symbol into a value of the graph: an input of the net, or a stored array.
 
     Args:
+        builder: Where values are added.
         arrays: The stored arrays by name, without ``arg:`` and ``aux:``; None if there is no file.
         file: Name of that file.
         input_shapes: Input sizes that the caller gave.
         deduced: What the net tells about inputs without sizes, by name.
-        builder: Where values are added.
     """
 
     def __init__(
         self,
+        builder: GraphBuilder,
         arrays: Mapping[str, np.ndarray] | None,
         *,
         file: str,
         input_shapes: Mapping[str, tuple[int, ...]],
         deduced: Mapping[str, Deduced],
-        builder: GraphBuilder,
     ) -> None:
-        self._arrays = arrays
+        super().__init__(builder)
+        self._stored = arrays
         self._file = file
         self._input_shapes = input_shapes
         self._deduced = deduced
-        self._builder = builder
-        self._values: dict[tuple[str, tuple[Any, ...]], ir.Value] = {}
+        self._inputs: dict[str, ir.Value] = {}
 
     def value(
         self, node: Node, *, default: Sequence[int | None] | None = None, batch_axis: int = 0
@@ -81,18 +79,20 @@ class Variables:
         """
         if self._is_stored(node):
             return self.parameter(node, shape=None, role=_role(node.name))
-        if (node.name, ()) in self._values:
-            return self._values[node.name, ()]
-        shape = self._input_shape(node, default)
+        if node.name in self._builder.parameters:
+            return self.initializer(node.name)
+        if node.name not in self._inputs:
+            self._inputs[node.name] = self._add_input(node, default, batch_axis)
+        return self._inputs[node.name]
+
+    def _add_input(self, node: Node, default: Sequence[int | None] | None, batch_axis: int) -> ir.Value:
         known = self._deduced.get(node.name)
         dtype = _declared_dtype(node) or (known.dtype if known else ir.DataType.FLOAT)
         batch_axis = max(node.attributes.get("__layout__", "").find("N"), batch_axis)
-        sizes: list[int | str | None] = list(shape)
+        sizes: list[int | str | None] = list(self._input_shape(node, default))
         if 0 < batch_axis < len(sizes):
             sizes[batch_axis] = BATCH
-        made = self._builder.input(node.name, sizes, dtype=dtype, batch=batch_axis <= 0)
-        self._values[node.name, ()] = made
-        return made
+        return self._builder.input(node.name, sizes, dtype=dtype, batch=batch_axis <= 0)
 
     def parameter(
         self,
@@ -100,7 +100,7 @@ class Variables:
         *,
         shape: Sequence[int | None] | None,
         role: str,
-        layout: Sequence[tuple[str, tuple[int, ...]]] = (),
+        layout: Sequence[Step] = (),
     ) -> ir.Value:
         """Return the initializer of a variable that is a stored array.
 
@@ -115,24 +115,16 @@ class Variables:
             WeightError: The stored array has other sizes.
             ShapeError: There is no stored array, and the expected sizes are not all known.
         """
-        key = (node.name, tuple(layout))
-        if key in self._values:
-            return self._values[key]
-        entry = self._entry(node, shape, role, trainable=True)
-        array = (self._arrays or {}).get(node.name)
-        made = self._builder.parameter(entry, array, layout=layout)
-        self._values[key] = made
-        return made
+        self._declare(node, shape, role, trainable=True)
+        return self.initializer(node.name, layout)
 
-    def note(self, node: Node, *, shape: Sequence[int | None], role: str) -> tuple[int, ...]:
-        """Enter a stored array in the table although no operator reads it; return its sizes."""
-        entry = self._entry(node, shape, role, trainable=False)
-        self._builder.parameters.setdefault(node.name, entry)
-        return entry.shape
+    def declare_unused(self, node: Node, *, shape: Sequence[int | None], role: str) -> Parameter:
+        """Enter a stored array in the table although no operator reads it; return its entry."""
+        return self._declare(node, shape, role, trainable=False)
 
     def stored_shape(self, node: Node) -> tuple[int, ...] | None:
         """Return the sizes of a variable's stored array, if there is one."""
-        array = (self._arrays or {}).get(node.name)
+        array = (self._stored or {}).get(node.name)
         return None if array is None else array.shape
 
     def is_input(self, node: Node) -> bool:
@@ -140,13 +132,13 @@ class Variables:
         return node.name in self._input_shapes
 
     def _is_stored(self, node: Node) -> bool:
-        if self._arrays is not None:
-            return node.name in self._arrays
+        if self._stored is not None:
+            return node.name in self._stored
         declared = _declared_shape(node)
         named = "__init__" in node.attributes or node.name.endswith(tuple(SUFFIXES))
         return named and declared is not None and None not in declared and not self.is_input(node)
 
-    def _input_shape(self, node: Node, default: Sequence[int | None] | None) -> Sizes:
+    def _input_shape(self, node: Node, default: Sequence[int | None] | None) -> Shape:
         known = self._deduced.get(node.name)
         for shape in (
             self._input_shapes.get(node.name),
@@ -163,67 +155,67 @@ class Variables:
             open_inputs=(node.name,),
         )
 
-    def _entry(
+    def _declare(
         self, node: Node, shape: Sequence[int | None] | None, role: str, *, trainable: bool
     ) -> Parameter:
-        array = (self._arrays or {}).get(node.name)
-        return Parameter(
-            key=node.name,
-            shape=self._checked_shape(node, array, shape),
-            role=role,
-            loaded=array is not None,
+        array = (self._stored or {}).get(node.name)
+        # An error is the variable's own, and not of the operator that reads it: another may say its sizes.
+        context = LayerContext(self._builder, place=node.place)
+        settings = Settings(node.attributes, place=node.place)
+        return self.declare(
+            node.name,
+            self._sizes(node, array, shape, context),
+            role,
+            array,
+            context=context,
             filler=_filler(node),
-            lr_mult=self._multiplier(node, "__lr_mult__"),
-            decay_mult=self._multiplier(node, "__wd_mult__"),
-            trainable=trainable and role not in STATISTICS,
+            lr_mult=settings.number("__lr_mult__", 1.0),
+            decay_mult=settings.number("__wd_mult__", 1.0),
+            trainable=trainable,
         )
 
-    def _checked_shape(
-        self, node: Node, array: np.ndarray | None, shape: Sequence[int | None] | None
+    def _sizes(
+        self,
+        node: Node,
+        array: np.ndarray | None,
+        shape: Sequence[int | None] | None,
+        context: LayerContext,
     ) -> tuple[int, ...]:
+        """Return the sizes of a stored array, once they are those that the operator expects."""
         if shape is None:
             shape = array.shape if array is not None else _declared_shape(node)
-        wanted = tuple(shape or ())
+        expected = tuple(shape or ())
         if array is not None:
-            _check_fit(array.shape, wanted, name=node.name, file=self._file, place=node.place)
+            self._check_fit(node, array.shape, expected)
             return array.shape
-        known = tuple(size for size in wanted if size is not None)
-        if prod(known) > MAX_ELEMENTS:
-            raise ShapeError(
-                f"would have the sizes {'x'.join(map(str, known))}, which is more than {MAX_ELEMENTS:,} "
-                f"elements; check the sizes in the file",
+        known = tuple(size for size in expected if size is not None)
+        check_size(node.name, known, context)
+        if len(known) < len(expected):
+            raise context.shape_error(
+                "its sizes follow from those of the net's input, which are nowhere given, and there is no "
+                "file of weights; give the input's, as in --input-shape data=1x3x224x224"
+            )
+        return known
+
+    def _check_fit(self, node: Node, stored: Shape, expected: Shape) -> None:
+        fits = len(stored) == len(expected) and all(
+            size in {None, own} for own, size in zip(stored, expected, strict=True)
+        )
+        if not fits:
+            raise WeightError(
+                f"{node.name!r} has the sizes {dims_text(stored)} in {self._file}, expected "
+                f"{dims_text(expected)}; are these the weights of this net?",
                 place=node.place,
             )
-        if len(known) == len(wanted):
-            return known
-        raise ShapeError(
-            "its sizes follow from those of the net's input, which are nowhere given, and there is no "
-            "file of weights; give the input's, as in --input-shape data=1x3x224x224",
-            place=node.place,
-        )
-
-    def _multiplier(self, node: Node, name: str) -> float:
-        return Settings(node.attributes, place=node.place).number(name, 1.0)
 
 
 def _role(name: str) -> str:
     return next((role for suffix, role in SUFFIXES.items() if name.endswith(suffix)), "weight")
 
 
-def _check_fit(found: Sequence[int], wanted: Sizes, *, name: str, file: str, place: str) -> None:
-    fits = len(found) == len(wanted) and all(w in {None, f} for f, w in zip(found, wanted, strict=True))
-    if not fits:
-        shown = "x".join("?" if size is None else str(size) for size in wanted)
-        raise WeightError(
-            f"{name!r} has the sizes {'x'.join(map(str, found))} in {file}, expected {shown}; "
-            f"are these the weights of this net?",
-            place=place,
-        )
-
-
-def _declared_shape(node: Node) -> Sizes | None:
+def _declared_shape(node: Node) -> Shape | None:
     """Return the sizes that a variable declares; 0 and -1 stand for unknown ones."""
-    sizes = Settings(node.attributes, place=node.place).sizes("__shape__", ())
+    sizes = Settings(node.attributes, place=node.place).integers("__shape__", ())
     return tuple(size if size > 0 else None for size in sizes) or None
 
 

@@ -323,8 +323,8 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("settings", "message"),
         [
-            ({"num_hidden": "4.5"}, r"'num_hidden' is '4.5', expected a whole number"),
-            ({"num_hidden": "-1"}, r"'num_hidden' is '-1', expected a whole number of at least 1"),
+            ({"num_hidden": "4.5"}, r"'num_hidden' is '4.5', expected an integer"),
+            ({"num_hidden": "-1"}, r"'num_hidden' is '-1', expected an integer of at least 1"),
             ({"no_bias": "maybe"}, r"'no_bias' is 'maybe', expected True or False"),
             ({"no_bias": "True"}, r"has 3 inputs, expected 2: data, weight"),
         ],

@@ -13,16 +13,16 @@ RESHAPES = [name for name in CASES if name.startswith("reshape-") and "like" not
 
 
 @pytest.mark.parametrize(
-    ("codes", "message"),
+    ("codes", "error", "message"),
     [
-        ((0, 0, 0), "the code 0 finds no more axes in an input of 2"),
-        ((0, -3), "the code -3 finds no more axes"),
-        ((-4, 2), "-4 needs two sizes after it"),
-        ((-5,), "there is no code -5"),
+        ((0, 0, 0), LookupError, "the code 0 finds no more axes in an input of 2"),
+        ((0, -3), LookupError, "the code -3 finds no more axes"),
+        ((-4, 2), ValueError, "-4 needs two sizes after it"),
+        ((-5,), ValueError, "there is no code -5"),
     ],
 )
-def test_codes_that_do_not_fit_are_refused(codes, message):
-    with pytest.raises(ValueError, match=message):
+def test_codes_that_do_not_fit_are_refused(codes, error, message):
+    with pytest.raises(error, match=message):
         sizes_from_codes(codes, (2, 3), reverse=False)
 
 

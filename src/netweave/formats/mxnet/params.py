@@ -9,8 +9,8 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.formats.mxnet.ndarray import FILE_MAGIC, V2
+from netweave.lowering.parameters import STATISTICS
 from netweave.symbol.settings import DTYPES
-from netweave.symbol.variables import STATISTICS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

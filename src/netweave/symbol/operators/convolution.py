@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from netweave.lowering.windows import Window
 from netweave.symbol.layouts import LAYOUTS, channels_first, channels_last
 from netweave.symbol.registry import operator_reader, with_bias
 from netweave.symbol.settings import is_channels_last
@@ -13,101 +14,99 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
 
 
 @operator_reader("Convolution", "Convolution_v1", arguments=with_bias(default_no_bias=False))
-def convolution(call: Call) -> ir.Value:
+def convolution(ctx: MXNetOperator) -> ir.Value:
     """Cross-correlation with weights (num_filter, channels / group, kernel...)."""
-    kernel = call.settings.kernel()
-    groups = call.settings.count("num_group", 1)
-    num_filter = call.settings.count("num_filter")
-    attributes = _windows(call, kernel) | {"group": groups}
-    last = is_channels_last(call.settings.choice("layout", LAYOUTS, None))
-    x = channels_first(call, call.value("data"), last)
-    channels = _channels(call, x, len(kernel))
-    per_group = channels // groups if channels is not None else None
+    window, num_filter, groups = _settings(ctx)
+    last = is_channels_last(ctx.settings.choice("layout", LAYOUTS, None))
+    x = channels_first(ctx, ctx.x, last)
+    channels = _channels(ctx, x, window)
+    window.check(ctx, ctx.shape(x)[2:])
+    per_group = _per_group(ctx, channels, groups)
+    _per_group(ctx, num_filter, groups)
     if last:
-        axes = (0, len(kernel) + 1, *range(1, len(kernel) + 1))
-        weight = call.parameter("weight", (num_filter, *kernel, per_group), layout=[("transpose", axes)])
+        rank = len(window.kernel)
+        layout = [("transpose", (0, rank + 1, *range(1, rank + 1)))]
+        weight = ctx.parameter("weight", (num_filter, *window.kernel, per_group), layout=layout)
     else:
-        weight = call.parameter("weight", (num_filter, per_group, *kernel))
-    return channels_last(call, call.add("Conv", [x, weight, *_bias(call, num_filter)], attributes), last)
+        weight = ctx.parameter("weight", (num_filter, per_group, *window.kernel))
+    attributes = window.attributes() | {"group": groups}
+    return channels_last(ctx, ctx.add("Conv", [x, weight, *_bias(ctx, num_filter)], attributes), last)
 
 
 @operator_reader("Deconvolution", arguments=with_bias(default_no_bias=True))
-def deconvolution(call: Call) -> ir.Value:
+def deconvolution(ctx: MXNetOperator) -> ir.Value:
     """Transposed convolution with weights (channels, num_filter / group, kernel...)."""
-    kernel = call.settings.kernel()
-    groups = call.settings.count("num_group", 1)
-    num_filter = call.settings.count("num_filter")
-    call.settings.choice("layout", LAYOUTS[:3], None)
-    x = call.value("data")
-    channels = _channels(call, x, len(kernel))
-    attributes = _windows(call, kernel) | {"group": groups}
-    adj = call.settings.per_axis("adj", len(kernel), 0)
-    target = call.settings.per_axis("target_shape", len(kernel), 0)
+    window, num_filter, groups = _settings(ctx)
+    ctx.settings.choice("layout", LAYOUTS[:3], None)
+    rank = len(window.kernel)
+    channels = _channels(ctx, ctx.x, window)
+    _per_group(ctx, channels, groups)
+    adj = ctx.settings.per_axis("adj", rank, 0)
+    target = ctx.settings.per_axis("target_shape", rank, 0)
     if any(target):
-        sizes = call.known_sizes(x, range(2, 2 + len(kernel)))
-        attributes["pads"], adj = _pads_for(call, sizes, target, attributes)
-    if any(adj):
-        attributes["output_padding"] = list(adj)
-    weight = call.parameter("weight", (channels, num_filter // groups, *kernel))
-    return call.add("ConvTranspose", [x, weight, *_bias(call, num_filter)], attributes)
+        window, adj = _window_for(ctx, window, target)
+    attributes = window.attributes() | {"group": groups, "output_padding": list(adj) if any(adj) else None}
+    weight = ctx.parameter("weight", (channels, _per_group(ctx, num_filter, groups), *window.kernel))
+    return ctx.add("ConvTranspose", [ctx.x, weight, *_bias(ctx, num_filter)], attributes)
 
 
 @operator_reader("FullyConnected", arguments=with_bias(default_no_bias=False))
-def fully_connected(call: Call) -> ir.Value:
+def fully_connected(ctx: MXNetOperator) -> ir.Value:
     """``x W^T + b`` over all axes but the first, or over the last one with ``flatten=False``."""
-    num_hidden = call.settings.count("num_hidden")
-    flatten = call.settings.flag("flatten", True)
-    x = call.value("data")
-    rank = len(call.shape(x))
-    if flatten and rank != 2:
-        x = call.add("Flatten", [x], {"axis": 1})
-    features = call.shape(x)[-1]
-    shape = (num_hidden, features)
-    if flatten or rank == 2:
-        weight = call.parameter("weight", shape)
-        return call.add("Gemm", [x, weight, *_bias(call, num_hidden)], {"transB": 1})
-    product = call.add("MatMul", [x, call.parameter("weight", shape, layout=[("transpose", (1, 0))])])
-    bias = _bias(call, num_hidden)
-    return call.add("Add", [product, *bias]) if bias else product
+    num_hidden = ctx.settings.count("num_hidden")
+    x = ctx.flatten(ctx.x) if ctx.settings.flag("flatten", True) else ctx.x
+    shape = (num_hidden, ctx.open_size(-1, x))
+    if ctx.rank(x) == 2:
+        weight = ctx.parameter("weight", shape)
+        return ctx.add("Gemm", [x, weight, *_bias(ctx, num_hidden)], {"transB": 1})
+    weight = ctx.parameter("weight", shape, layout=[("transpose", (1, 0))])
+    product, bias = ctx.add("MatMul", [x, weight]), _bias(ctx, num_hidden)
+    return ctx.add("Add", [product, *bias]) if bias else product
 
 
-def _bias(call: Call, size: int) -> list[ir.Value]:
-    return [call.parameter("bias", (size,))] if call.has("bias") else []
+def _settings(ctx: MXNetOperator) -> tuple[Window, int, int]:
+    """Return the window, the number of filters and that of groups."""
+    settings, kernel = ctx.settings, ctx.settings.kernel()
+    rank = len(kernel)
+    window = Window(
+        kernel,
+        strides=settings.per_axis("stride", rank, 1),
+        pads=settings.per_axis("pad", rank, 0),
+        dilations=settings.per_axis("dilate", rank, 1),
+    )
+    return window, settings.count("num_filter"), settings.count("num_group", 1)
 
 
-def _channels(call: Call, x: ir.Value, spatial: int) -> int | None:
-    shape = call.shape(x)
-    if len(shape) != spatial + 2:
-        raise call.wrong(f"its input has {len(shape)} axes, its kernel needs {spatial + 2}")
-    return shape[1]
+def _bias(ctx: MXNetOperator, size: int) -> list[ir.Value]:
+    return [ctx.parameter("bias", (size,))] if ctx.has("bias") else []
 
 
-def _windows(call: Call, kernel: Sequence[int]) -> dict[str, Any]:
-    settings, rank = call.settings, len(kernel)
-    pad = settings.per_axis("pad", rank, 0)
-    return {
-        "kernel_shape": list(kernel),
-        "strides": list(settings.per_axis("stride", rank, 1)),
-        "dilations": list(settings.per_axis("dilate", rank, 1)),
-        "pads": [*pad, *pad],
-    }
+def _channels(ctx: MXNetOperator, x: ir.Value, window: Window) -> int | None:
+    rank = len(window.kernel) + 2
+    if ctx.rank(x) != rank:
+        raise ctx.shape_error(f"its input has {ctx.rank(x)} axes, its kernel needs {rank}")
+    return ctx.open_size(1, x)
 
 
-def _pads_for(
-    call: Call, sizes: Sequence[int], target: Sequence[int], attributes: dict[str, Any]
-) -> tuple[list[int], tuple[int, ...]]:
-    """Return pads and output padding for ``target_shape``, which beats ``pad`` and ``adj`` (InferPad)."""
-    pads: list[int] = []
-    adj: list[int] = []
-    windows = zip(attributes["kernel_shape"], attributes["strides"], attributes["dilations"], strict=True)
-    for size, wanted, (kernel, stride, dilation) in zip(sizes, target, windows, strict=True):
-        total = stride * (size - 1) + dilation * (kernel - 1) + 1 - wanted
-        if total < 0:
-            raise call.wrong(f"target_shape {tuple(target)} is larger than the output can be")
-        adj.append(total % 2)
-        pads.append((total + 1) // 2)
-    return [*pads, *pads], tuple(adj)
+def _per_group(ctx: MXNetOperator, channels: int | None, groups: int) -> int | None:
+    if channels is not None and channels % groups:
+        raise ctx.shape_error(f"num_group={groups} does not divide {channels} channels")
+    return None if channels is None else channels // groups
+
+
+def _window_for(ctx: MXNetOperator, window: Window, target: Sequence[int]) -> tuple[Window, tuple[int, ...]]:
+    """Return window and output padding for ``target_shape``, which beats ``pad`` and ``adj`` (InferPad)."""
+    sizes = ctx.sizes(range(2, ctx.rank()))
+    totals = [
+        stride * (size - 1) + extent - wanted
+        for size, wanted, stride, extent in zip(sizes, target, window.strides, window.extents, strict=True)
+    ]
+    if min(totals) < 0:
+        raise ctx.shape_error(f"target_shape {tuple(target)} is larger than the output can be")
+    pads = [(total + 1) // 2 for total in totals]
+    adj = tuple(total % 2 for total in totals)
+    return Window(window.kernel, window.strides, pads, dilations=window.dilations), adj

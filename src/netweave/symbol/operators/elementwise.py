@@ -18,10 +18,10 @@ from netweave.symbol.variables import onnx_dtype
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
 
-    Unary = Callable[[Call, ir.Value], ir.Value]
-    Binary = Callable[[Call, ir.Value, ir.Value], ir.Value]
+    Unary = Callable[[MXNetOperator, ir.Value], ir.Value]
+    Binary = Callable[[MXNetOperator, ir.Value, ir.Value], ir.Value]
 
 UNARY = {
     "abs": "Abs",
@@ -51,9 +51,6 @@ UNARY = {
     "tanh": "Tanh",
 }
 """Operators that ONNX has under another name."""
-
-FACTORS = {"degrees": 180 / math.pi, "radians": math.pi / 180}
-LOG_BASES = {"log2": 2.0, "log10": 10.0}
 
 BINARY = {
     "add": "Add",
@@ -162,219 +159,187 @@ SCALAR_FIRST = {f"_{name}_scalar": kind for name, kind in REVERSED.items()} | {
 
 
 @operator_reader("_copy", "identity", "_copyto", "_CrossDeviceCopy", "cast_storage")
-def identity(call: Call) -> ir.Value:
+def identity(ctx: MXNetOperator) -> ir.Value:
     """The input itself."""
-    call.settings.skip("stype")
-    return call.add("Identity", [call.value()])
+    ctx.settings.ignore("stype")
+    return ctx.add("Identity", [ctx.x])
 
 
 @operator_reader("BlockGrad", "stop_gradient", "_contrib_gradientmultiplier")
-def scaled_gradient(call: Call) -> ir.Value:
+def scaled_gradient(ctx: MXNetOperator) -> ir.Value:
     """The input itself, whose gradient is multiplied with a number, or with 0."""
-    call.settings.skip("is_int")
-    made = call.add("Identity", [call.value()])
-    scale_gradients(made, {0: call.settings.number("scalar", 1.0) if "multiplier" in call.op else 0.0})
-    return made
+    ctx.settings.ignore("is_int")
+    y = ctx.add("Identity", [ctx.x])
+    scale_gradients(y, {0: ctx.settings.number("scalar", 1.0) if "multiplier" in ctx.op else 0.0})
+    return y
 
 
 @operator_reader("make_loss", outputs=("loss",))
-def make_loss(call: Call) -> ir.Value:
+def make_loss(ctx: MXNetOperator) -> ir.Value:
     """The input itself as a loss: its gradient is 1, whatever is set."""
-    call.settings.skip("grad_scale", "valid_thresh", "normalization")
-    return call.add("MakeLoss", [call.value()], {"grad_scale": 1.0}, domain=DOMAIN)
+    ctx.settings.ignore("grad_scale", "valid_thresh", "normalization")
+    return ctx.add("MakeLoss", [ctx.x], {"grad_scale": 1.0}, domain=DOMAIN)
 
 
 @operator_reader("_identity_with_attr_like_rhs", arguments=("lhs", "rhs"))
-def identity_like(call: Call) -> ir.Value:
+def identity_like(ctx: MXNetOperator) -> ir.Value:
     """The first input itself; the second one only lends its shape to a gradient."""
-    x, _ = call.values()
-    return call.add("Identity", [x])
+    x, _ = ctx.inputs()
+    return ctx.add("Identity", [x])
 
 
 @operator_reader("Dropout")
-def dropout(call: Call) -> ir.Value:
+def dropout(ctx: MXNetOperator) -> ir.Value:
     """Inverted dropout; nothing in test mode."""
-    settings = call.settings
+    settings = ctx.settings
     always = settings.choice("mode", ("training", "always"), "training") == "always"
-    if always or settings.sizes("axes", ()) != ():
-        raise call.refuse("dropout in test mode too, or one mask for several elements, is not read")
-    x = call.value()
-    return call.add("Dropout", [x, call.scalar(settings.number("p", 0.5), x)])
+    if always or settings.integers("axes", ()) != ():
+        raise ctx.unsupported("dropout in test mode too, or one mask for several elements, is not read")
+    x = ctx.x
+    return ctx.add("Dropout", [x, ctx.scalar(settings.number("p", 0.5), x)])
 
 
 @operator_reader(*UNARY)
-def unary(call: Call) -> ir.Value:
+def unary(ctx: MXNetOperator) -> ir.Value:
     """One operator of ONNX."""
-    return call.add(UNARY[call.op], [call.value()])
+    return ctx.add(UNARY[ctx.op], [ctx.x])
 
 
-@operator_reader(*FACTORS)
-def times_constant(call: Call) -> ir.Value:
-    """Degrees from radians, or the reverse."""
-    x = call.value()
-    return call.add("Mul", [x, call.scalar(FACTORS[call.op], x)])
+COMPOSED: dict[str, Unary] = {
+    "degrees": lambda ctx, x: ctx.add("Mul", [x, ctx.scalar(180 / math.pi, x)]),
+    "radians": lambda ctx, x: ctx.add("Mul", [x, ctx.scalar(math.pi / 180, x)]),
+    "log2": lambda ctx, x: _logarithm(ctx, x, 2.0),
+    "log10": lambda ctx, x: _logarithm(ctx, x, 10.0),
+    "log1p": lambda ctx, x: ctx.add("Log", [ctx.add("Add", [x, ctx.scalar(1, x)])]),
+    "expm1": lambda ctx, x: ctx.add("Sub", [ctx.add("Exp", [x]), ctx.scalar(1, x)]),
+    "square": lambda ctx, x: ctx.add("Mul", [x, x]),
+    "rsqrt": lambda ctx, x: ctx.add("Reciprocal", [ctx.add("Sqrt", [x])]),
+    "cbrt": lambda ctx, x: signed_cube_root(ctx, x),
+    "rcbrt": lambda ctx, x: ctx.add("Reciprocal", [signed_cube_root(ctx, x)]),
+    "fix": lambda ctx, x: _towards_zero(ctx, x, ctx.add("Abs", [x])),
+    "trunc": lambda ctx, x: _towards_zero(ctx, x, ctx.add("Abs", [x])),
+    # Halves go away from zero here, and to the even number in ONNX's Round.
+    "round": lambda ctx, x: _towards_zero(ctx, x, ctx.add("Add", [ctx.add("Abs", [x]), ctx.scalar(0.5, x)])),
+    # Halves go downwards here, and to the even number in ONNX's Round.
+    "rint": lambda ctx, x: ctx.add("Ceil", [ctx.add("Sub", [x, ctx.scalar(0.5, x)])]),
+    "logical_not": lambda ctx, x: _number(ctx, ctx.add("Equal", [x, ctx.scalar(0, x)]), like=x),
+}
+"""Operators that ONNX writes with several."""
 
 
-@operator_reader(*LOG_BASES)
-def logarithm(call: Call) -> ir.Value:
-    """Logarithm to another base."""
-    x = call.value()
-    return call.add("Div", [call.add("Log", [x]), call.scalar(math.log(LOG_BASES[call.op]), x)])
+@operator_reader(*COMPOSED)
+def composed(ctx: MXNetOperator) -> ir.Value:
+    """Several operators of ONNX."""
+    return COMPOSED[ctx.op](ctx, ctx.x)
 
 
-@operator_reader("log1p")
-def log1p(call: Call) -> ir.Value:
-    """``log(1 + x)``."""
-    x = call.value()
-    return call.add("Log", [call.add("Add", [x, call.scalar(1, x)])])
+def _logarithm(ctx: MXNetOperator, x: ir.Value, base: float) -> ir.Value:
+    return ctx.add("Div", [ctx.add("Log", [x]), ctx.scalar(math.log(base), x)])
 
 
-@operator_reader("expm1")
-def expm1(call: Call) -> ir.Value:
-    """``exp(x) - 1``."""
-    x = call.value()
-    return call.add("Sub", [call.add("Exp", [x]), call.scalar(1, x)])
+def signed_cube_root(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
+    """Return the real cube root; ONNX's Pow has none of a negative number."""
+    root = ctx.add("Pow", [ctx.add("Abs", [x]), ctx.scalar(1 / 3, x)])
+    return ctx.add("Mul", [ctx.add("Sign", [x]), root])
 
 
-@operator_reader("square")
-def square(call: Call) -> ir.Value:
-    """``x * x``."""
-    x = call.value()
-    return call.add("Mul", [x, x])
-
-
-@operator_reader("rsqrt")
-def rsqrt(call: Call) -> ir.Value:
-    """``1 / sqrt(x)``."""
-    return call.add("Reciprocal", [call.add("Sqrt", [call.value()])])
-
-
-@operator_reader("cbrt", "rcbrt")
-def cube_root(call: Call) -> ir.Value:
-    """The real cube root, or one over it."""
-    x = call.value()
-    root = call.add("Pow", [call.add("Abs", [x]), call.scalar(1 / 3, x)])
-    signed = call.add("Mul", [call.add("Sign", [x]), root])
-    return signed if call.op == "cbrt" else call.add("Reciprocal", [signed])
-
-
-@operator_reader("fix", "trunc", "round")
-def towards_zero(call: Call) -> ir.Value:
-    """Without the fraction; ``round`` first goes half a step away from zero."""
-    x = call.value()
-    size = call.add("Abs", [x])
-    if call.op == "round":
-        size = call.add("Add", [size, call.scalar(0.5, x)])
-    return call.add("Mul", [call.add("Sign", [x]), call.add("Floor", [size])])
-
-
-@operator_reader("rint")
-def rint(call: Call) -> ir.Value:
-    """To the nearest whole number, halves downwards (ONNX: to the even one)."""
-    x = call.value()
-    return call.add("Ceil", [call.add("Sub", [x, call.scalar(0.5, x)])])
-
-
-@operator_reader("logical_not")
-def logical_not(call: Call) -> ir.Value:
-    """1 where the input is 0."""
-    x = call.value()
-    return _number(call, call.add("Equal", [x, call.scalar(0, x)]), like=x)
+def _towards_zero(ctx: MXNetOperator, x: ir.Value, size: ir.Value) -> ir.Value:
+    return ctx.add("Mul", [ctx.add("Sign", [x]), ctx.add("Floor", [size])])
 
 
 @operator_reader("hard_sigmoid")
-def hard_sigmoid(call: Call) -> ir.Value:
+def hard_sigmoid(ctx: MXNetOperator) -> ir.Value:
     """``alpha * x + beta`` between 0 and 1."""
-    attributes = {"alpha": call.settings.number("alpha", 0.2), "beta": call.settings.number("beta", 0.5)}
-    return call.add("HardSigmoid", [call.value()], attributes)
+    attributes = {"alpha": ctx.settings.number("alpha", 0.2), "beta": ctx.settings.number("beta", 0.5)}
+    return ctx.add("HardSigmoid", [ctx.x], attributes)
 
 
 @operator_reader("clip")
-def clip(call: Call) -> ir.Value:
+def clip(ctx: MXNetOperator) -> ir.Value:
     """Between ``a_min`` and ``a_max``."""
-    x = call.value()
-    limits = [call.scalar(call.settings.number(name), x) for name in ("a_min", "a_max")]
-    return call.add("Clip", [x, *limits])
+    x = ctx.x
+    limits = [ctx.scalar(ctx.settings.number(name), x) for name in ("a_min", "a_max")]
+    return ctx.add("Clip", [x, *limits])
 
 
 @operator_reader("smooth_l1")
-def smooth_l1(call: Call) -> ir.Value:
+def smooth_l1(ctx: MXNetOperator) -> ir.Value:
     """``(s x)**2 / 2`` for ``abs(x) < 1 / s**2``, else ``abs(x) - 1 / (2 s**2)``."""
-    x = call.value()
-    scalar = call.settings.number("scalar", 1.0)
+    x = ctx.x
+    scalar = ctx.settings.number("scalar", 1.0)
     squared = scalar * scalar
     if not 0 < squared < math.inf:
-        raise call.wrong(f"its scalar is {scalar}")
-    call.settings.skip("is_int")
-    size = call.add("Abs", [x])
-    parabola = call.add("Mul", [call.add("Mul", [x, x]), call.scalar(squared / 2, x)])
-    line = call.add("Sub", [size, call.scalar(0.5 / squared, x)])
-    return call.add("Where", [call.add("Less", [size, call.scalar(1 / squared, x)]), parabola, line])
+        raise ctx.read_error(f"scalar={scalar}, expected a number whose square is above 0 and finite")
+    ctx.settings.ignore("is_int")
+    size = ctx.add("Abs", [x])
+    parabola = ctx.add("Mul", [ctx.add("Mul", [x, x]), ctx.scalar(squared / 2, x)])
+    line = ctx.add("Sub", [size, ctx.scalar(0.5 / squared, x)])
+    return ctx.add("Where", [ctx.add("Less", [size, ctx.scalar(1 / squared, x)]), parabola, line])
 
 
 @operator_reader("Cast", "cast", "amp_cast")
-def cast(call: Call) -> ir.Value:
+def cast(ctx: MXNetOperator) -> ir.Value:
     """To another element type."""
-    return call.add("Cast", [call.value()], {"to": onnx_dtype(call.settings.dtype("dtype"))})
+    return ctx.cast(ctx.x, onnx_dtype(ctx.settings.dtype("dtype")))
 
 
 @operator_reader(*ELEMWISE, arguments=("lhs", "rhs"))
-def elemwise(call: Call) -> ir.Value:
+def elemwise(ctx: MXNetOperator) -> ir.Value:
     """Two tensors of one shape."""
-    a, b = call.values()
-    sizes_a, sizes_b = call.shape(a), call.shape(b)
+    a, b = ctx.inputs()
+    sizes_a, sizes_b = ctx.shape(a), ctx.shape(b)
     pairs = zip(sizes_a, sizes_b, strict=False)
     if len(sizes_a) != len(sizes_b) or any(p != q and None not in {p, q} for p, q in pairs):
-        raise call.wrong(f"inputs of the shapes {a.shape} and {b.shape}; {call.op} never broadcasts")
-    return _binary(call, ELEMWISE[call.op], a, b)
+        raise ctx.shape_error(f"inputs of the shapes {a.shape} and {b.shape}; {ctx.op} never broadcasts")
+    return _binary(ctx, ELEMWISE[ctx.op], a, b)
 
 
 @operator_reader(*BROADCAST, arguments=("lhs", "rhs"))
-def broadcast(call: Call) -> ir.Value:
+def broadcast(ctx: MXNetOperator) -> ir.Value:
     """Two tensors, broadcast."""
-    a, b = call.values()
-    return _binary(call, BROADCAST[call.op], a, b)
+    a, b = ctx.inputs()
+    return _binary(ctx, BROADCAST[ctx.op], a, b)
 
 
 @operator_reader(*SCALAR)
-def with_scalar(call: Call) -> ir.Value:
+def with_scalar(ctx: MXNetOperator) -> ir.Value:
     """A tensor and a number."""
-    x = call.value()
-    call.settings.skip("is_int")
-    return _binary(call, SCALAR[call.op], x, call.scalar(call.settings.number("scalar", 1.0), x))
+    x = ctx.x
+    ctx.settings.ignore("is_int")
+    return _binary(ctx, SCALAR[ctx.op], x, ctx.scalar(ctx.settings.number("scalar", 1.0), x))
 
 
 @operator_reader(*SCALAR_FIRST)
-def with_scalar_first(call: Call) -> ir.Value:
+def with_scalar_first(ctx: MXNetOperator) -> ir.Value:
     """A number and a tensor."""
-    x = call.value()
-    call.settings.skip("is_int")
-    return _binary(call, SCALAR_FIRST[call.op], call.scalar(call.settings.number("scalar", 1.0), x), x)
+    x = ctx.x
+    ctx.settings.ignore("is_int")
+    return _binary(ctx, SCALAR_FIRST[ctx.op], ctx.scalar(ctx.settings.number("scalar", 1.0), x), x)
 
 
 @operator_reader("add_n", "ElementWiseSum", arguments=None, counted=True)
-def add_n(call: Call) -> ir.Value:
+def add_n(ctx: MXNetOperator) -> ir.Value:
     """The sum of all inputs."""
-    call.settings.skip("num_args")
-    return call.add("Sum", call.values())
+    ctx.settings.ignore("num_args")
+    return ctx.add("Sum", ctx.inputs())
 
 
-def _binary(call: Call, kind: str, a: ir.Value, b: ir.Value) -> ir.Value:
+def _binary(ctx: MXNetOperator, kind: str, a: ir.Value, b: ir.Value) -> ir.Value:
     if kind in BINARY:
-        return call.add(BINARY[kind], [a, b])
+        return ctx.add(BINARY[kind], [a, b])
     if kind in COMPARISONS:
-        return _number(call, call.add(COMPARISONS[kind], [a, b]), like=a)
+        return _number(ctx, ctx.add(COMPARISONS[kind], [a, b]), like=a)
     if kind == "not_equal":
-        return _number(call, call.add("Not", [call.add("Equal", [a, b])]), like=a)
+        return _number(ctx, ctx.add("Not", [ctx.add("Equal", [a, b])]), like=a)
     if kind in LOGIC:
-        truths = [call.add("Cast", [value], {"to": ir.DataType.BOOL}) for value in (a, b)]
-        return _number(call, call.add(LOGIC[kind], truths), like=a)
+        truths = [ctx.cast(value, ir.DataType.BOOL) for value in (a, b)]
+        return _number(ctx, ctx.add(LOGIC[kind], truths), like=a)
     if kind == "hypot":
-        squares = call.add("Add", [call.add("Mul", [a, a]), call.add("Mul", [b, b])])
-        return call.add("Sqrt", [squares])
-    floors = call.add("Floor", [call.add("Div", [a, b])])  # mod has the sign of the divisor
-    return call.add("Sub", [a, call.add("Mul", [floors, b])])
+        squares = ctx.add("Add", [ctx.add("Mul", [a, a]), ctx.add("Mul", [b, b])])
+        return ctx.add("Sqrt", [squares])
+    floors = ctx.add("Floor", [ctx.add("Div", [a, b])])  # mod has the sign of the divisor
+    return ctx.add("Sub", [a, ctx.add("Mul", [floors, b])])
 
 
-def _number(call: Call, truth: ir.Value, *, like: ir.Value) -> ir.Value:
-    return call.add("Cast", [truth], {"to": like.dtype or ir.DataType.FLOAT})
+def _number(ctx: MXNetOperator, truth: ir.Value, *, like: ir.Value) -> ir.Value:
+    return ctx.cast(truth, like.dtype or ir.DataType.FLOAT)

@@ -13,40 +13,40 @@ from netweave.symbol.variables import onnx_dtype
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
 LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 
 
 @operator_reader("slice", "crop")
-def cut(call: Call) -> ir.Value:
+def cut(ctx: MXNetOperator) -> ir.Value:
     """From ``begin`` to ``end`` by ``step`` along the first axes; None is an open end."""
-    begin, end = call.settings.bounds("begin"), call.settings.bounds("end")
-    step = [s or 1 for s in call.settings.bounds("step", ())] or [1] * len(begin)
+    begin, end = ctx.settings.bounds("begin"), ctx.settings.bounds("end")
+    step = [s or 1 for s in ctx.settings.bounds("step", ())] or [1] * len(begin)
     if not len(begin) == len(end) == len(step):
-        raise call.wrong(f"begin {begin}, end {end} and step {step} are not equally long")
+        raise ctx.read_error(f"begin {begin}, end {end} and step {step} are not equally long")
     starts = [(0 if s > 0 else LARGEST) if b is None else b for b, s in zip(begin, step, strict=True)]
     ends = [(LARGEST if s > 0 else SMALLEST) if e is None else e for e, s in zip(end, step, strict=True)]
-    return _slice(call, call.value(), starts, ends, range(len(begin)), step)
+    return ctx.slice(ctx.x, starts, ends, range(len(begin)), step)
 
 
 @operator_reader("slice_axis")
-def slice_axis(call: Call) -> ir.Value:
+def slice_axis(ctx: MXNetOperator) -> ir.Value:
     """From ``begin`` to ``end`` along one axis."""
-    settings = call.settings
-    begin, axis, end = settings.whole("begin"), settings.whole("axis"), settings.whole("end", None)
-    return _slice(call, call.value(), [begin], [LARGEST if end is None else end], [axis])
+    settings = ctx.settings
+    begin, axis, end = settings.integer("begin"), settings.integer("axis"), settings.integer("end", None)
+    return ctx.slice(ctx.x, [begin], [LARGEST if end is None else end], [axis])
 
 
 @operator_reader("slice_like", arguments=("data", "shape_like"))
-def slice_like(call: Call) -> ir.Value:
+def slice_like(ctx: MXNetOperator) -> ir.Value:
     """To the sizes of the second input, along all or the given axes."""
-    x, like = call.value("data"), call.value("shape_like")
-    rank = len(call.shape(x))
-    axes = [call.axis(axis, rank) for axis in call.settings.sizes("axes", ())] or list(range(rank))
-    sizes = call.add("Gather", [call.add("Shape", [like]), call.whole_numbers(axes)])
-    return call.add("Slice", [x, call.whole_numbers([0] * len(axes)), sizes, call.whole_numbers(axes)])
+    x, like = ctx.x, ctx.input("shape_like")
+    rank = ctx.rank(x)
+    axes = [ctx.axis(axis, rank) for axis in ctx.settings.integers("axes", ())] or list(range(rank))
+    sizes = ctx.add("Gather", [ctx.add("Shape", [like]), ctx.integers(axes)])
+    return ctx.add("Slice", [x, ctx.integers([0] * len(axes)), sizes, ctx.integers(axes)])
 
 
 def _crop_arguments(settings: Settings) -> Sequence[str]:
@@ -54,144 +54,128 @@ def _crop_arguments(settings: Settings) -> Sequence[str]:
 
 
 @operator_reader("Crop", arguments=_crop_arguments, counted=True)
-def crop(call: Call) -> ir.Value:
+def crop(ctx: MXNetOperator) -> ir.Value:
     """Height and width cut to ``h_w`` or to those of a second input, at ``offset`` or in the centre."""
-    settings = call.settings
+    settings = ctx.settings
     offset, wanted = settings.per_axis("offset", 2, 0), settings.per_axis("h_w", 2, 0)
     centre = settings.flag("center_crop", False)
-    x = call.value("data")
-    if not call.has("crop_like"):
+    x = ctx.x
+    if not ctx.has("crop_like"):
         sizes = list(wanted)
-    elif centre or None not in call.shape(call.value("crop_like"))[2:]:
-        sizes = call.known_sizes(call.value("crop_like"), (2, 3))
+    elif centre or None not in ctx.shape(ctx.input("crop_like"))[2:]:
+        sizes = ctx.sizes((2, 3), ctx.input("crop_like"))
     else:
-        return _crop_to_open_size(call, x, offset)
+        return _crop_to_open_size(ctx, x, offset)
     if centre:
-        whole = call.known_sizes(x, (2, 3))
-        offset = tuple((has - size) // 2 for has, size in zip(whole, sizes, strict=True))
+        offset = tuple((own - size) // 2 for own, size in zip(ctx.sizes((2, 3)), sizes, strict=True))
     ends = [begin + size for begin, size in zip(offset, sizes, strict=True)]
-    return _slice(call, x, offset, ends, (2, 3))
+    return ctx.slice(x, offset, ends, (2, 3))
 
 
-def _crop_to_open_size(call: Call, x: ir.Value, offset: Sequence[int]) -> ir.Value:
-    sizes = call.add("Shape", [call.value("crop_like")], {"start": 2, "end": 4})
-    begin = call.whole_numbers(offset)
-    return call.add("Slice", [x, begin, call.add("Add", [begin, sizes]), call.whole_numbers([2, 3])])
+def _crop_to_open_size(ctx: MXNetOperator, x: ir.Value, offset: Sequence[int]) -> ir.Value:
+    sizes = ctx.add("Shape", [ctx.input("crop_like")], {"start": 2, "end": 4})
+    begin = ctx.integers(offset)
+    return ctx.add("Slice", [x, begin, ctx.add("Add", [begin, sizes]), ctx.integers([2, 3])])
 
 
 @operator_reader("Embedding", arguments=("data", "weight"))
-def embedding(call: Call) -> ir.Value:
+def embedding(ctx: MXNetOperator) -> ir.Value:
     """Rows of a table; numbers beyond its ends take the first or last row."""
-    settings = call.settings
+    settings = ctx.settings
     rows, columns = settings.count("input_dim"), settings.count("output_dim")
-    settings.skip("dtype", "sparse_grad")
-    places = _places(call, call.value("data"), rows, "clip")
-    return call.add("Gather", [call.parameter("weight", (rows, columns)), places], {"axis": 0})
+    settings.ignore("dtype", "sparse_grad")
+    places = _places(ctx, ctx.x, rows, "clip")
+    return ctx.add("Gather", [ctx.parameter("weight", (rows, columns)), places], {"axis": 0})
 
 
 @operator_reader("take", arguments=("a", "indices"))
-def take(call: Call) -> ir.Value:
+def take(ctx: MXNetOperator) -> ir.Value:
     """Slices of the first input at the places in the second."""
-    axis = call.settings.whole("axis", 0)
-    mode = call.settings.choice("mode", ("clip", "wrap", "raise"), "clip")
-    a = call.value("a")
-    axis = call.axis(axis, len(call.shape(a)))
-    places = _places(call, call.value("indices"), _size(call, a, axis), mode)
-    return call.add("Gather", [a, places], {"axis": axis})
+    axis = ctx.settings.integer("axis", 0)
+    mode = ctx.settings.choice("mode", ("clip", "wrap", "raise"), "clip")
+    a = ctx.input("a")
+    axis = ctx.axis(axis, ctx.rank(a))
+    places = _places(ctx, ctx.input("indices"), _size(ctx, a, axis), mode)
+    return ctx.add("Gather", [a, places], {"axis": axis})
 
 
 @operator_reader("pick", "choose_element_0index", arguments=("data", "index"))
-def pick(call: Call) -> ir.Value:
+def pick(ctx: MXNetOperator) -> ir.Value:
     """One element along an axis for each place of the others."""
-    settings = call.settings
+    settings = ctx.settings
     mode = settings.choice("mode", ("clip", "wrap"), "clip")
     keep = settings.flag("keepdims", False)
-    x = call.value("data")
-    shape = call.shape(x)
-    axis = call.axis(settings.whole("axis", -1), len(shape))
-    index = call.value("index", default=(*shape[:axis], *shape[axis + 1 :]))
-    places = _places(call, index, _size(call, x, axis), mode)
-    if len(call.shape(index)) < len(shape):
-        places = call.add("Unsqueeze", [places, call.whole_numbers([axis])])
-    found = call.add("GatherElements", [x, places], {"axis": axis})
-    return found if keep else call.add("Squeeze", [found, call.whole_numbers([axis])])
+    x = ctx.x
+    shape = ctx.shape(x)
+    axis = ctx.axis(settings.integer("axis", -1), len(shape))
+    index = ctx.input("index", default=(*shape[:axis], *shape[axis + 1 :]))
+    places = _places(ctx, index, _size(ctx, x, axis), mode)
+    if ctx.rank(index) < len(shape):
+        places = ctx.unsqueeze(places, [axis])
+    picked = ctx.add("GatherElements", [x, places], {"axis": axis})
+    return picked if keep else ctx.squeeze(picked, [axis])
 
 
 @operator_reader("batch_take", arguments=("a", "indices"))
-def batch_take(call: Call) -> ir.Value:
+def batch_take(ctx: MXNetOperator) -> ir.Value:
     """One element of each row."""
-    a = call.value("a")
-    indices = call.value("indices", default=call.shape(a)[:1])
-    places = _places(call, indices, _size(call, a, 1), "clip")
-    column = call.add("Unsqueeze", [places, call.whole_numbers([1])])
-    found = call.add("GatherElements", [a, column], {"axis": 1})
-    return call.add("Squeeze", [found, call.whole_numbers([1])])
+    a = ctx.input("a")
+    indices = ctx.input("indices", default=ctx.shape(a)[:1])
+    places = _places(ctx, indices, _size(ctx, a, 1), "clip")
+    column = ctx.add("GatherElements", [a, ctx.unsqueeze(places, [1])], {"axis": 1})
+    return ctx.squeeze(column, [1])
 
 
 @operator_reader("gather_nd", arguments=("data", "indices"))
-def gather_nd(call: Call) -> ir.Value:
+def gather_nd(ctx: MXNetOperator) -> ir.Value:
     """Elements or slices at places whose coordinates stand along axis 0."""
-    indices = call.add("Cast", [call.value("indices")], {"to": ir.DataType.INT64})
-    rank = len(call.shape(indices))
-    last = call.add("Transpose", [indices], {"perm": [*range(1, rank), 0]})
-    return call.add("GatherND", [call.value("data"), last])
+    indices = ctx.cast(ctx.input("indices"), ir.DataType.INT64)
+    last = ctx.transpose(indices, [*range(1, ctx.rank(indices)), 0])
+    return ctx.add("GatherND", [ctx.x, last])
 
 
 @operator_reader("one_hot", arguments=("indices",))
-def one_hot(call: Call) -> ir.Value:
+def one_hot(ctx: MXNetOperator) -> ir.Value:
     """``on_value`` at the place of each number, ``off_value`` elsewhere; nothing outside the depth."""
-    settings = call.settings
+    settings = ctx.settings
     depth = settings.count("depth")
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
-    indices = call.add("Cast", [call.value()], {"to": ir.DataType.INT64})
-    column = call.add("Unsqueeze", [indices, call.whole_numbers([-1])])
-    hit = call.add("Equal", [column, call.array(call.arange(depth))])
+    column = ctx.unsqueeze(ctx.cast(ctx.x, ir.DataType.INT64), [-1])
+    hit = ctx.add("Equal", [column, ctx.array(ctx.arange(depth))])
     values = [
         np.asarray(settings.number(f"{name}_value", default), dtype.numpy())
         for name, default in (("on", 1.0), ("off", 0.0))
     ]
-    return call.add("Where", [hit, *map(call.array, values)])
+    return ctx.add("Where", [hit, *map(ctx.array, values)])
 
 
 @operator_reader("where", arguments=("condition", "x", "y"))
-def where(call: Call) -> ir.Value:
+def where(ctx: MXNetOperator) -> ir.Value:
     """Elements of one or the other input; a condition of one axis chooses rows."""
-    x, y = call.value("x"), call.value("y")
-    rank = len(call.shape(x))
-    condition = call.add("Cast", [call.value("condition", default=call.shape(x))], {"to": ir.DataType.BOOL})
-    if len(call.shape(condition)) == 1 < rank:
-        condition = call.add("Unsqueeze", [condition, call.whole_numbers(range(1, rank))])
-    return call.add("Where", [condition, x, y])
+    x, y = ctx.input("x"), ctx.input("y")
+    rank = ctx.rank(x)
+    condition = ctx.cast(ctx.input("condition", default=ctx.shape(x)), ir.DataType.BOOL)
+    if ctx.rank(condition) == 1 < rank:
+        condition = ctx.unsqueeze(condition, range(1, rank))
+    return ctx.add("Where", [condition, x, y])
 
 
-def _slice(
-    call: Call,
-    x: ir.Value,
-    starts: Sequence[int],
-    ends: Sequence[int],
-    axes: Sequence[int],
-    steps: Sequence[int] | None = None,
-) -> ir.Value:
-    lists = [starts, ends, axes, steps or [1] * len(axes)]
-    return call.add("Slice", [x, *map(call.whole_numbers, lists)])
-
-
-def _size(call: Call, x: ir.Value, axis: int) -> int | ir.Value:
+def _size(ctx: MXNetOperator, x: ir.Value, axis: int) -> int | ir.Value:
     """Return a size of a value; where it is open, as a number that the net computes."""
-    size = call.size(x, axis)
-    return call.add("Gather", [call.add("Shape", [x]), _number(call, axis)]) if size is None else size
+    size = ctx.open_size(axis, x)
+    return ctx.add("Gather", [ctx.add("Shape", [x]), _number(ctx, axis)]) if size is None else size
 
 
-def _places(call: Call, indices: ir.Value, size: int | ir.Value, mode: str) -> ir.Value:
+def _places(ctx: MXNetOperator, indices: ir.Value, size: int | ir.Value, mode: str) -> ir.Value:
     """Return numbers as places along an axis of the given size."""
-    whole = call.add("Cast", [indices], {"to": ir.DataType.INT64})
+    whole = ctx.cast(indices, ir.DataType.INT64)
     if mode == "raise":
         return whole
     if mode == "wrap":
-        return call.add("Mod", [whole, _number(call, size) if isinstance(size, int) else size])
-    last = _number(call, size - 1) if isinstance(size, int) else call.add("Sub", [size, _number(call, 1)])
-    return call.add("Clip", [whole, _number(call, 0), last])
+        return ctx.add("Mod", [whole, _number(ctx, size) if isinstance(size, int) else size])
+    last = _number(ctx, size - 1) if isinstance(size, int) else ctx.add("Sub", [size, _number(ctx, 1)])
+    return ctx.add("Clip", [whole, _number(ctx, 0), last])
 
 
-def _number(call: Call, number: int) -> ir.Value:
-    return call.array(np.asarray(number, np.int64))
+def _number(ctx: MXNetOperator, number: int) -> ir.Value:
+    return ctx.array(np.asarray(number, np.int64))

@@ -4,123 +4,104 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.graph import Statistics, set_statistics
+from netweave.graph import Statistics
+from netweave.lowering.normalization import batch_normalization, layer_normalization
 from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
 
-STATISTICS = ("data", "gamma", "beta", "moving_mean", "moving_var")
+BATCH_NORM = ("data", "gamma", "beta", "moving_mean", "moving_var")
 
 
-@operator_reader("BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", arguments=STATISTICS)
-@operator_reader("_contrib_SyncBatchNorm", arguments=STATISTICS)
-def batch_norm(call: Call) -> ir.Value:
+@operator_reader(
+    "BatchNorm", "BatchNorm_v1", "CuDNNBatchNorm", "_contrib_SyncBatchNorm", arguments=BATCH_NORM
+)
+def batch_norm(ctx: MXNetOperator) -> ir.Value:
     """With ``fix_gamma``, the default, the scale is 1 whatever is stored."""
-    settings = call.settings
-    eps = settings.number("eps", 1e-3)
-    momentum = settings.number("momentum", 0.9)
-    fixed = settings.flag("fix_gamma", True)
-    statistics = Statistics(fixed=settings.flag("use_global_stats", False))
-    settings.skip("ndev", "key")
-    _refuse_statistics(call)
-    x = call.value("data")
-    shape = call.shape(x)
-    axis = call.axis(settings.whole("axis", 1), len(shape))
-    sizes = (shape[axis],)
-    gamma = call.fixed_parameter("gamma", sizes, 1.0) if fixed else call.parameter("gamma", sizes)
-    rest = [call.parameter(name, sizes) for name in STATISTICS[2:]]
-    attributes = {"epsilon": eps, "momentum": momentum}
-    if axis == 1:
-        made = call.add("BatchNormalization", [x, gamma, *rest], attributes)
-        set_statistics(made, statistics)
-        return made
-    perm = list(range(len(shape)))
-    perm[1], perm[axis] = axis, 1
-    moved = call.add("Transpose", [x], {"perm": perm})
-    made = call.add("BatchNormalization", [moved, gamma, *rest], attributes)
-    set_statistics(made, statistics)
-    return call.add("Transpose", [made], {"perm": perm})
+    settings = ctx.settings
+    settings.ignore("ndev", "key")
+    _check_single_output(ctx)
+    axis = ctx.axis(settings.integer("axis", 1))
+    sizes = (ctx.open_size(axis),)
+    is_fixed = settings.flag("fix_gamma", True)
+    gamma = ctx.fixed_parameter("gamma", sizes, 1.0) if is_fixed else ctx.parameter("gamma", sizes)
+    beta, mean, variance = (ctx.parameter(name, sizes) for name in BATCH_NORM[2:])
+    return batch_normalization(
+        ctx,
+        ctx.x,
+        gamma=gamma,
+        beta=beta,
+        mean=mean,
+        variance=variance,
+        epsilon=settings.number("eps", 1e-3),
+        momentum=settings.number("momentum", 0.9),
+        axis=axis,
+        statistics=Statistics(fixed=settings.flag("use_global_stats", False)),
+    )
 
 
 @operator_reader("LRN")
-def lrn(call: Call) -> ir.Value:
+def lrn(ctx: MXNetOperator) -> ir.Value:
     """``x * (knorm + alpha / nsize * sum of squares) ** -beta`` over channels, as in ONNX."""
-    settings = call.settings
-    return call.add(
+    settings = ctx.settings
+    return ctx.add(
         "LRN",
-        [call.value()],
+        [ctx.x],
         {
             "alpha": settings.number("alpha", 1e-4),
             "beta": settings.number("beta", 0.75),
             "bias": settings.number("knorm", 2.0),
-            "size": settings.whole("nsize"),
+            "size": settings.integer("nsize"),
         },
     )
 
 
 @operator_reader("L2Normalization")
-def l2_normalization(call: Call) -> ir.Value:
+def l2_normalization(ctx: MXNetOperator) -> ir.Value:
     """``x / sqrt(sum of squares + eps)`` over each element of the batch, its channels, or its positions."""
-    settings = call.settings
+    settings = ctx.settings
     mode = settings.choice("mode", ("instance", "channel", "spatial"), "instance")
-    x = call.value()
-    rank = len(call.shape(x))
+    rank = ctx.rank()
     axes = {"instance": range(1, rank), "channel": [1], "spatial": range(2, rank)}[mode]
-    squares = call.add("ReduceSumSquare", [x, call.whole_numbers(axes)], {"keepdims": 1})
-    padded = call.add("Add", [squares, call.scalar(settings.number("eps", 1e-10), x)])
-    return call.add("Div", [x, call.add("Sqrt", [padded])])
+    squares = ctx.add("ReduceSumSquare", [ctx.x, ctx.integers(axes)], {"keepdims": 1})
+    padded = ctx.add("Add", [squares, ctx.scalar(settings.number("eps", 1e-10), ctx.x)])
+    return ctx.add("Div", [ctx.x, ctx.add("Sqrt", [padded])])
 
 
 @operator_reader("InstanceNorm", arguments=("data", "gamma", "beta"))
-def instance_norm(call: Call) -> ir.Value:
+def instance_norm(ctx: MXNetOperator) -> ir.Value:
     """Each channel of each element of the batch by itself."""
-    x = call.value("data")
-    sizes = (call.size(x, 1),)
-    scale, shift = call.parameter("gamma", sizes), call.parameter("beta", sizes)
-    attributes = {"epsilon": call.settings.number("eps", 1e-3)}
-    return call.add("InstanceNormalization", [x, scale, shift], attributes)
+    scale, shift = (ctx.parameter(name, (ctx.open_size(1),)) for name in ("gamma", "beta"))
+    attributes = {"epsilon": ctx.settings.number("eps", 1e-3)}
+    return ctx.add("InstanceNormalization", [ctx.x, scale, shift], attributes)
 
 
 @operator_reader("LayerNorm", arguments=("data", "gamma", "beta"))
-def layer_norm(call: Call) -> ir.Value:
+def layer_norm(ctx: MXNetOperator) -> ir.Value:
     """Over one axis, the last by default."""
-    settings = call.settings
-    _refuse_statistics(call)
-    x = call.value("data")
-    shape = call.shape(x)
-    axis = call.axis(settings.whole("axis", -1), len(shape))
-    scale, shift = (call.parameter(name, (shape[axis],)) for name in ("gamma", "beta"))
-    attributes = {"axis": -1, "epsilon": settings.number("eps", 1e-5)}
-    if axis == len(shape) - 1:
-        return call.add("LayerNormalization", [x, scale, shift], attributes)
-    perm = list(range(len(shape)))
-    perm[axis], perm[-1] = perm[-1], axis
-    moved = call.add("Transpose", [x], {"perm": perm})
-    made = call.add("LayerNormalization", [moved, scale, shift], attributes)
-    return call.add("Transpose", [made], {"perm": perm})
+    _check_single_output(ctx)
+    axis = ctx.axis(ctx.settings.integer("axis", -1))
+    gamma, beta = (ctx.parameter(name, (ctx.open_size(axis),)) for name in ("gamma", "beta"))
+    eps = ctx.settings.number("eps", 1e-5)
+    return layer_normalization(ctx, ctx.x, gamma=gamma, beta=beta, epsilon=eps, axis=axis)
 
 
 @operator_reader("GroupNorm", arguments=("data", "gamma", "beta"))
-def group_norm(call: Call) -> ir.Value:
+def group_norm(ctx: MXNetOperator) -> ir.Value:
     """Groups of channels of each element of the batch, with one scale and shift for each group."""
-    settings = call.settings
-    _refuse_statistics(call)
-    groups = settings.count("num_groups", 1)
-    x = call.value("data")
-    (channels,) = call.known_sizes(x, [1])
+    _check_single_output(ctx)
+    groups, channels = ctx.settings.count("num_groups", 1), ctx.size(1)
     if channels % groups:
-        raise call.wrong(f"{channels} channels do not make {groups} groups")
-    owners = call.array(call.arange(channels) * groups // channels)
-    scale, shift = (
-        call.add("Gather", [call.parameter(name, (groups,)), owners]) for name in ("gamma", "beta")
-    )
-    attributes = {"num_groups": groups, "epsilon": settings.number("eps", 1e-5)}
-    return call.add("GroupNormalization", [x, scale, shift], attributes)
+        raise ctx.shape_error(f"num_groups={groups} does not divide {channels} channels")
+    owners = ctx.array(ctx.arange(channels) * groups // channels)
+    scale, shift = (ctx.add("Gather", [ctx.parameter(name, (groups,)), owners]) for name in ("gamma", "beta"))
+    attributes = {"num_groups": groups, "epsilon": ctx.settings.number("eps", 1e-5)}
+    return ctx.add("GroupNormalization", [ctx.x, scale, shift], attributes)
 
 
-def _refuse_statistics(call: Call) -> None:
-    if call.settings.flag("output_mean_var", False):
-        raise call.refuse("output_mean_var=True: the mean and the variance as outputs are not read")
+def _check_single_output(ctx: MXNetOperator) -> None:
+    if ctx.settings.flag("output_mean_var", False):
+        raise ctx.unsupported("output_mean_var=True: the mean and the variance as outputs are not read")

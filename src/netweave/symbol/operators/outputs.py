@@ -10,15 +10,15 @@ from netweave.symbol.registry import operator_reader
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
 
 NORMALIZATIONS = ("null", "batch", "valid")
 
 
 @operator_reader("SoftmaxOutput", "Softmax", arguments=("data", "label"))
-def softmax_output(call: Call) -> ir.Value:
+def softmax_output(ctx: MXNetOperator) -> ir.Value:
     """Softmax and cross-entropy; ``Softmax`` is its oldest name."""
-    settings = call.settings
+    settings = ctx.settings
     attributes = {
         "grad_scale": settings.number("grad_scale", 1.0),
         "ignore_label": settings.number("ignore_label", -1.0),
@@ -29,45 +29,45 @@ def softmax_output(call: Call) -> ir.Value:
         "out_grad": int(settings.flag("out_grad", False)),
         "smooth_alpha": settings.number("smooth_alpha", 0.0),
     }
-    x = call.value("data")
-    shape = call.shape(x)
-    label = call.value("label", default=(shape[0], *shape[2:]) if attributes["multi_output"] else shape[:-1])
-    return call.add("SoftmaxOutput", [x, label], attributes, domain=DOMAIN)
+    x = ctx.x
+    shape = ctx.shape(x)
+    label = ctx.input("label", default=(shape[0], *shape[2:]) if attributes["multi_output"] else shape[:-1])
+    return ctx.add("SoftmaxOutput", [x, label], attributes, domain=DOMAIN)
 
 
 @operator_reader("LinearRegressionOutput", arguments=("data", "label"))
 @operator_reader("LogisticRegressionOutput", arguments=("data", "label"))
 @operator_reader("MAERegressionOutput", arguments=("data", "label"))
-def regression_output(call: Call) -> ir.Value:
+def regression_output(ctx: MXNetOperator) -> ir.Value:
     """The input, or its sigmoid, against a label of its shape."""
-    x = call.value("data")
-    shape = call.shape(x)
-    label = call.value("label", default=shape[:1] if len(shape) == 2 and shape[1] == 1 else shape)
-    attributes = {"grad_scale": call.settings.number("grad_scale", 1.0)}
-    return call.add(call.op, [x, label], attributes, domain=DOMAIN)
+    x = ctx.x
+    shape = ctx.shape(x)
+    label = ctx.input("label", default=shape[:1] if len(shape) == 2 and shape[1] == 1 else shape)
+    attributes = {"grad_scale": ctx.settings.number("grad_scale", 1.0)}
+    return ctx.add(ctx.op, [x, label], attributes, domain=DOMAIN)
 
 
 @operator_reader("SVMOutput", arguments=("data", "label"))
-def svm_output(call: Call) -> ir.Value:
+def svm_output(ctx: MXNetOperator) -> ir.Value:
     """The input against class numbers, with a hinge loss."""
-    settings = call.settings
+    settings = ctx.settings
     attributes = {
         "margin": settings.number("margin", 1.0),
         "regularization_coefficient": settings.number("regularization_coefficient", 1.0),
         "use_linear": int(settings.flag("use_linear", False)),
     }
-    x = call.value("data")
-    label = call.value("label", default=call.shape(x)[:1])
-    return call.add("SVMOutput", [x, label], attributes, domain=DOMAIN)
+    x = ctx.x
+    label = ctx.input("label", default=ctx.shape(x)[:1])
+    return ctx.add("SVMOutput", [x, label], attributes, domain=DOMAIN)
 
 
 @operator_reader("MakeLoss")
-def make_loss(call: Call) -> ir.Value:
+def make_loss(ctx: MXNetOperator) -> ir.Value:
     """The input as a loss."""
-    settings = call.settings
+    settings = ctx.settings
     attributes = {
         "grad_scale": settings.number("grad_scale", 1.0),
         "valid_thresh": settings.number("valid_thresh", 0.0),
         "normalization": settings.choice("normalization", NORMALIZATIONS, "null"),
     }
-    return call.add("MakeLoss", [call.value()], attributes, domain=DOMAIN)
+    return ctx.add("MakeLoss", [ctx.x], attributes, domain=DOMAIN)

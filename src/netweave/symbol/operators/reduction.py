@@ -10,7 +10,7 @@ from netweave.symbol.registry import operator_reader
 from netweave.symbol.variables import onnx_dtype
 
 if TYPE_CHECKING:
-    from netweave.symbol.call import Call
+    from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
 REDUCTIONS = {
@@ -28,52 +28,49 @@ NORMS = {1: "ReduceL1", 2: "ReduceL2"}
 
 
 @operator_reader(*REDUCTIONS)
-def reduce(call: Call) -> ir.Value:
+def reduce(ctx: MXNetOperator) -> ir.Value:
     """Over ``axis``, over all others with ``exclude``, or over all."""
-    return _reduced(call, REDUCTIONS[call.op])
+    return _reduced(ctx, REDUCTIONS[ctx.op])
 
 
 @operator_reader("norm")
-def norm(call: Call) -> ir.Value:
+def norm(ctx: MXNetOperator) -> ir.Value:
     """Sum of absolute values, or root of the sum of squares."""
-    order = call.settings.whole("ord", 2)
+    order = ctx.settings.integer("ord", 2)
     if order not in NORMS:
-        raise call.refuse(f"ord={order}; 1 and 2 are read")
-    call.settings.skip("out_dtype")
-    return _reduced(call, NORMS[order])
+        raise ctx.read_error(f"ord={order}, expected 1 or 2")
+    ctx.settings.ignore("out_dtype")
+    return _reduced(ctx, NORMS[order])
 
 
-def _reduced(call: Call, op_type: str) -> ir.Value:
-    settings = call.settings
-    x = call.value()
-    rank = len(call.shape(x))
-    axes = [call.axis(axis, rank) for axis in settings.sizes("axis", ())] or list(range(rank))
+def _reduced(ctx: MXNetOperator, op_type: str) -> ir.Value:
+    settings = ctx.settings
+    rank = ctx.rank()
+    axes = [ctx.axis(axis) for axis in settings.integers("axis", ())] or list(range(rank))
     if settings.flag("exclude", False):
         axes = [axis for axis in range(rank) if axis not in axes]
-    keep = settings.flag("keepdims", False)
-    made = call.add(op_type, [x, call.whole_numbers(axes)], {"keepdims": int(keep)})
-    return _at_least_one_axis(call, made)
+    keepdims = int(settings.flag("keepdims", False))
+    return _at_least_one_axis(ctx, ctx.add(op_type, [ctx.x, ctx.integers(axes)], {"keepdims": keepdims}))
 
 
 @operator_reader("argmax", "argmin")
-def arg(call: Call) -> ir.Value:
+def arg(ctx: MXNetOperator) -> ir.Value:
     """Place of the largest or smallest element, as a number of the input's type."""
-    axis = call.settings.whole("axis", None)
-    keep = call.settings.flag("keepdims", False)
-    x = call.value()
+    axis = ctx.settings.integer("axis", None)
+    keep = ctx.settings.flag("keepdims", False)
+    x = ctx.x
     if axis is None:
-        x, axis = call.add("Reshape", [x, call.whole_numbers([-1])]), 0
-    axis = call.axis(axis, len(call.shape(x)))
-    op_type = "ArgMax" if call.op == "argmax" else "ArgMin"
-    found = call.add(op_type, [x], {"axis": axis, "keepdims": int(keep)})
-    return _at_least_one_axis(call, call.add("Cast", [found], {"to": ir.DataType.FLOAT}))
+        x, axis = ctx.reshape(x, [-1]), 0
+    axis = ctx.axis(axis, ctx.rank(x))
+    op_type = "ArgMax" if ctx.op == "argmax" else "ArgMin"
+    places = ctx.add(op_type, [x], {"axis": axis, "keepdims": int(keep)})
+    return _at_least_one_axis(ctx, ctx.cast(places, ir.DataType.FLOAT))
 
 
 @operator_reader("argmax_channel")
-def argmax_channel(call: Call) -> ir.Value:
+def argmax_channel(ctx: MXNetOperator) -> ir.Value:
     """Place of the largest element along axis 1."""
-    found = call.add("ArgMax", [call.value()], {"axis": 1, "keepdims": 0})
-    return call.add("Cast", [found], {"to": ir.DataType.FLOAT})
+    return ctx.cast(ctx.add("ArgMax", [ctx.x], {"axis": 1, "keepdims": 0}), ir.DataType.FLOAT)
 
 
 def _topk_outputs(settings: Settings) -> int:
@@ -81,82 +78,82 @@ def _topk_outputs(settings: Settings) -> int:
 
 
 @operator_reader("topk", count=_topk_outputs)
-def topk(call: Call) -> ir.Value | tuple[ir.Value, ...]:
+def topk(ctx: MXNetOperator) -> ir.Value | tuple[ir.Value, ...]:
     """The ``k`` largest (or smallest) elements along an axis, their places, or both."""
-    settings = call.settings
+    settings = ctx.settings
     wanted = settings.choice("ret_typ", WANTED, "indices")
-    values, places = _sorted(call, settings.whole("k", 1), ascending=settings.flag("is_ascend", False))
+    values, places = _sorted(ctx, settings.integer("k", 1), ascending=settings.flag("is_ascend", False))
     if wanted == "both":
         return values, places
     return places if wanted == "indices" else values
 
 
 @operator_reader("sort", "argsort")
-def sort(call: Call) -> ir.Value:
+def sort(ctx: MXNetOperator) -> ir.Value:
     """Elements in order along an axis, or their places."""
-    values, places = _sorted(call, 0, ascending=call.settings.flag("is_ascend", True))
-    return values if call.op == "sort" else places
+    values, places = _sorted(ctx, 0, ascending=ctx.settings.flag("is_ascend", True))
+    return values if ctx.op == "sort" else places
 
 
-def _sorted(call: Call, k: int, *, ascending: bool) -> tuple[ir.Value, ir.Value]:
-    settings = call.settings
-    x = call.value()
-    axis = call.axis(settings.whole("axis", -1), len(call.shape(x)))
-    count = call.whole_numbers([k]) if k > 0 else call.add("Shape", [x], {"start": axis, "end": axis + 1})
+def _sorted(ctx: MXNetOperator, k: int, *, ascending: bool) -> tuple[ir.Value, ir.Value]:
+    settings = ctx.settings
+    x = ctx.x
+    axis = ctx.axis(settings.integer("axis", -1))
+    count = ctx.integers([k]) if k > 0 else ctx.add("Shape", [x], {"start": axis, "end": axis + 1})
     attributes = {"axis": axis, "largest": int(not ascending)}
-    values, places = call.add_many("TopK", [x, count], attributes, num_outputs=2)
+    values, places = ctx.add_many("TopK", [x, count], attributes, num_outputs=2)
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
-    return values, call.add("Cast", [places], {"to": dtype})
+    return values, ctx.cast(places, dtype)
 
 
 @operator_reader("dot", arguments=("lhs", "rhs"))
-def dot(call: Call) -> ir.Value:
+def dot(ctx: MXNetOperator) -> ir.Value:
     """Last axis of the first input against the first axis of the second."""
-    call.settings.skip("forward_stype")
-    a, b = call.value("lhs"), call.value("rhs")
-    ranks = len(call.shape(a)), len(call.shape(b))
+    ctx.settings.ignore("forward_stype")
+    a, b = ctx.input("lhs"), ctx.input("rhs")
+    ranks = ctx.rank(a), ctx.rank(b)
     letters = "abcdefgh"
     first, second = letters[: ranks[0]], letters[ranks[0] : sum(ranks)]
-    joined_a = 0 if call.settings.flag("transpose_a", False) else ranks[0] - 1
-    joined_b = ranks[1] - 1 if call.settings.flag("transpose_b", False) else 0
+    joined_a = 0 if ctx.settings.flag("transpose_a", False) else ranks[0] - 1
+    joined_b = ranks[1] - 1 if ctx.settings.flag("transpose_b", False) else 0
     if ranks == (2, 2):
-        sides = [_turned(call, a, joined_a == 0), _turned(call, b, joined_b == 1)]
-        return call.add("MatMul", sides)
+        sides = [_turned(ctx, a, joined_a == 0), _turned(ctx, b, joined_b == 1)]
+        return ctx.add("MatMul", sides)
     second = second.replace(second[joined_b], first[joined_a])
     rest = (first + second).replace(first[joined_a], "")
-    made = call.add("Einsum", [a, b], {"equation": f"{first},{second}->{rest}"})
-    return _at_least_one_axis(call, made)
+    product = ctx.add("Einsum", [a, b], {"equation": f"{first},{second}->{rest}"})
+    return _at_least_one_axis(ctx, product)
 
 
 @operator_reader("batch_dot", arguments=("lhs", "rhs"))
-def batch_dot(call: Call) -> ir.Value:
+def batch_dot(ctx: MXNetOperator) -> ir.Value:
     """A product of matrices for each element of the batch."""
-    call.settings.skip("forward_stype")
-    a = _turned(call, call.value("lhs"), call.settings.flag("transpose_a", False))
-    b = _turned(call, call.value("rhs"), call.settings.flag("transpose_b", False))
-    return call.add("MatMul", [a, b])
+    ctx.settings.ignore("forward_stype")
+    a = _turned(ctx, ctx.input("lhs"), ctx.settings.flag("transpose_a", False))
+    b = _turned(ctx, ctx.input("rhs"), ctx.settings.flag("transpose_b", False))
+    return ctx.add("MatMul", [a, b])
 
 
 @operator_reader("_linalg_gemm2", "linalg_gemm2", arguments=("A", "B"))
-def gemm2(call: Call) -> ir.Value:
+def gemm2(ctx: MXNetOperator) -> ir.Value:
     """``alpha`` times a product of matrices."""
-    settings = call.settings
-    if settings.whole("axis", -2) != -2:
-        raise call.refuse("an axis other than -2 is not read")
-    a = _turned(call, call.value("A"), settings.flag("transpose_a", False))
-    b = _turned(call, call.value("B"), settings.flag("transpose_b", False))
-    product = call.add("MatMul", [a, b])
+    settings = ctx.settings
+    if settings.integer("axis", -2) != -2:
+        raise ctx.unsupported("an axis other than -2 is not read")
+    a = _turned(ctx, ctx.input("A"), settings.flag("transpose_a", False))
+    b = _turned(ctx, ctx.input("B"), settings.flag("transpose_b", False))
+    product = ctx.add("MatMul", [a, b])
     alpha = settings.number("alpha", 1.0)
-    return product if alpha == 1.0 else call.add("Mul", [product, call.scalar(alpha, product)])
+    return product if alpha == 1.0 else ctx.add("Mul", [product, ctx.scalar(alpha, product)])
 
 
-def _turned(call: Call, x: ir.Value, wanted: bool) -> ir.Value:
+def _turned(ctx: MXNetOperator, x: ir.Value, wanted: bool) -> ir.Value:
     if not wanted:
         return x
-    rank = len(call.shape(x))
-    return call.add("Transpose", [x], {"perm": [*range(rank - 2), rank - 1, rank - 2]})
+    rank = ctx.rank(x)
+    return ctx.transpose(x, [*range(rank - 2), rank - 1, rank - 2])
 
 
-def _at_least_one_axis(call: Call, x: ir.Value) -> ir.Value:
+def _at_least_one_axis(ctx: MXNetOperator, x: ir.Value) -> ir.Value:
     """MXNet's numbers are tensors of the shape (1,)."""
-    return x if call.shape(x) else call.add("Reshape", [x, call.whole_numbers([1])])
+    return x if ctx.shape(x) else ctx.reshape(x, [1])
