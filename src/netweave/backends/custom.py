@@ -215,7 +215,7 @@ def _reader(
     def read(ctx: MXNetOperator) -> tuple[ir.Value, ...]:
         values = [ctx.input(name) for name in inputs]
         settings = {key: _setting(ctx.settings, key, default) for key, default in attributes.items()}
-        return ctx.add_many(ctx.op, values, settings, num_outputs=num_outputs, domain=DOMAIN)
+        return ctx.add_many(ctx.op, values, settings, outputs=num_outputs, domain=DOMAIN)
 
     return read
 

@@ -118,7 +118,7 @@ def recurrent_node(
     while inputs[-1] is None:
         inputs.pop()
     outputs = ctx.add_many(
-        cell.op_type, inputs, cell.attributes(hidden_size, num_directions), num_outputs=1 + cell.num_states
+        cell.op_type, inputs, cell.attributes(hidden_size, num_directions), outputs=1 + cell.num_states
     )
     return outputs[0], outputs[1:]
 
@@ -194,4 +194,4 @@ def _states_of_layers(
     if state is None or num_layers == 1:
         return [state] * num_layers
     sizes = ctx.integers([num_directions] * num_layers)
-    return ctx.add_many("Split", [state, sizes], {"axis": 0}, num_outputs=num_layers)
+    return ctx.add_many("Split", [state, sizes], {"axis": 0}, outputs=num_layers)

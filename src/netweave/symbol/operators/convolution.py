@@ -24,7 +24,8 @@ def convolution(ctx: MXNetOperator) -> ir.Value:
     last = is_channels_last(ctx.settings.choice("layout", LAYOUTS, None))
     x = channels_first(ctx, ctx.x, last)
     channels = _channels(ctx, x, window)
-    window.check(ctx, ctx.shape(x)[2:])
+    window.check(ctx)
+    window.check_fits(ctx, ctx.shape(x)[2:])
     per_group = _per_group(ctx, channels, groups)
     _per_group(ctx, num_filter, groups)
     if last:

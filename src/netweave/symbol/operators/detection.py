@@ -79,7 +79,7 @@ def multibox_target(ctx: MXNetOperator) -> Sequence[ir.Value]:
     anchors, scores = ctx.input("anchor"), ctx.input("cls_pred")
     labels = ctx.input("label", default=(ctx.shape(scores)[0], None, 5))
     inputs = [anchors, labels, scores]
-    return ctx.add_many("MultiBoxTarget", inputs, attributes, num_outputs=3, domain=DOMAIN)
+    return ctx.add_many("MultiBoxTarget", inputs, attributes, outputs=3, domain=DOMAIN)
 
 
 @operator_reader(
@@ -156,7 +156,7 @@ def proposal(ctx: MXNetOperator) -> Sequence[ir.Value]:
     scores, deltas = ctx.input("cls_prob"), ctx.input("bbox_pred")
     info = ctx.input("im_info", default=(ctx.shape(scores)[0], 3))
     inputs, count = [scores, deltas, info], _regions(settings)
-    return ctx.add_many("Proposal", inputs, attributes, num_outputs=count, domain=DOMAIN)
+    return ctx.add_many("Proposal", inputs, attributes, outputs=count, domain=DOMAIN)
 
 
 @operator_reader("ROIPooling", arguments=("data", "rois"))

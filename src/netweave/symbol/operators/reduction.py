@@ -101,7 +101,7 @@ def _sorted(ctx: MXNetOperator, k: int, *, ascending: bool) -> tuple[ir.Value, i
     axis = ctx.axis(settings.integer("axis", -1))
     count = ctx.integers([k]) if k > 0 else ctx.add("Shape", [x], {"start": axis, "end": axis + 1})
     attributes = {"axis": axis, "largest": int(not ascending)}
-    values, places = ctx.add_many("TopK", [x, count], attributes, num_outputs=2)
+    values, places = ctx.add_many("TopK", [x, count], attributes, outputs=2)
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
     return values, ctx.cast(places, dtype)
 

@@ -116,7 +116,7 @@ def split(ctx: MXNetOperator) -> Sequence[ir.Value]:
         raise ctx.unsupported(f"num_outputs={num_outputs}; at most {MAX_PARTS} are read")
     axis = ctx.axis(settings.integer("axis", 1))
     attributes = {"axis": axis, "num_outputs": num_outputs}
-    parts = ctx.add_many("Split", [ctx.x], attributes, num_outputs=num_outputs)
+    parts = ctx.add_many("Split", [ctx.x], attributes, outputs=num_outputs)
     if not settings.flag("squeeze_axis", False):
         return parts
     return [ctx.squeeze(part, [axis]) for part in parts]
