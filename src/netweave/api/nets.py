@@ -20,7 +20,7 @@ from netweave.comparison import OUTPUT_TOLERANCE
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.trial.probes import OPEN_SIZE
 from netweave.errors import UsageError
-from netweave.files import Source, Written, is_file
+from netweave.files import OutputFiles, Source, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
@@ -188,7 +188,9 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
     return chain(to_inference, fold, absorb, remove_concats, sum_of_parts, prune)(graph)
 
 
-def save(graph: Graph, path: str | Path, *, to: str | None = None, random_weights: bool = False) -> Written:
+def save(
+    graph: Graph, path: str | Path, *, to: str | None = None, random_weights: bool = False
+) -> OutputFiles:
     """Write a net in the format that the file's name asks for.
 
     ``.onnx``: with its layers as metadata. The others hold the net as it predicts: ``.prototxt`` with its
@@ -212,8 +214,8 @@ def save(graph: Graph, path: str | Path, *, to: str | None = None, random_weight
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: it holds weights alone; there is no net to write")
     writer = find_written(file, to).load()
-    written: Written = writer.write(graph, file, random_weights=random_weights)
-    return written
+    files: OutputFiles = writer.write(graph, file, random_weights=random_weights)
+    return files
 
 
 def port(
@@ -244,21 +246,19 @@ def port(
         SourceError: The net has operators that cannot be written, or what was written cannot be read.
         UsageError: No format is written under such a name, a file cannot be written, or weights miss.
     """
-    written = save(graph, path, to=to, random_weights=random_weights)
-    names = written.inputs
+    files = save(graph, path, to=to, random_weights=random_weights)
+    names = files.inputs
     source = Source(
-        net=written.net,
-        weights=written.weights,
+        net=files.net,
+        weights=files.weights,
         input_shapes={}
         if names is None
         else {names.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()},
-        entry=written.entry,
+        entry=files.entry,
         trust=True,  # the code is our own; of the source only identifiers and comments stand in it
     )
     net = graph if against is None else against
-    return compare_graphs(
-        as_loaded(net), as_loaded(read(source)), one_size=written.one_size, progress=progress
-    )
+    return compare_graphs(as_loaded(net), as_loaded(read(source)), one_size=files.one_size, progress=progress)
 
 
 def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:

@@ -13,7 +13,7 @@ from netweave.formats.caffe.weights import read_blob
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.files import Source, Written
+    from netweave.files import OutputFiles, Source
     from netweave.graph import Graph
 
 __all__ = ["match", "read", "read_blob", "write"]
@@ -47,7 +47,7 @@ def read(source: Source) -> Graph:
     return read_net(source)
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as ``.prototxt`` and ``.caffemodel``; see ``netweave.formats.caffe.writer``."""
     from netweave.formats.caffe import writer
 

@@ -16,13 +16,13 @@ from netweave.formats.keras.reader import match, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.files import Written
+    from netweave.files import OutputFiles
     from netweave.graph import Graph
 
 __all__ = ["match", "read", "write"]
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as source for Keras 3 with its weights; see ``netweave.formats.keras.source``."""
     from netweave.formats.keras import source
 

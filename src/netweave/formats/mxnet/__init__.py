@@ -13,13 +13,13 @@ from netweave.formats.mxnet.reader import match, read
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from netweave.files import Written
+    from netweave.files import OutputFiles
     from netweave.graph import Graph
 
 __all__ = ["match", "read", "write"]
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as a symbol with its params; see ``netweave.formats.mxnet.writer``."""
     from netweave.formats.mxnet import writer
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files import Written
+from netweave.files import OutputFiles
 from netweave.formats.onnx.wire import is_model
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ def read(source: Source) -> Graph:
     return reader.read(source)
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as an ONNX file; see ``netweave.formats.onnx.writer``."""
     from netweave.formats.onnx import writer
 
     writer.write(graph, path, random_weights=random_weights)
-    return Written(path, inputs=None)
+    return OutputFiles(path, inputs=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.onnx.save import save
-from netweave.files.written import need_weights, replacing
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
 
 if TYPE_CHECKING:
@@ -29,6 +29,6 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
     Raises:
         UsageError: The net has no weights, or the file cannot be written.
     """
-    need_weights(graph, random_weights=random_weights)
-    with replacing(path) as folder:
+    require_weights(graph, random_weights=random_weights)
+    with replacing_files(path) as folder:
         save(with_functions(graph), folder / path.name)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from netweave.files import Source, Written
+    from netweave.files import OutputFiles, Source
     from netweave.graph import Graph
 
 __all__ = ["match", "read", "read_module", "read_state", "write"]
@@ -42,7 +42,7 @@ def read_module(
     return reader.read_module(module, input_shapes=input_shapes, examples=examples)
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as PyTorch source with its weights; see ``netweave.formats.pytorch.source``."""
     from netweave.formats.pytorch import source
 

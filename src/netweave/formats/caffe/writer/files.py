@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UnsupportedError
-from netweave.files import Written
+from netweave.files import OutputFiles
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.files.prototext_writer import format_text
-from netweave.files.written import need_weights, replacing
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.writer.net import layers_of, named
 from netweave.graph import known_shape
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write ``NET.prototxt``, and ``NET.caffemodel`` beside it.
 
     The net is written as it predicts, with channels first: an input that the source has with channels last is
@@ -47,7 +47,7 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UnsupportedError: It has operators for which Caffe has no layer, or sizes of inputs are open.
         UsageError: The net has no weights, or a file cannot be written.
     """
-    need_weights(graph, random_weights=random_weights)
+    require_weights(graph, random_weights=random_weights)
     plain = _as_caffe_has_it(graph)
     shapes = _input_shapes(plain)
     layers = named(layers_of(plain), plain)
@@ -63,12 +63,12 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
     text = format_text(caffe_schema(), "NetParameter", net)
     blobs = {name: [_blob(blob) for blob in layer.blobs] for name, layer in layers}
     stored = [entry | {"blobs": blobs.get(entry["name"], [])} for entry in net["layer"]]
-    with replacing(path) as folder:
+    with replacing_files(path) as folder:
         (folder / path.name).write_text(text)
         (folder / weights.name).write_bytes(
             caffe_schema().encode("NetParameter", {"name": graph.name, "layer": stored})
         )
-    return Written(path, weights, inputs=None, one_size=True)
+    return OutputFiles(path, weights, inputs=None, one_size=True)
 
 
 def _as_caffe_has_it(graph: Graph) -> Graph:

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.caffe.writer.table import lazily
+from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
     from netweave.graph import Graph
 
 _PARAMETERS = {
@@ -76,6 +75,6 @@ def _with_bias(layer: CaffeLayer, bias: CaffeLayer) -> CaffeLayer:
 
 def _as_scale(layer: CaffeLayer) -> CaffeLayer:
     shift: Blob = layer.blobs[0]
-    ones = lazily(lambda: np.ones_like(shift.array()))
+    ones = Blob(lambda: np.ones_like(shift.array()))
     settings = {**layer.settings["bias_param"], "bias_term": True}
     return replace(layer, type="Scale", settings={"scale_param": settings}, blobs=(ones, shift))

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.writing import Refusals
+from netweave.files.node_writer import NotWritableNodes
 from netweave.formats.caffe.writer import operators
 from netweave.formats.caffe.writer.joining import joined
 from netweave.formats.caffe.writer.layer import CaffeLayer
-from netweave.formats.caffe.writer.table import TABLE, Call
+from netweave.formats.caffe.writer.table import TABLE, CaffeNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,18 +44,19 @@ def layers_of(graph: Graph) -> list[CaffeLayer]:
         UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
     """
     assert operators  # imported for what it registers
-    refusals = Refusals(graph, "a net of Caffe's")
+    not_writable = NotWritableNodes(graph, "a net of Caffe's")
     needed = {value.name for value in graph.outputs}
     found: list[list[CaffeLayer]] = []
     for node in reversed(graph.nodes):
         if not any(value.name in needed for value in node.outputs):
             continue
-        needed.update(value.name for value in node.inputs if value is not None and TABLE.unknown(node))
-        with refusals.collecting(node):
-            layers = TABLE.find(node)(Call(node, graph))
+        if not TABLE.has(node.op_type, node.domain):  # examine its inputs too, so that one error names all
+            needed.update(value.name for value in node.inputs if value is not None)
+        with not_writable.collecting(node):
+            layers = TABLE.find(node)(CaffeNode(node, graph))
             needed.update(name for layer in layers for name in layer.bottoms)
             found.append(layers)
-    refusals.check()
+    not_writable.check()
     return joined([layer for layers in reversed(found) for layer in layers], graph)
 
 

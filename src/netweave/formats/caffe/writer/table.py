@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.files.writing import NodeCall, Refused, WriterTable
+from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
@@ -19,8 +18,8 @@ Step = tuple[str, dict[str, Any]]
 """A layer of one bottom and one top: its type and its parameters."""
 
 
-class Call(NodeCall):
-    """One node while it is written.
+class CaffeNode(GraphNode):
+    """A node that is being written as layers of Caffe.
 
     Args:
         node: The node.
@@ -32,23 +31,18 @@ class Call(NodeCall):
         self._num_inner = 0
 
     @property
-    def graph(self) -> Graph:
-        """The node's graph."""
-        return self._graph
-
-    @property
     def output(self) -> str:
         """Name of the node's first output."""
-        return self.node.outputs[0].name or ""
+        return self.ir_node.outputs[0].name or ""
 
     def name(self, index: int) -> str:
         """Return the name of an input that is a blob.
 
         Raises:
-            Refused: It is a stored array.
+            NotWritable: It is a stored array.
         """
         if self.is_stored(index):
-            raise Refused(f"its input {self.value(index).name!r} is stored, and a layer reads blobs only")
+            raise NotWritable(f"its input {self.value(index).name!r} is stored, and a layer reads blobs only")
         return self.value(index).name or ""
 
     def inner(self) -> str:
@@ -58,7 +52,7 @@ class Call(NodeCall):
 
     def blob(self, index: int) -> Blob:
         """Return a stored input as an array of a layer."""
-        return Blob(self.lazily(index), self.value(index).name)
+        return Blob(self.lazy_array(index), self.value(index).name)
 
     def layer(
         self,
@@ -92,10 +86,10 @@ class Call(NodeCall):
         return made
 
 
-TABLE: WriterTable[Call, list[CaffeLayer]] = WriterTable()
+TABLE: WriterTable[CaffeNode, list[CaffeLayer]] = WriterTable()
 """The operators that can be written, as layers in their order."""
 
-written = TABLE.written
+writes = TABLE.writes
 
 
 def power(*, scale: float = 1.0, shift: float = 0.0, exponent: float = 1.0) -> Step:
@@ -123,8 +117,3 @@ def per_axis(
         short = name.removesuffix("_size")
         return {f"{short}_h": numbers[0], f"{short}_w": numbers[1]}
     return {name: list(numbers)}
-
-
-def lazily(make: Callable[[], np.ndarray]) -> Blob:
-    """Return an array that is computed when it is written."""
-    return Blob(make)

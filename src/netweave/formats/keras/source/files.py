@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files import Written
-from netweave.files.written import need_weights, replacing
+from netweave.files import OutputFiles
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.keras.source.writer import write_source
 from netweave.passes import (
     absorb_biases,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write ``NAME.py``, and ``NAME.npz`` beside it.
 
     The net is written as it predicts, and images have channels last.
@@ -40,10 +40,10 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UnsupportedError: It has operators for which no layer of Keras is known.
         UsageError: The net has no weights, or a file cannot be written.
     """
-    need_weights(graph, random_weights=random_weights)
+    require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, absorb_biases, prune)(graph)
     source = write_source(channels_first(specialise(plain)), title=path.stem)
-    with replacing(path) as folder:
+    with replacing_files(path) as folder:
         (folder / path.name).write_text(source.text)
         np.savez(folder / f"{path.stem}.npz", allow_pickle=False, **source.arrays)
-    return Written(path, None, entry="load", inputs=None, one_size=True)
+    return OutputFiles(path, None, entry="load", inputs=None, one_size=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.files.source_code.steps import Module, Step
-from netweave.files.writing import NodeCall, Refused, WriterTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -22,8 +22,8 @@ IMAGE = 4
 """Number of axes of an image: batch, height, width, channels."""
 
 
-class Call(NodeCall):
-    """One node while it is written."""
+class KerasNode(GraphNode):
+    """A node that is being written."""
 
     def step(
         self,
@@ -43,13 +43,13 @@ class Call(NodeCall):
         """
         computed = [self.value(index) for index in inputs]
         if any(self.is_stored(index) for index in inputs):
-            raise Refused("one of its inputs is stored")
+            raise NotWritable("one of its inputs is stored")
         return Step(
-            name=self.layers[0] if self.layers else self.node.name or self.node.op_type,
+            name=self.layers[0] if self.layers else self.ir_node.name or self.ir_node.op_type,
             layers=self.layers,
             template=template,
             inputs=tuple(value.name or "" for value in computed),
-            outputs=tuple(value.name or "" for value in self.node.outputs[:num_outputs]),
+            outputs=tuple(value.name or "" for value in self.ir_node.outputs[:num_outputs]),
             module=module,
         )
 
@@ -72,13 +72,13 @@ class Call(NodeCall):
     def need_image(self, index: int = 0) -> None:
         """Refuse a value that is no image."""
         if self.rank(index) != IMAGE:
-            raise Refused(f"it is written over images only, found {self.rank(index)} axes")
+            raise NotWritable(f"it is written over images only, found {self.rank(index)} axes")
 
 
-TABLE: WriterTable[Call, Step | list[Step]] = WriterTable()
+TABLE: WriterTable[KerasNode, Step | list[Step]] = WriterTable()
 """The operators that can be written."""
 
-written = TABLE.written
+writes = TABLE.writes
 
 
 def channels_last(axis: int, rank: int) -> int:

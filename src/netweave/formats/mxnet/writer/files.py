@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files import Written
-from netweave.files.writing import Refusals
-from netweave.files.written import need_weights, replacing
+from netweave.files import OutputFiles
+from netweave.files.node_writer import NotWritableNodes
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.mxnet.params import encode_arrays
 from netweave.formats.mxnet.writer import operators
-from netweave.formats.mxnet.writer.table import TABLE, Call, Net
+from netweave.formats.mxnet.writer.table import TABLE, MXNetNode, Net
 from netweave.graph import known_shape
 from netweave.passes import (
     absorb_pads,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SUFFIX = "-symbol.json"
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write ``NET-symbol.json``, and ``NET-0000.params`` beside it.
 
     The net is written as it predicts. Its inputs are as they are in the source, with the sizes known.
@@ -48,15 +48,15 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UnsupportedError: It has operators for which MXNet has none.
         UsageError: The net has no weights, or a file cannot be written.
     """
-    need_weights(graph, random_weights=random_weights)
+    require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, early_transposes, absorb_pads, prune)(graph)
     net = Net()
     symbol = _symbol(specialise(plain), net)
     weights = path.with_name(f"{path.name.removesuffix(SUFFIX)}-0000.params")
-    with replacing(path) as folder:
+    with replacing_files(path) as folder:
         (folder / path.name).write_text(symbol.tojson())
         (folder / weights.name).write_bytes(encode_arrays(_read_arrays(symbol, net)))
-    return Written(path, weights, one_size=True)
+    return OutputFiles(path, weights, one_size=True)
 
 
 def _read_arrays(symbol: Symbol, net: Net) -> dict[str, np.ndarray]:
@@ -76,7 +76,7 @@ def _symbol(graph: Graph, net: Net) -> Symbol:
         UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
     """
     assert operators  # imported for what it registers
-    refusals = Refusals(graph, "a net of MXNet's")
+    not_writable = NotWritableNodes(graph, "a net of MXNet's")
     for value in graph.inputs:
         name = value.name or ""
         shape = tuple(size or 0 for size in known_shape(value) or ())
@@ -87,8 +87,8 @@ def _symbol(graph: Graph, net: Net) -> Symbol:
             continue  # an operator before it gives what it would
         if any(value is not None and _is_missing(value, net) for value in node.inputs):
             continue  # what it reads is refused already
-        with refusals.collecting(node):
-            made = TABLE.find(node)(Call(node, graph, net))
+        with not_writable.collecting(node):
+            made = TABLE.find(node)(MXNetNode(node, graph, net))
             net.symbols.update(dict(zip(names, made if len(names) > 1 else [made], strict=False)))
-    refusals.check()
+    not_writable.check()
     return group([net.symbols[value.name or ""] for value in graph.outputs])

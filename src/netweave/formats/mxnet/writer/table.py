@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.writing import NodeCall, Refused, WriterTable
+from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.symbol import Symbol, operator_function, variable
 
 if TYPE_CHECKING:
@@ -71,8 +71,8 @@ class Net:
         return made
 
 
-class Call(NodeCall):
-    """One node while it is written.
+class MXNetNode(GraphNode):
+    """A node that is being written.
 
     Args:
         node: The node.
@@ -93,7 +93,7 @@ class Call(NodeCall):
         if value.name in self._net.symbols:
             return self._net.symbols[value.name]
         if not self.is_stored(index):
-            raise Refused(f"its input {value.name!r} is of no node that is written")
+            raise NotWritable(f"its input {value.name!r} is of no node that is written")
         return self.constant_array(f"constant{index}", self.constant(index))
 
     def array(
@@ -112,7 +112,7 @@ class Call(NodeCall):
             change: What is done to its values first.
             kind: ``aux`` for statistics.
         """
-        values, name = self.lazily(index), f"{self.name}_{role}"
+        values, name = self.lazy_array(index), f"{self.name}_{role}"
         if change is None:
             return self._net.stored(name, values, kind=kind, source=self.value(index).name)
         return self._net.stored(name, lambda: change(values()), kind=kind)
@@ -130,7 +130,7 @@ class Call(NodeCall):
         self._net.symbols[value.name or ""] = symbol
 
     def make(self, op: str, *inputs: Symbol, **settings: Any) -> Symbol:
-        """Return a new node of MXNet's; the first one of a call has the name of the source's layer."""
+        """Return a new node of MXNet's; the first of a graph node gets the name of the source's layer."""
         self._num_made += 1
         if self._num_made > 1:
             return self.make_beside(op.strip("_").lower(), op, *inputs, **settings)
@@ -141,29 +141,29 @@ class Call(NodeCall):
         return operator_function(op)(*inputs, name=self._net.free(f"{self.name}_{role}"), **settings)
 
 
-TABLE: WriterTable[Call, Symbol] = WriterTable()
+TABLE: WriterTable[MXNetNode, Symbol] = WriterTable()
 """The operators that can be written, as a symbol with as many outputs as are used."""
 
-written = TABLE.written
+writes = TABLE.writes
 
 
-def padded(call: Call, x: Symbol, begin: list[int], end: list[int], value: float = 0.0) -> Symbol:
+def padded(node: MXNetNode, x: Symbol, begin: list[int], end: list[int], value: float = 0.0) -> Symbol:
     """Return a value with a number around its spatial axes."""
     if not any(begin) and not any(end):
         return x
     if len(begin) not in {2, 3}:
-        raise Refused("MXNet pads two or three spatial axes, found another number of them")
+        raise NotWritable("MXNet pads two or three spatial axes, found another number of them")
     width = [0, 0, 0, 0] + [pad for pair in zip(begin, end, strict=True) for pad in pair]
-    return call.make("Pad", x, mode="constant", pad_width=tuple(width), constant_value=value)
+    return node.make("Pad", x, mode="constant", pad_width=tuple(width), constant_value=value)
 
 
-def windows_pads(call: Call, rank: int) -> tuple[list[int], list[int]]:
+def windows_pads(node: MXNetNode, rank: int) -> tuple[list[int], list[int]]:
     """Return the padding of a convolution or pooling: begins and ends.
 
     Raises:
-        Refused: It is a rule.
+        NotWritable: It is a rule.
     """
-    if call.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise Refused("its padding is a rule (auto_pad) that depends on sizes that are not known")
-    pads = list(call.get("pads") or [0] * (2 * rank))
+    if node.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
+        raise NotWritable("its padding is a rule (auto_pad) that depends on sizes that are not known")
+    pads = list(node.get("pads") or [0] * (2 * rank))
     return pads[:rank], pads[rank:]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.formats.onnx.functions.table import LOWEST
-from netweave.formats.onnx.functions.tape import Tensor, call, calls, constant, loop
+from netweave.formats.onnx.functions.tape import Tensor, constant, loop, multi_op, op
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 
 def indices(size: Tensor) -> Tensor:
     """Return 0, 1, 2, ... up to a size, which is a list of one number."""
-    return call("Range", constant(0), call("Squeeze", size), constant(1))
+    return op("Range", constant(0), op("Squeeze", size), constant(1))
 
 
 def best_first(scores: Tensor, count: Tensor) -> Tensor:
     """Return the numbers of the largest scores of each table, equal ones in their own order."""
-    return calls("TopK", scores, count, outputs=2, axis=-1)[1]
+    return multi_op("TopK", scores, count, outputs=2, axis=-1)[1]
 
 
 def rows(table: Tensor, order: Tensor) -> Tensor:
     """Return rows of each table (B, P, columns) in an order (B, K)."""
-    sizes = call("Concat", order.sizes(0, 2), table.sizes(-1), axis=0)
-    return call("GatherElements", table, call("Expand", order.at(2), sizes), axis=1)
+    sizes = op("Concat", order.sizes(0, 2), table.sizes(-1), axis=0)
+    return op("GatherElements", table, op("Expand", order.at(2), sizes), axis=1)
 
 
 def corners(boxes: Tensor) -> tuple[Tensor, ...]:
     """Return x0, y0, x1, y1, without the last axis."""
-    return tuple(call("Squeeze", part, [-1]) for part in boxes.split(4, axis=-1))
+    return tuple(op("Squeeze", part, [-1]) for part in boxes.split(4, axis=-1))
 
 
 def decoded(low: Tensor, high: Tensor, deltas: Tensor) -> Tensor:
@@ -42,8 +42,8 @@ def decoded(low: Tensor, high: Tensor, deltas: Tensor) -> Tensor:
     size = high - low
     moves, scales = deltas.split(2, axis=-1)
     centre = moves * size + (low + high) / 2.0
-    half = call("Exp", scales) * size / 2.0
-    return call("Concat", centre - half, centre + half, axis=-1)
+    half = op("Exp", scales) * size / 2.0
+    return op("Concat", centre - half, centre + half, axis=-1)
 
 
 def for_nms(boxes: Tensor) -> Tensor:
@@ -52,22 +52,22 @@ def for_nms(boxes: Tensor) -> Tensor:
     Such a box overlaps nothing; it comes out without an area, which overlaps nothing there.
     """
     low, high = boxes.split(2, axis=-1)
-    return call("Concat", low, call("Max", low, high), axis=-1)
+    return op("Concat", low, op("Max", low, high), axis=-1)
 
 
 def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
     """Return intersection over union, as ``graph/ops/boxes.overlaps``."""
     own, theirs = corners(boxes), corners(others)
-    sides = [call("Min", own[i + 2], theirs[i + 2]) - call("Max", own[i], theirs[i]) for i in (0, 1)]
+    sides = [op("Min", own[i + 2], theirs[i + 2]) - op("Max", own[i], theirs[i]) for i in (0, 1)]
     common = sides[0] * sides[1]
     union = _area(own) + _area(theirs) - common
     meet = (sides[0] > 0.0) & (sides[1] > 0.0)
-    return call("Where", meet, common / call("Where", meet, union, 1.0), 0.0)
+    return op("Where", meet, common / op("Where", meet, union, 1.0), 0.0)
 
 
 def _area(box: tuple[Tensor, ...]) -> Tensor:
     width, height = box[2] - box[0], box[3] - box[1]
-    return call("Where", (width < 0.0) | (height < 0.0), 0.0, width * height)
+    return op("Where", (width < 0.0) | (height < 0.0), 0.0, width * height)
 
 
 def greedy(
@@ -88,8 +88,8 @@ def greedy(
     places = indices(boxes.size(1)).at(0)
 
     def step(number: Tensor, left: Tensor, stays: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        first = call("ArgMax", left.cast(ir.DataType.INT32), axis=1, keepdims=1)
-        taken = call("Equal", places, first) & left
+        first = op("ArgMax", left.cast(ir.DataType.INT32), axis=1, keepdims=1)
+        taken = op("Equal", places, first) & left
         left = left & ~(taken | suppresses(rows(boxes, first), first))
         return _any(left), [left, stays | taken], []
 
@@ -98,9 +98,9 @@ def greedy(
 
 
 def _any(flags: Tensor) -> Tensor:
-    return call("ReduceMax", flags.cast(ir.DataType.INT32), keepdims=0).cast(ir.DataType.BOOL)
+    return op("ReduceMax", flags.cast(ir.DataType.INT32), keepdims=0).cast(ir.DataType.BOOL)
 
 
 def masked(flags: Tensor, scores: Tensor) -> Tensor:
     """Return the scores, the lowest number where a flag is off."""
-    return call("Where", flags, scores, LOWEST)
+    return op("Where", flags, scores, LOWEST)

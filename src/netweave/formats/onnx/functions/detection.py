@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
 from netweave.formats.onnx.functions.boxes import best_first, for_nms, indices, masked
-from netweave.formats.onnx.functions.table import Call, body, without
-from netweave.formats.onnx.functions.tape import Tensor, call, calls
+from netweave.formats.onnx.functions.table import FunctionNode, body, without
+from netweave.formats.onnx.functions.tape import Tensor, multi_op, op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,41 +19,41 @@ without("MultiBoxLoss", reason="it is a loss; a net that predicts has none")
 
 
 @body("DetectionOutput")
-def detection_output(node: Call) -> Sequence[Tensor]:
+def detection_output(node: FunctionNode) -> Sequence[Tensor]:
     """``NonMaxSuppression`` with the best ``top_k`` of each class for candidates."""
     s = node.settings
     if s["eta"] < 1 and s["nms_threshold"] > 0.5:
-        raise Refused("NonMaxSuppression has no threshold that shrinks (eta)")
+        raise NotWritable("NonMaxSuppression has no threshold that shrinks (eta)")
     boxes, all_scores = node.inputs
     threshold = float(np.float32(s["confidence_threshold"]))
-    scores = call("Transpose", all_scores, perm=[0, 2, 1])
+    scores = op("Transpose", all_scores, perm=[0, 2, 1])
     able = scores > threshold
     if (background := s["background_label_id"]) >= 0:
-        able = able & ~call("Equal", indices(scores.size(1)).at(0, 2), background)
+        able = able & ~op("Equal", indices(scores.size(1)).at(0, 2), background)
     if s["top_k"] >= 0:
         able = able & _among(scores, able, s["top_k"])
-    scores = call("Where", able, scores, threshold)
+    scores = op("Where", able, scores, threshold)
     found = _found(boxes, scores, threshold, s["nms_threshold"], own=node.shape(0)[2] != 1)
-    image, label, box = calls("Split", found, outputs=3, num_outputs=3, axis=1)
-    score = call("GatherND", scores, found)
+    image, label, box = multi_op("Split", found, outputs=3, num_outputs=3, axis=1)
+    score = op("GatherND", scores, found)
     if s["keep_top_k"] >= 0:
         stays = _best_of_images(image, score, boxes.size(0), s["keep_top_k"])
         image, label, box, score = (
-            call("Compress", part, stays, axis=0) for part in (image, label, box, score)
+            op("Compress", part, stays, axis=0) for part in (image, label, box, score)
         )
     own_class = label if node.shape(0)[2] != 1 else label - label
-    corners = call("GatherND", boxes, call("Concat", image, box, own_class, axis=1))
+    corners = op("GatherND", boxes, op("Concat", image, box, own_class, axis=1))
     whole = [part.cast(ir.DataType.FLOAT) for part in (image, label)]
-    lines = call("Concat", *whole, score.at(1), corners, axis=1)
-    return [call("Concat", lines, _none(lines, boxes.size(0)), axis=0).at(0, 1)]
+    lines = op("Concat", *whole, score.at(1), corners, axis=1)
+    return [op("Concat", lines, _none(lines, boxes.size(0)), axis=0).at(0, 1)]
 
 
 def _among(scores: Tensor, able: Tensor, most: int) -> Tensor:
     """Return whether a score (N, C, P) is one of the best of its class."""
-    count = call("Min", scores.size(2), [most])
+    count = op("Min", scores.size(2), [most])
     best = best_first(masked(able, scores), count)
-    none = call("Where", able, 0.0, 0.0)
-    return call("ScatterElements", none, best, call("Expand", 1.0, best.sizes()), axis=2) > 0.0
+    none = op("Where", able, 0.0, 0.0)
+    return op("ScatterElements", none, best, op("Expand", 1.0, best.sizes()), axis=2) > 0.0
 
 
 def _found(boxes: Tensor, scores: Tensor, threshold: float, overlap: float, *, own: bool) -> Tensor:
@@ -68,32 +68,32 @@ def _found(boxes: Tensor, scores: Tensor, threshold: float, overlap: float, *, o
     """
     limits = (scores.size(2), [overlap], [threshold])
     if not own:
-        return call("NonMaxSuppression", for_nms(call("Squeeze", boxes, [2])), scores, *limits)
-    by_class = call("Transpose", boxes, perm=[0, 2, 1, 3])
-    tables = call("Reshape", by_class, call("Concat", [-1], scores.size(2), [4], axis=0))
-    single = call("Reshape", scores, call("Concat", [-1, 1], scores.size(2), axis=0))
-    table, _, box = calls(
-        "Split", call("NonMaxSuppression", for_nms(tables), single, *limits), outputs=3, num_outputs=3, axis=1
+        return op("NonMaxSuppression", for_nms(op("Squeeze", boxes, [2])), scores, *limits)
+    by_class = op("Transpose", boxes, perm=[0, 2, 1, 3])
+    tables = op("Reshape", by_class, op("Concat", [-1], scores.size(2), [4], axis=0))
+    single = op("Reshape", scores, op("Concat", [-1, 1], scores.size(2), axis=0))
+    table, _, box = multi_op(
+        "Split", op("NonMaxSuppression", for_nms(tables), single, *limits), outputs=3, num_outputs=3, axis=1
     )
     num_classes = scores.size(1)
-    return call("Concat", table / num_classes, call("Mod", table, num_classes), box, axis=1)
+    return op("Concat", table / num_classes, op("Mod", table, num_classes), box, axis=1)
 
 
 def _best_of_images(image: Tensor, score: Tensor, num_images: Tensor, most: int) -> Tensor:
     """Return whether each of all detections (K,) is one of the best of its image; of equal ones the first."""
     by_score = best_first(score, score.size(0))
-    image = call("Squeeze", image, [1])
-    by_image = calls("TopK", call("Gather", image, by_score), image.size(0), outputs=2, axis=0, largest=0)
-    order = call("Gather", by_score, by_image[1])
-    counts = call("Equal", by_image[0].at(0), indices(num_images).at(1)).cast(ir.DataType.INT64)
-    first = call("CumSum", call("ReduceSum", counts, [1], keepdims=0), 0, exclusive=1)
-    rank = indices(image.size(0)) - call("Gather", first, by_image[0])
-    stays = call("Where", rank < most, 1.0, 0.0)
-    return call("ScatterElements", stays * 0.0, order, stays, axis=0) > 0.0
+    image = op("Squeeze", image, [1])
+    by_image = multi_op("TopK", op("Gather", image, by_score), image.size(0), outputs=2, axis=0, largest=0)
+    order = op("Gather", by_score, by_image[1])
+    counts = op("Equal", by_image[0].at(0), indices(num_images).at(1)).cast(ir.DataType.INT64)
+    first = op("CumSum", op("ReduceSum", counts, [1], keepdims=0), 0, exclusive=1)
+    rank = indices(image.size(0)) - op("Gather", first, by_image[0])
+    stays = op("Where", rank < most, 1.0, 0.0)
+    return op("ScatterElements", stays * 0.0, order, stays, axis=0) > 0.0
 
 
 def _none(lines: Tensor, num_images: Tensor) -> Tensor:
     """Return a row of its number and -1 for each image if there are no detections at all."""
-    shown = call("Where", call("Equal", lines.size(0), 0), num_images, 0)
+    shown = op("Where", op("Equal", lines.size(0), 0), num_images, 0)
     numbers = indices(shown).cast(ir.DataType.FLOAT).at(1)
-    return call("Pad", numbers, [0, 0, 0, 6], -1.0)
+    return op("Pad", numbers, [0, 0, 0, 6], -1.0)

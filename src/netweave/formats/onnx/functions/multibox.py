@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
 from netweave.formats.onnx.functions.boxes import (
     best_first,
     decoded,
@@ -18,8 +18,8 @@ from netweave.formats.onnx.functions.boxes import (
     overlaps,
     rows,
 )
-from netweave.formats.onnx.functions.table import Call, body, without
-from netweave.formats.onnx.functions.tape import Tensor, call, calls
+from netweave.formats.onnx.functions.table import FunctionNode, body, without
+from netweave.formats.onnx.functions.tape import Tensor, multi_op, op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,22 +28,22 @@ without("MultiBoxTarget", reason="it chooses what to train on; a net that predic
 
 
 @body("MultiBoxDetection")
-def multibox_detection(node: Call) -> Sequence[Tensor]:
+def multibox_detection(node: FunctionNode) -> Sequence[Tensor]:
     """By ``NonMaxSuppression``, whose threshold is the next number below: MXNet's boxes go from it on."""
     probabilities, locations, anchors = node.inputs
     s = node.settings
     if node.shape(0)[1] == 1:
-        raise Refused("there is no class but the background")
+        raise NotWritable("there is no class but the background")
     low, high = anchors.split(2, axis=2)
-    deltas = call("Reshape", locations, [0, -1, 4]) * np.array(s["variances"], np.float32)
+    deltas = op("Reshape", locations, [0, -1, 4]) * np.array(s["variances"], np.float32)
     boxes = decoded(low, high, deltas)
-    boxes = call("Clip", boxes, 0.0, 1.0) if s["clip"] else boxes
-    likeliest = call("Slice", probabilities, [1], [np.iinfo(np.int64).max], [1])
-    score = call("ReduceMax", likeliest, [1], keepdims=0)
-    label = call("ArgMax", likeliest, axis=1, keepdims=0)
+    boxes = op("Clip", boxes, 0.0, 1.0) if s["clip"] else boxes
+    likeliest = op("Slice", probabilities, [1], [np.iinfo(np.int64).max], [1])
+    score = op("ReduceMax", likeliest, [1], keepdims=0)
+    label = op("ArgMax", likeliest, axis=1, keepdims=0)
     likely = (score > -1.0) & (score >= float(s["threshold"]))
-    count = call("ReduceSum", likely.cast(ir.DataType.INT64), [1], keepdims=1)
-    table = call("Concat", label.cast(ir.DataType.FLOAT).at(2), score.at(2), boxes, axis=2)
+    count = op("ReduceSum", likely.cast(ir.DataType.INT64), [1], keepdims=1)
+    table = op("Concat", label.cast(ir.DataType.FLOAT).at(2), score.at(2), boxes, axis=2)
     num_anchors = likely.size(1)
     order = best_first(likely.cast(ir.DataType.FLOAT), num_anchors)
     found = rows(table, order)
@@ -52,7 +52,7 @@ def multibox_detection(node: Call) -> Sequence[Tensor]:
         found = _suppressed(
             found, rows(table, best_first(masked(likely, score), num_anchors)), count, likeliest.size(1), s
         )
-    return [call("Where", is_row.at(2), found, -1.0)]
+    return [op("Where", is_row.at(2), found, -1.0)]
 
 
 def _suppressed(
@@ -60,40 +60,40 @@ def _suppressed(
 ) -> Tensor:
     """Return rows best first, those that go with class -1; those beyond ``nms_topk`` are in no order."""
     places = indices(table.size(1)).at(0)
-    looked_at = call("Min", count, s["nms_topk"]) if s["nms_topk"] > 0 else count
+    looked_at = op("Min", count, s["nms_topk"]) if s["nms_topk"] > 0 else count
     candidate = places < looked_at
-    found = call("Where", candidate.at(2), ordered, table)
-    label, score, boxes = calls("Split", found, [1, 1, 4], outputs=3, axis=2)
+    found = op("Where", candidate.at(2), ordered, table)
+    label, score, boxes = multi_op("Split", found, [1, 1, 4], outputs=3, axis=2)
     rivals = candidate.at(1)
     if not s["force_suppress"]:
         classes = indices(num_classes).cast(ir.DataType.FLOAT).at(0, 2)
-        rivals = rivals & call("Equal", classes, call("Transpose", label, perm=[0, 2, 1]))
-    scores = call("Where", rivals, call("Transpose", score, perm=[0, 2, 1]), -2.0)
+        rivals = rivals & op("Equal", classes, op("Transpose", label, perm=[0, 2, 1]))
+    scores = op("Where", rivals, op("Transpose", score, perm=[0, 2, 1]), -2.0)
     threshold = np.nextafter(np.float32(s["nms_threshold"]), np.float32(0))
-    chosen = call("NonMaxSuppression", for_nms(boxes), scores, table.size(1), [float(threshold)], [-1.0])
-    places_kept = call("Gather", chosen, [0, 2], axis=1)
-    none = call("Where", candidate, 0.0, 0.0)
-    ones = call("Expand", 1.0, chosen.size(0))
-    kept = call("ScatterND", none, places_kept, ones) > 0.0
-    label = call("Where", kept.at(2), label, -1.0)
-    return call("Concat", label, score, boxes, axis=2)
+    chosen = op("NonMaxSuppression", for_nms(boxes), scores, table.size(1), [float(threshold)], [-1.0])
+    places_kept = op("Gather", chosen, [0, 2], axis=1)
+    none = op("Where", candidate, 0.0, 0.0)
+    ones = op("Expand", 1.0, chosen.size(0))
+    kept = op("ScatterND", none, places_kept, ones) > 0.0
+    label = op("Where", kept.at(2), label, -1.0)
+    return op("Concat", label, score, boxes, axis=2)
 
 
 @body("BoxNMS")
-def box_nms(node: Call) -> Sequence[Tensor]:
+def box_nms(node: FunctionNode) -> Sequence[Tensor]:
     """One box at a time: ``NonMaxSuppression`` has no classes that are computed."""
     (x,) = node.inputs
     s = node.settings
-    table = call("Reshape", x, call("Concat", [-1], x.sizes(-2), axis=0))
+    table = op("Reshape", x, op("Concat", [-1], x.sizes(-2), axis=0))
     scores = _column(table, s["score_index"])
     valid = scores > s["valid_thresh"]
     if s["id_index"] >= 0:
-        valid = valid & ~call("Equal", _column(table, s["id_index"]), float(s["background_id"]))
+        valid = valid & ~op("Equal", _column(table, s["id_index"]), float(s["background_id"]))
     num_boxes = table.size(1)
-    count = call("Min", num_boxes, [s["topk"]]) if s["topk"] > 0 else num_boxes
+    count = op("Min", num_boxes, [s["topk"]]) if s["topk"] > 0 else num_boxes
     order = best_first(masked(valid, scores), count)
     ordered = rows(table, order)
-    candidates = call("GatherElements", valid.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
+    candidates = op("GatherElements", valid.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
     boxes = ordered.part(s["coord_start"], s["coord_start"] + 4, axis=2)
     boxes = _corners(boxes) if s["in_format"] == "center" else boxes
     classes = _column(ordered, s["id_index"]) if s["id_index"] >= 0 and not s["force_suppress"] else None
@@ -102,20 +102,20 @@ def box_nms(node: Call) -> Sequence[Tensor]:
         goes = overlaps(best, boxes) > float(s["overlap_thresh"])
         if classes is None:
             return goes
-        return goes & call("Equal", classes, call("GatherElements", classes, number, axis=1))
+        return goes & op("Equal", classes, op("GatherElements", classes, number, axis=1))
 
-    stays = greedy(boxes, candidates, most=call("Squeeze", count), suppresses=suppresses)
+    stays = greedy(boxes, candidates, most=op("Squeeze", count), suppresses=suppresses)
     kept = best_first(stays.cast(ir.DataType.FLOAT), count)
-    total = call("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
+    total = op("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
     found = _converted(rows(ordered, kept), s)
-    found = call("Where", (indices(count).at(0) < total).at(2), found, -1.0)
-    behind = call("Concat", [0, 0, 0, 0], num_boxes - count, [0], axis=0)
-    return [call("Reshape", call("Pad", found, behind, -1.0), x.sizes())]
+    found = op("Where", (indices(count).at(0) < total).at(2), found, -1.0)
+    behind = op("Concat", [0, 0, 0, 0], num_boxes - count, [0], axis=0)
+    return [op("Reshape", op("Pad", found, behind, -1.0), x.sizes())]
 
 
 def _column(table: Tensor, index: int) -> Tensor:
     """Return a column of each table (B, P, columns)."""
-    return call("Squeeze", table.part(index, index + 1, axis=2), [2])
+    return op("Squeeze", table.part(index, index + 1, axis=2), [2])
 
 
 def _converted(found: Tensor, s: dict[str, Any]) -> Tensor:
@@ -126,16 +126,16 @@ def _converted(found: Tensor, s: dict[str, Any]) -> Tensor:
     before, old = found.part(0, start, axis=2), found.part(start, start + 4, axis=2)
     behind = found.part(start + 4, np.iinfo(np.int64).max, axis=2)
     new = _corners(old) if s["in_format"] == "center" else _centres(old)
-    new = call("Where", old.part(0, 1, axis=2) < 0.0, old, new)  # MXNet takes these for no boxes
-    return call("Concat", before, new, behind, axis=2)
+    new = op("Where", old.part(0, 1, axis=2) < 0.0, old, new)  # MXNet takes these for no boxes
+    return op("Concat", before, new, behind, axis=2)
 
 
 def _corners(boxes: Tensor) -> Tensor:
     centre, size = boxes.split(2, axis=2)
     half = size / 2.0
-    return call("Concat", centre - half, centre + half, axis=2)
+    return op("Concat", centre - half, centre + half, axis=2)
 
 
 def _centres(boxes: Tensor) -> Tensor:
     low, high = boxes.split(2, axis=2)
-    return call("Concat", (low + high) / 2.0, high - low, axis=2)
+    return op("Concat", (low + high) / 2.0, high - low, axis=2)

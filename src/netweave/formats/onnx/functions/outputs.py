@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.onnx.functions.table import Call, body, without
-from netweave.formats.onnx.functions.tape import Tensor, call
+from netweave.formats.onnx.functions.table import FunctionNode, body, without
+from netweave.formats.onnx.functions.tape import Tensor, op
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,23 +25,23 @@ without(
 
 
 @body("LinearRegressionOutput", "MAERegressionOutput", "SVMOutput", "MakeLoss")
-def passed_on(node: Call) -> Sequence[Tensor]:
+def passed_on(node: FunctionNode) -> Sequence[Tensor]:
     """What comes in; the loss is only in the gradient."""
-    return [call("Identity", node.inputs[0])]
+    return [op("Identity", node.inputs[0])]
 
 
 @body("LogisticRegressionOutput")
-def sigmoid(node: Call) -> Sequence[Tensor]:
+def sigmoid(node: FunctionNode) -> Sequence[Tensor]:
     """The sigmoid."""
-    return [call("Sigmoid", node.inputs[0])]
+    return [op("Sigmoid", node.inputs[0])]
 
 
 @body("SoftmaxOutput")
-def softmax(node: Call) -> Sequence[Tensor]:
+def softmax(node: FunctionNode) -> Sequence[Tensor]:
     """Softmax over axis 1, the last, or all but the first."""
     x = node.inputs[0]
     if node.settings.get("multi_output"):
-        return [call("Softmax", x, axis=1)]
+        return [op("Softmax", x, axis=1)]
     if node.settings.get("preserve_shape"):
-        return [call("Softmax", x, axis=-1)]
-    return [call("Reshape", call("Softmax", call("Flatten", x, axis=1), axis=1), x.sizes())]
+        return [op("Softmax", x, axis=-1)]
+    return [op("Reshape", op("Softmax", op("Flatten", x, axis=1), axis=1), x.sizes())]

@@ -8,8 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.onnx.functions.boxes import best_first, corners, greedy, indices, masked, rows
-from netweave.formats.onnx.functions.table import Call, body
-from netweave.formats.onnx.functions.tape import Tensor, call, constant
+from netweave.formats.onnx.functions.table import FunctionNode, body
+from netweave.formats.onnx.functions.tape import Tensor, constant, op
 from netweave.graph.ops.proposals import base_anchors
 from netweave.graph.ops.region_proposals import BASE_SIZE
 
@@ -18,44 +18,44 @@ if TYPE_CHECKING:
 
 
 @body("Proposal")
-def proposal(node: Call) -> Sequence[Tensor]:
+def proposal(node: FunctionNode) -> Sequence[Tensor]:
     """One region at a time: both corners belong to a box, which ``NonMaxSuppression`` cannot be told."""
     scores, deltas, info = node.inputs
     s = node.settings
     anchors = base_anchors(s["feature_stride"], s["ratios"], s["scales"]).astype(np.float32)
     own = scores.part(len(anchors), 2 * len(anchors), axis=1)
-    own = call("Transpose", own, perm=[0, 2, 3, 1])  # (N, H, W, A)
-    moves = call("Transpose", deltas, perm=[0, 2, 3, 1])
-    moves = call("Reshape", moves, call("Concat", own.sizes(), [4], axis=0))
+    own = op("Transpose", own, perm=[0, 2, 3, 1])  # (N, H, W, A)
+    moves = op("Transpose", deltas, perm=[0, 2, 3, 1])
+    moves = op("Reshape", moves, op("Concat", own.sizes(), [4], axis=0))
     height, width, scale = info.split(3, axis=1)
     boxes = _moved(_shifted(anchors, own, s["feature_stride"]), moves, s)
     boxes = _cut(boxes, height, width)
     inside = _inside(own, (height, width), s["feature_stride"])
-    own = call("Where", inside.at(3), own, -1.0)
-    boxes = call("Reshape", boxes, call("Concat", own.size(0), [-1, 4], axis=0))
-    flat = call("Reshape", own, [0, -1])
+    own = op("Where", inside.at(3), own, -1.0)
+    boxes = op("Reshape", boxes, op("Concat", own.size(0), [-1, 4], axis=0))
+    flat = op("Reshape", own, [0, -1])
     boxes, flat = _without_small(boxes, flat, scale * float(s["rpn_min_size"]))
     first = flat.size(1)
     if s["rpn_pre_nms_top_n"] > 0:
-        first = call("Min", first, [s["rpn_pre_nms_top_n"]])
+        first = op("Min", first, [s["rpn_pre_nms_top_n"]])
     order = best_first(flat, first)
-    boxes, flat = rows(boxes, order), call("GatherElements", flat, order, axis=1)
-    return _regions(boxes, flat, call("Min", first, [s["rpn_post_nms_top_n"]]), s)
+    boxes, flat = rows(boxes, order), op("GatherElements", flat, order, axis=1)
+    return _regions(boxes, flat, op("Min", first, [s["rpn_post_nms_top_n"]]), s)
 
 
 def _shifted(anchors: np.ndarray, own: Tensor, stride: int) -> Tensor:
     """Return the anchors of each cell, (H, W, A, 4)."""
     down, right = (indices(own.size(axis)).cast(ir.DataType.FLOAT) * float(stride) for axis in (1, 2))
     down, right = down.at(1), right.at(0)
-    down, right = call("Add", down, right * 0.0), call("Add", right, down * 0.0)
-    shifts = call("Concat", *(part.at(2, 3) for part in (right, down, right, down)), axis=3)
+    down, right = op("Add", down, right * 0.0), op("Add", right, down * 0.0)
+    shifts = op("Concat", *(part.at(2, 3) for part in (right, down, right, down)), axis=3)
     return shifts + anchors
 
 
 def _cut(boxes: Tensor, height: Tensor, width: Tensor) -> Tensor:
     """Return boxes (N, H, W, A, 4) cut to their images."""
-    limits = call("Concat", width - 1.0, height - 1.0, width - 1.0, height - 1.0, axis=1).at(1, 2, 3)
-    return call("Max", call("Min", boxes, limits), 0.0)
+    limits = op("Concat", width - 1.0, height - 1.0, width - 1.0, height - 1.0, axis=1).at(1, 2, 3)
+    return op("Max", op("Min", boxes, limits), 0.0)
 
 
 def _moved(anchors: Tensor, deltas: Tensor, s: dict[str, Any]) -> Tensor:
@@ -66,8 +66,8 @@ def _moved(anchors: Tensor, deltas: Tensor, s: dict[str, Any]) -> Tensor:
     moves, scales = deltas.split(2, axis=-1)
     size = high - low + 1.0
     centre = moves * size + low + (size - 1.0) * 0.5
-    half = (call("Exp", scales) * size - 1.0) * 0.5
-    return call("Concat", centre - half, centre + half, axis=-1)
+    half = (op("Exp", scales) * size - 1.0) * 0.5
+    return op("Concat", centre - half, centre + half, axis=-1)
 
 
 def _inside(own: Tensor, ends: tuple[Tensor, Tensor], stride: int) -> Tensor:
@@ -80,11 +80,11 @@ def _inside(own: Tensor, ends: tuple[Tensor, Tensor], stride: int) -> Tensor:
 def _without_small(boxes: Tensor, scores: Tensor, least: Tensor) -> tuple[Tensor, Tensor]:
     """Return boxes and scores, small boxes larger and with the score -1."""
     low, high = boxes.split(2, axis=2)
-    small = call("ReduceMax", (high - low + 1.0 < least.at(2)).cast(ir.DataType.INT32), [2], keepdims=0)
+    small = op("ReduceMax", (high - low + 1.0 < least.at(2)).cast(ir.DataType.INT32), [2], keepdims=0)
     is_small = small.cast(ir.DataType.BOOL)
-    wider = call("Mul", np.array([-1, -1, 1, 1], np.float32), least.at(2) / 2.0)
-    boxes = call("Where", is_small.at(2), boxes + wider, boxes)
-    return boxes, call("Where", is_small, -1.0, scores)
+    wider = op("Mul", np.array([-1, -1, 1, 1], np.float32), least.at(2) / 2.0)
+    boxes = op("Where", is_small.at(2), boxes + wider, boxes)
+    return boxes, op("Where", is_small, -1.0, scores)
 
 
 def _suppressing(boxes: Tensor, threshold: float) -> Callable[[Tensor, Tensor], Tensor]:
@@ -95,11 +95,11 @@ def _suppressing(boxes: Tensor, threshold: float) -> Callable[[Tensor, Tensor], 
     def suppresses(best: Tensor, number: Tensor) -> Tensor:
         one = corners(best)
         width, height = (
-            call("Max", call("Min", one[i + 2], sides[i + 2]) - call("Max", one[i], sides[i]) + 1.0, 0.0)
+            op("Max", op("Min", one[i + 2], sides[i + 2]) - op("Max", one[i], sides[i]) + 1.0, 0.0)
             for i in (0, 1)
         )
         common = width * height
-        area = call("GatherElements", areas, number, axis=1)
+        area = op("GatherElements", areas, number, axis=1)
         return ~(common / (area + areas - common) <= threshold)
 
     return suppresses
@@ -109,46 +109,46 @@ def _regions(boxes: Tensor, scores: Tensor, most: Tensor, s: dict[str, Any]) -> 
     """Return the regions that stay as rows of image and corners, repeated to so many, and their scores."""
     able = scores >= scores
     suppresses = _suppressing(boxes, float(s["threshold"]))
-    stays = greedy(boxes, able, most=call("Squeeze", most), suppresses=suppresses)
+    stays = greedy(boxes, able, most=op("Squeeze", most), suppresses=suppresses)
     kept = best_first(stays.cast(ir.DataType.FLOAT), boxes.size(1))
-    count = call("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
-    chosen = call("GatherElements", kept, call("Mod", indices(most).at(0), count), axis=1)
+    count = op("ReduceSum", stays.cast(ir.DataType.INT64), [1], keepdims=1)
+    chosen = op("GatherElements", kept, op("Mod", indices(most).at(0), count), axis=1)
     images = indices(boxes.size(0)).cast(ir.DataType.FLOAT).at(1, 2)
     found = rows(boxes, chosen)
-    image = call("Expand", images, call("Concat", found.sizes(0, 2), [1], axis=0))
-    regions = call("Concat", image, found, axis=2)
-    score = call("GatherElements", scores, chosen, axis=1)
-    return [call("Reshape", regions, [-1, 5]), call("Reshape", score, [-1, 1])]
+    image = op("Expand", images, op("Concat", found.sizes(0, 2), [1], axis=0))
+    regions = op("Concat", image, found, axis=2)
+    score = op("GatherElements", scores, chosen, axis=1)
+    return [op("Reshape", regions, [-1, 5]), op("Reshape", score, [-1, 1])]
 
 
 @body("RegionProposal")
-def region_proposal(node: Call) -> Sequence[Tensor]:
+def region_proposal(node: FunctionNode) -> Sequence[Tensor]:
     """As many regions as stay, of the boxes of one image that are large enough."""
     scores, deltas, info = node.inputs
     s = node.settings
     anchors = base_anchors(BASE_SIZE, s["ratios"], s["scales"]).astype(np.float32)
-    own = call("Transpose", scores.part(len(anchors), 2 * len(anchors), axis=1), perm=[0, 2, 3, 1])
-    moves = call("Transpose", deltas, perm=[0, 2, 3, 1])
-    moves = call("Reshape", moves, call("Concat", own.sizes(), [4], axis=0))
+    own = op("Transpose", scores.part(len(anchors), 2 * len(anchors), axis=1), perm=[0, 2, 3, 1])
+    moves = op("Transpose", deltas, perm=[0, 2, 3, 1])
+    moves = op("Reshape", moves, op("Concat", own.sizes(), [4], axis=0))
     height, width, scale = (info.part(column, column + 1, axis=1) for column in range(3))
     low, high = _shifted(anchors, own, s["feature_stride"]).split(2, axis=-1)
     shift, growth = moves.split(2, axis=-1)
     size = high - low + 1.0
-    centre, half = shift * size + low + size * 0.5, call("Exp", growth) * size * 0.5
-    boxes = _cut(call("Concat", centre - half, centre + half, axis=-1), height, width)
-    boxes, flat = call("Reshape", boxes, [1, -1, 4]), call("Reshape", own, [1, -1])
+    centre, half = shift * size + low + size * 0.5, op("Exp", growth) * size * 0.5
+    boxes = _cut(op("Concat", centre - half, centre + half, axis=-1), height, width)
+    boxes, flat = op("Reshape", boxes, [1, -1, 4]), op("Reshape", own, [1, -1])
     low, high = boxes.split(2, axis=2)
     is_side = (high - low + 1.0 >= (scale * float(s["min_size"])).at(2)).cast(ir.DataType.INT32)
-    large = call("ReduceMin", is_side, [2], keepdims=0).cast(ir.DataType.BOOL)
+    large = op("ReduceMin", is_side, [2], keepdims=0).cast(ir.DataType.BOOL)
     first = flat.size(1)
     if s["pre_nms_top_n"] > 0:
-        first = call("Min", first, [s["pre_nms_top_n"]])
+        first = op("Min", first, [s["pre_nms_top_n"]])
     order = best_first(masked(large, flat), first)
-    boxes, flat = rows(boxes, order), call("GatherElements", flat, order, axis=1)
-    able = call("GatherElements", large.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
-    most = constant(s["post_nms_top_n"]) if s["post_nms_top_n"] > 0 else call("Squeeze", first)
+    boxes, flat = rows(boxes, order), op("GatherElements", flat, order, axis=1)
+    able = op("GatherElements", large.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
+    most = constant(s["post_nms_top_n"]) if s["post_nms_top_n"] > 0 else op("Squeeze", first)
     suppresses = _suppressing(boxes, float(s["nms_threshold"]))
-    stays = call("Squeeze", greedy(boxes, able, most=most, suppresses=suppresses), [0])
-    regions = call("Compress", call("Squeeze", boxes, [0]), stays, axis=0)
-    score = call("Compress", call("Squeeze", flat, [0]), stays, axis=0).at(1)
-    return [call("Concat", score * 0.0, regions, axis=1), score]
+    stays = op("Squeeze", greedy(boxes, able, most=most, suppresses=suppresses), [0])
+    regions = op("Compress", op("Squeeze", boxes, [0]), stays, axis=0)
+    score = op("Compress", op("Squeeze", flat, [0]), stays, axis=0).at(1)
+    return [op("Concat", score * 0.0, regions, axis=1), score]

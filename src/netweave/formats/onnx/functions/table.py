@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.writing import NodeCall, WriterTable
+from netweave.files.node_writer import GraphNode, WriterTable
 from netweave.graph import DOMAIN, find_operator
 
 if TYPE_CHECKING:
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from netweave.formats.onnx.functions.tape import Tensor
     from netweave.graph import Graph
 
-    Body = Callable[["Call"], Sequence[Tensor]]
+    Body = Callable[["FunctionNode"], Sequence[Tensor]]
 
 LOWEST = float(np.finfo(np.float32).min)
 """Stands for minus infinity, as in the sources."""
 
 
-class Call(NodeCall):
+class FunctionNode(GraphNode):
     """One node while a body is written for it.
 
     Attributes:
@@ -37,7 +37,7 @@ class Call(NodeCall):
         self.settings: dict[str, Any] = {**find_operator(node.op_type).defaults, **self.attributes}
 
 
-TABLE: WriterTable[Call, Sequence[Tensor]] = WriterTable()
+TABLE: WriterTable[FunctionNode, Sequence[Tensor]] = WriterTable()
 """The operators that have a body; a function writes it and returns the outputs."""
 
 
@@ -46,8 +46,8 @@ REASONS: dict[str, str] = {}
 
 
 def body(*names: str) -> Callable[[Body], Body]:
-    """Register the decorated function for operators; it raises ``Refused`` where ONNX has no form."""
-    return TABLE.written(*names, domain=DOMAIN)
+    """Register the decorated function for operators; it raises ``NotWritable`` where ONNX has no form."""
+    return TABLE.writes(*names, domain=DOMAIN)
 
 
 def without(*names: str, reason: str) -> None:

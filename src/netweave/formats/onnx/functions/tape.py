@@ -33,43 +33,43 @@ class Tensor:
         self.value = value
 
     def __add__(self, other: Tensor | Number) -> Tensor:
-        return call("Add", self, other)
+        return op("Add", self, other)
 
     def __sub__(self, other: Tensor | Number) -> Tensor:
-        return call("Sub", self, other)
+        return op("Sub", self, other)
 
     def __rsub__(self, other: Number) -> Tensor:
-        return call("Sub", other, self)
+        return op("Sub", other, self)
 
     def __mul__(self, other: Tensor | Number) -> Tensor:
-        return call("Mul", self, other)
+        return op("Mul", self, other)
 
     def __truediv__(self, other: Tensor | Number) -> Tensor:
-        return call("Div", self, other)
+        return op("Div", self, other)
 
     def __lt__(self, other: Tensor | Number) -> Tensor:
-        return call("Less", self, other)
+        return op("Less", self, other)
 
     def __le__(self, other: Tensor | Number) -> Tensor:
-        return call("LessOrEqual", self, other)
+        return op("LessOrEqual", self, other)
 
     def __gt__(self, other: Tensor | Number) -> Tensor:
-        return call("Greater", self, other)
+        return op("Greater", self, other)
 
     def __ge__(self, other: Tensor | Number) -> Tensor:
-        return call("GreaterOrEqual", self, other)
+        return op("GreaterOrEqual", self, other)
 
     def __and__(self, other: Tensor) -> Tensor:
-        return call("And", self, other)
+        return op("And", self, other)
 
     def __or__(self, other: Tensor) -> Tensor:
-        return call("Or", self, other)
+        return op("Or", self, other)
 
     def __invert__(self) -> Tensor:
-        return call("Not", self)
+        return op("Not", self)
 
     def __neg__(self) -> Tensor:
-        return call("Neg", self)
+        return op("Neg", self)
 
     def size(self, axis: int) -> Tensor:
         """Return the size of an axis, counted from the front, as a list of one."""
@@ -77,24 +77,24 @@ class Tensor:
 
     def sizes(self, begin: int = 0, end: int | None = None) -> Tensor:
         """Return the sizes of some axes, or of all, as a list."""
-        return call("Shape", self, start=begin, **({} if end is None else {"end": end}))
+        return op("Shape", self, start=begin, **({} if end is None else {"end": end}))
 
     def part(self, begin: Tensor | Number, end: Tensor | Number, *, axis: int) -> Tensor:
         """Return a slice along an axis; the borders are lists of one number."""
         first, last = ([b] if isinstance(b, int) else b for b in (begin, end))
-        return call("Slice", self, first, last, [axis])
+        return op("Slice", self, first, last, [axis])
 
     def cast(self, dtype: ir.DataType) -> Tensor:
         """Return the tensor with another element type."""
-        return call("Cast", self, to=int(dtype))
+        return op("Cast", self, to=int(dtype))
 
     def at(self, *axes: int) -> Tensor:
         """Return the tensor with axes of size 1 put in, where they come to stand."""
-        return call("Unsqueeze", self, list(axes))
+        return op("Unsqueeze", self, list(axes))
 
     def split(self, num_parts: int, *, axis: int) -> list[Tensor]:
         """Return equal parts along an axis."""
-        return calls("Split", self, num_outputs=num_parts, outputs=num_parts, axis=axis)
+        return multi_op("Split", self, num_outputs=num_parts, outputs=num_parts, axis=axis)
 
 
 @contextmanager
@@ -119,10 +119,12 @@ def constant(array: Any) -> Tensor:
     if not isinstance(array, np.ndarray):
         array = np.asarray(array)
         array = array.astype(np.int64 if array.dtype.kind == "i" else np.float32)
-    return calls("Constant", value=ir.AttrTensor("value", ir.tensor(array)))[0]
+    return multi_op("Constant", value=ir.AttrTensor("value", ir.tensor(array)))[0]
 
 
-def calls(op_type: str, *inputs: Tensor | Number | None, outputs: int = 1, **attributes: Any) -> list[Tensor]:
+def multi_op(
+    op_type: str, *inputs: Tensor | Number | None, outputs: int = 1, **attributes: Any
+) -> list[Tensor]:
     """Note down a node and return its outputs."""
     values = [
         operand.value if isinstance(operand, Tensor) else None if operand is None else constant(operand).value
@@ -136,9 +138,9 @@ def calls(op_type: str, *inputs: Tensor | Number | None, outputs: int = 1, **att
     return [Tensor(value) for value in made]
 
 
-def call(op_type: str, *inputs: Tensor | Number | None, **attributes: Any) -> Tensor:
+def op(op_type: str, *inputs: Tensor | Number | None, **attributes: Any) -> Tensor:
     """Note down a node and return its one output."""
-    return calls(op_type, *inputs, **attributes)[0]
+    return multi_op(op_type, *inputs, **attributes)[0]
 
 
 def loop(
@@ -163,9 +165,9 @@ def loop(
     token = _NODES.set(nodes)
     try:
         again, new, given = step(Tensor(number), *(Tensor(value) for value in old))
-        again = call("Identity", Tensor(runs)) if again is None else again
-        outputs = [call("Identity", value).value for value in (again, *new, *given)]
+        again = op("Identity", Tensor(runs)) if again is None else again
+        outputs = [op("Identity", value).value for value in (again, *new, *given)]
     finally:
         _NODES.reset(token)
     body = ir.Graph([number, runs, *old], outputs, nodes=nodes, name=named("body"))
-    return calls("Loop", most, goes_on, *state, outputs=len(new) + len(given), body=body)
+    return multi_op("Loop", most, goes_on, *state, outputs=len(new) + len(given), body=body)

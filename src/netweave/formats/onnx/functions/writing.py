@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
 from netweave.formats.onnx.functions import families
-from netweave.formats.onnx.functions.table import REASONS, TABLE, Call
+from netweave.formats.onnx.functions.table import REASONS, TABLE, FunctionNode
 from netweave.formats.onnx.functions.tape import Tensor, recording
 from netweave.graph import DOMAIN, OPSET
 
@@ -55,8 +55,8 @@ def _function(node: ir.Node, graph: Graph) -> ir.Function | None:
     inputs = [ir.Value(name=f"input_{number}") for number in range(len(given))]
     with recording() as nodes:
         try:
-            found = TABLE.find(node)(Call(node, graph, [Tensor(value) for value in inputs]))
-        except Refused:
+            found = TABLE.find(node)(FunctionNode(node, graph, [Tensor(value) for value in inputs]))
+        except NotWritable:
             return None
     body = ir.Graph(
         inputs, [t.value for t in found], nodes=nodes, opset_imports={"": OPSET}, name=node.op_type

@@ -2,7 +2,7 @@
 
 The way of the data: ``reading`` makes each node a step of Python by the table in ``operators/``; ``blocks``
 finds the parts that repeat; ``forward`` and ``text`` write them down; ``writer`` is the order of them and
-keeps the weights. To add an operator, write its function in ``operators/`` under ``@written("Op")``.
+keeps the weights. To add an operator, write its function in ``operators/`` under ``@writes("Op")``.
 """
 
 from netweave.formats.pytorch.source.files import write

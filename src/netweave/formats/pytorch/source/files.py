@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.errors import UnsupportedError
-from netweave.files import Written
-from netweave.files.written import need_weights, replacing
+from netweave.files import OutputFiles
+from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.pytorch.source.writer import write_source
 from netweave.passes import absorb_scales, chain, prune, to_inference
 from netweave.passes.scaffolding import see_through
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write ``NAME.py``, and ``NAME.safetensors`` beside it.
 
     The net is written as it predicts: without dropout, losses and labels.
@@ -33,13 +33,13 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> Written:
         UnsupportedError: It has operators for which no form in PyTorch is known.
         UsageError: The net has no weights, or a file cannot be written.
     """
-    need_weights(graph, random_weights=random_weights)
+    require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, prune)(graph)
     source = write_source(plain, title=path.stem)
-    with replacing(path) as folder:
+    with replacing_files(path) as folder:
         (folder / path.name).write_text(source.text)
         _save(source.state, folder / f"{path.stem}.safetensors")
-    return Written(path, path.with_suffix(".safetensors"), source.entry, source.arguments)
+    return OutputFiles(path, path.with_suffix(".safetensors"), source.entry, source.arguments)
 
 
 def _save(state: dict[str, np.ndarray], path: Path) -> None:

@@ -6,11 +6,11 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import NotWritableNodes
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.tidying import needed, without_identities
-from netweave.files.writing import Refusals
 from netweave.formats.pytorch.source import operators
-from netweave.formats.pytorch.source.table import TABLE, Call
+from netweave.formats.pytorch.source.table import TABLE, PyTorchNode
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
@@ -30,12 +30,12 @@ def steps_of(graph: Graph) -> list[Step]:
     """
     assert operators  # imported for what it registers
     steps: list[Step] = []
-    refusals = Refusals(graph, "PyTorch source")
+    not_writable = NotWritableNodes(graph, "PyTorch source")
     for node in graph.nodes:
-        with refusals.collecting(node):
-            made = TABLE.find(node)(Call(node, graph))
+        with not_writable.collecting(node):
+            made = TABLE.find(node)(PyTorchNode(node, graph))
             steps += made if isinstance(made, list) else [made]
-    refusals.check()
+    not_writable.check()
     return _joined(without_identities(needed(steps, graph), graph))
 
 

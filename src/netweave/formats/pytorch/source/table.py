@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import GraphNode, WriterTable
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
-from netweave.files.writing import NodeCall, WriterTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-TABLE: WriterTable[Call, Step | list[Step]] = WriterTable()
+TABLE: WriterTable[PyTorchNode, Step | list[Step]] = WriterTable()
 """The operators that can be written, as a step or several."""
 
-written = TABLE.written
+writes = TABLE.writes
 
 
-class Call(NodeCall):
-    """One node while it is written."""
+class PyTorchNode(GraphNode):
+    """A node that is being written."""
 
     def step(
         self,
@@ -39,11 +39,11 @@ class Call(NodeCall):
             num_outputs: How many of the node's outputs are given.
         """
         return Step(
-            name=self.layers[0] if self.layers else self.node.op_type,
+            name=self.layers[0] if self.layers else self.ir_node.op_type,
             layers=self.layers,
             template=template,
             inputs=tuple(self.value(index).name or "" for index in inputs),
-            outputs=tuple(value.name or "" for value in self.node.outputs[:num_outputs]),
+            outputs=tuple(value.name or "" for value in self.ir_node.outputs[:num_outputs]),
             module=module,
             binds=binds,
         )
@@ -64,4 +64,4 @@ class Call(NodeCall):
         if array.ndim == 0 or (array.size == 1 and array.ndim <= 1):
             return number(array.reshape(-1)[0]), [], None
         fields = (Field("shape", tuple(array.shape)),)
-        return "{m}", [], Module("nn.Parameter", fields, {"": self.lazily(index)})
+        return "{m}", [], Module("nn.Parameter", fields, {"": self.lazy_array(index)})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
-from netweave.formats.caffe.writer.table import Call, Step, power, written
+from netweave.formats.caffe.writer.table import CaffeNode, Step, power, writes
 
 _RELU: Step = ("ReLU", {})
 _PROD = {"eltwise_param": {"operation": "PROD"}}
@@ -25,49 +25,49 @@ _STEPS: dict[str, tuple[Step, ...]] = {
 }
 
 
-@written(*_STEPS)
-def plain(call: Call) -> list[CaffeLayer]:
+@writes(*_STEPS)
+def plain(node: CaffeNode) -> list[CaffeLayer]:
     """A function without settings."""
-    return call.chain(*_STEPS[call.node.op_type])
+    return node.chain(*_STEPS[node.op_type])
 
 
-@written("Identity", "Dropout")
-def identity(call: Call) -> list[CaffeLayer]:
+@writes("Identity", "Dropout")
+def identity(node: CaffeNode) -> list[CaffeLayer]:
     """What comes in, under another name."""
-    return call.chain(("Split", {}))
+    return node.chain(("Split", {}))
 
 
-@written("LeakyRelu")
-def leaky_relu(call: Call) -> list[CaffeLayer]:
+@writes("LeakyRelu")
+def leaky_relu(node: CaffeNode) -> list[CaffeLayer]:
     """A slope below 0."""
-    return call.chain(("ReLU", {"relu_param": {"negative_slope": call.get("alpha", 0.01)}}))
+    return node.chain(("ReLU", {"relu_param": {"negative_slope": node.get("alpha", 0.01)}}))
 
 
-@written("Elu")
-def elu(call: Call) -> list[CaffeLayer]:
+@writes("Elu")
+def elu(node: CaffeNode) -> list[CaffeLayer]:
     """An exponential below 0."""
-    return call.chain(("ELU", {"elu_param": {"alpha": call.get("alpha", 1.0)}}))
+    return node.chain(("ELU", {"elu_param": {"alpha": node.get("alpha", 1.0)}}))
 
 
-@written("PRelu")
-def prelu(call: Call) -> list[CaffeLayer]:
+@writes("PRelu")
+def prelu(node: CaffeNode) -> list[CaffeLayer]:
     """A stored slope below 0, one or one for each channel."""
-    slope, sizes = call.lazily(1), [size for size in call.shape(1) if size != 1]
+    slope, sizes = node.lazy_array(1), [size for size in node.shape(1) if size != 1]
     count = sizes[0] if sizes else 1
-    channels = call.shape(0)[1]
+    channels = node.shape(0)[1]
     if len(sizes) > 1 or count not in {1, channels}:
-        raise Refused("its slopes are not one for each channel")
+        raise NotWritable("its slopes are not one for each channel")
     is_shared = count == 1 and channels != 1
-    blob = Blob(lambda: slope().reshape(() if is_shared else -1), call.value(1).name)
+    blob = Blob(lambda: slope().reshape(() if is_shared else -1), node.value(1).name)
     settings = {"prelu_param": {"channel_shared": True}} if is_shared else {}
-    return [call.layer("PReLU", [call.name(0)], settings, blobs=[blob])]
+    return [node.layer("PReLU", [node.name(0)], settings, blobs=[blob])]
 
 
-@written("Clip")
-def clip(call: Call) -> list[CaffeLayer]:
+@writes("Clip")
+def clip(node: CaffeNode) -> list[CaffeLayer]:
     """Bounds below and above, by ReLU: neither BVLC's Caffe 1.0 nor OpenCV has a layer for them."""
-    low, high = (float(call.constant(index).reshape(-1)[0]) if call.has(index) else None for index in (1, 2))
-    return call.chain(*bounded(low, high))
+    low, high = (float(node.constant(index).reshape(-1)[0]) if node.has(index) else None for index in (1, 2))
+    return node.chain(*bounded(low, high))
 
 
 def bounded(low: float | None, high: float | None) -> list[Step]:
@@ -90,10 +90,10 @@ def _hard_sigmoid(alpha: float, beta: float) -> list[Step]:
     return [power(scale=alpha, shift=beta), *bounded(0.0, 1.0)]
 
 
-@written("HardSigmoid")
-def hard_sigmoid(call: Call) -> list[CaffeLayer]:
+@writes("HardSigmoid")
+def hard_sigmoid(node: CaffeNode) -> list[CaffeLayer]:
     """A line between 0 and 1."""
-    return call.chain(*_hard_sigmoid(call.get("alpha", 0.2), call.get("beta", 0.5)))
+    return node.chain(*_hard_sigmoid(node.get("alpha", 0.2), node.get("beta", 0.5)))
 
 
 _GATES: dict[str, list[Step]] = {
@@ -105,28 +105,28 @@ _GATES: dict[str, list[Step]] = {
 """Functions that are the value times a function of it."""
 
 
-@written(*_GATES)
-def gated(call: Call) -> list[CaffeLayer]:
+@writes(*_GATES)
+def gated(node: CaffeNode) -> list[CaffeLayer]:
     """The value times a function of it."""
-    if call.get("alpha", 1.0) != 1.0:
-        raise Refused("its factor is not 1")
-    gate = call.inner()
-    layers = call.chain(*_GATES[call.node.op_type], top=gate)
-    return [*layers, call.layer("Eltwise", [call.name(0), gate], _PROD)]
+    if node.get("alpha", 1.0) != 1.0:
+        raise NotWritable("its factor is not 1")
+    gate = node.inner()
+    layers = node.chain(*_GATES[node.op_type], top=gate)
+    return [*layers, node.layer("Eltwise", [node.name(0), gate], _PROD)]
 
 
-@written("Softmax")
-def softmax(call: Call) -> list[CaffeLayer]:
+@writes("Softmax")
+def softmax(node: CaffeNode) -> list[CaffeLayer]:
     """Over one axis."""
-    return call.chain(_softmax(call))
+    return node.chain(_softmax(node))
 
 
-@written("LogSoftmax")
-def log_softmax(call: Call) -> list[CaffeLayer]:
+@writes("LogSoftmax")
+def log_softmax(node: CaffeNode) -> list[CaffeLayer]:
     """The logarithm of a softmax, in two layers."""
-    return call.chain(_softmax(call), ("Log", {}))
+    return node.chain(_softmax(node), ("Log", {}))
 
 
-def _softmax(call: Call) -> Step:
-    axis = call.axis("axis", -1)
+def _softmax(node: CaffeNode) -> Step:
+    axis = node.axis("axis", -1)
     return "Softmax", ({} if axis == 1 else {"softmax_param": {"axis": axis}})

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.layer import CaffeLayer
-from netweave.formats.caffe.writer.table import Call, written
+from netweave.formats.caffe.writer.table import CaffeNode, writes
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
@@ -19,30 +19,30 @@ _BOTTOMS = 3
 """Of DetectionOutput: locations, scores, priors."""
 
 
-@written("DetectionOutput", domain=DOMAIN)
-def detection_output(call: Call) -> list[CaffeLayer]:
+@writes("DetectionOutput", domain=DOMAIN)
+def detection_output(node: CaffeNode) -> list[CaffeLayer]:
     """The layer that the node is of, from what enters its nodes: they decode the boxes."""
-    layer = _source(call, "DetectionOutput")
+    layer = _source(node, "DetectionOutput")
     if layer is None:
-        raise Refused("it is of no DetectionOutput of Caffe's, whose decoding is in the layer")
-    own = [node for node in call.graph.nodes if layer in call.graph.layers_of(node)]
-    made = {value for node in own for value in node.outputs}
-    read = [value for node in own for value in node.inputs if value is not None and value not in made]
+        raise NotWritable("it is of no DetectionOutput of Caffe's, whose decoding is in the layer")
+    parts = [part for part in node.graph.nodes if layer in node.graph.layers_of(part)]
+    inner = {value for part in parts for value in part.outputs}
+    read = [value for part in parts for value in part.inputs if value is not None and value not in inner]
     names = list(dict.fromkeys(value.name or "" for value in read if value.const_value is None))
     if len(names) != _BOTTOMS:
-        raise Refused(f"{len(names)} values enter its layer, expected locations, scores and priors")
+        raise NotWritable(f"{len(names)} values enter its layer, expected locations, scores and priors")
     parameter = "detection_output_param"
-    return [call.layer("DetectionOutput", names, {parameter: layer.settings[parameter]})]
+    return [node.layer("DetectionOutput", names, {parameter: layer.settings[parameter]})]
 
 
-def prior_boxes(call: Call, index: int) -> CaffeLayer | None:
+def prior_boxes(node: CaffeNode, index: int) -> CaffeLayer | None:
     """Return the PriorBox that a stored input of a Concat is of, None if it is of none."""
-    joining = _source(call, "Concat")
-    values, inputs = call.graph.values(), call.graph.inputs
+    joining = _source(node, "Concat")
+    values, inputs = node.graph.values(), node.graph.inputs
     if joining is None or index >= len(joining.inputs):
         return None
     top = joining.inputs[index]
-    found = [layer for layer in call.graph.layers.values() if top in layer.outputs]
+    found = [layer for layer in node.graph.layers.values() if top in layer.outputs]
     if len(found) != 1 or found[0].type != "PriorBox":
         return None
     bottoms = found[0].inputs
@@ -54,6 +54,6 @@ def prior_boxes(call: Call, index: int) -> CaffeLayer | None:
     )
 
 
-def _source(call: Call, kind: str) -> Layer | None:
-    layers = call.graph.layers_of(call.node) if call.graph.format == "caffe" else []
+def _source(node: CaffeNode, kind: str) -> Layer | None:
+    layers = node.graph.layers_of(node.ir_node) if node.graph.format == "caffe" else []
     return layers[0] if len(layers) == 1 and layers[0].type == kind else None

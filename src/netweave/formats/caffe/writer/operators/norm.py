@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.writing import Refused
-from netweave.formats.caffe.writer.table import Call, lazily
+from netweave.files.node_writer import NotWritable
+from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.formats.caffe.writer.layer import CaffeLayer
+    from netweave.formats.caffe.writer.table import CaffeNode
 
 
 def epsilon_of_norm(division: ir.Node) -> float | None:
@@ -51,11 +51,11 @@ def _is_over_channels(node: ir.Node) -> bool:
     return axes is not None and axes.numpy().tolist() == [1] and node.attributes.get_int("keepdims", 1) == 1
 
 
-def normalized(call: Call, eps: float) -> list[CaffeLayer]:
+def normalized(node: CaffeNode, eps: float) -> list[CaffeLayer]:
     """Return the layer; its factors are ones, since Caffe has always some."""
-    channels = call.shape(0)[1]
-    if channels is None or call.rank(0) != 4:
-        raise Refused("Caffe normalises images with a known number of channels")
+    channels = node.shape(0)[1]
+    if channels is None or node.rank(0) != 4:
+        raise NotWritable("Caffe normalises images with a known number of channels")
     settings = {"across_spatial": False, "channel_shared": False, "eps": eps}
-    ones = lazily(lambda: np.ones(channels, np.float32))
-    return [call.layer("Normalize", [call.name(0)], {"norm_param": settings}, blobs=[ones])]
+    ones = Blob(lambda: np.ones(channels, np.float32))
+    return [node.layer("Normalize", [node.name(0)], {"norm_param": settings}, blobs=[ones])]

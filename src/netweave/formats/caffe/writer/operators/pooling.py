@@ -7,18 +7,16 @@ branches and OpenCV each have another setting for rounding down, or none, and ea
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from netweave.files.writing import Refused
+from netweave.files.node_writer import NotWritable
+from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 from netweave.formats.caffe.writer.operators.shape import cut
-from netweave.formats.caffe.writer.table import Call, lazily, per_axis, written
+from netweave.formats.caffe.writer.table import CaffeNode, per_axis, writes
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import num_windows, window_sizes
-
-if TYPE_CHECKING:
-    from netweave.formats.caffe.writer.layer import CaffeLayer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,53 +44,53 @@ class _Windows:
         ]
 
 
-def _read(call: Call) -> _Windows:
-    kernel = list(call.get("kernel_shape"))
-    if len(kernel) != 2 or set(call.get("dilations") or [1]) != {1}:
-        raise Refused("Caffe pools over two axes, without dilation")
-    if call.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise Refused("its padding is a rule (auto_pad) that depends on sizes that are not known")
-    pads = list(call.get("pads") or [0] * 4)
-    rounding = call.get("rounding") or ("ceil" if call.get("ceil_mode", 0) else "floor")
-    return _Windows(kernel, list(call.get("strides") or [1, 1]), pads[:2], pads[2:], rounding)
+def _read(node: CaffeNode) -> _Windows:
+    kernel = list(node.get("kernel_shape"))
+    if len(kernel) != 2 or set(node.get("dilations") or [1]) != {1}:
+        raise NotWritable("Caffe pools over two axes, without dilation")
+    if node.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
+        raise NotWritable("its padding is a rule (auto_pad) that depends on sizes that are not known")
+    pads = list(node.get("pads") or [0] * 4)
+    rounding = node.get("rounding") or ("ceil" if node.get("ceil_mode", 0) else "floor")
+    return _Windows(kernel, list(node.get("strides") or [1, 1]), pads[:2], pads[2:], rounding)
 
 
-def _sizes(call: Call) -> list[int]:
-    sizes = [size for size in call.shape(0)[2:] if size is not None]
+def _sizes(node: CaffeNode) -> list[int]:
+    sizes = [size for size in node.shape(0)[2:] if size is not None]
     if len(sizes) != 2:
-        raise Refused("its windows depend on sizes that are not known; give the input's sizes")
+        raise NotWritable("its windows depend on sizes that are not known; give the input's sizes")
     return sizes
 
 
-@written("MaxPool")
-@written("MaxPool", domain=DOMAIN)
-def max_pool(call: Call) -> list[CaffeLayer]:
+@writes("MaxPool")
+@writes("MaxPool", domain=DOMAIN)
+def max_pool(node: CaffeNode) -> list[CaffeLayer]:
     """The largest of each window; padding at the end takes no part, so only the number of windows matters."""
-    if any(value.uses() for value in call.node.outputs[1:]):
-        raise Refused("the places of its maxima are used")
-    return _pooled(call, "MAX", _read(call))
+    if any(value.uses() for value in node.outputs[1:]):
+        raise NotWritable("the places of its maxima are used")
+    return _pooled(node, "MAX", _read(node))
 
 
-@written("AveragePool")
-@written("AveragePool", domain=DOMAIN)
-def average_pool(call: Call) -> list[CaffeLayer]:
+@writes("AveragePool")
+@writes("AveragePool", domain=DOMAIN)
+def average_pool(node: CaffeNode) -> list[CaffeLayer]:
     """The mean of each window, over its padding as well; where it is not, a Scale by place puts it right."""
-    windows = _read(call)
-    includes = call.get("count_include_pad", int(call.node.domain == DOMAIN)) != 0
-    sizes = _sizes(call) if any(windows.begin) or any(windows.end) or windows.rounding != "floor" else []
+    windows = _read(node)
+    includes = node.get("count_include_pad", int(node.domain == DOMAIN)) != 0
+    sizes = _sizes(node) if any(windows.begin) or any(windows.end) or windows.rounding != "floor" else []
     if not sizes:
-        return _pooled(call, "AVE", windows)
+        return _pooled(node, "AVE", windows)
     counts = windows.counts(sizes)
     wanted = _divisors(windows, sizes, counts, windows.end, includes=includes)
     found = _divisors(windows, sizes, counts, windows.begin, includes=True)
     if np.array_equal(wanted, found):
-        return _pooled(call, "AVE", windows)
-    mean = call.inner()
+        return _pooled(node, "AVE", windows)
+    mean = node.inner()
     scale = {"axis": 2, "num_axes": 2}
-    factors = lazily(lambda: (found / wanted).astype(np.float32))
+    factors = Blob(lambda: (found / wanted).astype(np.float32))
     return [
-        *_pooled(call, "AVE", windows, top=mean),
-        call.layer("Scale", [mean], {"scale_param": scale}, blobs=[factors]),
+        *_pooled(node, "AVE", windows, top=mean),
+        node.layer("Scale", [mean], {"scale_param": scale}, blobs=[factors]),
     ]
 
 
@@ -110,42 +108,42 @@ def _divisors(
     )
 
 
-def _pooled(call: Call, method: str, windows: _Windows, *, top: str | None = None) -> list[CaffeLayer]:
+def _pooled(node: CaffeNode, method: str, windows: _Windows, *, top: str | None = None) -> list[CaffeLayer]:
     if any(pad >= size for pad, size in zip(windows.begin, windows.kernel, strict=True)):
-        raise Refused(f"its padding {windows.begin} is not less than its windows {windows.kernel}")
+        raise NotWritable(f"its padding {windows.begin} is not less than its windows {windows.kernel}")
     settings: dict[str, Any] = {"pool": method}
     settings |= per_axis("pad", windows.begin, default=0, repeated=False)
     settings |= per_axis("kernel_size", windows.kernel, default=None, repeated=False)
     settings |= per_axis("stride", windows.strides, default=1, repeated=False)
-    end = call.output if top is None else top
-    surplus = _surplus(call, windows)
-    pooled = call.inner() if surplus else end
-    layers = [call.layer("Pooling", [call.name(0)], {"pooling_param": settings}, top=pooled)]
+    end = node.output if top is None else top
+    surplus = _surplus(node, windows)
+    pooled = node.inner() if surplus else end
+    layers = [node.layer("Pooling", [node.name(0)], {"pooling_param": settings}, top=pooled)]
     for number, (axis, count) in enumerate(surplus, start=1):
-        kept = end if number == len(surplus) else call.inner()
-        layers.append(cut(call, pooled, kept, axis=axis, start=0, end=count, size=None))
+        kept = end if number == len(surplus) else node.inner()
+        layers.append(cut(node, pooled, kept, axis=axis, start=0, end=count, size=None))
         pooled = kept
     return layers
 
 
-def _surplus(call: Call, windows: _Windows) -> list[tuple[int, int]]:
+def _surplus(node: CaffeNode, windows: _Windows) -> list[tuple[int, int]]:
     """Return the axes along which Caffe makes more windows, each with the number of those to keep."""
     steps_through = all(stride == 1 for stride in windows.strides) and windows.begin == windows.end
     if steps_through or (windows.rounding == "caffe" and windows.begin == windows.end):
         return []
-    sizes = _sizes(call)
+    sizes = _sizes(node)
     counts, made = windows.counts(sizes), windows.caffe_counts(sizes)
     if any(count > more for count, more in zip(counts, made, strict=True)):
-        raise Refused("some of its windows lie in the padding of the end, where Caffe makes none")
+        raise NotWritable("some of its windows lie in the padding of the end, where Caffe makes none")
     return [
         (axis + 2, count) for axis, (count, more) in enumerate(zip(counts, made, strict=True)) if count < more
     ]
 
 
-@written("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(call: Call) -> list[CaffeLayer]:
+@writes("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(node: CaffeNode) -> list[CaffeLayer]:
     """One number for each channel."""
-    if call.rank(0) != 4:
-        raise Refused("Caffe pools over two axes")
-    method = "AVE" if call.node.op_type == "GlobalAveragePool" else "MAX"
-    return call.chain(("Pooling", {"pooling_param": {"pool": method, "global_pooling": True}}))
+    if node.rank(0) != 4:
+        raise NotWritable("Caffe pools over two axes")
+    method = "AVE" if node.op_type == "GlobalAveragePool" else "MAX"
+    return node.chain(("Pooling", {"pooling_param": {"pool": method, "global_pooling": True}}))

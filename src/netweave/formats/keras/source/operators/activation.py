@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
-from netweave.files.writing import Refused
-from netweave.formats.keras.source.table import Call, channels_last, written
+from netweave.formats.keras.source.table import KerasNode, channels_last, writes
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -26,63 +26,63 @@ _NAMES = {
 }
 
 
-@written(*_NAMES)
-def plain(call: Call) -> Step:
+@writes(*_NAMES)
+def plain(node: KerasNode) -> Step:
     """A function by its name."""
-    if call.node.op_type == "Elu" and call.get("alpha", 1.0) != 1:
-        return call.step(f"layers.ELU({number(call.get('alpha'))})({{0}})")
-    return call.step(f'layers.Activation("{_NAMES[call.node.op_type]}")({{0}})')
+    if node.op_type == "Elu" and node.get("alpha", 1.0) != 1:
+        return node.step(f"layers.ELU({number(node.get('alpha'))})({{0}})")
+    return node.step(f'layers.Activation("{_NAMES[node.op_type]}")({{0}})')
 
 
-@written("Relu")
-def relu(call: Call) -> Step:
+@writes("Relu")
+def relu(node: KerasNode) -> Step:
     """Nothing below 0."""
-    return call.step("layers.ReLU()({0})")
+    return node.step("layers.ReLU()({0})")
 
 
-@written("LeakyRelu")
-def leaky_relu(call: Call) -> Step:
+@writes("LeakyRelu")
+def leaky_relu(node: KerasNode) -> Step:
     """A slope below 0."""
-    return call.step(f"layers.LeakyReLU({number(call.get('alpha', 0.01))})({{0}})")
+    return node.step(f"layers.LeakyReLU({number(node.get('alpha', 0.01))})({{0}})")
 
 
-@written("Gelu")
-def gelu(call: Call) -> Step:
+@writes("Gelu")
+def gelu(node: KerasNode) -> Step:
     """By the error function, which Keras takes when it is given a name alone."""
-    if call.get("approximate", "none") != "none":
-        raise Refused("its approximation is not written")
-    return call.step('layers.Activation("gelu")({0})')
+    if node.get("approximate", "none") != "none":
+        raise NotWritable("its approximation is not written")
+    return node.step('layers.Activation("gelu")({0})')
 
 
-@written("HardSigmoid")
-def hard_sigmoid(call: Call) -> Step:
+@writes("HardSigmoid")
+def hard_sigmoid(node: KerasNode) -> Step:
     """A line between 0 and 1; Keras's own has the slope 1/6."""
-    alpha, beta = call.get("alpha", 0.2), call.get("beta", 0.5)
+    alpha, beta = node.get("alpha", 0.2), node.get("beta", 0.5)
     if math.isclose(alpha, 1 / 6, rel_tol=1e-4) and beta == 0.5:
-        return call.step('layers.Activation("hard_sigmoid")({0})')
-    return call.step(f"ops.clip({number(alpha)} * {{0}} + {number(beta)}, 0, 1)")
+        return node.step('layers.Activation("hard_sigmoid")({0})')
+    return node.step(f"ops.clip({number(alpha)} * {{0}} + {number(beta)}, 0, 1)")
 
 
-@written("Clip")
-def clip(call: Call) -> Step:
+@writes("Clip")
+def clip(node: KerasNode) -> Step:
     """Between two bounds, or on one side of one."""
-    bounds = [_bound(call, index) for index in (1, 2)]
+    bounds = [_bound(node, index) for index in (1, 2)]
     low, high = (number(bound) for bound in bounds)
-    if _is_words(call.node.outputs[0]) and max(map(abs, bounds)) < math.inf:
-        return call.step(f"ops.clip({{0}}, {int(bounds[0])}, {int(bounds[1])})")
+    if _is_words(node.outputs[0]) and max(map(abs, bounds)) < math.inf:
+        return node.step(f"ops.clip({{0}}, {int(bounds[0])}, {int(bounds[1])})")
     if bounds[0] == 0:
-        return call.step(f"layers.ReLU({'' if bounds[1] == math.inf else f'max_value={high}'})({{0}})")
+        return node.step(f"layers.ReLU({'' if bounds[1] == math.inf else f'max_value={high}'})({{0}})")
     if bounds[0] > -math.inf and bounds[1] < math.inf:
-        return call.step(f"ops.clip({{0}}, {low}, {high})")
+        return node.step(f"ops.clip({{0}}, {low}, {high})")
     if bounds[0] > -math.inf:
-        return call.step(f"ops.maximum({{0}}, {low})")
-    return call.step("{0}" if bounds[1] == math.inf else f"ops.minimum({{0}}, {high})")
+        return node.step(f"ops.maximum({{0}}, {low})")
+    return node.step("{0}" if bounds[1] == math.inf else f"ops.minimum({{0}}, {high})")
 
 
-def _bound(call: Call, index: int) -> float:
+def _bound(node: KerasNode, index: int) -> float:
     """Return a bound; one that no number reaches is none."""
     none = -math.inf if index == 1 else math.inf
-    bound = float(call.constant(index).reshape(-1)[0]) if call.has(index) else none
+    bound = float(node.constant(index).reshape(-1)[0]) if node.has(index) else none
     return none if abs(bound) > 1e38 else bound
 
 
@@ -101,21 +101,21 @@ _FUNCTIONS = {
 }
 
 
-@written(*_FUNCTIONS)
-def function(call: Call) -> Step:
+@writes(*_FUNCTIONS)
+def function(node: KerasNode) -> Step:
     """A function of each element."""
-    return call.step(f"ops.{_FUNCTIONS[call.node.op_type]}({{0}})")
+    return node.step(f"ops.{_FUNCTIONS[node.op_type]}({{0}})")
 
 
-@written("Cast")
-def cast(call: Call) -> Step:
+@writes("Cast")
+def cast(node: KerasNode) -> Step:
     """Another type; numbers of words stay as they are, since an embedding takes them as whole numbers."""
-    if _is_words(call.node.outputs[0]):
-        return call.step("{0}")
-    kind = call.node.outputs[0].dtype
+    if _is_words(node.outputs[0]):
+        return node.step("{0}")
+    kind = node.outputs[0].dtype
     if kind is None:
-        raise Refused("its type is not known")
-    return call.step(f'ops.cast({{0}}, "{kind.numpy().name}")')
+        raise NotWritable("its type is not known")
+    return node.step(f'ops.cast({{0}}, "{kind.numpy().name}")')
 
 
 def _is_words(value: ir.Value) -> bool:
@@ -130,17 +130,17 @@ def _is_words(value: ir.Value) -> bool:
     )
 
 
-@written("LogSoftmax")
-def log_softmax(call: Call) -> Step:
+@writes("LogSoftmax")
+def log_softmax(node: KerasNode) -> Step:
     """The logarithm of a softmax, over one axis."""
-    rank = call.rank(0)
-    axis = channels_last(call.axis("axis", -1), rank)
-    return call.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")
+    rank = node.rank(0)
+    axis = channels_last(node.axis("axis", -1), rank)
+    return node.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")
 
 
-@written("Softmax")
-def softmax(call: Call) -> Step:
+@writes("Softmax")
+def softmax(node: KerasNode) -> Step:
     """Over one axis."""
-    rank = call.rank(0)
-    axis = channels_last(call.axis("axis", -1), rank)
-    return call.step("layers.Softmax()({0})" if axis == rank - 1 else f"layers.Softmax({axis})({{0}})")
+    rank = node.rank(0)
+    axis = channels_last(node.axis("axis", -1), rank)
+    return node.step("layers.Softmax()({0})" if axis == rank - 1 else f"layers.Softmax({axis})({{0}})")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
-from netweave.files.writing import Refused
 from netweave.formats.keras.source.operators.weighted import per_channel
-from netweave.formats.keras.source.table import IMAGE, Call, channels_last, written
+from netweave.formats.keras.source.table import IMAGE, KerasNode, channels_last, writes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,59 +39,59 @@ _AFFINE: dict[tuple[str, int], Callable[[np.ndarray], tuple[np.ndarray, np.ndarr
 """Scale and shift, given the stored values, by operator and which of its inputs is stored."""
 
 
-@written(*_LAYERS, "Div")
-def merged(call: Call) -> Step:
+@writes(*_LAYERS, "Div")
+def merged(node: KerasNode) -> Step:
     """Several values, or a value and stored numbers."""
-    indices = list(range(call.num_inputs))
-    stored = [index for index in indices if call.is_stored(index)]
+    indices = list(range(node.num_inputs))
+    stored = [index for index in indices if node.is_stored(index)]
     if stored:
-        return _affine(call, stored)
-    ranks = {call.rank(index) for index in indices}
+        return _affine(node, stored)
+    ranks = {node.rank(index) for index in indices}
     if len(ranks) > 1 and IMAGE in ranks:
-        raise Refused("its values have another number of axes")
-    if call.node.op_type == "Div":
-        return replace(call.step("{0} / {1}", inputs=indices), binds=False)
+        raise NotWritable("its values have another number of axes")
+    if node.op_type == "Div":
+        return replace(node.step("{0} / {1}", inputs=indices), binds=False)
     places = ", ".join(f"{{{index}}}" for index in indices)
-    return call.step(f"layers.{_LAYERS[call.node.op_type]}()([{places}])", inputs=indices)
+    return node.step(f"layers.{_LAYERS[node.op_type]}()([{places}])", inputs=indices)
 
 
-@written("Pow")
-def power(call: Call) -> Step:
+@writes("Pow")
+def power(node: KerasNode) -> Step:
     """To a stored power; squares and roots have functions of their own."""
-    if not call.is_stored(1) or call.constant(1).size != 1:
-        raise Refused("its exponent is no stored number")
-    exponent = float(call.constant(1).reshape(-1)[0])
+    if not node.is_stored(1) or node.constant(1).size != 1:
+        raise NotWritable("its exponent is no stored number")
+    exponent = float(node.constant(1).reshape(-1)[0])
     known = {2.0: "ops.square({0})", 0.5: "ops.sqrt({0})", -1.0: "ops.reciprocal({0})"}
-    return call.step(known.get(exponent, f"ops.power({{0}}, {number(exponent)})"))
+    return node.step(known.get(exponent, f"ops.power({{0}}, {number(exponent)})"))
 
 
-def _affine(call: Call, stored: list[int]) -> Step:
-    rule = _AFFINE.get((call.node.op_type, stored[0]))
-    if len(stored) > 1 or call.num_inputs != 2:
-        raise Refused("one of its inputs is stored")
-    array, value = call.constant(stored[0]), 1 - stored[0]
+def _affine(node: KerasNode, stored: list[int]) -> Step:
+    rule = _AFFINE.get((node.op_type, stored[0]))
+    if len(stored) > 1 or node.num_inputs != 2:
+        raise NotWritable("one of its inputs is stored")
+    array, value = node.constant(stored[0]), 1 - stored[0]
     if rule is None:
-        return _with_number(call, array, value)
+        return _with_number(node, array, value)
     if array.size == 1:
         scale, shift = (float(part.reshape(-1)[0]) for part in rule(array.astype(np.float32)))
         offset = f", offset={number(shift)}" if shift else ""
-        return call.step(f"layers.Rescaling({number(scale)}{offset})({{0}})", inputs=[value])
-    rank = call.rank(value)
+        return node.step(f"layers.Rescaling({number(scale)}{offset})({{0}})", inputs=[value])
+    rank = node.rank(value)
     wide = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim <= rank else array
     if rank != IMAGE or wide.size != wide.shape[1]:
-        raise Refused("its stored array is no number, nor one for each channel of an image")
+        raise NotWritable("its stored array is no number, nor one for each channel of an image")
     factors, shifts = rule(wide.reshape(-1))
-    return per_channel(call, value, factors, shifts if np.any(shifts) else None)
+    return per_channel(node, value, factors, shifts if np.any(shifts) else None)
 
 
-def _with_number(call: Call, array: np.ndarray, value: int) -> Step:
+def _with_number(node: KerasNode, array: np.ndarray, value: int) -> Step:
     """Return what is not affine: the larger or smaller of a value and a number, a number by a value."""
     if array.size != 1:
-        raise Refused("its stored array is no number")
+        raise NotWritable("its stored array is no number")
     text = number(float(array.reshape(-1)[0]))
-    if call.node.op_type == "Div":
-        return replace(call.step(f"{text} / {{0}}", inputs=[value]), binds=False)
-    return call.step(f"ops.{_LAYERS[call.node.op_type].lower()}({{0}}, {text})", inputs=[value])
+    if node.op_type == "Div":
+        return replace(node.step(f"{text} / {{0}}", inputs=[value]), binds=False)
+    return node.step(f"ops.{_LAYERS[node.op_type].lower()}({{0}}, {text})", inputs=[value])
 
 
 _REDUCTIONS = {
@@ -106,26 +106,24 @@ _REDUCTIONS = {
 }
 
 
-@written(*_REDUCTIONS)
-def reduction(call: Call) -> Step:
+@writes(*_REDUCTIONS)
+def reduction(node: KerasNode) -> Step:
     """Over some axes; a mean or maximum over height and width is a layer."""
-    rank, keeps = call.rank(0), bool(call.get("keepdims", 1))
-    given = call.wholes(1) if call.has(1) else list(range(rank))
+    rank, keeps = node.rank(0), bool(node.get("keepdims", 1))
+    given = node.ints(1) if node.has(1) else list(range(rank))
     axes = sorted(axis % rank for axis in given)
     if not axes:
-        return call.step("{0}")
-    if rank == IMAGE and axes == [2, 3] and call.node.op_type in {"ReduceMean", "ReduceMax"}:
-        kind = "Average" if call.node.op_type == "ReduceMean" else "Max"
-        return call.step(f"layers.Global{kind}Pooling2D({'keepdims=True' if keeps else ''})({{0}})")
+        return node.step("{0}")
+    if rank == IMAGE and axes == [2, 3] and node.op_type in {"ReduceMean", "ReduceMax"}:
+        kind = "Average" if node.op_type == "ReduceMean" else "Max"
+        return node.step(f"layers.Global{kind}Pooling2D({'keepdims=True' if keeps else ''})({{0}})")
     if not keeps and rank - len(axes) == IMAGE:
-        raise Refused("what is left of its axes would be an image")
+        raise NotWritable("what is left of its axes would be an image")
     mine = sorted(channels_last(axis, rank) for axis in axes)
     left = [channels_last(axis, rank) for axis in range(rank) if axis not in axes]
     over = str(mine[0] if mine != [rank - 1] else -1) if len(mine) == 1 else repr(tuple(mine))
-    template = _REDUCTIONS[call.node.op_type].replace(
-        "ARGS", f", axis={over}{', keepdims=True' if keeps else ''}"
-    )
+    template = _REDUCTIONS[node.op_type].replace("ARGS", f", axis={over}{', keepdims=True' if keeps else ''}")
     if not keeps and left != sorted(left):
         order = tuple(sorted(left).index(axis) for axis in left)
         template = f"ops.transpose({template}, {order})"
-    return call.step(template)
+    return node.step(template)

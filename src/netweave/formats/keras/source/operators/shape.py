@@ -5,9 +5,9 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module
-from netweave.files.writing import Refused
-from netweave.formats.keras.source.table import IMAGE, Call, around, channels_last, written
+from netweave.formats.keras.source.table import IMAGE, KerasNode, around, channels_last, writes
 from netweave.graph import known_shape
 
 if TYPE_CHECKING:
@@ -20,52 +20,52 @@ if TYPE_CHECKING:
 _DENSE = frozenset({"Gemm", "MatMul"})
 
 
-@written("Concat")
-def concat(call: Call) -> Step:
+@writes("Concat")
+def concat(node: KerasNode) -> Step:
     """After one another along an axis."""
-    rank, indices = call.rank(0), list(range(call.num_inputs))
-    axis = channels_last(call.axis("axis", 1), rank)
+    rank, indices = node.rank(0), list(range(node.num_inputs))
+    axis = channels_last(node.axis("axis", 1), rank)
     places = ", ".join(f"{{{index}}}" for index in indices)
     given = "" if axis == rank - 1 else f"axis={axis}"
-    return call.step(f"layers.Concatenate({given})([{places}])", inputs=indices)
+    return node.step(f"layers.Concatenate({given})([{places}])", inputs=indices)
 
 
-@written("Split")
-def split(call: Call) -> Step:
+@writes("Split")
+def split(node: KerasNode) -> Step:
     """Cut along an axis, into equal parts or not."""
-    axis, rank, count = call.axis("axis", 0), call.rank(0), len(call.node.outputs)
-    sizes = call.wholes(1) if call.has(1) else []
+    axis, rank, count = node.axis("axis", 0), node.rank(0), len(node.outputs)
+    sizes = node.ints(1) if node.has(1) else []
     if len(set(sizes)) > 1:
         where = repr([sum(sizes[: number + 1]) for number in range(count - 1)])
     else:
         where = str(count)
     mine = channels_last(axis, rank)
     template = f"ops.split({{0}}, {where}, axis={-1 if mine == rank - 1 else mine})"
-    return call.step(template, num_outputs=count)
+    return node.step(template, num_outputs=count)
 
 
-@written("Flatten", "Reshape", "Squeeze", "Unsqueeze")
-def reshape(call: Call) -> Step:
+@writes("Flatten", "Reshape", "Squeeze", "Unsqueeze")
+def reshape(node: KerasNode) -> Step:
     """Other sizes; images are given channels first where the order of their elements matters."""
-    old, new = call.shape(0), known_shape(call.node.outputs[0])
+    old, new = node.shape(0), known_shape(node.outputs[0])
     if new is None:
-        raise Refused("its sizes are computed; give the input's sizes")
+        raise NotWritable("its sizes are computed; give the input's sizes")
     if not _keeps_batch(old, new):
-        return call.step(_with_batch(call, old, new))
+        return node.step(_with_batch(node, old, new))
     if old[1:] == new[1:] and None not in new[1:]:
-        return call.step("{0}")
+        return node.step("{0}")
     if len(new) == 2 and (
-        len(old) != IMAGE or flattened_for_dense(call.node) or prod(map(_size, old[2:])) == 1
+        len(old) != IMAGE or flattened_for_dense(node.ir_node) or prod(map(_size, old[2:])) == 1
     ):
-        return call.step("layers.Flatten()({0})")
+        return node.step("layers.Flatten()({0})")
     text = "{0}"
     if len(old) == IMAGE and prod(map(_size, old[2:])) != 1:
         text = "layers.Permute((3, 1, 2))({0})"
     sizes = tuple(map(_size, new[1:]))
     if len(new) == IMAGE and prod(sizes[1:]) == 1:
-        return call.step(f"layers.Reshape((1, 1, {sizes[0]}))({text})")
+        return node.step(f"layers.Reshape((1, 1, {sizes[0]}))({text})")
     text = f"layers.Reshape({sizes})({text})"
-    return call.step(f"layers.Permute((2, 3, 1))({text})" if len(new) == IMAGE else text)
+    return node.step(f"layers.Permute((2, 3, 1))({text})" if len(new) == IMAGE else text)
 
 
 def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
@@ -75,14 +75,14 @@ def _keeps_batch(old: Sequence[int | None], new: Sequence[int | None]) -> bool:
     return None in old[1:] or prod(map(_size, old[1:])) == prod(map(_size, new[1:]))
 
 
-def _with_batch(call: Call, old: Sequence[int | None], new: Sequence[int | None]) -> str:
+def _with_batch(node: KerasNode, old: Sequence[int | None], new: Sequence[int | None]) -> str:
     """Return a change of sizes that the first axis has a part in, by functions."""
-    axis = call.wholes(1)[0] if call.node.op_type in {"Squeeze", "Unsqueeze"} and call.has(1) else None
-    if axis is not None and call.constant(1).size == 1 and IMAGE not in {len(old), len(new)}:
-        word = "squeeze" if call.node.op_type == "Squeeze" else "expand_dims"
+    axis = node.ints(1)[0] if node.op_type in {"Squeeze", "Unsqueeze"} and node.has(1) else None
+    if axis is not None and node.constant(1).size == 1 and IMAGE not in {len(old), len(new)}:
+        word = "squeeze" if node.op_type == "Squeeze" else "expand_dims"
         return f"ops.{word}({{0}}, {axis})"
     if list(new).count(None) > 1 or not new:
-        raise Refused("more than one of its sizes is open; give the input's sizes")
+        raise NotWritable("more than one of its sizes is open; give the input's sizes")
     sizes = [-1 if size is None else size for size in new]
     if None not in new:
         sizes[0] = -1  # how many steps or examples there are stays open
@@ -111,52 +111,52 @@ def flattened_for_dense(node: ir.Node) -> tuple[int, int, int] | None:
     return _size(image[1]), _size(image[2]), _size(image[3])
 
 
-@written("Transpose")
-def transpose(call: Call) -> Step:
+@writes("Transpose")
+def transpose(node: KerasNode) -> Step:
     """Axes in another order."""
-    rank = call.rank(0)
-    perm = list(call.get("perm") or range(rank)[::-1])
+    rank = node.rank(0)
+    perm = list(node.get("perm") or range(rank)[::-1])
     order = [0, 2, 3, 1] if rank == IMAGE else list(range(rank))
     places = [channels_last(perm[axis], rank) for axis in order]
     if places[0] != 0:
-        return call.step(f"ops.transpose({{0}}, {tuple(places)})")
-    return call.step(f"layers.Permute({tuple(places[1:])})({{0}})")
+        return node.step(f"ops.transpose({{0}}, {tuple(places)})")
+    return node.step(f"layers.Permute({tuple(places[1:])})({{0}})")
 
 
-@written("Pad")
-def pad(call: Call) -> Step:
+@writes("Pad")
+def pad(node: KerasNode) -> Step:
     """Zeros around height and width."""
-    call.need_image()
-    pads = call.wholes(1)
-    value = float(call.constant(2).reshape(-1)[0]) if call.has(2) else 0.0
+    node.need_image()
+    pads = node.ints(1)
+    value = float(node.constant(2).reshape(-1)[0]) if node.has(2) else 0.0
     is_spatial = not any((*pads[:2], *pads[4:6])) and min(pads) >= 0
-    if call.get("mode", "constant") != "constant" or value or call.has(3) or not is_spatial:
-        raise Refused("Keras's layer puts zeros around height and width only")
-    return call.step(f"layers.ZeroPadding2D({around(pads[2:4], pads[6:])})({{0}})")
+    if node.get("mode", "constant") != "constant" or value or node.has(3) or not is_spatial:
+        raise NotWritable("Keras's layer puts zeros around height and width only")
+    return node.step(f"layers.ZeroPadding2D({around(pads[2:4], pads[6:])})({{0}})")
 
 
-@written("Slice")
-def slice_(call: Call) -> Step:
+@writes("Slice")
+def slice_(node: KerasNode) -> Step:
     """A part; of height and width alone a layer cuts it out."""
-    rank, starts, ends = call.rank(0), call.wholes(1), call.wholes(2)
-    given = call.wholes(3) if call.has(3) else list(range(len(starts)))
+    rank, starts, ends = node.rank(0), node.ints(1), node.ints(2)
+    given = node.ints(3) if node.has(3) else list(range(len(starts)))
     axes = [axis % rank for axis in given]
-    steps = call.wholes(4) if call.has(4) else [1] * len(starts)
-    sizes = call.sizes() if rank == IMAGE else None
+    steps = node.ints(4) if node.has(4) else [1] * len(starts)
+    sizes = node.sizes() if rank == IMAGE else None
     if sizes and set(steps) == {1} and set(axes) <= {2, 3}:
         begin, end = [0, 0], [0, 0]
         for axis, start, stop in zip(axes, starts, ends, strict=True):
             first, last, _ = slice(start, stop).indices(sizes[axis - 2])
             begin[axis - 2], end[axis - 2] = first, sizes[axis - 2] - last
-        return call.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
+        return node.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
     if min(steps) < 1:
-        raise Refused("a step back is not written")
+        raise NotWritable("a step back is not written")
     parts = [":"] * rank
     for axis, start, stop, step in zip(axes, starts, ends, steps, strict=True):
         until = "" if stop >= FAR else str(stop)
         by = f":{step}" if step > 1 else ""
         parts[channels_last(axis, rank)] = f"{start or ''}:{until}{by}"
-    return call.step(f"{{0}}[{_key(parts)}]")
+    return node.step(f"{{0}}[{_key(parts)}]")
 
 
 FAR = (1 << 31) - 1
@@ -175,71 +175,71 @@ def _key(parts: Sequence[str]) -> str:
     return ", ".join(parts[: named[-1] + 1])
 
 
-@written("Gather")
-def gather(call: Call) -> Step:
+@writes("Gather")
+def gather(node: KerasNode) -> Step:
     """Rows of a stored table by whole numbers, or stored places along an axis."""
-    axis, rank = call.axis("axis", 0), call.rank(0)
-    if call.is_stored(0):
-        if axis or rank != 2 or call.rank(1) == IMAGE - 1:
-            raise Refused("only rows of a stored table are written")
-        rows, columns = call.constant(0).shape
+    axis, rank = node.axis("axis", 0), node.rank(0)
+    if node.is_stored(0):
+        if axis or rank != 2 or node.rank(1) == IMAGE - 1:
+            raise NotWritable("only rows of a stored table are written")
+        rows, columns = node.constant(0).shape
         fields = (Field("input_dim", rows), Field("output_dim", columns))
-        module = Module("layers.Embedding", fields, {"embeddings": call.lazily(0)})
-        return call.step("{m}({0})", inputs=[1], module=module)
-    if not call.is_stored(1) or call.constant(1).size > MOST_PLACES or call.constant(1).ndim > 1:
-        raise Refused("only rows of a stored table, and stored places, are written")
-    places, mine = call.constant(1), channels_last(axis, rank)
+        module = Module("layers.Embedding", fields, {"embeddings": node.lazy_array(0)})
+        return node.step("{m}({0})", inputs=[1], module=module)
+    if not node.is_stored(1) or node.constant(1).size > MOST_PLACES or node.constant(1).ndim > 1:
+        raise NotWritable("only rows of a stored table, and stored places, are written")
+    places, mine = node.constant(1), channels_last(axis, rank)
     if places.ndim:
-        return call.step(f"ops.take({{0}}, np.array({places.tolist()}), axis={mine})")
+        return node.step(f"ops.take({{0}}, np.array({places.tolist()}), axis={mine})")
     if rank == IMAGE + 1 or (rank == IMAGE and axis != 1):
-        raise Refused("what is left of its axes would be in another order")
-    return call.step(f"{{0}}[{_key([':'] * mine + [str(int(places))] + [':'] * (rank - mine - 1))}]")
+        raise NotWritable("what is left of its axes would be in another order")
+    return node.step(f"{{0}}[{_key([':'] * mine + [str(int(places))] + [':'] * (rank - mine - 1))}]")
 
 
 MOST_PLACES = 64
 """More places along an axis are not written out."""
 
 
-@written("Expand")
-def expand(call: Call) -> Step:
+@writes("Expand")
+def expand(node: KerasNode) -> Step:
     """More sizes, which arithmetic with a value that has them gives by itself."""
-    output, new = call.node.outputs[0], known_shape(call.node.outputs[0])
+    output, new = node.outputs[0], known_shape(node.outputs[0])
     readers = [use.node for use in output.uses()]
     others = [value for node in readers for value in node.inputs if value is not None and value is not output]
     is_arithmetic = all(node.op_type in {"Add", "Sub", "Mul", "Div"} and not node.domain for node in readers)
     if not readers or not is_arithmetic or output.is_graph_output() or new is None:
-        raise Refused("only arithmetic with a value of its sizes may read it")
-    if call.rank(0) != len(new) or any(known_shape(value) != new for value in others):
-        raise Refused("only arithmetic with a value of its sizes may read it")
-    return call.step("{0}")
+        raise NotWritable("only arithmetic with a value of its sizes may read it")
+    if node.rank(0) != len(new) or any(known_shape(value) != new for value in others):
+        raise NotWritable("only arithmetic with a value of its sizes may read it")
+    return node.step("{0}")
 
 
-@written("Resize")
-def resize(call: Call) -> Step:
+@writes("Resize")
+def resize(node: KerasNode) -> Step:
     """Larger by whole factors: nearest, or linear with half pixels."""
-    call.need_image()
-    mode, rule = call.get("mode", "nearest"), call.get("coordinate_transformation_mode", "half_pixel")
-    sizes, new = call.sizes(), known_shape(call.node.outputs[0])
+    node.need_image()
+    mode, rule = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    sizes, new = node.sizes(), known_shape(node.outputs[0])
     if sizes is None or new is None or None in new[2:]:
-        raise Refused("its sizes are not known; give the input's sizes")
+        raise NotWritable("its sizes are not known; give the input's sizes")
     factors = [_size(b) / a for a, b in zip(sizes, new[2:], strict=True)]
-    nearest = call.get("nearest_mode", "round_prefer_floor")
+    nearest = node.get("nearest_mode", "round_prefer_floor")
     repeats = nearest == "floor" if rule == "asymmetric" else nearest.startswith("round")
     is_whole = all(factor == int(factor) for factor in factors)
     if mode == "linear" and "half_pixel" in rule and not is_whole:
-        return call.step(f"layers.Resizing({new[2]}, {new[3]})({{0}})")
+        return node.step(f"layers.Resizing({new[2]}, {new[3]})({{0}})")
     if not is_whole or rule == "align_corners" or (mode == "nearest" and not repeats):
-        raise Refused(f"resizing by {factors} with {rule} is not written")
+        raise NotWritable(f"resizing by {factors} with {rule} is not written")
     if mode not in {"nearest", "linear"} or (mode == "linear" and "half_pixel" not in rule):
-        raise Refused(f"resizing by {mode} with {rule} is not written")
+        raise NotWritable(f"resizing by {mode} with {rule} is not written")
     whole = [int(factor) for factor in factors]
     size = str(whole[0]) if whole[0] == whole[1] else repr(tuple(whole))
     linear = ', interpolation="bilinear"' if mode == "linear" else ""
-    return call.step(f"layers.UpSampling2D({size}{linear})({{0}})")
+    return node.step(f"layers.UpSampling2D({size}{linear})({{0}})")
 
 
-@written("Identity", "Dropout")
-def identity(call: Call) -> Step:
+@writes("Identity", "Dropout")
+def identity(node: KerasNode) -> Step:
     """What comes in; as an output of the net it is a layer."""
-    is_end = call.node.outputs[0].is_graph_output()
-    return call.step("layers.Identity()({0})" if is_end else "{0}")
+    is_end = node.outputs[0].is_graph_output()
+    return node.step("layers.Identity()({0})" if is_end else "{0}")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.node_writer import NotWritable, int_or_tuple
 from netweave.files.source_code.steps import Field, Step
-from netweave.files.writing import Refused, same
-from netweave.formats.keras.source.table import IMAGE, Call, around, written
+from netweave.formats.keras.source.table import IMAGE, KerasNode, around, writes
 from netweave.passes.specialise import same_pads
 
 if TYPE_CHECKING:
@@ -18,101 +18,101 @@ if TYPE_CHECKING:
 State = dict[str, "Callable[[], np.ndarray]"]
 
 
-@written("Conv")
-def conv(call: Call) -> Step:
+@writes("Conv")
+def conv(node: KerasNode) -> Step:
     """A convolution, or one for each channel; padding that Keras has no word for is put before it."""
-    call.need_image()
-    out, per_group, *kernel = call.constant(1).shape
-    group, channels = call.get("group", 1), per_group * call.get("group", 1)
-    strides, dilations = (list(call.get(name) or [1, 1]) for name in ("strides", "dilations"))
-    before, padding = _padding(call, kernel, strides, dilations)
+    node.need_image()
+    out, per_group, *kernel = node.constant(1).shape
+    group, channels = node.get("group", 1), per_group * node.get("group", 1)
+    strides, dilations = (list(node.get(name) or [1, 1]) for name in ("strides", "dilations"))
+    before, padding = _padding(node, kernel, strides, dilations)
     is_depthwise = per_group == 1 and group == channels > 1
     if is_depthwise and strides[0] != strides[1]:
-        raise Refused("Keras has no depthwise convolution with different strides")
+        raise NotWritable("Keras has no depthwise convolution with different strides")
     settings: tuple[Field, ...] = (
-        Field("strides", same(strides), 1),
+        Field("strides", int_or_tuple(strides), 1),
         Field("padding", padding, "valid"),
-        Field("dilation_rate", same(dilations), 1),
+        Field("dilation_rate", int_or_tuple(dilations), 1),
     )
-    bias = Field("use_bias", call.has(2), True)
+    bias = Field("use_bias", node.has(2), True)
     fields: tuple[Field, ...]
     if is_depthwise:
         fields = (
-            Field("kernel_size", same(kernel)),
+            Field("kernel_size", int_or_tuple(kernel)),
             *settings,
             Field("depth_multiplier", out // channels, 1),
             bias,
         )
-        return call.weighted("DepthwiseConv2D", fields, _state(call, _depthwise(out // channels)), before)
+        return node.weighted("DepthwiseConv2D", fields, _state(node, _depthwise(out // channels)), before)
     fields = (
         Field("filters", out),
-        Field("kernel_size", same(kernel)),
+        Field("kernel_size", int_or_tuple(kernel)),
         *settings,
         Field("groups", group, 1),
         bias,
     )
-    return call.weighted("Conv2D", fields, _state(call, lambda w: w.transpose(2, 3, 1, 0)), before)
+    return node.weighted("Conv2D", fields, _state(node, lambda w: w.transpose(2, 3, 1, 0)), before)
 
 
 def _depthwise(multiplier: int) -> Callable[[np.ndarray], np.ndarray]:
     return lambda w: w.reshape(-1, multiplier, *w.shape[2:]).transpose(2, 3, 0, 1)
 
 
-def _state(call: Call, turned: Callable[[np.ndarray], np.ndarray]) -> State:
-    weight = call.lazily(1)
+def _state(node: KerasNode, turned: Callable[[np.ndarray], np.ndarray]) -> State:
+    weight = node.lazy_array(1)
     state: State = {"kernel": lambda: turned(weight())}
-    return state | ({"bias": call.lazily(2)} if call.has(2) else {})
+    return state | ({"bias": node.lazy_array(2)} if node.has(2) else {})
 
 
 def _padding(
-    call: Call, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+    node: KerasNode, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[str, str]:
     """Return the call of the layer, padded first if need be, and Keras's word for its padding."""
-    if call.get("auto_pad", "NOTSET") == "SAME_UPPER":
+    if node.get("auto_pad", "NOTSET") == "SAME_UPPER":
         return "{m}({0})", "same"
-    pads = list(call.get("pads") or [0] * 4)
+    pads = list(node.get("pads") or [0] * 4)
     if not any(pads):
         return "{m}({0})", "valid"
-    sizes = call.sizes() or ([1, 1] if set(strides) == {1} else None)
+    sizes = node.sizes() or ([1, 1] if set(strides) == {1} else None)
     if sizes and pads == same_pads(sizes, kernel, strides=strides, dilations=dilations, upper=True):
         return "{m}({0})", "same"
     return f"{{m}}(layers.ZeroPadding2D({around(pads[:2], pads[2:])})({{0}}))", "valid"
 
 
-@written("ConvTranspose")
-def conv_transpose(call: Call) -> Step:
+@writes("ConvTranspose")
+def conv_transpose(node: KerasNode) -> Step:
     """A transposed convolution; its padding is cut off behind it, or is Keras's ``same``.
 
     Groups, which Keras has not, are one convolution with zeros between them.
     """
-    call.need_image()
-    weight, group = call.constant(1).shape, call.get("group", 1)
-    kernel, strides = list(weight[2:]), list(call.get("strides") or [1, 1])
-    if set(call.get("dilations") or [1]) != {1} or "output_shape" in call.attributes:
-        raise Refused("dilation and output_shape are not written")
+    node.need_image()
+    weight, group = node.constant(1).shape, node.get("group", 1)
+    kernel, strides = list(weight[2:]), list(node.get("strides") or [1, 1])
+    if set(node.get("dilations") or [1]) != {1} or "output_shape" in node.attributes:
+        raise NotWritable("dilation and output_shape are not written")
     if group > 1 and group * prod(weight) > MOST_ZEROS:
-        raise Refused(f"Keras has no transposed convolution by groups, and these are {group}")
-    pads, added = list(call.get("pads") or [0] * 4), list(call.get("output_padding") or [0, 0])
+        raise NotWritable(f"Keras has no transposed convolution by groups, and these are {group}")
+    pads, added = list(node.get("pads") or [0] * 4), list(node.get("output_padding") or [0, 0])
     begin, end = pads[:2], [pad - more for pad, more in zip(pads[2:], added, strict=True)]
     missing = [max(-pad, 0) for pad in end]
     if any(more >= stride for more, stride in zip(missing, strides, strict=True)):
-        raise Refused("its end is longer by a whole stride")
+        raise NotWritable("its end is longer by a whole stride")
     total = [k - s for k, s in zip(kernel, strides, strict=True)]
     is_same = [a + b for a, b in zip(begin, end, strict=True)] == total and begin == [t // 2 for t in total]
     is_longer = any(missing) or min(total) < 0  # Keras goes on to a whole stride where kernels are smaller
     fields = (
         Field("filters", weight[1] * group),
-        Field("kernel_size", same(kernel)),
-        Field("strides", same(strides), 1),
+        Field("kernel_size", int_or_tuple(kernel)),
+        Field("strides", int_or_tuple(strides), 1),
         Field("padding", "same" if is_same and any(total) and not is_longer else "valid", "valid"),
-        Field("output_padding", same(missing) if is_longer else (), ()),
-        Field("use_bias", call.has(2), True),
+        Field("output_padding", int_or_tuple(missing) if is_longer else (), ()),
+        Field("use_bias", node.has(2), True),
     )
-    state = _state(call, lambda w: _with_zeros(w, group).transpose(2, 3, 1, 0))
+    state = _state(node, lambda w: _with_zeros(w, group).transpose(2, 3, 1, 0))
     cut = [max(pad, 0) for pad in end]
     crops = (not is_same or is_longer) and (any(begin) or any(cut))
     template = f"layers.Cropping2D({around(begin, cut)})({{m}}({{0}}))" if crops else "{m}({0})"
-    return call.weighted("Conv2DTranspose", fields, state, template)
+    return node.weighted("Conv2DTranspose", fields, state, template)
 
 
 MOST_ZEROS = 1 << 24
@@ -130,88 +130,88 @@ def _with_zeros(weight: np.ndarray, group: int) -> np.ndarray:
     return whole.reshape(channels, group * per_group, *kernel)
 
 
-@written("Gemm")
-def gemm(call: Call) -> Step:
+@writes("Gemm")
+def gemm(node: KerasNode) -> Step:
     """A dense layer, with its factors taken into the arrays."""
-    if call.get("transA", 0):
-        raise Refused("its first matrix is transposed")
-    alpha, beta = np.float32(call.get("alpha", 1.0)), np.float32(call.get("beta", 1.0))
-    weight, is_transposed = call.lazily(1), call.get("transB", 0) == 1
-    units = call.constant(1).shape[0 if is_transposed else 1]
-    state: State = {"kernel": lambda: _rows(call, (weight().T if is_transposed else weight()) * alpha)}
-    if call.has(2):
-        bias = call.lazily(2)
+    if node.get("transA", 0):
+        raise NotWritable("its first matrix is transposed")
+    alpha, beta = np.float32(node.get("alpha", 1.0)), np.float32(node.get("beta", 1.0))
+    weight, is_transposed = node.lazy_array(1), node.get("transB", 0) == 1
+    units = node.constant(1).shape[0 if is_transposed else 1]
+    state: State = {"kernel": lambda: _rows(node, (weight().T if is_transposed else weight()) * alpha)}
+    if node.has(2):
+        bias = node.lazy_array(2)
         state["bias"] = lambda: np.broadcast_to(bias().reshape(-1) * beta, (units,))
-    return call.weighted("Dense", (Field("units", units), Field("use_bias", call.has(2), True)), state)
+    return node.weighted("Dense", (Field("units", units), Field("use_bias", node.has(2), True)), state)
 
 
-@written("MatMul")
-def matmul(call: Call) -> Step:
+@writes("MatMul")
+def matmul(node: KerasNode) -> Step:
     """A product with a stored matrix, over the last axis, or of two stacks of matrices."""
-    if not call.is_stored(0) and not call.is_stored(1) and call.rank(0) == call.rank(1) == 3:
-        return call.step("ops.matmul({0}, {1})", inputs=[0, 1])
-    if not call.is_stored(1) or call.rank(1) != 2 or call.rank(0) == IMAGE:
-        raise Refused("only products with a stored matrix, and those of stacks of matrices, are written")
-    weight = call.lazily(1)
-    fields = (Field("units", call.shape(1)[1]), Field("use_bias", False, True))
-    return call.weighted("Dense", fields, {"kernel": lambda: _rows(call, weight())})
+    if not node.is_stored(0) and not node.is_stored(1) and node.rank(0) == node.rank(1) == 3:
+        return node.step("ops.matmul({0}, {1})", inputs=[0, 1])
+    if not node.is_stored(1) or node.rank(1) != 2 or node.rank(0) == IMAGE:
+        raise NotWritable("only products with a stored matrix, and those of stacks of matrices, are written")
+    weight = node.lazy_array(1)
+    fields = (Field("units", node.shape(1)[1]), Field("use_bias", False, True))
+    return node.weighted("Dense", fields, {"kernel": lambda: _rows(node, weight())})
 
 
-def _rows(call: Call, matrix: np.ndarray) -> np.ndarray:
+def _rows(node: KerasNode, matrix: np.ndarray) -> np.ndarray:
     """Return a matrix with its rows in the order of a flattened image of Keras's, if it reads one."""
-    image = flattened_image(call, 0)
+    image = flattened_image(node, 0)
     if image is None:
         return matrix
     channels, height, width = image
     return matrix.reshape(channels, height, width, -1).transpose(1, 2, 0, 3).reshape(matrix.shape)
 
 
-def flattened_image(call: Call, index: int) -> tuple[int, int, int] | None:
+def flattened_image(node: KerasNode, index: int) -> tuple[int, int, int] | None:
     """Return channels, height and width of the image that an input is, flattened for dense layers alone."""
     from netweave.formats.keras.source.operators.shape import flattened_for_dense
 
-    maker = call.value(index).producer()
+    maker = node.value(index).producer()
     return flattened_for_dense(maker) if maker is not None else None
 
 
-@written("BatchNormalization")
-def batch_normalization(call: Call) -> Step:
+@writes("BatchNormalization")
+def batch_normalization(node: KerasNode) -> Step:
     """By stored statistics."""
-    if call.get("training_mode", 0):
-        raise Refused("it uses the statistics of the batch")
+    if node.get("training_mode", 0):
+        raise NotWritable("it uses the statistics of the batch")
     names = ("gamma", "beta", "moving_mean", "moving_variance")
-    state: State = {name: call.lazily(index) for index, name in enumerate(names, start=1)}
+    state: State = {name: node.lazy_array(index) for index, name in enumerate(names, start=1)}
     fields = (
-        Field("axis", -1 if call.rank(0) in {2, IMAGE} else 1, -1),
-        Field("epsilon", round(call.get("epsilon", 1e-5), 10), 1e-3),
-        Field("momentum", round(call.get("momentum", 0.9), 7), 0.99),
+        Field("axis", -1 if node.rank(0) in {2, IMAGE} else 1, -1),
+        Field("epsilon", round(node.get("epsilon", 1e-5), 10), 1e-3),
+        Field("momentum", round(node.get("momentum", 0.9), 7), 0.99),
     )
-    return call.weighted("BatchNormalization", fields, state)
+    return node.weighted("BatchNormalization", fields, state)
 
 
-@written("PRelu")
-def prelu(call: Call) -> Step:
+@writes("PRelu")
+def prelu(node: KerasNode) -> Step:
     """A stored slope below 0, one for each channel or one for all."""
-    slope, sizes = call.lazily(1), [size for size in call.shape(1) if size != 1]
-    channels = call.shape(0)[1]
+    slope, sizes = node.lazy_array(1), [size for size in node.shape(1) if size != 1]
+    channels = node.shape(0)[1]
     if len(sizes) > 1 or (sizes and sizes[0] != channels) or channels is None:
-        raise Refused("its slopes are not one for each channel")
-    is_image = call.rank(0) == IMAGE
+        raise NotWritable("its slopes are not one for each channel")
+    is_image = node.rank(0) == IMAGE
     shape = (1, 1, channels) if is_image else (channels,)
     fields = (Field("shared_axes", [1, 2], False),) if is_image else ()
     state: State = {"alpha": lambda: np.broadcast_to(slope().reshape(-1), shape)}
-    return call.weighted("PReLU", fields, state)
+    return node.weighted("PReLU", fields, state)
 
 
-def per_channel(call: Call, index: int, scale: np.ndarray, shift: np.ndarray | None) -> Step:
+def per_channel(node: KerasNode, index: int, scale: np.ndarray, shift: np.ndarray | None) -> Step:
     """Return a scale and a shift of an image for each channel: a convolution of one element for each."""
-    channels = call.shape(index)[1]
-    if call.rank(index) != IMAGE or channels is None:
-        raise Refused("its stored array is no number, nor one for each channel of an image")
+    channels = node.shape(index)[1]
+    if node.rank(index) != IMAGE or channels is None:
+        raise NotWritable("its stored array is no number, nor one for each channel of an image")
     state: State = {"kernel": lambda: np.broadcast_to(scale, (channels,)).reshape(1, 1, channels, 1)}
     if shift is not None:
         state["bias"] = lambda: np.broadcast_to(shift, (channels,))
     fields = (Field("kernel_size", 1), Field("use_bias", shift is not None, True))
     from netweave.files.source_code.steps import Module
 
-    return call.step("{m}({0})", inputs=[index], module=Module("layers.DepthwiseConv2D", fields, state))
+    return node.step("{m}({0})", inputs=[index], module=Module("layers.DepthwiseConv2D", fields, state))

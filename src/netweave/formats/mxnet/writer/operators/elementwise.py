@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.writing import Refused
-from netweave.formats.mxnet.writer.table import Call, written
+from netweave.files.node_writer import NotWritable
+from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.symbol.operators.activation import ACTIVATIONS
 from netweave.symbol.operators.elementwise import BINARY, UNARY
 from netweave.symbol.operators.reduction import REDUCTIONS
@@ -24,165 +24,165 @@ _SIGNS = {"add": "plus", "sub": "minus"}
 """What MXNet calls them with a number, where it is another word."""
 
 
-@written(*_ACTIVATIONS)
-def activation(call: Call) -> Symbol:
+@writes(*_ACTIVATIONS)
+def activation(node: MXNetNode) -> Symbol:
     """One of the words of Activation."""
-    return call.make("Activation", call.symbol(0), act_type=_ACTIVATIONS[call.node.op_type])
+    return node.make("Activation", node.symbol(0), act_type=_ACTIVATIONS[node.op_type])
 
 
-@written(*_UNARY)
-def unary(call: Call) -> Symbol:
+@writes(*_UNARY)
+def unary(node: MXNetNode) -> Symbol:
     """A function without settings."""
-    return call.make(_UNARY[call.node.op_type], call.symbol(0))
+    return node.make(_UNARY[node.op_type], node.symbol(0))
 
 
-@written("Identity", "Dropout")
-def identity(call: Call) -> Symbol:
+@writes("Identity", "Dropout")
+def identity(node: MXNetNode) -> Symbol:
     """What comes in."""
-    return call.make("identity", call.symbol(0))
+    return node.make("identity", node.symbol(0))
 
 
 _LEAKY = {"LeakyRelu": ("leaky", 0.01), "Elu": ("elu", 1.0)}
 
 
-@written(*_LEAKY)
-def leaky(call: Call) -> Symbol:
+@writes(*_LEAKY)
+def leaky(node: MXNetNode) -> Symbol:
     """A slope, or an exponential, below 0."""
-    word, usual = _LEAKY[call.node.op_type]
-    return call.make("LeakyReLU", call.symbol(0), act_type=word, slope=call.get("alpha", usual))
+    word, usual = _LEAKY[node.op_type]
+    return node.make("LeakyReLU", node.symbol(0), act_type=word, slope=node.get("alpha", usual))
 
 
-@written("PRelu")
-def prelu(call: Call) -> Symbol:
+@writes("PRelu")
+def prelu(node: MXNetNode) -> Symbol:
     """A stored slope below 0, one or one for each channel."""
-    sizes = [size for size in call.shape(1) if size != 1]
-    if len(sizes) > 1 or (sizes and sizes[0] != call.shape(0)[1]):
-        raise Refused("its slopes are not one for each channel")
-    gamma = call.array("gamma", 1, lambda slope: slope.reshape(-1))
-    return call.make("LeakyReLU", call.symbol(0), gamma, act_type="prelu")
+    sizes = [size for size in node.shape(1) if size != 1]
+    if len(sizes) > 1 or (sizes and sizes[0] != node.shape(0)[1]):
+        raise NotWritable("its slopes are not one for each channel")
+    gamma = node.array("gamma", 1, lambda slope: slope.reshape(-1))
+    return node.make("LeakyReLU", node.symbol(0), gamma, act_type="prelu")
 
 
-@written("Gelu")
-def gelu(call: Call) -> Symbol:
+@writes("Gelu")
+def gelu(node: MXNetNode) -> Symbol:
     """By the error function."""
-    if call.get("approximate", "none") != "none":
-        raise Refused("MXNet has no approximation of GELU")
-    return call.make("LeakyReLU", call.symbol(0), act_type="gelu")
+    if node.get("approximate", "none") != "none":
+        raise NotWritable("MXNet has no approximation of GELU")
+    return node.make("LeakyReLU", node.symbol(0), act_type="gelu")
 
 
-@written("Clip")
-def clip(call: Call) -> Symbol:
+@writes("Clip")
+def clip(node: MXNetNode) -> Symbol:
     """Bounds below and above."""
     least = float(np.finfo(np.float32).min)
     low, high = (
-        float(call.constant(index).reshape(-1)[0]) if call.has(index) else usual
+        float(node.constant(index).reshape(-1)[0]) if node.has(index) else usual
         for index, usual in ((1, least), (2, -least))
     )
-    return call.make("clip", call.symbol(0), a_min=low, a_max=high)
+    return node.make("clip", node.symbol(0), a_min=low, a_max=high)
 
 
-@written("HardSigmoid")
-def hard_sigmoid(call: Call) -> Symbol:
+@writes("HardSigmoid")
+def hard_sigmoid(node: MXNetNode) -> Symbol:
     """A line between 0 and 1."""
-    settings = {"alpha": call.get("alpha", 0.2), "beta": call.get("beta", 0.5)}
-    return call.make("hard_sigmoid", call.symbol(0), **settings)
+    settings = {"alpha": node.get("alpha", 0.2), "beta": node.get("beta", 0.5)}
+    return node.make("hard_sigmoid", node.symbol(0), **settings)
 
 
-@written("HardSwish", "Swish", "Mish")
-def gated(call: Call) -> Symbol:
+@writes("HardSwish", "Swish", "Mish")
+def gated(node: MXNetNode) -> Symbol:
     """The value times a function of it."""
-    x, kind = call.symbol(0), call.node.op_type
-    if call.get("alpha", 1.0) != 1.0:
-        raise Refused("its factor is not 1")
+    x, kind = node.symbol(0), node.op_type
+    if node.get("alpha", 1.0) != 1.0:
+        raise NotWritable("its factor is not 1")
     if kind == "HardSwish":
-        gate = call.make("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
+        gate = node.make("hard_sigmoid", x, alpha=1 / 6, beta=0.5)
     elif kind == "Swish":
-        gate = call.make("sigmoid", x)
+        gate = node.make("sigmoid", x)
     else:
-        gate = call.make("tanh", call.make("Activation", x, act_type="softrelu"))
-    return call.make("elemwise_mul", x, gate)
+        gate = node.make("tanh", node.make("Activation", x, act_type="softrelu"))
+    return node.make("elemwise_mul", x, gate)
 
 
-@written("Softmax", "LogSoftmax")
-def softmax(call: Call) -> Symbol:
+@writes("Softmax", "LogSoftmax")
+def softmax(node: MXNetNode) -> Symbol:
     """Over one axis."""
-    op = "softmax" if call.node.op_type == "Softmax" else "log_softmax"
-    return call.make(op, call.symbol(0), axis=call.axis("axis", -1))
+    op = "softmax" if node.op_type == "Softmax" else "log_softmax"
+    return node.make(op, node.symbol(0), axis=node.axis("axis", -1))
 
 
-@written(*_BINARY)
-def binary(call: Call) -> Symbol:
+@writes(*_BINARY)
+def binary(node: MXNetNode) -> Symbol:
     """Two values, or a value and a number."""
-    word = _BINARY[call.node.op_type]
-    if call.num_inputs != 2:
-        return _folded(call, word)
+    word = _BINARY[node.op_type]
+    if node.num_inputs != 2:
+        return _folded(node, word)
     for stored, other in ((1, 0), (0, 1)):
-        if call.is_stored(stored) and call.constant(stored).size == 1 and not call.is_stored(other):
-            return _with_number(call, word, stored, other)
-    if call.shape(0) == call.shape(1) and word in {"add", "sub", "mul", "div"}:
-        return call.make(f"elemwise_{word}", call.symbol(0), call.symbol(1))
-    return _broadcast(call, word, call.symbol(0), call.symbol(1))
+        if node.is_stored(stored) and node.constant(stored).size == 1 and not node.is_stored(other):
+            return _with_number(node, word, stored, other)
+    if node.shape(0) == node.shape(1) and word in {"add", "sub", "mul", "div"}:
+        return node.make(f"elemwise_{word}", node.symbol(0), node.symbol(1))
+    return _broadcast(node, word, node.symbol(0), node.symbol(1))
 
 
-def _broadcast(call: Call, word: str, left: Symbol, right: Symbol) -> Symbol:
+def _broadcast(node: MXNetNode, word: str, left: Symbol, right: Symbol) -> Symbol:
     """MXNet broadcasts values with as many axes; a stored one with fewer is given more."""
-    rank = max(call.rank(0), call.rank(1))
+    rank = max(node.rank(0), node.rank(1))
     sides = [left, right]
     for index in range(2):
-        if call.rank(index) != rank:
-            if not call.is_stored(index):
-                raise Refused("its values have another number of axes")
-            array = call.constant(index)
+        if node.rank(index) != rank:
+            if not node.is_stored(index):
+                raise NotWritable("its values have another number of axes")
+            array = node.constant(index)
             wide = array.reshape((1,) * (rank - array.ndim) + array.shape)
-            sides[index] = call.constant_array(f"constant{index}", wide)
-    return call.make(f"broadcast_{word}", *sides)
+            sides[index] = node.constant_array(f"constant{index}", wide)
+    return node.make(f"broadcast_{word}", *sides)
 
 
-def _with_number(call: Call, word: str, stored: int, other: int) -> Symbol:
+def _with_number(node: MXNetNode, word: str, stored: int, other: int) -> Symbol:
     sign = _SIGNS.get(word, word)
     swaps = stored == 0 and word in {"sub", "div", "power"}
-    number = float(call.constant(stored).reshape(-1)[0])
-    return call.make(f"_{'r' * swaps}{sign}_scalar", call.symbol(other), scalar=number)
+    number = float(node.constant(stored).reshape(-1)[0])
+    return node.make(f"_{'r' * swaps}{sign}_scalar", node.symbol(other), scalar=number)
 
 
-def _folded(call: Call, word: str) -> Symbol:
+def _folded(node: MXNetNode, word: str) -> Symbol:
     """Return a maximum or minimum of any number of values."""
-    found = call.symbol(0)
-    for index in range(1, call.num_inputs):
-        found = call.make(f"broadcast_{word}", found, call.symbol(index))
+    found = node.symbol(0)
+    for index in range(1, node.num_inputs):
+        found = node.make(f"broadcast_{word}", found, node.symbol(index))
     return found
 
 
-@written("Sum")
-def several(call: Call) -> Symbol:
+@writes("Sum")
+def several(node: MXNetNode) -> Symbol:
     """A sum of values of one size."""
-    symbols = [call.symbol(index) for index in range(call.num_inputs)]
-    if len({call.shape(index) for index in range(call.num_inputs)}) > 1:
+    symbols = [node.symbol(index) for index in range(node.num_inputs)]
+    if len({node.shape(index) for index in range(node.num_inputs)}) > 1:
         if len(symbols) == 2:
-            return _broadcast(call, "add", *symbols)
-        raise Refused("its values have other sizes")
-    return call.make("add_n", *symbols)
+            return _broadcast(node, "add", *symbols)
+        raise NotWritable("its values have other sizes")
+    return node.make("add_n", *symbols)
 
 
-@written(*_REDUCTIONS, "ReduceL1", "ReduceL2", "ReduceSumSquare")
-def reduction(call: Call) -> Symbol:
+@writes(*_REDUCTIONS, "ReduceL1", "ReduceL2", "ReduceSumSquare")
+def reduction(node: MXNetNode) -> Symbol:
     """Over some axes, or all."""
-    axes = call.wholes(1) if call.has(1) else list(range(call.rank(0)))
-    settings: dict[str, Any] = {"axis": tuple(axes), "keepdims": bool(call.get("keepdims", 1))}
-    if call.node.op_type in _REDUCTIONS:
-        return call.make(_REDUCTIONS[call.node.op_type], call.symbol(0), **settings)
-    if call.node.op_type == "ReduceSumSquare":
-        return call.make("sum", call.make("square", call.symbol(0)), **settings)
-    return call.make("norm", call.symbol(0), ord=int(call.node.op_type[-1]), **settings)
+    axes = node.ints(1) if node.has(1) else list(range(node.rank(0)))
+    settings: dict[str, Any] = {"axis": tuple(axes), "keepdims": bool(node.get("keepdims", 1))}
+    if node.op_type in _REDUCTIONS:
+        return node.make(_REDUCTIONS[node.op_type], node.symbol(0), **settings)
+    if node.op_type == "ReduceSumSquare":
+        return node.make("sum", node.make("square", node.symbol(0)), **settings)
+    return node.make("norm", node.symbol(0), ord=int(node.op_type[-1]), **settings)
 
 
 _TYPES = {ir.DataType.FLOAT: "float32", ir.DataType.INT32: "int32", ir.DataType.INT64: "int64"}
 
 
-@written("Cast")
-def cast(call: Call) -> Symbol:
+@writes("Cast")
+def cast(node: MXNetNode) -> Symbol:
     """Another element type."""
-    kind = ir.DataType(call.get("to"))
+    kind = ir.DataType(node.get("to"))
     if kind not in _TYPES:
-        raise Refused(f"a cast to {kind.name} is not written")
-    return call.make("Cast", call.symbol(0), dtype=_TYPES[kind])
+        raise NotWritable(f"a cast to {kind.name} is not written")
+    return node.make("Cast", node.symbol(0), dtype=_TYPES[kind])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.writing import Refused
-from netweave.formats.mxnet.writer.table import Call, padded, windows_pads, written
+from netweave.files.node_writer import NotWritable
+from netweave.formats.mxnet.writer.table import MXNetNode, padded, windows_pads, writes
 from netweave.graph import DOMAIN
 from netweave.graph.ops.pooling import is_standard, num_windows, window_sizes
 
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 _CONVENTIONS = {"floor": "valid", "full": "full"}
 
 
-@written("MaxPool")
-@written("MaxPool", domain=DOMAIN)
-def max_pool(call: Call) -> Symbol:
+@writes("MaxPool")
+@writes("MaxPool", domain=DOMAIN)
+def max_pool(node: MXNetNode) -> Symbol:
     """The largest of each window; what MXNet cannot say is padded with the least number first."""
-    if any(value.uses() for value in call.node.outputs[1:]):
-        raise Refused("the places of its maxima are used")
-    return _Pooling(call).written("max")
+    if any(value.uses() for value in node.outputs[1:]):
+        raise NotWritable("the places of its maxima are used")
+    return _Pooling(node).written("max")
 
 
-@written("AveragePool")
-@written("AveragePool", domain=DOMAIN)
-def average_pool(call: Call) -> Symbol:
+@writes("AveragePool")
+@writes("AveragePool", domain=DOMAIN)
+def average_pool(node: MXNetNode) -> Symbol:
     """The mean of each window, over its padding as well or not."""
-    return _Pooling(call).written("avg")
+    return _Pooling(node).written("avg")
 
 
 class _Pooling:
-    def __init__(self, call: Call) -> None:
-        self._call = call
-        self._kernel = list(call.get("kernel_shape"))
+    def __init__(self, node: MXNetNode) -> None:
+        self._node = node
+        self._kernel = list(node.get("kernel_shape"))
         rank = len(self._kernel)
-        if set(call.get("dilations") or [1]) != {1}:
-            raise Refused("MXNet's windows have no dilation")
-        self._strides = list(call.get("strides") or [1] * rank)
-        self._begin, self._end = windows_pads(call, rank)
-        self._rounding = call.get("rounding") or ("ceil" if call.get("ceil_mode", 0) else "floor")
-        self._includes = call.get("count_include_pad", int(call.node.domain == DOMAIN)) != 0
+        if set(node.get("dilations") or [1]) != {1}:
+            raise NotWritable("MXNet's windows have no dilation")
+        self._strides = list(node.get("strides") or [1] * rank)
+        self._begin, self._end = windows_pads(node, rank)
+        self._rounding = node.get("rounding") or ("ceil" if node.get("ceil_mode", 0) else "floor")
+        self._includes = node.get("count_include_pad", int(node.domain == DOMAIN)) != 0
 
     def written(self, kind: str) -> Symbol:
         """Return the pooling of a kind, ``max`` or ``avg``."""
-        call = self._call
+        node = self._node
         convention = self._convention()
         settings: dict[str, Any] = {"kernel": tuple(self._kernel), "pool_type": kind}
         if any(stride != 1 for stride in self._strides):
@@ -56,7 +56,7 @@ class _Pooling:
             settings |= {"pad": tuple(self._begin)} if any(self._begin) else {}
             settings |= {"pooling_convention": convention} if convention != "valid" else {}
             settings |= {"count_include_pad": False} if kind == "avg" and not self._includes else {}
-            return call.make("Pooling", call.symbol(0), **settings)
+            return node.make("Pooling", node.symbol(0), **settings)
         counts = self._counts(self._rounding)
         end = [
             max((count - 1) * stride + kernel - size - begin, 0)
@@ -65,7 +65,7 @@ class _Pooling:
             )
         ]
         low = float(np.finfo(np.float32).min) if kind == "max" else 0.0
-        found = call.make("Pooling", padded(call, call.symbol(0), self._begin, end, low), **settings)
+        found = node.make("Pooling", padded(node, node.symbol(0), self._begin, end, low), **settings)
         return found if kind == "max" else self._corrected(found, counts)
 
     def _convention(self) -> str | None:
@@ -93,14 +93,14 @@ class _Pooling:
         factors = (np.prod(self._kernel) / wanted).astype(np.float32)
         if np.all(factors == 1):
             return mean
-        return self._call.make(
-            "broadcast_mul", mean, self._call.constant_array("factors", factors[None, None])
+        return self._node.make(
+            "broadcast_mul", mean, self._node.constant_array("factors", factors[None, None])
         )
 
     def _sizes(self) -> list[int]:
-        sizes = [size for size in self._call.shape(0)[2:] if size is not None]
+        sizes = [size for size in self._node.shape(0)[2:] if size is not None]
         if len(sizes) != len(self._kernel):
-            raise Refused("its windows depend on sizes that are not known; give the input's sizes")
+            raise NotWritable("its windows depend on sizes that are not known; give the input's sizes")
         return sizes
 
     def _counts(self, rounding: str) -> list[int]:
@@ -112,9 +112,9 @@ class _Pooling:
         ]
 
 
-@written("GlobalAveragePool", "GlobalMaxPool")
-def global_pool(call: Call) -> Symbol:
+@writes("GlobalAveragePool", "GlobalMaxPool")
+def global_pool(node: MXNetNode) -> Symbol:
     """One number for each channel."""
-    kind = "avg" if call.node.op_type == "GlobalAveragePool" else "max"
-    kernel = (1,) * (call.rank(0) - 2)
-    return call.make("Pooling", call.symbol(0), global_pool=True, kernel=kernel, pool_type=kind)
+    kind = "avg" if node.op_type == "GlobalAveragePool" else "max"
+    kernel = (1,) * (node.rank(0) - 2)
+    return node.make("Pooling", node.symbol(0), global_pool=True, kernel=kernel, pool_type=kind)

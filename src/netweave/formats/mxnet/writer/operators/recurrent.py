@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import by_batch, joined
-from netweave.files.writing import Refused
-from netweave.formats.mxnet.writer.table import Call, written
+from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.symbol import group
 
 if TYPE_CHECKING:
@@ -27,22 +27,22 @@ _STATES = (5, 6)
 """The inputs that are first states: of the output, and of the cell."""
 
 
-@written("LSTM", "GRU", "RNN")
-def recurrent(call: Call) -> Symbol:
+@writes("LSTM", "GRU", "RNN")
+def recurrent(node: MXNetNode) -> Symbol:
     """One layer, of one direction or of both; backwards alone is a sequence that is turned, and back."""
-    _check(call)
-    direction, hidden = call.get("direction", "forward"), int(call.get("hidden_size"))
+    _check(node)
+    direction, hidden = node.get("direction", "forward"), int(node.get("hidden_size"))
     directions = 2 if direction == "bidirectional" else 1
-    x = call.symbol(0)
-    is_backward, num_outputs = direction == "reverse", len(call.node.outputs)
+    x = node.symbol(0)
+    is_backward, num_outputs = direction == "reverse", len(node.outputs)
     if is_backward:
-        x = call.make_beside("turned", "SequenceReverse", x)
-    made = call.make(
+        x = node.make_beside("turned", "SequenceReverse", x)
+    made = node.make(
         "RNN",
         x,
-        _packed(call),
-        *_first_states(call, (directions, call.shape(0)[1] or 0, hidden)),
-        mode=_mode(call, directions),
+        _packed(node),
+        *_first_states(node, (directions, node.shape(0)[1] or 0, hidden)),
+        mode=_mode(node, directions),
         state_size=hidden,
         num_layers=1,
         **({"bidirectional": True} if directions == 2 else {}),
@@ -50,78 +50,78 @@ def recurrent(call: Call) -> Symbol:
     )
     steps, states = made[0], [made[number] for number in range(1, num_outputs)]
     if is_backward:
-        steps = call.make("SequenceReverse", steps)
-    sequence = _sequence(call, steps, directions, hidden)
+        steps = node.make("SequenceReverse", steps)
+    sequence = _sequence(node, steps, directions, hidden)
     return group([sequence, *states]) if states else sequence
 
 
-def _check(call: Call) -> None:
+def _check(node: MXNetNode) -> None:
     """Refuse what MXNet's operator has not."""
     reasons = {
-        "its gates reset before the product, and MXNet's behind it": call.node.op_type == "GRU"
-        and not call.get("linear_before_reset", 0),
-        "its sequences have lengths": call.has(4),
-        "it has peepholes": call.has(7),
-        "it has the batch first by its layout": call.get("layout", 0) != 0,
-        "its gates are clipped or coupled": "clip" in call.attributes or bool(call.get("input_forget", 0)),
+        "its gates reset before the product, and MXNet's behind it": node.op_type == "GRU"
+        and not node.get("linear_before_reset", 0),
+        "its sequences have lengths": node.has(4),
+        "it has peepholes": node.has(7),
+        "it has the batch first by its layout": node.get("layout", 0) != 0,
+        "its gates are clipped or coupled": "clip" in node.attributes or bool(node.get("input_forget", 0)),
     }
     for reason, applies in reasons.items():
         if applies:
-            raise Refused(reason)
+            raise NotWritable(reason)
 
 
-def _mode(call: Call, directions: int) -> str:
+def _mode(node: MXNetNode, directions: int) -> str:
     """Return MXNet's word for the operator and its activations."""
-    kind = call.node.op_type
+    kind = node.op_type
     usual = _ACTIVATIONS[kind] * directions
-    given = [name.lower() for name in call.get("activations") or usual]
+    given = [name.lower() for name in node.get("activations") or usual]
     if kind == "RNN" and set(given) in ({"relu"}, {"tanh"}):
         return f"rnn_{given[0]}"
     if given != usual:
-        raise Refused(f"its activations are {', '.join(given)}")
+        raise NotWritable(f"its activations are {', '.join(given)}")
     return kind.lower()
 
 
-def _packed(call: Call) -> Symbol:
+def _packed(node: MXNetNode) -> Symbol:
     """Return the variable of all weights, then all biases, each with MXNet's order of gates."""
-    gates = _GATES[call.node.op_type]
+    gates = _GATES[node.op_type]
 
     def turned(array: np.ndarray) -> np.ndarray:
         parts = np.split(array, len(gates))
         return np.concatenate([parts[gate] for gate in gates]).reshape(-1)
 
     def packed() -> np.ndarray:
-        matrices = zip(call.constant(1), call.constant(2), strict=True)
+        matrices = zip(node.constant(1), node.constant(2), strict=True)
         weights = [turned(matrix) for pair in matrices for matrix in pair]
-        if call.has(3):
-            biases = [turned(half) for row in call.constant(3) for half in np.split(row, 2)]
+        if node.has(3):
+            biases = [turned(half) for row in node.constant(3) for half in np.split(row, 2)]
         else:
-            biases = [np.zeros(2 * len(call.constant(1)) * call.constant(1).shape[1], np.float32)]
+            biases = [np.zeros(2 * len(node.constant(1)) * node.constant(1).shape[1], np.float32)]
         return np.concatenate([*weights, *biases])
 
     for index in (1, 2, 3):
-        if call.has(index):
-            call.lazily(index)  # refuses weights that are computed
-    return call.stored("parameters", packed)
+        if node.has(index):
+            node.lazy_array(index)  # refuses weights that are computed
+    return node.stored("parameters", packed)
 
 
-def _first_states(call: Call, shape: tuple[int, ...]) -> list[Symbol]:
+def _first_states(node: MXNetNode, shape: tuple[int, ...]) -> list[Symbol]:
     """Return the first states; those that are left out are zeros, of a size that MXNet finds."""
-    wanted = _STATES if call.node.op_type == "LSTM" else _STATES[:1]
+    wanted = _STATES if node.op_type == "LSTM" else _STATES[:1]
     return [
-        call.symbol(index) if call.has(index) else call.make_beside("state", "_zeros", shape=shape)
+        node.symbol(index) if node.has(index) else node.make_beside("state", "_zeros", shape=shape)
         for index in wanted
     ]
 
 
-def _sequence(call: Call, steps: Symbol, directions: int, hidden: int) -> Symbol:
+def _sequence(node: MXNetNode, steps: Symbol, directions: int, hidden: int) -> Symbol:
     """Return ONNX's (T, D, N, H) from (T, N, D * H); what the net makes of it may be what MXNet gives."""
-    output, columns = call.node.outputs[0], directions * hidden
+    output, columns = node.outputs[0], directions * hidden
     if (plain := joined(output, columns)) is not None:
-        call.give(plain, steps)
+        node.give(plain, steps)
     elif (turned := by_batch(output, columns)) is not None:
-        call.give(turned, call.make("transpose", steps, axes=(1, 0, 2)))
+        node.give(turned, node.make("transpose", steps, axes=(1, 0, 2)))
     if directions == 1:
-        return call.make("expand_dims", steps, axis=1)
-    apart = call.make("Reshape", steps, shape=(0, 0, directions, hidden))
-    return call.make("transpose", apart, axes=(0, 2, 1, 3))
+        return node.make("expand_dims", steps, axis=1)
+    apart = node.make("Reshape", steps, shape=(0, 0, directions, hidden))
+    return node.make("transpose", apart, axes=(0, 2, 1, 3))

@@ -1,6 +1,6 @@
 """ONNX's operators as PyTorch, one file for each family; importing this registers them all.
 
-To add one: a function under ``@written("Op")`` that returns a Step.
+To add one: a function under ``@writes("Op")`` that returns a Step.
 """
 
 from netweave.formats.pytorch.source.operators import (

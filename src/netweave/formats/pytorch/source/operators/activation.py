@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
-from netweave.files.writing import Refused
-from netweave.formats.pytorch.source.table import Call, written
+from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 _CALLS = {
     "Abs": "torch.abs({0})",
@@ -30,88 +30,88 @@ _CALLS = {
 }
 
 
-@written(*_CALLS)
-def plain(call: Call) -> Step:
+@writes(*_CALLS)
+def plain(node: PyTorchNode) -> Step:
     """A function without settings."""
-    return call.step(_CALLS[call.node.op_type])
+    return node.step(_CALLS[node.op_type])
 
 
-@written("Neg")
-def neg(call: Call) -> Step:
+@writes("Neg")
+def neg(node: PyTorchNode) -> Step:
     """The number with its sign changed."""
-    return call.step("-{0}", binds=False)
+    return node.step("-{0}", binds=False)
 
 
-@written("LeakyRelu")
-def leaky_relu(call: Call) -> Step:
+@writes("LeakyRelu")
+def leaky_relu(node: PyTorchNode) -> Step:
     """A slope below 0."""
-    return call.step(f"F.leaky_relu({{0}}, {number(call.get('alpha', 0.01))})")
+    return node.step(f"F.leaky_relu({{0}}, {number(node.get('alpha', 0.01))})")
 
 
-@written("Elu")
-def elu(call: Call) -> Step:
+@writes("Elu")
+def elu(node: PyTorchNode) -> Step:
     """An exponential below 0."""
-    return call.step(f"F.elu({{0}}, {number(call.get('alpha', 1.0))})")
+    return node.step(f"F.elu({{0}}, {number(node.get('alpha', 1.0))})")
 
 
-@written("Gelu")
-def gelu(call: Call) -> Step:
+@writes("Gelu")
+def gelu(node: PyTorchNode) -> Step:
     """By the error function or by its approximation."""
-    return call.step(f'F.gelu({{0}}, approximate="{call.get("approximate", "none")}")')
+    return node.step(f'F.gelu({{0}}, approximate="{node.get("approximate", "none")}")')
 
 
-@written("HardSigmoid")
-def hard_sigmoid(call: Call) -> Step:
+@writes("HardSigmoid")
+def hard_sigmoid(node: PyTorchNode) -> Step:
     """A line between 0 and 1."""
-    alpha, beta = number(call.get("alpha", 0.2)), number(call.get("beta", 0.5))
-    return call.step(f"torch.clamp({alpha} * {{0}} + {beta}, 0.0, 1.0)")
+    alpha, beta = number(node.get("alpha", 0.2)), number(node.get("beta", 0.5))
+    return node.step(f"torch.clamp({alpha} * {{0}} + {beta}, 0.0, 1.0)")
 
 
-@written("PRelu")
-def prelu(call: Call) -> Step:
+@writes("PRelu")
+def prelu(node: PyTorchNode) -> Step:
     """A stored slope below 0, one or one for each channel."""
-    slope = call.lazily(1)
-    sizes = [size for size in call.shape(1) if size != 1]
+    slope = node.lazy_array(1)
+    sizes = [size for size in node.shape(1) if size != 1]
     count = sizes[0] if sizes else 1
-    if len(sizes) > 1 or (count != 1 and count != call.shape(0)[1]):
-        raise Refused("its slopes are not one for each channel")
+    if len(sizes) > 1 or (count != 1 and count != node.shape(0)[1]):
+        raise NotWritable("its slopes are not one for each channel")
     module = Module("nn.PReLU", (Field("num_parameters", count, 1),), {"weight": lambda: slope().reshape(-1)})
-    return call.step("{m}({0})", module=module)
+    return node.step("{m}({0})", module=module)
 
 
-@written("Clip")
-def clip(call: Call) -> Step:
+@writes("Clip")
+def clip(node: PyTorchNode) -> Step:
     """Bounds below and above."""
-    bounds = [number(call.constant(index).reshape(-1)[0]) if call.has(index) else None for index in (1, 2)]
+    bounds = [number(node.constant(index).reshape(-1)[0]) if node.has(index) else None for index in (1, 2)]
     if bounds == ["0.0", "6.0"]:
-        return call.step("F.relu6({0})")
+        return node.step("F.relu6({0})")
     shown = [f"{name}={bound}" for name, bound in zip(("min", "max"), bounds, strict=True) if bound]
-    return call.step(f"torch.clamp({{0}}, {', '.join(shown)})")
+    return node.step(f"torch.clamp({{0}}, {', '.join(shown)})")
 
 
-@written("Softmax", "LogSoftmax")
-def softmax(call: Call) -> Step:
+@writes("Softmax", "LogSoftmax")
+def softmax(node: PyTorchNode) -> Step:
     """Over one axis."""
-    axis = call.get("axis", -1)
-    shown = axis - call.rank(0) if axis == call.rank(0) - 1 and axis > 1 else axis
-    return call.step(f"F.{'softmax' if call.node.op_type == 'Softmax' else 'log_softmax'}({{0}}, {shown})")
+    axis = node.get("axis", -1)
+    shown = axis - node.rank(0) if axis == node.rank(0) - 1 and axis > 1 else axis
+    return node.step(f"F.{'softmax' if node.op_type == 'Softmax' else 'log_softmax'}({{0}}, {shown})")
 
 
-@written("Identity", "Dropout")
-def identity(call: Call) -> Step:
+@writes("Identity", "Dropout")
+def identity(node: PyTorchNode) -> Step:
     """What comes in."""
-    return call.step("{0}")
+    return node.step("{0}")
 
 
 _TYPES = {"FLOAT": "torch.float32", "INT64": "torch.int64", "INT32": "torch.int32", "BOOL": "torch.bool"}
 
 
-@written("Cast")
-def cast(call: Call) -> Step:
+@writes("Cast")
+def cast(node: PyTorchNode) -> Step:
     """Another element type."""
     import onnx_ir as ir
 
-    name = ir.DataType(call.get("to")).name
+    name = ir.DataType(node.get("to")).name
     if name not in _TYPES:
-        raise Refused(f"a cast to {name} is not written")
-    return call.step(f"{{0}}.to({_TYPES[name]})")
+        raise NotWritable(f"a cast to {name} is not written")
+    return node.step(f"{{0}}.to({_TYPES[name]})")

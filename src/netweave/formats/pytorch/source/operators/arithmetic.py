@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.writing import Refused
-from netweave.formats.pytorch.source.table import Call, written
+from netweave.files.node_writer import NotWritable
+from netweave.formats.pytorch.source.table import PyTorchNode, writes
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step
@@ -14,42 +14,42 @@ _SIGNS = {"Add": "+", "Sub": "-", "Mul": "*", "Div": "/"}
 _PAIRS = {"Max": "torch.maximum", "Min": "torch.minimum"}
 
 
-@written(*_SIGNS)
-def sign(call: Call) -> Step:
+@writes(*_SIGNS)
+def sign(node: PyTorchNode) -> Step:
     """Two operands with a sign between them."""
-    return _pair(call, f"<left> {_SIGNS[call.node.op_type]} <right>")
+    return _pair(node, f"<left> {_SIGNS[node.op_type]} <right>")
 
 
-@written("Pow")
-def power(call: Call) -> Step:
+@writes("Pow")
+def power(node: PyTorchNode) -> Step:
     """A power."""
-    return _pair(call, "<left> ** <right>")
+    return _pair(node, "<left> ** <right>")
 
 
-def _pair(call: Call, form: str) -> Step:
-    left, read, module = call.operand(0, 0)
-    right, more, other = call.operand(1, len(read))
+def _pair(node: PyTorchNode, form: str) -> Step:
+    left, read, module = node.operand(0, 0)
+    right, more, other = node.operand(1, len(read))
     if module and other:
-        raise Refused("both its operands are stored")
+        raise NotWritable("both its operands are stored")
     template = form.replace("<left>", left).replace("<right>", right)
-    return call.step(template, inputs=[*read, *more], module=module or other, binds=False)
+    return node.step(template, inputs=[*read, *more], module=module or other, binds=False)
 
 
-@written("Sum", "Max", "Min")
-def several(call: Call) -> Step:
+@writes("Sum", "Max", "Min")
+def several(node: PyTorchNode) -> Step:
     """A sum, maximum or minimum of several values."""
-    numbers = list(range(call.num_inputs))
-    if any(call.is_stored(index) for index in numbers):
-        if len(numbers) == 2 and call.node.op_type == "Sum":
-            return _pair(call, "<left> + <right>")
-        raise Refused("one of its inputs is stored")
+    numbers = list(range(node.num_inputs))
+    if any(node.is_stored(index) for index in numbers):
+        if len(numbers) == 2 and node.op_type == "Sum":
+            return _pair(node, "<left> + <right>")
+        raise NotWritable("one of its inputs is stored")
     places = [f"{{{index}}}" for index in numbers]
-    if call.node.op_type == "Sum":
-        return call.step(" + ".join(places), inputs=numbers, binds=len(numbers) == 1)
+    if node.op_type == "Sum":
+        return node.step(" + ".join(places), inputs=numbers, binds=len(numbers) == 1)
     text = places[0]
     for place in places[1:]:
-        text = f"{_PAIRS[call.node.op_type]}({text}, {place})"
-    return call.step(text, inputs=numbers)
+        text = f"{_PAIRS[node.op_type]}({text}, {place})"
+    return node.step(text, inputs=numbers)
 
 
 _REDUCTIONS = {
@@ -62,16 +62,16 @@ _REDUCTIONS = {
 }
 
 
-@written(*_REDUCTIONS)
-def reduction(call: Call) -> Step:
+@writes(*_REDUCTIONS)
+def reduction(node: PyTorchNode) -> Step:
     """Over some axes, or all."""
-    if call.has(1):
-        axes = call.wholes(1)
-    elif call.get("noop_with_empty_axes", 0):
-        return call.step("{0}")
+    if node.has(1):
+        axes = node.ints(1)
+    elif node.get("noop_with_empty_axes", 0):
+        return node.step("{0}")
     else:
-        axes = list(range(call.rank(0)))
-    keep = ", keepdim=True" if call.get("keepdims", 1) else ""
+        axes = list(range(node.rank(0)))
+    keep = ", keepdim=True" if node.get("keepdims", 1) else ""
     shown = repr(axes[0]) if len(axes) == 1 else repr(tuple(axes))
-    template = _REDUCTIONS[call.node.op_type].replace("<axes>", shown).replace("<keep>", keep)
-    return call.step(template)
+    template = _REDUCTIONS[node.op_type].replace("<axes>", shown).replace("<keep>", keep)
+    return node.step(template)

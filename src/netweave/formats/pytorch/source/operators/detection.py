@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import literal
-from netweave.files.writing import Refused
 from netweave.formats.pytorch.functions import FUNCTIONS
-from netweave.formats.pytorch.source.table import Call, written
+from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN, find_operator
 
 if TYPE_CHECKING:
@@ -17,28 +17,28 @@ _NAMES = {function.op_type: name for name, function in FUNCTIONS.items()}
 _FLAGS = frozenset({"clip", "force_suppress", "iou_loss"})
 
 
-@written(*_NAMES, domain=DOMAIN)
-def function(call: Call) -> Step:
+@writes(*_NAMES, domain=DOMAIN)
+def function(node: PyTorchNode) -> Step:
     """A call of the function, with the settings that are not its defaults."""
     numbers: list[int] = []
     parts: list[str] = []
     modules: list[Module] = []
-    for index in range(call.num_inputs):
-        text, read, module = call.operand(index, len(numbers))
+    for index in range(node.num_inputs):
+        text, read, module = node.operand(index, len(numbers))
         numbers += read
         parts.append(text)
         modules += [module] if module else []
     if len(modules) > 1:
-        raise Refused("two of its inputs are stored")
-    defaults = find_operator(call.node.op_type).defaults
-    for name, value in call.attributes.items():
+        raise NotWritable("two of its inputs are stored")
+    defaults = find_operator(node.op_type).defaults
+    for name, value in node.attributes.items():
         given = tuple(value) if isinstance(value, list | tuple) else value
         if name not in defaults or given != defaults[name]:
             parts.append(f"{name}={literal(bool(given)) if name in _FLAGS else _shown(given)}")
-    count = len(call.node.outputs)
-    is_first = count == 1 and call.node.op_type in {"Proposal", "RegionProposal"}
-    return call.step(
-        f"{_NAMES[call.node.op_type]}({', '.join(parts)}){'[0]' if is_first else ''}",
+    count = len(node.outputs)
+    is_first = count == 1 and node.op_type in {"Proposal", "RegionProposal"}
+    return node.step(
+        f"{_NAMES[node.op_type]}({', '.join(parts)}){'[0]' if is_first else ''}",
         inputs=numbers,
         module=modules[0] if modules else None,
         num_outputs=count,

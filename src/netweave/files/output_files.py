@@ -1,4 +1,4 @@
-"""What a format wrote, and how it is read again."""
+"""The files that a writer produces, and how they are read again."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class OutputFiles:
     """A net in files.
 
     Attributes:
         net: The file that describes the net.
-        weights: The file of its stored arrays, if it is another one.
+        weights: The file of its weights, if it is a separate one.
         entry: Name of the class in a file of code that is the net.
-        inputs: The name that an input of the net has in the file, where it is another one; None if the file
-            itself says the sizes of its inputs.
-        one_size: Whether it is for one size of images: what rounds is written for that size.
+        inputs: The name that an input of the net has in the file, where it differs; None if the file itself
+            declares the shapes of its inputs.
+        one_size: Whether the file is for one size of images: rounding rules are resolved for that size.
     """
 
     net: Path
@@ -37,8 +37,8 @@ class Written:
     one_size: bool = False
 
 
-def need_weights(graph: Graph, *, random_weights: bool) -> None:
-    """Refuse to write a net whose weights nobody gave, unless drawn ones are asked for.
+def require_weights(graph: Graph, *, random_weights: bool) -> None:
+    """Reject a net that was read without its weights, unless random ones are asked for.
 
     Raises:
         UsageError: Some parameters have no weights.
@@ -53,16 +53,17 @@ def need_weights(graph: Graph, *, random_weights: bool) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Give a folder to write a file and those beside it into; they take the places of old ones at the end.
+def replacing_files(path: Path) -> Iterator[Path]:
+    """Yield a folder for a new file and those beside it; they replace the old ones when the block ends.
 
     Raises:
-        UsageError: They cannot be written; the old ones are whole.
+        UsageError: They cannot be written; the old files are untouched.
     """
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             yield Path(folder)
-            for written in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):
-                os.replace(written, path.parent / written.name)  # noqa: PTH105
+            # the net last: whoever sees the new net finds the new weights beside it
+            for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):
+                os.replace(file, path.parent / file.name)  # noqa: PTH105
     except OSError as error:
         raise UsageError(f"cannot write {str(path)!r}: {error.strerror or error}") from error
