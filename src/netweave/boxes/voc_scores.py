@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.graph.ops.boxes import overlaps
+
 if TYPE_CHECKING:
     from netweave.boxes.tables import Detections, Labels
 
@@ -48,7 +50,7 @@ def judge(labels: Labels, found: Detections, label: int, *, iou: float) -> Judge
         own = by_image[found.image[row]]
         if not len(own):
             continue
-        common = _overlaps(found.corners[row], labels.corners[own])
+        common = overlaps(found.corners[row], labels.corners[own])
         best = own[common.argmax()]
         if common.max() < iou:
             continue
@@ -57,14 +59,6 @@ def judge(labels: Labels, found: Detections, label: int, *, iou: float) -> Judge
         elif not taken[best]:
             hit[number] = taken[best] = True
     return Judged(found.score[rows][counts], hit[counts], int((of_class & ~labels.ignored).sum()))
-
-
-def _overlaps(box: np.ndarray, others: np.ndarray) -> np.ndarray:
-    sides = np.minimum(box[2:], others[:, 2:]) - np.maximum(box[:2], others[:, :2])
-    common = np.maximum(sides, 0).prod(axis=1)
-    union = (box[2:] - box[:2]).prod() + (others[:, 2:] - others[:, :2]).prod(axis=1) - common
-    found: np.ndarray = np.divide(common, union, out=np.zeros_like(common), where=union > 0)
-    return found
 
 
 def precision_recall(judged: Judged) -> tuple[np.ndarray, np.ndarray]:

@@ -11,7 +11,7 @@ import pytest
 import netweave
 from netweave import api
 from netweave.errors import SourceError
-from netweave.formats.pytorch.functions import FUNCTIONS, TEXTS
+from netweave.formats.pytorch.functions import FUNCTIONS, sources, used_sources
 from netweave.graph import GraphBuilder, find_operator
 from tests.formats.onnx.test_functions import CASES, corners, floats, net, probabilities
 from tests.formats.pytorch.test_source import imported
@@ -47,11 +47,9 @@ def test_a_shrinking_threshold(tmp_path):
 
 @pytest.mark.parametrize("names", [["detection_output"], sorted(FUNCTIONS)])
 def test_ruff_accepts_the_functions(names, tmp_path):
-    from netweave.formats.pytorch.functions import used
-
-    texts = used("".join(f"{name}(" for name in names))
-    head = "import torch\nfrom torch.nn import functional as F\n"
-    (tmp_path / "functions.py").write_text("\n\n".join([head, *texts, 'print(F, "")\n']))
+    texts = used_sources("".join(f"{name}(" for name in names))
+    head = "import math\n\nimport torch\n"
+    (tmp_path / "functions.py").write_text("\n\n".join([head, *texts, 'print(math, torch, "")\n']))
     ruff = ("ruff", "check", "--isolated", "--line-length", "110", "--extend-select", "E501")
     done = subprocess.run(
         [sys.executable, "-m", *ruff, str(tmp_path)], capture_output=True, text=True, check=False
@@ -103,9 +101,7 @@ def test_what_is_written_is_read_as_the_operators(make, tmp_path):
 def test_a_function_that_somebody_changed_is_not_taken_for_the_operator(tmp_path):
     netweave.save(ssd(), tmp_path / "net.py")
     text = (tmp_path / "net.py").read_text()
-    assert TEXTS["overlaps"] in text
-    (tmp_path / "net.py").write_text(
-        text.replace("return torch.where((high > low)", "return torch.where((high >= low)")
-    )
+    assert sources()["intersection_over_union"] in text
+    (tmp_path / "net.py").write_text(text.replace("(sides[0] > 0.0)", "(sides[0] >= 0.0)"))
     with pytest.raises(SourceError, match=r"net\.py"):
         netweave.load(tmp_path / "net.py", input_shapes={"scores": (1, 3, 20), "places": (1, 80)}, trust=True)

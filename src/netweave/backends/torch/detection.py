@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from netweave.backends.torch.detectors import suppress
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import add_lowering, lowering
-from netweave.graph.ops.regions import bins, mean_bins
 
 if TYPE_CHECKING:
-    from netweave.backends.torch.table import Ints, Number
+    from netweave.backends.torch.table import Number
 
 _CHOOSING = {
     "BoxNMS": 1,
@@ -40,32 +39,6 @@ def _corners(boxes: Tensor, *, center_point_box: bool) -> Tensor:
     return torch.cat([torch.minimum(first, second), torch.maximum(first, second)], -1)
 
 
-def overlaps(box: Tensor, others: Tensor) -> Tensor:
-    """Return intersection over union of one box with others, as corners."""
-    size = (torch.minimum(box[2:], others[:, 2:]) - torch.maximum(box[:2], others[:, :2])).clamp(min=0)
-    common = size.prod(1)
-    areas = (others[:, 2:] - others[:, :2]).prod(1)
-    union = (box[2:] - box[:2]).prod() + areas - common
-    return torch.where(union > 0, common / union, torch.zeros_like(common))
-
-
-def suppressed(boxes: Tensor, order: Tensor, threshold: float, limit: int) -> list[int]:
-    """Return which boxes stay: best first, none that overlaps a better one by more than the threshold.
-
-    Args:
-        boxes: Corners.
-        order: Numbers of the candidates, best first.
-        threshold: Largest overlap that is allowed.
-        limit: At most so many stay.
-    """
-    kept: list[int] = []
-    while order.numel() and len(kept) < limit:
-        best, rest = order[0], order[1:]
-        kept.append(int(best))
-        order = rest[overlaps(boxes[best], boxes[rest]) <= threshold]
-    return kept
-
-
 @lowering("NonMaxSuppression", since=10)
 def non_max_suppression(
     boxes: Tensor,
@@ -84,8 +57,8 @@ def non_max_suppression(
             order = torch.argsort(values, descending=True, stable=True)
             if score_threshold is not None:
                 order = order[values[order] > score_threshold]
-            kept = suppressed(corners[image], order, float(iou_threshold or 0), limit)
-            found += [(image, number, box) for box in kept]
+            kept = suppress(corners[image], order, float(iou_threshold or 0), most=limit)
+            found += [(image, number, box) for box in kept.tolist()]
     return torch.tensor(found, dtype=torch.int64, device=boxes.device).reshape(-1, 3)
 
 
@@ -146,46 +119,3 @@ def roi_align(
         bins = whole.unflatten(-1, (output_width, columns)).unflatten(-3, (output_height, rows))
         out.append(bins.amax((0, -3, -1)) if mode == "max" else bins.mean((-3, -1)))
     return torch.stack(out) if out else x.new_zeros(0, x.shape[1], output_height, output_width)
-
-
-@lowering("ROIPooling", since=1, domain="netweave")
-@lowering("MaxRoiPool", since=1)
-def max_roi_pool(x: Tensor, rois: Tensor, *, pooled_shape: Ints, spatial_scale: float = 1.0) -> Tensor:
-    """Take the largest of each bin of each region, whose borders are rounded; an empty bin gives zero."""
-    out = []
-    for image, *borders in rois.tolist():
-        left, top, right, bottom = (border * spatial_scale for border in borders)
-        rows = bins(top, bottom, pooled_shape[0], x.shape[2])
-        columns = bins(left, right, pooled_shape[1], x.shape[3])
-        plane = x[int(image)]
-        cells = [
-            # of several that are largest, the first one gets the gradient
-            functional.adaptive_max_pool2d(plane[:, y0:y1, x0:x1], 1)[:, 0, 0]
-            if y0 < y1 and x0 < x1
-            else plane.new_zeros(x.shape[1])
-            for y0, y1 in rows
-            for x0, x1 in columns
-        ]
-        out.append(torch.stack(cells, 1).reshape(-1, *pooled_shape))
-    return torch.stack(out) if out else x.new_zeros(0, x.shape[1], *pooled_shape)
-
-
-@lowering("PSROIPooling", since=1, domain="netweave")
-def position_sensitive_pool(
-    x: Tensor, rois: Tensor, *, group_size: int, output_dim: int, spatial_scale: float
-) -> Tensor:
-    """Take the mean of each bin of each region over the channels of that bin; an empty bin gives zero."""
-    planes = x.unflatten(1, (output_dim, group_size, group_size))
-    out = []
-    for image, left, top, right, bottom in rois.tolist():
-        rows = mean_bins(top, bottom, group_size, x.shape[2], scale=spatial_scale)
-        columns = mean_bins(left, right, group_size, x.shape[3], scale=spatial_scale)
-        cells = [
-            planes[int(image), :, i, j, y0:y1, x0:x1].mean((1, 2))
-            if y0 < y1 and x0 < x1
-            else x.new_zeros(output_dim)
-            for i, (y0, y1) in enumerate(rows)
-            for j, (x0, x1) in enumerate(columns)
-        ]
-        out.append(torch.stack(cells, 1).reshape(-1, group_size, group_size))
-    return torch.stack(out) if out else x.new_zeros(0, output_dim, group_size, group_size)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.formats.pytorch.functions import FUNCTIONS, known
+from netweave.formats.pytorch.functions import FUNCTIONS, recognized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
 
 def stand_in(code: ModuleType) -> None:
-    """Replace the functions of a file that are word for word as Netweave writes them."""
+    """Replace the functions of a file whose source is exactly what Netweave writes."""
 
     def source(name: str) -> str | None:
         found = vars(code).get(name)
         return inspect.getsource(found) if inspect.isfunction(found) else None
 
-    for name in known(source):
+    for name in recognized(source):
         setattr(code, name, _operator(name, getattr(code, name)))
 
 

@@ -1,51 +1,32 @@
-"""Boxes as corners (x0, y0, x1, y1), and what the sources of detection nets do with them.
+"""Boxes as corners (x0, y0, x1, y1) in NumPy: which of them suppress others, and which stand for which.
 
-A box is four floats in the last axis. Comparisons are written as C++ compiles ``std::max`` and ``std::min``,
-so that a box of NaN counts for what it counts in the sources.
+The formulas themselves are in ``box_geometry``.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from netweave.graph.ops.box_geometry import intersection_over_union
+
 _BLOCK = 256
-"""Overlaps are found for so many candidates at a time."""
+"""Overlaps are computed for so many candidates at a time, which bounds the memory they take."""
 
 LEAST_OVERLAP = 1e-6
-"""Boxes that overlap by no more do not overlap, where priors are matched to boxes of the truth."""
+"""A smaller overlap counts as none where priors are matched to ground-truth boxes."""
 
 
-def larger(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``std::max(a, b)``: ``a`` unless it is less; NumPy's hands on every NaN."""
-    return np.where(a < b, b, a)
-
-
-def smaller(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return ``std::min(a, b)``: ``a`` unless ``b`` is less."""
-    return np.where(b < a, b, a)
-
-
-def areas(boxes: np.ndarray) -> np.ndarray:
-    """Return the area of each box, 0 where the second corner lies before the first."""
-    width, height = boxes[..., 2] - boxes[..., 0], boxes[..., 3] - boxes[..., 1]
-    return np.where((width < 0) | (height < 0), 0, width * height)
-
-
-def overlaps(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Return intersection over union: Caffe bbox_util.cpp, JaccardOverlap of normalised boxes.
+def overlaps(boxes: np.ndarray, others: np.ndarray, *, edge: float = 0.0) -> np.ndarray:
+    """Return intersection over union; see ``intersection_over_union``.
 
     Args:
         boxes: (..., 4), broadcast against the others.
         others: (..., 4).
+        edge: 1 for boxes of whole pixels, whose second corner belongs to them.
     """
-    width, height = (
-        smaller(boxes[..., axis + 2], others[..., axis + 2]) - larger(boxes[..., axis], others[..., axis])
-        for axis in (0, 1)
-    )
-    common = width * height
-    union = areas(boxes) + areas(others) - common
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where((width > 0) & (height > 0), common / union, 0)
+    with np.errstate(invalid="ignore"):  # a box may be infinite where its deltas are
+        found: np.ndarray = intersection_over_union(boxes, others, np, edge)
+    return found
 
 
 def best_first(scores: np.ndarray, *, above: float, most: int) -> np.ndarray:
@@ -61,27 +42,39 @@ def best_first(scores: np.ndarray, *, above: float, most: int) -> np.ndarray:
     return order if most < 0 else order[:most]
 
 
-def suppress(boxes: np.ndarray, order: np.ndarray, *, threshold: float, eta: float = 1.0) -> np.ndarray:
-    """Return which boxes stay, best first: Caffe bbox_util.cpp, ApplyNMSFast.
+def suppress(
+    boxes: np.ndarray,
+    order: np.ndarray,
+    *,
+    threshold: float,
+    eta: float = 1.0,
+    most: int | None = None,
+    edge: float = 0.0,
+) -> np.ndarray:
+    """Return which boxes survive, best first: Caffe bbox_util.cpp, ApplyNMSFast.
 
     Args:
         boxes: (P, 4).
         order: Numbers of the candidates, best first.
-        threshold: A box goes that overlaps one that stayed by more than this.
-        eta: Below 1, the threshold shrinks by this factor with each box that stays, while it is above 0.5.
+        threshold: A box that overlaps a survivor by more than this is suppressed.
+        eta: Below 1, the threshold shrinks by this factor with each survivor, while it is above 0.5.
+        most: So many survive at most.
+        edge: 1 for boxes of whole pixels.
     """
     kept = order[:0]
     for start in range(0, len(order), _BLOCK):
         block = order[start : start + _BLOCK]
         rivals = np.concatenate([kept, block])
-        found = overlaps(boxes[block][:, None], boxes[rivals])
+        common = overlaps(boxes[block][:, None], boxes[rivals], edge=edge)
         stays = np.arange(len(rivals)) < len(kept)
-        for row, common in enumerate(found):
-            if (common[stays] <= threshold).all():
+        for row, own in enumerate(common):
+            if (own[stays] <= threshold).all():
                 stays[len(kept) + row] = True
                 if eta < 1 and threshold > 0.5:
                     threshold *= eta
         kept = rivals[stays]
+        if most is not None and len(kept) >= most:
+            return kept[:most]
     return kept
 
 
@@ -119,11 +112,3 @@ def encoded(boxes: np.ndarray, truth: np.ndarray, code_type: str) -> np.ndarray:
         return np.asarray((truth - boxes) / np.tile(size, 2))
     moves = (truth[:, :2] + truth[:, 2:] - boxes[:, :2] - boxes[:, 2:]) / 2 / size
     return np.concatenate([moves, np.log((truth[:, 2:] - truth[:, :2]) / size)], axis=1)
-
-
-def decoded(boxes: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """Return the boxes that locations by ``CENTER_SIZE`` say, (K, 4), with variances already in them."""
-    size = boxes[:, 2:] - boxes[:, :2]
-    centre = deltas[:, :2] * size + (boxes[:, :2] + boxes[:, 2:]) / 2
-    half = np.exp(deltas[:, 2:]) * size / 2
-    return np.concatenate([centre - half, centre + half], axis=1)

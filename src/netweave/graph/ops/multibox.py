@@ -11,7 +11,8 @@ import numpy as np
 
 from netweave.errors import RunError
 from netweave.graph.operators import Attributes, Dim, no_gradient, operator
-from netweave.graph.ops.boxes import decoded, encoded, overlaps, pair_best
+from netweave.graph.ops.box_geometry import centres_of_corners, corners_of_centres, decode_boxes
+from netweave.graph.ops.boxes import encoded, overlaps, pair_best
 
 Arrays = Sequence[np.ndarray]
 Shapes = Sequence[tuple[Dim, ...]]
@@ -131,7 +132,7 @@ def multibox_detection(inputs: Arrays, attributes: Attributes) -> Arrays:
     probabilities, locations, anchors = inputs[0], inputs[1], inputs[2].reshape(-1, 4)
     found = np.full((len(probabilities), len(anchors), 6), -1, probabilities.dtype)
     for image, (p, deltas) in enumerate(zip(probabilities, locations, strict=True)):
-        boxes = decoded(anchors, deltas.reshape(-1, 4) * np.array(s["variances"], p.dtype))
+        boxes = decode_boxes(anchors, deltas.reshape(-1, 4) * np.array(s["variances"], p.dtype), np)
         boxes = np.clip(boxes, 0, 1) if s["clip"] else boxes
         label, score = p[1:].argmax(axis=0), p[1:].max(axis=0, initial=-1)
         likely = np.flatnonzero((score > -1) & (score >= p.dtype.type(s["threshold"])))
@@ -199,17 +200,18 @@ def _kept(table: np.ndarray, s: Attributes) -> np.ndarray:
     order = order[np.argsort(-scores[order], kind="stable")]
     order = order[: s["topk"]] if s["topk"] > 0 else order
     boxes = table[order, s["coord_start"] : s["coord_start"] + 4]
-    boxes = _corners(boxes) if s["in_format"] == "center" else boxes
+    boxes = corners_of_centres(boxes, np) if s["in_format"] == "center" else boxes
     stays = np.ones(len(order), bool)
     threshold = table.dtype.type(s["overlap_thresh"])
+    classes = table[order, s["id_index"]] if by_class and not s["force_suppress"] else None
     for number in range(len(order)):
         if not stays[number]:
             continue
-        rivals = overlaps(boxes[number], boxes) > threshold
-        if by_class and not s["force_suppress"]:
-            classes = table[order, s["id_index"]]
-            rivals &= classes == classes[number]
-        stays[number + 1 :] &= ~rivals[number + 1 :]
+        later = slice(number + 1, None)
+        rivals = overlaps(boxes[number], boxes[later]) > threshold
+        if classes is not None:
+            rivals &= classes[later] == classes[number]
+        stays[later] &= ~rivals
     return order[stays]
 
 
@@ -219,15 +221,6 @@ def _converted(rows: np.ndarray, s: Attributes) -> np.ndarray:
         return rows
     own = slice(s["coord_start"], s["coord_start"] + 4)
     old, found = rows[:, own], rows.copy()
-    new = _corners(old) if s["in_format"] == "center" else _centres(old)
+    new = corners_of_centres(old, np) if s["in_format"] == "center" else centres_of_corners(old, np)
     found[:, own] = np.where(old[:, :1] < 0, old, new)  # MXNet takes these for no boxes
     return found
-
-
-def _corners(boxes: np.ndarray) -> np.ndarray:
-    centre, half = boxes[:, :2], boxes[:, 2:] / 2
-    return np.concatenate([centre - half, centre + half], axis=1)
-
-
-def _centres(boxes: np.ndarray) -> np.ndarray:
-    return np.concatenate([(boxes[:, :2] + boxes[:, 2:]) / 2, boxes[:, 2:] - boxes[:, :2]], axis=1)

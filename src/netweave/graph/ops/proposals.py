@@ -6,14 +6,14 @@ N images, A anchors of a cell, H by W cells. Boxes are in pixels, and both corne
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import product
-from math import floor, sqrt
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.operators import Attributes, Dim, no_gradient, operator
+from netweave.graph.ops.box_geometry import base_anchors, decode_pixel_boxes
+from netweave.graph.ops.boxes import suppress
 
 Arrays = Sequence[np.ndarray]
 Shapes = Sequence[tuple[Dim, ...]]
@@ -28,22 +28,6 @@ PROPOSAL_DEFAULTS = {
     "feature_stride": 16,
     "iou_loss": 0,
 }
-
-
-def base_anchors(stride: int, ratios: Sequence[float], scales: Sequence[float]) -> np.ndarray:
-    """Return the anchors of the first cell, (A, 4): proposal-inl.h, GenerateAnchors.
-
-    >>> base_anchors(16, [1.0], [1.0, 2.0]).tolist()
-    [[0.0, 0.0, 15.0, 15.0], [-8.0, -8.0, 23.0, 23.0]]
-    """
-    found = []
-    centre = 0.5 * (stride - 1)
-    for ratio, scale in product(ratios, scales):
-        width = floor(sqrt(floor(stride * stride / ratio)) + 0.5)
-        height = floor(width * ratio + 0.5)
-        half_x, half_y = 0.5 * (width * scale - 1), 0.5 * (height * scale - 1)
-        found.append((centre - half_x, centre - half_y, centre + half_x, centre + half_y))
-    return np.array(found)
 
 
 def _shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
@@ -81,7 +65,7 @@ def proposal(inputs: Arrays, attributes: Attributes) -> Arrays:
     """
     s = {**PROPOSAL_DEFAULTS, **attributes}
     scores, deltas, info = inputs
-    anchors = base_anchors(s["feature_stride"], s["ratios"], s["scales"]).astype(scores.dtype)
+    anchors = np.array(base_anchors(s["feature_stride"], s["ratios"], s["scales"]), scores.dtype)
     found = []
     for image in range(len(scores)):
         own = np.moveaxis(scores[image, len(anchors) :], 0, -1)
@@ -108,7 +92,7 @@ def _of_image(
     stride = s["feature_stride"]
     rows, columns = np.indices(scores.shape[:2]).astype(scores.dtype) * stride
     shifts = np.stack([columns, rows, columns, rows], axis=-1)[:, :, None]
-    boxes = _moved(anchors + shifts, deltas, s)
+    boxes = anchors + shifts + deltas if s["iou_loss"] else decode_pixel_boxes(anchors + shifts, deltas, np)
     limits = np.array([width - 1, height - 1] * 2, scores.dtype)
     boxes = np.maximum(np.minimum(boxes, limits), 0).reshape(-1, 4)
     scores = scores.copy()
@@ -120,33 +104,6 @@ def _of_image(
     flat = np.where(small, -1, flat)
     first, most = _limits(len(flat), s)
     order = np.argsort(-flat, kind="stable")[:first]
-    kept = order[kept_boxes(boxes[order], s["threshold"], most)]
+    kept = suppress(boxes, order, threshold=s["threshold"], most=most, edge=1.0)
     chosen = kept[np.arange(most) % len(kept)]
     return np.concatenate([boxes[chosen], flat[chosen, None]], axis=1)
-
-
-def _moved(anchors: np.ndarray, deltas: np.ndarray, s: Attributes) -> np.ndarray:
-    """Return the boxes that the locations say, by their corners (``iou_loss``) or by centres and sizes."""
-    if s["iou_loss"]:
-        return np.asarray(anchors + deltas)
-    size = anchors[..., 2:] - anchors[..., :2] + 1
-    centre = deltas[..., :2] * size + anchors[..., :2] + 0.5 * (size - 1)
-    half = 0.5 * (np.exp(deltas[..., 2:]) * size - 1)
-    return np.concatenate([centre - half, centre + half], axis=-1)
-
-
-def kept_boxes(boxes: np.ndarray, threshold: float, most: int) -> np.ndarray:
-    """Return which boxes stay, of boxes best first, at most so many."""
-    sizes = boxes[:, 2:] - boxes[:, :2] + 1
-    areas = sizes[:, 0] * sizes[:, 1]
-    left = np.arange(len(boxes))
-    kept: list[int] = []
-    while len(left) and len(kept) < most:
-        best, rest = left[0], left[1:]
-        kept.append(int(best))
-        low = np.maximum(boxes[best, :2], boxes[rest, :2])
-        high = np.minimum(boxes[best, 2:], boxes[rest, 2:])
-        sides = np.maximum(high - low + 1, 0)
-        common = sides[:, 0] * sides[:, 1]
-        left = rest[common / (areas[best] + areas[rest] - common) <= areas.dtype.type(threshold)]
-    return np.array(kept, np.int64)

@@ -12,7 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.operators import Attributes, Dim, no_gradient, operator
-from netweave.graph.ops.proposals import base_anchors, kept_boxes
+from netweave.graph.ops.box_geometry import base_anchors, decode_region_boxes
+from netweave.graph.ops.boxes import suppress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,26 +56,18 @@ def region_proposal(inputs: Sequence[np.ndarray], attributes: Attributes) -> Seq
     """
     s = {**REGION_PROPOSAL_DEFAULTS, **attributes}
     scores, deltas, info = inputs
-    anchors = base_anchors(BASE_SIZE, s["ratios"], s["scales"]).astype(scores.dtype)
+    anchors = np.array(base_anchors(BASE_SIZE, s["ratios"], s["scales"]), scores.dtype)
     own = np.moveaxis(scores[0, len(anchors) :], 0, -1)
     moves = np.moveaxis(deltas[0], 0, -1).reshape(*own.shape, 4)
     rows, columns = np.indices(own.shape[:2]).astype(scores.dtype) * s["feature_stride"]
     shifts = np.stack([columns, rows, columns, rows], axis=-1)[:, :, None]
     height, width, scale = info[0, :3]
     limits = np.array([width - 1, height - 1] * 2, scores.dtype)
-    boxes = np.maximum(np.minimum(_moved(anchors + shifts, moves), limits), 0).reshape(-1, 4)
+    boxes = np.maximum(np.minimum(decode_region_boxes(anchors + shifts, moves, np), limits), 0).reshape(-1, 4)
     large = (boxes[:, 2:] - boxes[:, :2] + 1 >= s["min_size"] * scale).all(axis=1)
     boxes, flat = boxes[large], own.reshape(-1)[large]
     order = np.argsort(-flat, kind="stable")[: s["pre_nms_top_n"] if s["pre_nms_top_n"] > 0 else None]
     most = s["post_nms_top_n"] if s["post_nms_top_n"] > 0 else len(order)
-    chosen = order[kept_boxes(boxes[order], s["nms_threshold"], most)]
+    chosen = suppress(boxes, order, threshold=s["nms_threshold"], most=most, edge=1.0)
     images = np.zeros((len(chosen), 1), scores.dtype)
     return [np.concatenate([images, boxes[chosen]], axis=1), flat[chosen, None]]
-
-
-def _moved(anchors: np.ndarray, deltas: np.ndarray) -> np.ndarray:
-    """bbox_transform.py, bbox_transform_inv: centres and sizes in units of the anchors."""
-    size = anchors[..., 2:] - anchors[..., :2] + 1
-    centre = deltas[..., :2] * size + anchors[..., :2] + 0.5 * size
-    half = 0.5 * np.exp(deltas[..., 2:]) * size
-    return np.concatenate([centre - half, centre + half], axis=-1)

@@ -5,50 +5,18 @@ ONNX has the former, ONNX Runtime lacks it in the opset of our graphs.
 
 from __future__ import annotations
 
-from math import ceil, copysign, floor
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.graph.operators import Attributes, Dim, operator
+from netweave.graph.ops.box_geometry import mean_bins, region_bins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Bin = tuple[int, int]
 """Where a bin begins, and what it ends before."""
-
-
-SMALLEST_SIDE = 0.1
-"""The least height and width in cells that position-sensitive pooling gives a region."""
-
-
-def bins(first: float, last: float, num_bins: int, size: int) -> list[Bin]:
-    """Return the bins of a region along an axis, cut to the plane; one may be empty.
-
-    Args:
-        first: Border of the region, in cells of the plane; both are rounded, half away from zero.
-        last: The other border, which belongs to the region.
-        num_bins: How many there are.
-        size: Of the plane.
-
-    >>> bins(0.5, 3.4, 2, 9)
-    [(1, 3), (2, 4)]
-    """
-    begin, end = _rounded(first), _rounded(last)
-    width = max(end - begin + 1, 1) / num_bins
-    return [
-        (_within(begin + floor(number * width), size), _within(begin + ceil((number + 1) * width), size))
-        for number in range(num_bins)
-    ]
-
-
-def _rounded(value: float) -> int:
-    return int(copysign(floor(abs(value) + 0.5), value))
-
-
-def _within(place: int, size: int) -> int:
-    return min(max(place, 0), size)
 
 
 def _shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
@@ -65,8 +33,8 @@ def _cells(
     height, width = attributes["pooled_shape"]
     for number, (image, *borders) in enumerate(regions.tolist()):
         left, top, right, bottom = (border * attributes["spatial_scale"] for border in borders)
-        for i, rows in enumerate(bins(top, bottom, height, x.shape[2])):
-            for j, columns in enumerate(bins(left, right, width, x.shape[3])):
+        for i, rows in enumerate(region_bins(top, bottom, height, x.shape[2])):
+            for j, columns in enumerate(region_bins(left, right, width, x.shape[3])):
                 if rows[0] < rows[1] and columns[0] < columns[1]:
                     yield (number, i, j), int(image), rows, columns
 
@@ -100,27 +68,6 @@ def roi_pooling(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequenc
     for (number, i, j), image, (y0, y1), (x0, x1) in _cells(x, regions, attributes):
         found[number, :, i, j] = x[image, :, y0:y1, x0:x1].max(axis=(1, 2))
     return [found]
-
-
-def mean_bins(first: float, last: float, num_bins: int, size: int, *, scale: float) -> list[Bin]:
-    """Return the bins of a region along an axis for position-sensitive pooling; neighbours may overlap.
-
-    Args:
-        first: Border of the region in pixels, rounded half away from zero.
-        last: The other border, whose pixel belongs to the region.
-        num_bins: How many there are.
-        size: Of the plane.
-        scale: From pixels to cells.
-
-    >>> mean_bins(4.0, 11.0, 2, 9, scale=0.5)
-    [(2, 4), (4, 6)]
-    """
-    begin, end = _rounded(first) * scale, (_rounded(last) + 1) * scale
-    width = max(end - begin, SMALLEST_SIDE) / num_bins
-    return [
-        (_within(floor(number * width + begin), size), _within(ceil((number + 1) * width + begin), size))
-        for number in range(num_bins)
-    ]
 
 
 def _position_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:

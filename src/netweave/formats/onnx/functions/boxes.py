@@ -1,4 +1,4 @@
-"""Boxes as corners in the last axis, and which of them stay, as ``graph/ops/boxes`` has them.
+"""Which boxes survive, as in ``graph/ops/boxes``: the building blocks of the bodies.
 
 B tables of P boxes are dealt with at a time.
 """
@@ -32,20 +32,6 @@ def rows(table: Tensor, order: Tensor) -> Tensor:
     return op("GatherElements", table, op("Expand", order.at(2), sizes), axis=1)
 
 
-def corners(boxes: Tensor) -> tuple[Tensor, ...]:
-    """Return x0, y0, x1, y1, without the last axis."""
-    return tuple(op("Squeeze", part, [-1]) for part in boxes.split(4, axis=-1))
-
-
-def decoded(low: Tensor, high: Tensor, deltas: Tensor) -> Tensor:
-    """Return the boxes that locations say of anchors, by centre and size, variances already in them."""
-    size = high - low
-    moves, scales = deltas.split(2, axis=-1)
-    centre = moves * size + (low + high) / 2.0
-    half = op("Exp", scales) * size / 2.0
-    return op("Concat", centre - half, centre + half, axis=-1)
-
-
 def for_nms(boxes: Tensor) -> Tensor:
     """Return boxes as ``NonMaxSuppression`` takes them: it would turn round one whose corners are swapped.
 
@@ -53,21 +39,6 @@ def for_nms(boxes: Tensor) -> Tensor:
     """
     low, high = boxes.split(2, axis=-1)
     return op("Concat", low, op("Max", low, high), axis=-1)
-
-
-def overlaps(boxes: Tensor, others: Tensor) -> Tensor:
-    """Return intersection over union, as ``graph/ops/boxes.overlaps``."""
-    own, theirs = corners(boxes), corners(others)
-    sides = [op("Min", own[i + 2], theirs[i + 2]) - op("Max", own[i], theirs[i]) for i in (0, 1)]
-    common = sides[0] * sides[1]
-    union = _area(own) + _area(theirs) - common
-    meet = (sides[0] > 0.0) & (sides[1] > 0.0)
-    return op("Where", meet, common / op("Where", meet, union, 1.0), 0.0)
-
-
-def _area(box: tuple[Tensor, ...]) -> Tensor:
-    width, height = box[2] - box[0], box[3] - box[1]
-    return op("Where", (width < 0.0) | (height < 0.0), 0.0, width * height)
 
 
 def greedy(

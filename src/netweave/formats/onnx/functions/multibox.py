@@ -8,18 +8,23 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
+from netweave.formats.onnx.functions import tape
 from netweave.formats.onnx.functions.boxes import (
     best_first,
-    decoded,
     for_nms,
     greedy,
     indices,
     masked,
-    overlaps,
     rows,
 )
 from netweave.formats.onnx.functions.table import FunctionNode, body, without
 from netweave.formats.onnx.functions.tape import Tensor, multi_op, op
+from netweave.graph.ops.box_geometry import (
+    centres_of_corners,
+    corners_of_centres,
+    decode_boxes,
+    intersection_over_union,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,9 +39,8 @@ def multibox_detection(node: FunctionNode) -> Sequence[Tensor]:
     s = node.settings
     if node.shape(0)[1] == 1:
         raise NotWritable("there is no class but the background")
-    low, high = anchors.split(2, axis=2)
     deltas = op("Reshape", locations, [0, -1, 4]) * np.array(s["variances"], np.float32)
-    boxes = decoded(low, high, deltas)
+    boxes = decode_boxes(anchors, deltas, tape)
     boxes = op("Clip", boxes, 0.0, 1.0) if s["clip"] else boxes
     likeliest = op("Slice", probabilities, [1], [np.iinfo(np.int64).max], [1])
     score = op("ReduceMax", likeliest, [1], keepdims=0)
@@ -95,11 +99,11 @@ def box_nms(node: FunctionNode) -> Sequence[Tensor]:
     ordered = rows(table, order)
     candidates = op("GatherElements", valid.cast(ir.DataType.INT32), order, axis=1).cast(ir.DataType.BOOL)
     boxes = ordered.part(s["coord_start"], s["coord_start"] + 4, axis=2)
-    boxes = _corners(boxes) if s["in_format"] == "center" else boxes
+    boxes = corners_of_centres(boxes, tape) if s["in_format"] == "center" else boxes
     classes = _column(ordered, s["id_index"]) if s["id_index"] >= 0 and not s["force_suppress"] else None
 
     def suppresses(best: Tensor, number: Tensor) -> Tensor:
-        goes = overlaps(best, boxes) > float(s["overlap_thresh"])
+        goes: Tensor = intersection_over_union(best, boxes, tape) > float(s["overlap_thresh"])
         if classes is None:
             return goes
         return goes & op("Equal", classes, op("GatherElements", classes, number, axis=1))
@@ -125,17 +129,6 @@ def _converted(found: Tensor, s: dict[str, Any]) -> Tensor:
     start = s["coord_start"]
     before, old = found.part(0, start, axis=2), found.part(start, start + 4, axis=2)
     behind = found.part(start + 4, np.iinfo(np.int64).max, axis=2)
-    new = _corners(old) if s["in_format"] == "center" else _centres(old)
+    new = corners_of_centres(old, tape) if s["in_format"] == "center" else centres_of_corners(old, tape)
     new = op("Where", old.part(0, 1, axis=2) < 0.0, old, new)  # MXNet takes these for no boxes
     return op("Concat", before, new, behind, axis=2)
-
-
-def _corners(boxes: Tensor) -> Tensor:
-    centre, size = boxes.split(2, axis=2)
-    half = size / 2.0
-    return op("Concat", centre - half, centre + half, axis=2)
-
-
-def _centres(boxes: Tensor) -> Tensor:
-    low, high = boxes.split(2, axis=2)
-    return op("Concat", (low + high) / 2.0, high - low, axis=2)

@@ -7,10 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.formats.onnx.functions.boxes import best_first, corners, greedy, indices, masked, rows
+from netweave.formats.onnx.functions import tape
+from netweave.formats.onnx.functions.boxes import best_first, greedy, indices, masked, rows
 from netweave.formats.onnx.functions.table import FunctionNode, body
 from netweave.formats.onnx.functions.tape import Tensor, constant, op
-from netweave.graph.ops.proposals import base_anchors
+from netweave.graph.ops.box_geometry import (
+    base_anchors,
+    decode_pixel_boxes,
+    decode_region_boxes,
+    intersection_over_union,
+)
 from netweave.graph.ops.region_proposals import BASE_SIZE
 
 if TYPE_CHECKING:
@@ -22,13 +28,14 @@ def proposal(node: FunctionNode) -> Sequence[Tensor]:
     """One region at a time: both corners belong to a box, which ``NonMaxSuppression`` cannot be told."""
     scores, deltas, info = node.inputs
     s = node.settings
-    anchors = base_anchors(s["feature_stride"], s["ratios"], s["scales"]).astype(np.float32)
+    anchors = np.array(base_anchors(s["feature_stride"], s["ratios"], s["scales"]), np.float32)
     own = scores.part(len(anchors), 2 * len(anchors), axis=1)
     own = op("Transpose", own, perm=[0, 2, 3, 1])  # (N, H, W, A)
     moves = op("Transpose", deltas, perm=[0, 2, 3, 1])
     moves = op("Reshape", moves, op("Concat", own.sizes(), [4], axis=0))
     height, width, scale = info.split(3, axis=1)
-    boxes = _moved(_shifted(anchors, own, s["feature_stride"]), moves, s)
+    cells = _shifted(anchors, own, s["feature_stride"])
+    boxes = cells + moves if s["iou_loss"] else decode_pixel_boxes(cells, moves, tape)
     boxes = _cut(boxes, height, width)
     inside = _inside(own, (height, width), s["feature_stride"])
     own = op("Where", inside.at(3), own, -1.0)
@@ -58,18 +65,6 @@ def _cut(boxes: Tensor, height: Tensor, width: Tensor) -> Tensor:
     return op("Max", op("Min", boxes, limits), 0.0)
 
 
-def _moved(anchors: Tensor, deltas: Tensor, s: dict[str, Any]) -> Tensor:
-    """Return the boxes that the locations say, by their corners (``iou_loss``) or by centres and sizes."""
-    if s["iou_loss"]:
-        return anchors + deltas
-    low, high = anchors.split(2, axis=-1)
-    moves, scales = deltas.split(2, axis=-1)
-    size = high - low + 1.0
-    centre = moves * size + low + (size - 1.0) * 0.5
-    half = (op("Exp", scales) * size - 1.0) * 0.5
-    return op("Concat", centre - half, centre + half, axis=-1)
-
-
 def _inside(own: Tensor, ends: tuple[Tensor, Tensor], stride: int) -> Tensor:
     """Return which cells are in the image and not in its padding, (N, H, W)."""
     last = [(end / float(stride)).cast(ir.DataType.INT64) for end in ends]
@@ -88,19 +83,11 @@ def _without_small(boxes: Tensor, scores: Tensor, least: Tensor) -> tuple[Tensor
 
 
 def _suppressing(boxes: Tensor, threshold: float) -> Callable[[Tensor, Tensor], Tensor]:
-    """Return what says which boxes overlap one by more; both corners belong to a box."""
-    sides = corners(boxes)
-    areas = (sides[2] - sides[0] + 1.0) * (sides[3] - sides[1] + 1.0)
+    """Return the function that says which boxes a survivor suppresses; both corners belong to a box."""
 
     def suppresses(best: Tensor, number: Tensor) -> Tensor:
-        one = corners(best)
-        width, height = (
-            op("Max", op("Min", one[i + 2], sides[i + 2]) - op("Max", one[i], sides[i]) + 1.0, 0.0)
-            for i in (0, 1)
-        )
-        common = width * height
-        area = op("GatherElements", areas, number, axis=1)
-        return ~(common / (area + areas - common) <= threshold)
+        common: Tensor = intersection_over_union(boxes, best, tape, edge=1.0)
+        return ~(common <= threshold)
 
     return suppresses
 
@@ -126,16 +113,13 @@ def region_proposal(node: FunctionNode) -> Sequence[Tensor]:
     """As many regions as stay, of the boxes of one image that are large enough."""
     scores, deltas, info = node.inputs
     s = node.settings
-    anchors = base_anchors(BASE_SIZE, s["ratios"], s["scales"]).astype(np.float32)
+    anchors = np.array(base_anchors(BASE_SIZE, s["ratios"], s["scales"]), np.float32)
     own = op("Transpose", scores.part(len(anchors), 2 * len(anchors), axis=1), perm=[0, 2, 3, 1])
     moves = op("Transpose", deltas, perm=[0, 2, 3, 1])
     moves = op("Reshape", moves, op("Concat", own.sizes(), [4], axis=0))
     height, width, scale = (info.part(column, column + 1, axis=1) for column in range(3))
-    low, high = _shifted(anchors, own, s["feature_stride"]).split(2, axis=-1)
-    shift, growth = moves.split(2, axis=-1)
-    size = high - low + 1.0
-    centre, half = shift * size + low + size * 0.5, op("Exp", growth) * size * 0.5
-    boxes = _cut(op("Concat", centre - half, centre + half, axis=-1), height, width)
+    boxes = decode_region_boxes(_shifted(anchors, own, s["feature_stride"]), moves, tape)
+    boxes = _cut(boxes, height, width)
     boxes, flat = op("Reshape", boxes, [1, -1, 4]), op("Reshape", own, [1, -1])
     low, high = boxes.split(2, axis=2)
     is_side = (high - low + 1.0 >= (scale * float(s["min_size"])).at(2)).cast(ir.DataType.INT32)

@@ -10,7 +10,6 @@ import onnx_ir as ir
 from netweave.formats.onnx.functions.boxes import indices
 from netweave.formats.onnx.functions.table import LOWEST, FunctionNode, body
 from netweave.formats.onnx.functions.tape import Tensor, constant, loop, op
-from netweave.graph.ops.regions import SMALLEST_SIDE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +48,7 @@ def _rounded(value: Tensor) -> Tensor:
 
 
 def _bins(first: Tensor, last: Tensor, num_bins: int, size: Tensor) -> tuple[Tensor, Tensor]:
-    """Return where the bins of each region begin and what they end before, (R, bins), cut to the plane."""
+    """Return where bins begin and what they end before, (R, bins), as ``box_geometry.region_bins``."""
     width = op("Max", last - first + _double(1), _double(1)) / _double(num_bins)
     number = indices(constant([num_bins])).cast(ir.DataType.DOUBLE)
     borders = (
@@ -110,9 +109,9 @@ def position_sensitive_pooling(node: FunctionNode) -> Sequence[Tensor]:
 def _mean_bins(
     first: Tensor, last: Tensor, num_bins: int, size: Tensor, scale: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return where bins begin and what they end before, (R, bins), cut to the plane; they may overlap."""
+    """Return where bins begin and what they end before, (R, bins), as ``box_geometry.mean_bins``."""
     start, stop = _rounded(first) * scale, (_rounded(last) + _double(1)) * scale
-    width = op("Max", stop - start, _double(SMALLEST_SIDE)) / _double(num_bins)
+    width = op("Max", stop - start, _double(0.1)) / _double(num_bins)
     number = indices(constant([num_bins])).cast(ir.DataType.DOUBLE)
     borders = (
         op("Floor", width * number + start),

@@ -1,6 +1,8 @@
-"""Writing the body of a function as Python writes arithmetic: tensors with operators, nodes noted down.
+"""Writing the body of a function as Python writes arithmetic: tensors with operators, which record nodes.
 
-Numbers become constants: whole ones int64, others float32, lists of them one axis.
+Numbers become constants: integers int64, others float32, lists of them one axis. What a loop computes of
+values from outside alone is recorded outside: ONNX Runtime does not move such nodes, and would compute the
+areas of all boxes anew for each box.
 """
 
 from __future__ import annotations
@@ -15,22 +17,29 @@ import onnx_ir as ir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from types import EllipsisType
 
     Number = int | float | Sequence[int] | Sequence[float] | np.ndarray
 
 
-_NODES: ContextVar[list[ir.Node]] = ContextVar("nodes")
-"""Where nodes are noted down: in a function, or in the body of a loop."""
+_SCOPES: ContextVar[list[list[ir.Node]]] = ContextVar("scopes")
+"""The nodes recorded so far: of the function, and of each loop that is being recorded, innermost last."""
 
 _NUMBERS: ContextVar[Iterator[int]] = ContextVar("numbers")
 """Numbers for the names of a function's values."""
 
 
 class Tensor:
-    """A value while a body is written; comparisons and arithmetic note nodes down."""
+    """A value while a body is written; comparisons and arithmetic record nodes.
 
-    def __init__(self, value: ir.Value) -> None:
+    Args:
+        value: The value.
+        depth: In how many loops it is computed; 0 for one of the function itself.
+    """
+
+    def __init__(self, value: ir.Value, depth: int = 0) -> None:
         self.value = value
+        self.depth = depth
 
     def __add__(self, other: Tensor | Number) -> Tensor:
         return op("Add", self, other)
@@ -71,6 +80,14 @@ class Tensor:
     def __neg__(self) -> Tensor:
         return op("Neg", self)
 
+    def __getitem__(self, place: tuple[EllipsisType, int | slice]) -> Tensor:
+        """Return an element or a range of the last axis: ``boxes[..., 2]``, ``boxes[..., :2]``."""
+        _, last = place
+        if isinstance(last, int):
+            return op("Gather", self, last, axis=-1)
+        begin, end = last.start or 0, np.iinfo(np.int64).max if last.stop is None else last.stop
+        return op("Slice", self, [begin], [end], [-1])
+
     def size(self, axis: int) -> Tensor:
         """Return the size of an axis, counted from the front, as a list of one."""
         return self.sizes(axis, axis + 1)
@@ -99,13 +116,13 @@ class Tensor:
 
 @contextmanager
 def recording() -> Iterator[list[ir.Node]]:
-    """Note down the nodes of a function in the list that is given."""
+    """Record the nodes of a function in the list that is given."""
     nodes: list[ir.Node] = []
-    tokens = _NODES.set(nodes), _NUMBERS.set(count())
+    tokens = _SCOPES.set([nodes]), _NUMBERS.set(count())
     try:
         yield nodes
     finally:
-        _NODES.reset(tokens[0])
+        _SCOPES.reset(tokens[0])
         _NUMBERS.reset(tokens[1])
 
 
@@ -125,22 +142,67 @@ def constant(array: Any) -> Tensor:
 def multi_op(
     op_type: str, *inputs: Tensor | Number | None, outputs: int = 1, **attributes: Any
 ) -> list[Tensor]:
-    """Note down a node and return its outputs."""
-    values = [
-        operand.value if isinstance(operand, Tensor) else None if operand is None else constant(operand).value
-        for operand in inputs
-    ]
-    made = [ir.Value(name=named(op_type)) for _ in range(outputs)]
-    attrs = [
-        a if isinstance(a, ir.Attr) else ir.convenience.convert_attribute(k, a) for k, a in attributes.items()
-    ]
-    _NODES.get().append(ir.Node("", op_type, values, attrs, outputs=made, name=made[0].name))
-    return [Tensor(value) for value in made]
+    """Record a node and return its outputs."""
+    operands = [_operand(each) for each in inputs]
+    depth = max((operand.depth for operand in operands if operand), default=0)
+    return _record(op_type, operands, depth, outputs=outputs, attributes=attributes)
 
 
 def op(op_type: str, *inputs: Tensor | Number | None, **attributes: Any) -> Tensor:
-    """Note down a node and return its one output."""
+    """Record a node and return its one output."""
     return multi_op(op_type, *inputs, **attributes)[0]
+
+
+def _operand(each: Tensor | Number | None) -> Tensor | None:
+    return each if isinstance(each, Tensor) or each is None else constant(each)
+
+
+def _record(
+    op_type: str,
+    operands: Sequence[Tensor | None],
+    depth: int,
+    *,
+    outputs: int = 1,
+    attributes: dict[str, Any] | None = None,
+) -> list[Tensor]:
+    values = [operand.value if operand else None for operand in operands]
+    results = [ir.Value(name=named(op_type)) for _ in range(outputs)]
+    attrs = [
+        a if isinstance(a, ir.Attr) else ir.convenience.convert_attribute(k, a)
+        for k, a in (attributes or {}).items()
+    ]
+    node = ir.Node("", op_type, values, attrs, outputs=results, name=results[0].name)
+    _SCOPES.get()[depth].append(node)
+    return [Tensor(value, depth) for value in results]
+
+
+# What the formulas of graph/ops/box_geometry need of an array library: this module is one.
+
+
+def where(condition: Tensor, chosen: Tensor | Number, other: Tensor | Number) -> Tensor:
+    """Return one tensor where the condition holds, the other elsewhere.
+
+    The larger or smaller of two becomes ``Max`` or ``Min``, which take half the time.
+    """
+    if isinstance(chosen, Tensor) and isinstance(other, Tensor):
+        extreme = {(other.value, chosen.value): "Max", (chosen.value, other.value): "Min"}
+        compared = condition.value.producer()
+        if compared is not None and compared.op_type == "Less" and not condition.value.uses():
+            first, second = compared.inputs
+            if first is not None and second is not None and (first, second) in extreme:
+                _SCOPES.get()[condition.depth].remove(compared)
+                return op(extreme[first, second], chosen, other)
+    return op("Where", condition, chosen, other)
+
+
+def exp(x: Tensor) -> Tensor:
+    """Return the exponential of each element."""
+    return op("Exp", x)
+
+
+def concatenate(tensors: Sequence[Tensor], axis: int) -> Tensor:
+    """Return tensors joined along an axis."""
+    return op("Concat", *tensors, axis=axis)
 
 
 def loop(
@@ -149,7 +211,7 @@ def loop(
     state: Sequence[Tensor],
     step: Callable[..., tuple[Tensor | None, Sequence[Tensor], Sequence[Tensor]]],
 ) -> list[Tensor]:
-    """Note down a ``Loop`` and return the last state, then what the steps gave, stacked.
+    """Record a ``Loop`` and return the last state, then what the steps gave, stacked.
 
     Args:
         most: Steps at most.
@@ -161,13 +223,18 @@ def loop(
     number = ir.Value(name=named("step"), type=ir.TensorType(ir.DataType.INT64), shape=ir.Shape([]))
     runs = ir.Value(name=named("runs"), type=ir.TensorType(ir.DataType.BOOL), shape=ir.Shape([]))
     old = [ir.Value(name=named("state")) for _ in state]
+    scopes = _SCOPES.get()
+    outer, inner = len(scopes) - 1, len(scopes)
     nodes: list[ir.Node] = []
-    token = _NODES.set(nodes)
+    scopes.append(nodes)
     try:
-        again, new, given = step(Tensor(number), *(Tensor(value) for value in old))
-        again = op("Identity", Tensor(runs)) if again is None else again
-        outputs = [op("Identity", value).value for value in (again, *new, *given)]
+        again, new, given = step(Tensor(number, inner), *(Tensor(value, inner) for value in old))
+        again = Tensor(runs, inner) if again is None else again
+        # copies, since what a body gives must be computed in it
+        results = [_record("Identity", [value], inner)[0].value for value in (again, *new, *given)]
     finally:
-        _NODES.reset(token)
-    body = ir.Graph([number, runs, *old], outputs, nodes=nodes, name=named("body"))
-    return multi_op("Loop", most, goes_on, *state, outputs=len(new) + len(given), body=body)
+        scopes.pop()
+    body = ir.Graph([number, runs, *old], results, nodes=nodes, name=named("body"))
+    # recorded where the loop stands, whatever its inputs: its body may read values of that place
+    operands = [_operand(each) for each in (most, goes_on, *state)]
+    return _record("Loop", operands, outer, outputs=len(new) + len(given), attributes={"body": body})

@@ -1,11 +1,13 @@
-"""Functions that written source defines for operators that PyTorch lacks, as text, and known again by it.
+"""Functions that written source defines for operators that PyTorch lacks.
 
-What a detector does with its heads depends on the data: no trace can hold it. So the reader takes a function
-that stands in a file word for word as it is here for the operator that it was written for; one that somebody
-changed is traced as any other code is, or refused. To add one: its text in the file of its family, and a row
-in the table; its arguments are the operator's inputs, then its attributes, with the registry's defaults.
+What a detector does with its heads depends on the data, so no trace can hold it. The writer therefore copies
+the functions of ``backends/torch`` into the file (decision 0133), and the reader takes a function that still
+has exactly this source for the operator that it was written for; one that somebody changed is traced as any
+other code is, or refused. To add one: the function in ``backends/torch``, and a row in ``FUNCTIONS``; its
+positional arguments are the operator's inputs, its keywords the attributes, with the registry's defaults.
 """
 
-from netweave.formats.pytorch.functions.table import FUNCTIONS, TEXTS, Function, known, used
+from netweave.formats.pytorch.functions.sources import recognized, sources, used_sources
+from netweave.formats.pytorch.functions.table import FUNCTIONS, Function
 
-__all__ = ["FUNCTIONS", "TEXTS", "Function", "known", "used"]
+__all__ = ["FUNCTIONS", "Function", "recognized", "sources", "used_sources"]

@@ -1,12 +1,9 @@
-"""The table of functions: which operator each is, and which others it calls."""
+"""The table of functions: which operator each computes, and the sizes of its outputs."""
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-
-from netweave.formats.pytorch.functions import boxes, detection, multibox, proposals, regions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -67,37 +64,4 @@ FUNCTIONS: Mapping[str, Function] = {
     "roi_pooling": Function("ROIPooling", _pooled),
     "psroi_pooling": Function("PSROIPooling", _by_position),
 }
-"""Those that stand for an operator, by their names."""
-
-TEXTS: Mapping[str, str] = boxes.TEXTS | detection.TEXTS | multibox.TEXTS | proposals.TEXTS | regions.TEXTS
-"""All of them, by their names, in the order in which they stand in a file."""
-
-
-def used(text: str) -> list[str]:
-    """Return the functions that a text calls, and those that they call, in their order."""
-    needed: set[str] = set()
-    texts = [text]
-    while texts:
-        more = {name for name in TEXTS if name not in needed and _calls(texts[-1], name)}
-        texts.pop()
-        needed |= more
-        texts += [TEXTS[name] for name in more]
-    return [TEXTS[name] for name in TEXTS if name in needed]
-
-
-def _calls(text: str, name: str) -> bool:
-    return re.search(rf"(?<![\w.]){name}\(", text) is not None
-
-
-def known(source: Callable[[str], str | None]) -> list[str]:
-    """Return the functions for operators that stand in a file word for word, with all that they call.
-
-    Args:
-        source: Gives the text of a function of the file by its name, None if there is none.
-    """
-    return [
-        name
-        for name in FUNCTIONS
-        if source(name) == TEXTS[name]
-        and all(source(other) == TEXTS[other] for other in TEXTS if TEXTS[other] in used(TEXTS[name]))
-    ]
+"""The functions that compute an operator, by their names."""

@@ -22,7 +22,7 @@ from netweave.files.source_code.naming import (
 )
 from netweave.files.source_code.steps import Step
 from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
-from netweave.formats.pytorch.functions import TEXTS, used
+from netweave.formats.pytorch.functions import sources, used_sources
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
 from netweave.formats.pytorch.source.text import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 IMPORT_FUNCTIONAL = "from torch.nn import functional as F\n"
 FUNCTIONAL = re.compile(r"\bF\.")
+MATH = re.compile(r"\bmath\.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class _Writer:
         self._entry = class_name(title)
         self._steps = steps_of(graph)
         self._outputs = [value.name or "" for value in graph.outputs]
-        names = Names({"self", "torch", "nn", "F", *TEXTS})
+        names = Names({"self", "torch", "nn", "F", "math", *sources()})
         self._arguments = {
             value.name or "": names.free(value.name or "", fallback="data") for value in graph.inputs
         }
@@ -104,8 +105,10 @@ class _Writer:
             texts.insert(0, CONV_NORM.format_map({key: literal(v) for key, v in self._defaults.items()}))
         form = CHANNELS_LAST if self._has_images() else ""
         body = [*texts, net, LOAD.format(name=self._entry, form=form)]
-        body = [*used("".join(body)), *body]
+        body = [*used_sources("".join(body)), *body]
         text = "\n\n".join([self._head(), *body])
+        if any(MATH.search(part) for part in body):
+            text = text.replace("import json\n", "import json\nimport math\n", 1)
         if not any(FUNCTIONAL.search(part) for part in body):
             text = text.replace(IMPORT_FUNCTIONAL, "", 1)
         return Text(text, self._entry, self._arguments, self.state)

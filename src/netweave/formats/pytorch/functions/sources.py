@@ -1,0 +1,90 @@
+"""The source of the functions as a written file holds it, parsed from modules that need torch."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from importlib import resources
+from textwrap import fill
+from typing import TYPE_CHECKING
+
+from netweave.files.source_code.text import WIDTH
+from netweave.formats.pytorch.functions.table import FUNCTIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_MODULES = (
+    "graph/ops/box_geometry.py",
+    "backends/torch/detectors.py",
+    "backends/torch/proposals.py",
+    "backends/torch/regions.py",
+)
+
+
+@cache
+def sources() -> Mapping[str, str]:
+    """Return the source of each function by its name, in the order in which they stand in a file.
+
+    They lose their annotations, which nothing else in a written file has, and all but the first line of their
+    docstrings. Formats may not import torch, so the modules are parsed and not imported.
+    """
+    package = resources.files("netweave")
+    found: dict[str, str] = {}
+    for module in _MODULES:
+        text = package.joinpath(module).read_text(encoding="utf-8")
+        for function in ast.parse(text).body:
+            if isinstance(function, ast.FunctionDef):
+                assert function.name not in found, f"{function.name} is defined twice"
+                found[function.name] = "\n".join(_lines(function, text.splitlines())) + "\n"
+    return found
+
+
+def _lines(function: ast.FunctionDef, lines: list[str]) -> Iterator[str]:
+    """Give the lines of a function as it is written; its body is kept to the letter."""
+    arguments = function.args
+    for argument in (*arguments.args, *arguments.kwonlyargs):
+        argument.annotation = None
+    shown = ast.unparse(arguments)
+    head = f"def {function.name}({shown}):"
+    if len(head) > WIDTH:
+        inner = fill(f"{shown},", WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 4)
+        head = f"def {function.name}(\n{inner}\n):"
+    yield head
+    summary = (ast.get_docstring(function) or "").partition("\n")[0]
+    yield f'    """{summary}"""'
+    yield from lines[function.body[1].lineno - 1 : function.end_lineno]
+
+
+def used_sources(text: str) -> list[str]:
+    """Return the sources of the functions that a text calls, and of those that they call."""
+    return [sources()[name] for name in sources() if name in _used(text)]
+
+
+def _used(text: str) -> set[str]:
+    names: set[str] = set()
+    texts = [text]
+    while texts:
+        current = texts.pop()
+        called = {name for name in sources() if name not in names and _calls(current, name)}
+        names |= called
+        texts += [sources()[name] for name in called]
+    return names
+
+
+def _calls(text: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){name}\(", text) is not None
+
+
+def recognized(source_of: Callable[[str], str | None]) -> list[str]:
+    """Return the functions for operators whose source in a file is exactly ours, with all that they call.
+
+    Args:
+        source_of: Gives the source of a function of the file by its name, None if the file defines none.
+    """
+    return [
+        name
+        for name in FUNCTIONS
+        if all(source_of(each) == sources()[each] for each in {name, *_used(sources()[name])})
+    ]
