@@ -110,7 +110,7 @@ def _second_bottom(
     operand = ctx.bottoms[1]
     if behind and part:
         axes = list(range(len(part), len(part) + behind))
-        operand = ctx.add("Unsqueeze", [operand, ctx.integers(axes)])
+        operand = ctx.unsqueeze(operand, axes)
     shape = tuple(size or ctx.batch or 1 for size in part)
     return operand, shape, _broadcast(shape, behind)
 

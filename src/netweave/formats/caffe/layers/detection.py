@@ -159,7 +159,7 @@ def decoded(ctx: CaffeLayer, locations: ir.Value, *, code_type: str, scaled: boo
     low, high = _halves(ctx, priors, axis=-1)
     size = ctx.add("Sub", [high, low])
     if code_type == "CORNER_SIZE":
-        sizes = ctx.add("Concat", [size, size], {"axis": -1})
+        sizes = ctx.concat([size, size], -1)
         return ctx.add("Add", [priors, ctx.add("Mul", [delta, sizes])])
     moves, growths = _halves(ctx, delta, axis=-1)
     half = ctx.constant(0.5)
@@ -167,7 +167,7 @@ def decoded(ctx: CaffeLayer, locations: ir.Value, *, code_type: str, scaled: boo
     centre = ctx.add("Add", [ctx.add("Mul", [moves, size]), old_centre])
     reach = ctx.add("Mul", [ctx.add("Mul", [ctx.add("Exp", [growths]), size]), half])
     corners = [ctx.add("Sub", [centre, reach]), ctx.add("Add", [centre, reach])]
-    return ctx.add("Concat", corners, {"axis": -1})
+    return ctx.concat(corners, -1)
 
 
 def _halves(ctx: CaffeLayer, value: ir.Value, *, axis: int) -> tuple[ir.Value, ...]:

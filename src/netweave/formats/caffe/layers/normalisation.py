@@ -8,8 +8,9 @@ import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.unsupported import refuse_fused_relu
-from netweave.graph import DOMAIN, Statistics, set_statistics
+from netweave.graph import DOMAIN, Statistics
 from netweave.graph.parameters import drawn
+from netweave.lowering.normalization import batch_normalization
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,19 +44,22 @@ def batch_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
     refuse_fused_relu(ctx, parameter)
     _check_rates(ctx)
     channels = 1 if ctx.rank() == 1 else ctx.size(1)
-    scale = ctx.builder.derived(np.ones(channels, np.float32), name=f"{ctx.layer.key}/scale")
-    shift = ctx.builder.derived(np.zeros(channels, np.float32), name=f"{ctx.layer.key}/shift")
     mean, variance, count = _statistics(ctx, channels)
-    attributes = {"epsilon": parameter["eps"], "momentum": parameter["moving_average_fraction"]}
-    outputs = [ctx.tops[0]]
-    if not parameter.get("use_global_stats", ctx.phase == "TEST"):
-        attributes["training_mode"] = 1
-        outputs += ["", ""]
-    inputs = [ctx.x, scale, shift, mean, variance]
-    made = ctx.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
     fixed = bool(parameter.get("use_global_stats", False))
-    set_statistics(made[0], Statistics(unbiased=True, fixed=fixed, count=count))
-    return made[:1]
+    normalised = batch_normalization(
+        ctx,
+        ctx.x,
+        gamma=None,
+        beta=None,
+        mean=mean,
+        variance=variance,
+        epsilon=parameter["eps"],
+        momentum=parameter["moving_average_fraction"],
+        statistics=Statistics(unbiased=True, fixed=fixed, count=count),
+        training=not parameter.get("use_global_stats", ctx.phase == "TEST"),
+        name=ctx.tops[0],
+    )
+    return [normalised]
 
 
 def _statistics(ctx: CaffeLayer, channels: int) -> tuple[ir.Value, ir.Value, str]:

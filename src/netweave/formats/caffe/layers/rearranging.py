@@ -28,7 +28,7 @@ def shuffle_channel(ctx: CaffeLayer) -> Sequence[ir.Value]:
         raise ctx.shape_error("needs fixed sizes behind the channels")
     parts = [group, ctx.size(1) // group]
     table = _reshaped(ctx, ctx.x, [0, *parts, -1])
-    turned = ctx.add("Transpose", [table], {"perm": [0, 2, 1, 3]})
+    turned = ctx.transpose(table, [0, 2, 1, 3])
     return [_reshaped(ctx, turned, [0, channels, *plane], top=0)]
 
 

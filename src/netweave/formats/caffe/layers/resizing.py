@@ -72,7 +72,7 @@ def _unpooled(ctx: CaffeLayer, size: list[int]) -> ir.Value:
         )
     x, places = (_shaped(ctx, bottom, [0, 0, -1]) for bottom in ctx.bottoms)
     batch = ctx.add("Shape", [ctx.x], {"start": 0, "end": 1})
-    planes = ctx.add("Concat", [batch, _ints(ctx, [channels, height * width])], {"axis": 0})
+    planes = ctx.concat([batch, _ints(ctx, [channels, height * width])], 0)
     empty = ctx.add("Expand", [ctx.constant([[[0.0]]]), planes])
     numbers = ctx.add("Cast", [places], {"to": _INT64})
     flat = ctx.add("ScatterElements", [empty, numbers, x], {"axis": 2})

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.formats.caffe.context import CaffeLayer, layer
-from netweave.graph import Statistics, set_statistics
+from netweave.graph import Statistics
 from netweave.graph.parameters import drawn
+from netweave.lowering.normalization import batch_normalization
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -61,15 +62,20 @@ def _four_arrays(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
     slope = _learnt(ctx, 0, "gamma", parameter["slope_filler"])
     bias = _learnt(ctx, 1, "beta", parameter["bias_filler"])
     mean, variance = _statistic(ctx, 2, "mean"), _statistic(ctx, 3, "variance")
-    attributes = {"epsilon": parameter["eps"], "momentum": parameter["momentum"]}
-    outputs = [ctx.tops[0]]
-    if ctx.phase == "TRAIN" and not parameter["frozen"]:
-        attributes["training_mode"] = 1
-        outputs += ["", ""]
-    inputs = [ctx.x, slope, bias, mean, variance]
-    made = ctx.add_many("BatchNormalization", inputs, attributes, outputs=outputs)
-    set_statistics(made[0], Statistics(fixed=parameter["frozen"]))
-    return made[:1]
+    normalised = batch_normalization(
+        ctx,
+        ctx.x,
+        gamma=slope,
+        beta=bias,
+        mean=mean,
+        variance=variance,
+        epsilon=parameter["eps"],
+        momentum=parameter["momentum"],
+        statistics=Statistics(fixed=parameter["frozen"]),
+        training=ctx.phase == "TRAIN" and not parameter["frozen"],
+        name=ctx.tops[0],
+    )
+    return [normalised]
 
 
 def _learnt(ctx: CaffeLayer, index: int, role: str, filler: Message, *, plane: bool = False) -> ir.Value:

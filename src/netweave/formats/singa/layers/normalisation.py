@@ -8,6 +8,7 @@ import numpy as np
 
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.graph.parameters import drawn, tag_sources
+from netweave.lowering.normalization import batch_normalization
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -56,13 +57,19 @@ def batch_norm(ctx: SingaLayer) -> Output:
     scale = ctx.parameter(0, shape, "gamma", layout=layout)
     shift = ctx.parameter(1, shape, "beta", layout=layout)
     mean, variance = _statistics(ctx, shape)
-    attributes = {"epsilon": BM_EPSILON}
-    inputs = [x, scale, shift, mean, variance]
-    if not ctx.training:
-        return Output([ctx.add_output("BatchNormalization", inputs, attributes)])
-    attributes |= {"training_mode": 1, "momentum": 0.0}  # the statistics are those of the last batch
-    outputs = [ctx.unit.name, "", ""]
-    return Output(ctx.add_many("BatchNormalization", inputs, attributes, outputs=outputs)[:1])
+    normalised = batch_normalization(
+        ctx,
+        x,
+        gamma=scale,
+        beta=shift,
+        mean=mean,
+        variance=variance,
+        epsilon=BM_EPSILON,
+        momentum=0.0 if ctx.training else None,  # the statistics are those of the last batch
+        training=ctx.training,
+        name=ctx.unit.name,
+    )
+    return Output([normalised])
 
 
 def _statistics(ctx: SingaLayer, shape: tuple[int, ...]) -> tuple[ir.Value, ir.Value]:

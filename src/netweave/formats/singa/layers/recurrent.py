@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netweave.formats.singa.context import Output, SingaLayer, layer
+from netweave.lowering.recurrent import RecurrentCell, recurrent_node, without_state_bias
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
+
+_CELL = RecurrentCell("GRU", linear_before_reset=True)
 
 
 @layer("kGRU", sources=(1, 2))
@@ -34,41 +35,35 @@ def gru(ctx: SingaLayer) -> Output:
         before, num_states = ctx.rows(1)
         if num_states != hidden:
             raise ctx.shape_error(f"the state that it reads has {num_states} elements, expected {hidden}")
-        state = _with_first_axis(ctx, before)
-    inputs = [
-        _with_first_axis(ctx, x),
+        state = ctx.unsqueeze(before, [0])
+    weights = [
         _matrix(ctx, range(3), (hidden, size)),
         _matrix(ctx, range(3, 6), (hidden, hidden)),
         _bias(ctx, hidden) if count == 9 else None,
-        None,
-        state,
     ]
-    attributes = {"hidden_size": hidden, "linear_before_reset": 1}
-    _, last = ctx.add_many("GRU", inputs, attributes, outputs=2)
+    _, (last,) = recurrent_node(
+        ctx, _CELL, ctx.unsqueeze(x, [0]), weights, hidden_size=hidden, states=[state]
+    )
     return Output([ctx.add_output("Squeeze", [last, ctx.integers([0])])])
-
-
-def _with_first_axis(ctx: SingaLayer, x: ir.Value) -> ir.Value:
-    return ctx.add("Unsqueeze", [x, ctx.integers([0])])
 
 
 def _matrix(ctx: SingaLayer, numbers: Sequence[int], shape: tuple[int, int]) -> ir.Value:
     """Return three matrices as one, [1, 3 * rows, columns]; copies share it."""
     layout = [("reshape", (1, *shape))]
-    return _joined(ctx, [ctx.parameter(number, shape, "weight", layout=layout) for number in numbers])
+    parts = [ctx.parameter(number, shape, "weight", layout=layout) for number in numbers]
+    return _shared(ctx, parts, lambda: ctx.concat(parts, 1))
 
 
 def _bias(ctx: SingaLayer, hidden: int) -> ir.Value:
     """Return the biases of the input's products, and zeros for the state's: [1, 6 * hidden]."""
-    parts = [
-        ctx.parameter(number, (hidden,), "bias", layout=[("reshape", (1, hidden))]) for number in (6, 7, 8)
-    ]
-    return _joined(ctx, parts, np.zeros((1, 3 * hidden), np.float32))
+    layout = [("reshape", (1, hidden))]
+    parts = [ctx.parameter(number, (hidden,), "bias", layout=layout) for number in (6, 7, 8)]
+    return _shared(ctx, parts, lambda: without_state_bias(ctx, parts, 3 * hidden))
 
 
-def _joined(ctx: SingaLayer, parts: Sequence[ir.Value], rest: np.ndarray | None = None) -> ir.Value:
+def _shared(ctx: SingaLayer, parts: Sequence[ir.Value], join: Callable[[], ir.Value]) -> ir.Value:
+    """Return several arrays as one, which all unrolled copies of a layer read."""
     key = tuple(part.name or "" for part in parts)
     if key not in ctx.joined:
-        more = [] if rest is None else [ctx.constant(rest)]
-        ctx.joined[key] = ctx.add("Concat", [*parts, *more], {"axis": 1})
+        ctx.joined[key] = join()
     return ctx.joined[key]
