@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import inspect
     from collections.abc import Mapping, Sequence
 
 REMOVED = frozenset({"deterministic", "test", "train", "use_bi_direction", "use_cudnn", "volatile", "wscale"})
@@ -44,3 +45,23 @@ def bind(
         raise ArgumentsError(f"{name}() {error}{hint}") from None
     bound.apply_defaults()
     return dict(bound.arguments)
+
+
+def parse_signature(text: str) -> inspect.Signature:
+    """Return a signature that is written as Chainer's documentation writes it.
+
+    >>> parse_signature("ksize, stride=1, *, dilate=(1, 1)")
+    <Signature (ksize, stride=1, *, dilate=(1, 1))>
+    """
+    (function,) = ast.parse(f"def f({text}): pass").body
+    assert isinstance(function, ast.FunctionDef)
+    arguments = function.args
+    names = [*arguments.args, *arguments.kwonlyargs]
+    required = [None] * (len(arguments.args) - len(arguments.defaults))
+    parameters = []
+    for name, default in zip(names, [*required, *arguments.defaults, *arguments.kw_defaults], strict=True):
+        is_keyword = name in arguments.kwonlyargs
+        kind = inspect.Parameter.KEYWORD_ONLY if is_keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
+        parameters.append(inspect.Parameter(name.arg, kind, default=value))
+    return inspect.Signature(parameters)

@@ -6,12 +6,12 @@ first call tells.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.functions.table import pair
 from netweave.formats.chainer.shim.link import Link
-from netweave.formats.chainer.shim.links.table import composite, link
+from netweave.formats.chainer.shim.links.table import composite, link, takes
 from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 
@@ -19,19 +19,27 @@ class _Windowed(Link):
     """A link that slides; what else its function takes are attributes of the same names, as in Chainer."""
 
     function: str
+    rank = 0
 
-    def _set_up(
+    if TYPE_CHECKING:  # ``takes`` writes it
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def _build(
         self,
-        rank: int,
-        sizes: tuple[Any, Any, Any],
+        in_channels: Any,
+        out_channels: Any,
+        ksize: Any,
         nobias: bool,
         *,
+        ndim: int | None = None,
         groups: int = 1,
         **settings: Any,
     ) -> None:
-        in_channels, out_channels, ksize = sizes if sizes[2] is not None else (None, *sizes[:2])
+        if ksize is None:
+            in_channels, out_channels, ksize = None, in_channels, out_channels
         self.out_channels, self.groups = int(out_channels), int(groups)
-        self.kernel = pair(ksize, rank)
+        self.kernel = pair(ksize, ndim or self.rank)
         self._taken = tuple(settings)
         vars(self).update(settings)
         with self.init_scope():
@@ -53,239 +61,125 @@ class _Windowed(Link):
 
 
 @link
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, nobias=False, "
+    "initialW=None, initial_bias=None, *, dilate=1, groups=1"
+)
 class Convolution2D(_Windowed):
     """Cross-correlation over images."""
 
-    function = "convolution_2d"
-
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        *,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        super().__init__()
-        sizes = (in_channels, out_channels, ksize)
-        self._set_up(2, sizes, nobias, groups=groups, stride=stride, pad=pad, dilate=dilate)
+    function, rank = "convolution_2d", 2
 
 
 @link
+@takes(
+    "ndim, in_channels, out_channels, ksize=None, stride=1, pad=0, nobias=False, "
+    "initialW=None, initial_bias=None, cover_all=False, dilate=1, groups=1"
+)
 class ConvolutionND(_Windowed):
     """Cross-correlation over any number of axes."""
 
     function = "convolution_nd"
 
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        cover_all: bool = False,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        super().__init__()
-        sizes, settings = (in_channels, out_channels, ksize), {"cover_all": cover_all, "dilate": dilate}
-        self._set_up(ndim, sizes, nobias, groups=groups, stride=stride, pad=pad, **settings)
-
 
 @composite
+@takes(
+    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, "
+    "initialW=None, initial_bias=None, cover_all=False, dilate=1, groups=1"
+)
 class Convolution1D(ConvolutionND):
     """Cross-correlation over sequences."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        cover_all: bool = False,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
-        super().__init__(1, *sizes, cover_all=cover_all, dilate=dilate, groups=groups)
+    rank = 1
 
 
 @composite
+@takes(
+    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, "
+    "initialW=None, initial_bias=None, cover_all=False, dilate=1, groups=1"
+)
 class Convolution3D(ConvolutionND):
     """Cross-correlation over volumes."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        cover_all: bool = False,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
-        super().__init__(3, *sizes, cover_all=cover_all, dilate=dilate, groups=groups)
+    rank = 3
 
 
 @link
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, dilate=1, nobias=False, "
+    "initialW=None, initial_bias=None"
+)
 class DilatedConvolution2D(_Windowed):
     """Cross-correlation with gaps."""
 
-    function = "dilated_convolution_2d"
-
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        dilate: Any = 1,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-    ) -> None:
-        super().__init__()
-        self._set_up(2, (in_channels, out_channels, ksize), nobias, stride=stride, pad=pad, dilate=dilate)
+    function, rank = "dilated_convolution_2d", 2
 
 
 class _Transposed(_Windowed):
     """A link whose window is the input's channels first."""
-
-    function = "deconvolution_2d"
 
     def _sizes(self, channels: int) -> tuple[int, ...]:
         return (channels, self.out_channels // self.groups, *self.kernel)
 
 
 @link
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, nobias=False, outsize=None, "
+    "initialW=None, initial_bias=None, *, dilate=1, groups=1"
+)
 class Deconvolution2D(_Transposed):
     """The transpose of a convolution over images."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        outsize: Any = None,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        *,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        super().__init__()
-        sizes, settings = (in_channels, out_channels, ksize), {"outsize": outsize, "dilate": dilate}
-        self._set_up(2, sizes, nobias, groups=groups, stride=stride, pad=pad, **settings)
+    function, rank = "deconvolution_2d", 2
 
 
 @link
+@takes(
+    "ndim, in_channels, out_channels, ksize=None, stride=1, pad=0, nobias=False, outsize=None, "
+    "initialW=None, initial_bias=None, dilate=1, groups=1"
+)
 class DeconvolutionND(_Transposed):
     """The transpose of a convolution over any number of axes."""
 
-    def __init__(
-        self,
-        ndim: int,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        outsize: Any = None,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        super().__init__()
-        sizes, settings = (in_channels, out_channels, ksize), {"outsize": outsize, "dilate": dilate}
-        self._set_up(ndim, sizes, nobias, groups=groups, stride=stride, pad=pad, **settings)
+    function = "deconvolution_nd"
 
 
 @composite
+@takes(
+    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, outsize=None, "
+    "initialW=None, initial_bias=None, dilate=1, groups=1"
+)
 class Deconvolution1D(DeconvolutionND):
     """The transpose of a convolution over sequences."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        outsize: Any = None,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
-        super().__init__(1, *sizes, outsize=outsize, dilate=dilate, groups=groups)
+    rank = 1
 
 
 @composite
+@takes(
+    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, outsize=None, "
+    "initialW=None, initial_bias=None, dilate=1, groups=1"
+)
 class Deconvolution3D(DeconvolutionND):
     """The transpose of a convolution over volumes."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        outsize: Any = None,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        dilate: Any = 1,
-        groups: int = 1,
-    ) -> None:
-        sizes = (in_channels, out_channels, ksize, stride, pad, nobias)
-        super().__init__(3, *sizes, outsize=outsize, dilate=dilate, groups=groups)
+    rank = 3
 
 
 @link
+@takes(
+    "in_channels, channel_multiplier, ksize, stride=1, pad=0, nobias=False, initialW=None, initial_bias=None"
+)
 class DepthwiseConvolution2D(Link):
     """Every channel by itself."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        channel_multiplier: int,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
+    if TYPE_CHECKING:  # ``takes`` writes it
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+    def _build(
+        self, in_channels: Any, channel_multiplier: int, ksize: Any, stride: Any, pad: Any, nobias: bool
     ) -> None:
-        super().__init__()
         self.channel_multiplier, self.kernel = channel_multiplier, pair(ksize)
         self.stride, self.pad = stride, pad
         with self.init_scope():

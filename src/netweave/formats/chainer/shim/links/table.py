@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from netweave.formats.chainer.shim.arguments import bind
+from netweave.formats.chainer.shim.arguments import bind, parse_signature
 from netweave.formats.chainer.shim.functions.table import plain
 from netweave.formats.chainer.shim.link import Link
 from netweave.formats.chainer.shim.recorder import current
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LINKS: dict[str, type[Link]] = {}
 """Every link by its name in ``chainer.links``."""
@@ -50,6 +53,34 @@ def settled(kind: T) -> T:
     kind.__init__ = made  # type: ignore[method-assign]
     kind.forward = called  # type: ignore[attr-defined]
     return kind
+
+
+FIRST_VALUES = frozenset({"initialW", "initial_bias"})
+"""Arguments that say how weights are drawn: a net that is read has its weights from a file."""
+
+
+def takes(text: str) -> Callable[[T], T]:
+    """Give a link a constructor with Chainer's signature; its ``_build`` is given the arguments by name.
+
+    Args:
+        text: The signature as Chainer's documentation has it, without ``self``.
+    """
+    signature = parse_signature(text)
+    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+    def register(kind: T) -> T:
+        def made(self: Any, *args: Any, **kwargs: Any) -> None:
+            given = bind(signature, args, kwargs, name=kind.__name__)
+            Link.__init__(self)
+            self._build(**{name: value for name, value in given.items() if name not in FIRST_VALUES})
+
+        made.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[own, *signature.parameters.values()]
+        )
+        kind.__init__ = made  # type: ignore[misc]
+        return kind
+
+    return register
 
 
 def composite(kind: T) -> T:
