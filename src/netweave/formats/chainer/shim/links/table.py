@@ -77,7 +77,7 @@ def takes(text: str) -> Callable[[T], T]:
         made.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[own, *signature.parameters.values()]
         )
-        kind.__init__ = made  # type: ignore[misc]
+        kind.__init__ = made  # type: ignore[method-assign]
         return kind
 
     return register
