@@ -15,6 +15,7 @@ import onnx_ir as ir
 from torch import fx, nn
 
 from netweave.backends.torch.caffe_recurrent import Memory
+from netweave.backends.torch.draws import Draws, stream_of
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.fusion import ScaledNormalisation, scaled_normalisations
 from netweave.backends.torch.gradients import scaled_gradient
@@ -22,6 +23,7 @@ from netweave.backends.torch.parameters import laid_out
 from netweave.backends.torch.pointwise import every, pixel_strides
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
+from netweave.backends.torch.whole_batch import WholeBatch
 from netweave.errors import RunError
 from netweave.graph import (
     DOMAIN,
@@ -186,6 +188,7 @@ class _Lowerer:
         name = identifier(node.outputs[0].name, "value") if node.outputs else None
         made = self._fx.create_node("call_function", function, tuple(arguments), keywords, name=name)
         made.meta["node"] = node
+        made.meta["in_place"] = row.in_place is not None and function is row.in_place
         if not row.many:
             self._made[node.outputs[0]] = made
             return
@@ -237,6 +240,10 @@ class _Lowerer:
             found["memory"] = self._attribute(name)
         if "count" in row.injected:
             found |= self._statistics(node)
+        if "draws" in row.injected:
+            found |= {"draws": self._shared("draws", Draws), "stream": stream_of(node_name(node))}
+        if "batch" in row.injected:
+            found["batch"] = self._shared("batch", WholeBatch)
         return found
 
     def _statistics(self, node: ir.Node) -> dict[str, Any]:
@@ -299,11 +306,22 @@ class _Lowerer:
         self._root.register_buffer(free, self._store.placed(to_tensor(array)))
         return self._fx.get_attr(free)
 
+    def _shared(self, name: str, kind: type[Any]) -> fx.Node:
+        """Return what all nodes of the net are told by: where they draw from, what batch they see."""
+        if not hasattr(self._root, name):
+            setattr(self._root, name, kind())
+        return self._attribute(name)
+
     def _attribute(self, name: str) -> fx.Node:
         """Return an attribute of the module itself, read anew at each run."""
         if name not in self._attributes:
             self._attributes[name] = self._fx.get_attr(name)
         return self._attributes[name]
+
+
+def node_name(node: ir.Node) -> str:
+    """Return the name that a node keeps from run to run."""
+    return node.name or (node.outputs[0].name if node.outputs else None) or node.op_type
 
 
 def to_ints(values: Tensor | np.ndarray) -> tuple[int, ...]:
@@ -362,7 +380,7 @@ def _free(root: nn.Module, name: str) -> str:
     """Return a name for an attribute of a module that is not taken."""
     plain = identifier(name, "tensor")
     free, count = plain, 0
-    while hasattr(root, free) or hasattr(fx.GraphModule, free):
+    while hasattr(root, free) or hasattr(fx.GraphModule, free) or free in {"draws", "batch"}:
         count += 1
         free = f"{plain}_{count}"
     return free

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import fx
 
+    from netweave.backends.torch.draws import Draws
     from netweave.graph import Graph
 
 
@@ -77,7 +78,7 @@ class TorchNet:
         return Views(self._own(), lambda tensor: tensor.grad, self._wait)
 
     def guard(self, wait: Callable[[], None] | None) -> None:
-        """Say what each access to ``params`` and ``grads`` waits for; None for nothing.
+        """Say what each access to ``params`` and ``grads``, and each run, waits for; None for nothing.
 
         Who runs the net elsewhere, as the trainer does on its engine, so keeps others from arrays that are
         being changed.
@@ -108,14 +109,48 @@ class TorchNet:
         Raises:
             RunError: An input is missing or unknown, or a layer cannot be computed.
         """
+        if self._wait is not None:
+            self._wait()
+        return self.compute(inputs)
+
+    def compute(self, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Do the same without waiting for what others still do to the arrays, as one of them.
+
+        Raises:
+            RunError: An input is missing or unknown, or a layer cannot be computed.
+        """
+        if self.draws is not None:
+            self.draws.begin()
+        return dict(zip(self.names, self.forward(self.module, self.placed(inputs)), strict=True))
+
+    def placed(self, inputs: Mapping[str, Tensor]) -> list[Tensor]:
+        """Return the inputs in the module's order, as they lie in memory in the net.
+
+        Raises:
+            RunError: An input is missing or unknown.
+        """
         names = [value.name or "" for value in self._graph.inputs]
         if set(names) != set(inputs):
             raise RunError(f"inputs {sorted(inputs)} were given, the net has {names}")
+        return [self.store.placed(inputs[name]) for name in names]
+
+    @property
+    def draws(self) -> Draws | None:
+        """Where random operators draw from; None if there are none."""
+        found: Draws | None = getattr(self.module, "draws", None)
+        return found
+
+    def forward(self, module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[Any, ...]:
+        """Run the net's module, or a stage of it.
+
+        Raises:
+            RunError: A layer cannot be computed; the message names it.
+        """
         try:
-            outputs = self.module.forward(*(self.store.placed(inputs[name]) for name in names))
+            found: tuple[Any, ...] = module.forward(*inputs)
         except (RuntimeError, LookupError, ValueError, TypeError) as error:
-            raise RunError(f"{self._place(error)}: {error}") from error
-        return dict(zip(self.names, outputs, strict=True))
+            raise RunError(f"{self._place(error, module)}: {error}") from error
+        return found
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Run on arrays, without gradients; see ``Runner``.
@@ -131,9 +166,9 @@ class TorchNet:
     def _own(self) -> dict[str, Any]:
         return {key: self.store[key] for key in self._graph.parameters if key in self.store}
 
-    def _place(self, error: Exception) -> str:
+    def _place(self, error: Exception, module: fx.GraphModule) -> str:
         """Return which layer an error comes from: the line of the module's code names its node."""
-        nodes = {node.name: node.meta.get("node") for node in self.module.graph.nodes}
+        nodes = {node.name: node.meta.get("node") for node in module.graph.nodes}
         for frame in traceback.extract_tb(error.__traceback__):
             line = (
                 linecache.getline(frame.filename, frame.lineno or 0)

@@ -12,6 +12,7 @@ from netweave.backends.torch.table import lowering
 
 if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints
+    from netweave.backends.torch.whole_batch import WholeBatch
 
 
 def _per_channel(vector: Tensor, like: Tensor) -> Tensor:
@@ -103,6 +104,7 @@ def batch_normalization(
     unbiased: bool = False,
     fixed: bool = False,
     count: Tensor | None = None,
+    batch: WholeBatch,
 ) -> tuple[Tensor, ...]:
     """Normalise each channel with the stored statistics or, in training, with those of the batch.
 
@@ -111,11 +113,9 @@ def batch_normalization(
     """
     if not training_mode and (fixed or not training):
         return (functional.batch_norm(x, mean, var, scale, b, False, 0.0, epsilon),)
-    y, batch_mean, inverse = torch.native_batch_norm(x, scale, b, None, None, True, 0.0, epsilon)
+    y, batch_mean, batch_var, size = _by_batch(x, scale, b, epsilon, batch)
     with torch.no_grad():
-        batch_var = inverse.pow(-2) - epsilon
         if unbiased:
-            size = x.numel() // x.shape[1]
             batch_var *= size / max(size - 1, 1)
         old, new = (momentum, 1 - momentum) if count is None else _shares(count, momentum)
         statistics = mean * old + batch_mean * new, var * old + batch_var * new
@@ -125,6 +125,20 @@ def batch_normalization(
             if count is not None:
                 count.mul_(momentum).add_(1)
     return y, *statistics
+
+
+def _by_batch(
+    x: Tensor, scale: Tensor, b: Tensor, epsilon: float, batch: WholeBatch
+) -> tuple[Tensor, Tensor, Tensor, int]:
+    """Normalise by the whole batch; return the result, mean and biased variance, and what they are over."""
+    if batch.parts == 1:
+        y, mean, inverse = torch.native_batch_norm(x, scale, b, None, None, True, 0.0, epsilon)
+        with torch.no_grad():
+            return y, mean, inverse.pow(-2) - epsilon, x.numel() // x.shape[1]
+    mean, variance, count = batch.mean_and_variance(x)
+    factor = scale * torch.rsqrt(variance + epsilon)
+    y = (x - _per_channel(mean, x)) * _per_channel(factor, x) + _per_channel(b, x)
+    return y.to(x.dtype), mean.detach(), variance.detach().clone(), int(count)
 
 
 def _shares(count: Tensor, momentum: float) -> tuple[Tensor, Tensor]:

@@ -68,6 +68,9 @@ class ParameterStore:
     def __contains__(self, key: str) -> bool:
         return key in self._stored
 
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._stored)
+
     def add(self, parameter: Parameter, values: Sequence[ir.Value]) -> Stored:
         """Return the array of a key, put into the store from its initializers if it is new.
 

@@ -6,9 +6,9 @@ its annotation: a ``Tensor`` as it is, ``Ints`` and ``Numbers`` as tuples of Pyt
 as one (these are known while lowering if they are constants of the net, read off the tensor otherwise).
 
 Some keywords are no attributes: ``num_outputs`` is how many outputs the node has, ``training`` whether the
-net is in training mode, ``memory`` what the node keeps from call to call, and those of ``graph.Statistics``
-its rule. A function whose return type is a tuple
-gives all outputs, any other the first.
+net is in training mode, ``memory`` what the node keeps from call to call, those of ``graph.Statistics`` its
+rule, ``draws`` and ``stream`` where it draws random numbers, and ``batch`` the whole batch, where what is
+computed is a part of one. A function whose return type is a tuple gives all outputs, any other the first.
 
 To add one: write ``@lowering("Name", since=version)`` over the function in the file of its family. ``since``
 is the first version of the operator with this meaning.
@@ -30,7 +30,9 @@ Numbers = tuple[float, ...]
 Number = int | float
 """An input of one element that arrives as a Python number."""
 
-INJECTED = frozenset({"num_outputs", "training", "memory", "unbiased", "fixed", "count"})
+INJECTED = frozenset(
+    {"num_outputs", "training", "memory", "unbiased", "fixed", "count", "draws", "stream", "batch"}
+)
 """Keywords of a lowering that are no attributes of the operator."""
 
 F = TypeVar("F", bound=Callable[..., Any])

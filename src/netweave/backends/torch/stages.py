@@ -1,0 +1,337 @@
+"""Cutting a net into stages: runs of nodes, each with a forward and a backward of its own.
+
+A stage takes all values that are needed from its beginning on, and gives all that are needed behind its end;
+what it does not touch it passes through. Its backward starts from the gradients that the next stage sent to
+these values. So each value's gradient is summed in the same order as in the whole net, and training with any
+number of stages ends with the same bits. A parameter that several stages read is passed from stage to stage
+likewise: its gradient is complete when the backward of the first one is done.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+
+from netweave.backends.torch.caffe_recurrent import Memory
+from netweave.errors import UsageError
+from netweave.graph import effects_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.backends.torch.net import TorchNet
+    from netweave.graph import Effect
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stage:
+    """A run of nodes.
+
+    Attributes:
+        index: Its number, from 0.
+        module: Computes it: from the values of ``inputs`` to a tuple of those of ``outputs``.
+        inputs: Names of the values that it takes.
+        outputs: Names of the values that it gives; for the last stage those of the net's module.
+        reads: Keys of the arrays that its nodes read: parameters and statistics.
+        completes: Keys of the parameters whose gradients are complete after its backward.
+        untouched: Names of the values that it takes and gives to a next stage without reading them.
+        takes_batch: Whether it takes inputs of the net, which backward may read again.
+        nodes: The nodes that it computes.
+    """
+
+    index: int
+    module: fx.GraphModule
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    reads: tuple[str, ...]
+    completes: tuple[str, ...]
+    untouched: frozenset[str]
+    takes_batch: bool
+    nodes: tuple[ir.Node, ...] = field(repr=False)
+
+    @property
+    def effects(self) -> frozenset[Effect]:
+        """What its nodes do besides computing; a stage with effects but draws is not to be run twice."""
+        return frozenset(effect for node in self.nodes for effect in effects_of(node))
+
+
+@dataclass(slots=True)
+class StagePass:
+    """The tensors of one forward pass of a stage, until its backward.
+
+    Attributes:
+        stage: The stage.
+        inputs: What it was given, cut off from the stage before; these collect gradients.
+        outputs: What it gave.
+    """
+
+    stage: Stage
+    inputs: list[Any]
+    outputs: list[Any]
+
+
+def run_stage(net: TorchNet, stage: Stage, given: Sequence[Any]) -> StagePass:
+    """Compute a stage.
+
+    Args:
+        net: The net that the stage is of.
+        stage: The stage.
+        given: Outputs of the stage before, or the net's inputs.
+
+    Raises:
+        RunError: A layer cannot be computed.
+    """
+    if stage.index == 0:
+        inputs = list(given)
+    else:
+        pairs = zip(stage.inputs, given, strict=True)
+        inputs = [value if name in stage.untouched else _cut_off(value) for name, value in pairs]
+    return StagePass(stage, inputs, list(net.forward(stage.module, inputs)))
+
+
+def run_backward(
+    done: StagePass, gradients: Sequence[Tensor | None], *, objective: Tensor | None = None
+) -> list[Tensor | None]:
+    """Differentiate a stage; return the gradients of its inputs, and add up those of its parameters.
+
+    Args:
+        done: The pass; it is of no use after this.
+        gradients: Of its outputs, None for those that nothing depends on.
+        objective: Of the last stage, what its outputs were made to; ``gradients`` are empty then.
+    """
+    stage = done.stage
+    roots: list[Tensor] = []
+    above: list[Tensor] = []
+    passed_on: dict[str, Tensor | None] = {}
+    if objective is not None and objective.requires_grad:
+        roots, above = [objective], [torch.ones_like(objective)]
+    for name, value, gradient in zip(stage.outputs, done.outputs, gradients, strict=objective is None):
+        if name in stage.untouched:
+            passed_on[name] = gradient
+        elif gradient is not None:
+            roots.append(value)
+            above.append(gradient)
+    if roots:
+        torch.autograd.backward(roots, above)
+    found = [
+        passed_on[name] if name in passed_on else value.grad if isinstance(value, Tensor) else None
+        for name, value in zip(stage.inputs, done.inputs, strict=True)
+    ]
+    done.inputs, done.outputs = [], []
+    return found
+
+
+def _cut_off(value: Any) -> Any:
+    """Return a value with the same elements whose gradient stays with it."""
+    if isinstance(value, Tensor) and value.requires_grad:
+        return value.detach().requires_grad_()
+    return value
+
+
+def cut(net: TorchNet, num_stages: int, *, by: str = "parameters") -> list[Stage]:
+    """Cut a net into stages of like cost.
+
+    Args:
+        net: The net; it computes with the same arrays.
+        num_stages: How many stages, >= 1; fewer where there are not so many places to cut at.
+        by: What is shared out evenly: ``parameters`` (what an update and an exchange cost) or ``layers``.
+
+    Raises:
+        UsageError: There is no such measure, or the number is below 1.
+    """
+    if num_stages < 1:
+        raise UsageError(f"the net is to be cut into {num_stages} stages, expected at least 1")
+    if by not in COSTS:
+        raise UsageError(f"stages are cut by {by!r}, expected {' or '.join(COSTS)}")
+    if num_stages == 1:
+        return _stages(net, [])
+    places = _places(net.module.graph)
+    cost = COSTS[by]
+    seen: set[str] = set()
+    sums, total = [], 0.0
+    for node in net.module.graph.nodes:
+        total += cost(net, node, seen)
+        sums.append(total)
+    chosen: list[int] = []
+    for number in range(1, num_stages):
+        wanted = total * number / num_stages
+        free = [place for place in places if place > (chosen[-1] if chosen else 0)]
+        if free:
+            chosen.append(min(free, key=lambda place: abs(sums[place - 1] - wanted)))
+    return _stages(net, chosen)
+
+
+def cut_before(net: TorchNet, names: Sequence[str]) -> list[Stage]:
+    """Cut a net before given nodes.
+
+    Args:
+        net: The net.
+        names: Names of nodes of the graph, in its order.
+
+    Raises:
+        UsageError: There is no such node, or the net cannot be cut before it.
+    """
+    nodes = list(net.module.graph.nodes)
+    places = set(_places(net.module.graph))
+    chosen = []
+    for name in names:
+        at = next((i for i, node in enumerate(nodes) if _name_of(node) == name), None)
+        if at is None or at not in places:
+            known = ", ".join(_name_of(nodes[place]) for place in sorted(places)[:10])
+            raise UsageError(f"the net cannot be cut before {name!r}; the first places are: {known}")
+        chosen.append(at)
+    return _stages(net, sorted(set(chosen)))
+
+
+def _name_of(node: fx.Node) -> str:
+    made = node.meta.get("node")
+    return (made.name or "") if made is not None else ""
+
+
+def _cost_of_parameters(net: TorchNet, node: fx.Node, seen: set[str]) -> float:
+    if node.op != "get_attr" or node.target in seen:
+        return 0.0
+    seen.add(str(node.target))
+    found = getattr(net.module, str(node.target))
+    return float(found.numel()) if isinstance(found, Tensor) and found.requires_grad else 0.0
+
+
+def _cost_of_layers(net: TorchNet, node: fx.Node, seen: set[str]) -> float:
+    return 1.0 if "node" in node.meta else 0.0
+
+
+COSTS: dict[str, Callable[[TorchNet, fx.Node, set[str]], float]] = {
+    "parameters": _cost_of_parameters,
+    "layers": _cost_of_layers,
+}
+"""What may be shared out evenly among stages."""
+
+
+def _places(graph: fx.Graph) -> list[int]:
+    """Return the numbers of the nodes before which a net may be cut.
+
+    That is between two computed nodes, where no node in between stands for several values, or is
+    overwritten by a later one: what a stage is given is also the stage before's, and must stay.
+    """
+    nodes = list(graph.nodes)
+    order = {node: index for index, node in enumerate(nodes)}
+    forbidden = [False] * (len(nodes) + 1)
+    for index, node in enumerate(nodes):
+        until = max((order[user] for user in node.users if _is_tied(node, user)), default=index)
+        for place in range(index + 1, until + 1):
+            forbidden[place] = True
+    first = next((i for i, node in enumerate(nodes) if "node" in node.meta), len(nodes))
+    return [
+        index
+        for index, node in enumerate(nodes)
+        if index > first and "node" in node.meta and not forbidden[index]
+    ]
+
+
+def _is_tied(node: fx.Node, user: fx.Node) -> bool:
+    """Whether a value and what is made from it belong to one stage."""
+    if user.target is operator.getitem:
+        return True
+    return bool(user.meta.get("in_place")) and user.args[0] is node
+
+
+def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
+    nodes = list(net.module.graph.nodes)
+    bounds = [0, *places, len(nodes)]
+    order = {node: index for index, node in enumerate(nodes)}
+    stage_of = [sum(place <= index for place in places) for index in range(len(nodes))]
+    keys = {id(net.store[key].tensor): key for key in net.store}
+    passed = [node for node in nodes if not _is_read_in_place(net.module, node)]
+    last_use = {node: max((stage_of[order[user]] for user in node.users), default=-1) for node in passed}
+    found = []
+    for number in range(len(bounds) - 1):
+        taken = [n for n in passed if stage_of[order[n]] < number <= last_use[n]]
+        if number == 0:
+            taken = [node for node in nodes if node.op == "placeholder"]
+        given = [n for n in passed if stage_of[order[n]] <= number < last_use[n]]
+        is_last = number == len(bounds) - 2
+        own = [n for n in nodes if stage_of[order[n]] == number and n.op not in {"placeholder", "output"}]
+        found.append(_stage(net, number, taken, own, None if is_last else given, keys, order))
+    return found
+
+
+def _stage(
+    net: TorchNet,
+    number: int,
+    taken: Sequence[fx.Node],
+    own: Sequence[fx.Node],
+    given: Sequence[fx.Node] | None,
+    keys: dict[int, str],
+    order: dict[fx.Node, int],
+) -> Stage:
+    """Return one stage of a net.
+
+    Args:
+        net: The net.
+        number: Of the stage.
+        taken: Values that it is given.
+        own: Nodes that it computes.
+        given: Values that it gives to the next stage; None for the last, which gives the net's outputs.
+        keys: Keys of stored arrays, by the identity of their tensors.
+        order: Place of each node in the net.
+    """
+    graph = fx.Graph()
+    copies: dict[fx.Node, fx.Node] = {}
+    for node in taken:
+        copies[node] = graph.placeholder(node.name)
+    reads: dict[str, None] = {}
+    end = next(iter(reversed(net.module.graph.nodes)))
+    outputs = list(end.args[0]) if given is None else list(given)
+    sources = {source for node in own for source in node.all_input_nodes}
+    wanted = sources | set(own) | (set(outputs) if given is None else set())
+    for node in sorted(wanted, key=order.__getitem__):
+        if node not in copies:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+        if node.op == "get_attr" and (node in own or node in sources):
+            key = keys.get(id(getattr(net.module, str(node.target))))
+            if key is not None:
+                reads[key] = None
+    graph.output(tuple(copies[node] for node in outputs))
+    module = net.module if given is None and number == 0 else fx.GraphModule(net.module, graph)
+    completed = [
+        keys[id(tensor)]
+        for node in own
+        if node.op == "get_attr"
+        and isinstance(tensor := getattr(net.module, str(node.target)), Tensor)
+        and tensor.requires_grad
+        and id(tensor) in keys
+    ]
+    return Stage(
+        index=number,
+        module=module,
+        inputs=tuple(node.name for node in taken),
+        outputs=tuple(node.name for node in outputs),
+        reads=tuple(reads),
+        completes=tuple(dict.fromkeys(completed)),
+        untouched=frozenset(
+            node.name for node in taken if number and given is not None and node not in sources
+        ),
+        takes_batch=any(node.op == "placeholder" for node in taken),
+        nodes=tuple(node.meta["node"] for node in own if "node" in node.meta),
+    )
+
+
+def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Whether every stage reads an attribute of the net by itself: all but parameters that are trained."""
+    if node.op != "get_attr":
+        return node.op == "output"
+    found = getattr(module, str(node.target))
+    return not (isinstance(found, Tensor) and found.requires_grad)
+
+
+def memories_of(stage: Stage) -> Iterator[Memory]:
+    """Yield what the nodes of a stage keep from call to call."""
+    for value in vars(stage.module).values():
+        if isinstance(value, Memory):
+            yield value
