@@ -5,6 +5,7 @@ from netweave.optim.caffe import fillers as _caffe_fillers
 from netweave.optim.caffe import policies as _caffe_policies
 from netweave.optim.caffe import rules as _caffe_rules
 from netweave.optim.first_values import first_values
+from netweave.optim.layout import FlatLayout, flat_layout
 from netweave.optim.mxnet import adaptive as _mxnet_adaptive
 from netweave.optim.mxnet import initializers as _mxnet_initializers
 from netweave.optim.mxnet import layerwise as _mxnet_layerwise
@@ -12,7 +13,7 @@ from netweave.optim.mxnet import policies as _mxnet_policies
 from netweave.optim.mxnet import rules as _mxnet_rules
 from netweave.optim.policy import POLICIES, Policy, make_policy
 from netweave.optim.rule import RULES, Rule, make_rule
-from netweave.optim.updater import Updater
+from netweave.optim.updater import Update, Updater
 
 # these are imported to enter their rows in the tables
 del _caffe_fillers, _caffe_policies, _caffe_rules
@@ -21,11 +22,14 @@ del _mxnet_adaptive, _mxnet_initializers, _mxnet_layerwise, _mxnet_policies, _mx
 __all__ = [
     "POLICIES",
     "RULES",
+    "FlatLayout",
     "Policy",
     "Rule",
     "Trained",
+    "Update",
     "Updater",
     "first_values",
+    "flat_layout",
     "make_policy",
     "make_rule",
 ]

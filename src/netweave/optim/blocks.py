@@ -1,9 +1,8 @@
-"""Cutting parameters into blocks: which elements an update rule is given at once.
+"""Cutting a slice into blocks: which elements an update rule is given at once.
 
-On a CPU the arithmetic of a rule is several passes over memory. Parameters are therefore cut so that a
-block with its gradients and state stays in the cache while the passes are made; small parameters are put
-together. On other devices a block is all parameters that share their multipliers, so that there are few
-launches.
+On a CPU the arithmetic of a rule is several passes over memory. A slice is therefore cut so that a block with
+its gradients and state stays in the cache while the passes are made; small parameters are put together. On
+other devices a block is all of a slice that shares its multipliers, so that there are few launches.
 """
 
 from __future__ import annotations
@@ -15,6 +14,8 @@ import torch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+
+    from netweave.optim.layout import Span
 
 BLOCK_ELEMENTS = 1 << 18
 """Most elements in one block on a CPU; whole vectors of any processor, so that cutting changes no bit."""
@@ -43,40 +44,48 @@ class Piece:
 
     Attributes:
         parameter: The parameter.
-        span: First element and the one after the last; None for the parameter as it is.
+        start: First element.
+        stop: The one after the last.
+        whole: Whether these are all elements, which keep their shape.
     """
 
     parameter: Trained
-    span: tuple[int, int] | None = None
+    start: int
+    stop: int
+    whole: bool
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
         """Return these elements of a tensor that lies in memory as the parameter does."""
-        if self.span is None:
+        if self.whole:
             return tensor
-        start, stop = self.span
-        return tensor.as_strided((stop - start,), (1,), tensor.storage_offset() + start)
+        return tensor.as_strided((self.stop - self.start,), (1,), tensor.storage_offset() + self.start)
 
 
-def plan(parameters: Sequence[Trained], *, by_parameter: bool) -> list[list[Piece]]:
-    """Return the blocks of one update; all pieces of a block have equal multipliers, device and type.
+def plan(
+    spans: Sequence[Span], parameters: dict[str, Trained], *, by_parameter: bool, whole: bool
+) -> list[list[Piece]]:
+    """Return the blocks of a slice; all pieces of a block have equal multipliers, device and type.
 
     Args:
-        parameters: What to cut.
-        by_parameter: Make each parameter a block, in the order given.
+        spans: The elements of the slice.
+        parameters: The parameters by key.
+        by_parameter: Let no block have elements of two parameters.
+        whole: Let each block be a whole parameter.
     """
-    if by_parameter:
-        return [[Piece(parameter)] for parameter in parameters]
-    groups: dict[tuple[object, ...], list[Trained]] = {}
-    for parameter in parameters:
+    if whole:
+        return [[piece_of(parameters[span.key], span)] for span in spans]
+    groups: dict[tuple[object, ...], list[Span]] = {}
+    for span in spans:
+        parameter = parameters[span.key]
         tensor = parameter.tensor
         shared = (parameter.lr_mult, parameter.decay_mult, tensor.device, tensor.dtype)
-        groups.setdefault(shared, []).append(parameter)
+        groups.setdefault((span.key,) if by_parameter else shared, []).append(span)
     blocks: list[list[Piece]] = []
     for group in groups.values():
-        if group[0].tensor.device.type == "cpu":
-            blocks.extend(_pack(piece for parameter in group for piece in _cut(parameter)))
+        if parameters[group[0].key].tensor.device.type == "cpu":
+            blocks.extend(_pack(piece for span in group for piece in _cut(parameters[span.key], span)))
         else:
-            blocks.append([Piece(parameter) for parameter in group])
+            blocks.append([piece_of(parameters[span.key], span) for span in group])
     return blocks
 
 
@@ -90,20 +99,25 @@ def like(tensor: torch.Tensor | None, model: torch.Tensor) -> torch.Tensor:
     return torch.empty_like(model).copy_(tensor)
 
 
-def _cut(parameter: Trained) -> Iterator[Piece]:
-    size = parameter.tensor.numel()
-    if not _dense(parameter.tensor):
-        yield Piece(parameter)
-        return
-    for start in range(0, size, BLOCK_ELEMENTS):
-        yield Piece(parameter, (start, min(start + BLOCK_ELEMENTS, size)))
+def piece_of(parameter: Trained, span: Span) -> Piece:
+    """Return the elements of a span as one piece."""
+    return _piece(parameter, span.start, span.stop)
+
+
+def _piece(parameter: Trained, start: int, stop: int) -> Piece:
+    return Piece(parameter, start, stop, whole=stop - start == parameter.tensor.numel())
+
+
+def _cut(parameter: Trained, span: Span) -> Iterator[Piece]:
+    for start in range(span.start, span.stop, BLOCK_ELEMENTS):
+        yield _piece(parameter, start, min(start + BLOCK_ELEMENTS, span.stop))
 
 
 def _pack(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     block: list[Piece] = []
     room = BLOCK_ELEMENTS
     for piece in pieces:
-        size = piece.span[1] - piece.span[0] if piece.span else piece.parameter.tensor.numel()
+        size = piece.stop - piece.start
         if block and size > room:
             yield block
             block, room = [], BLOCK_ELEMENTS
@@ -113,7 +127,7 @@ def _pack(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
         yield block
 
 
-def _dense(tensor: torch.Tensor) -> bool:
+def is_dense(tensor: torch.Tensor) -> bool:
     """Whether the elements lie side by side, in whatever order of axes."""
     expected = 1
     for stride, size in sorted(zip(tensor.stride(), tensor.shape, strict=True)):

@@ -30,64 +30,123 @@ class Block:
         weights: The elements; changed in place.
         gradients: Their gradients, to be read only.
         state: What the rule keeps for them, by name; changed in place.
-        base_rate: Learning rate, before multipliers.
         rate: Learning rate times multiplier.
         decay: Weight decay times multiplier.
         step: Number of this update, from 1.
         scale: Factor to be put on the gradients first.
-        memory: Numbers that the rule keeps for all parameters; it starts empty.
-        key: Name of the parameter; empty where the block holds parts of several.
-        generator: Where a rule draws from.
+        factors: What ``Rule.begin`` found out for this parameter, where ``by_parameter``.
+        noise: Returns normal numbers for the elements; which ones depends on seed, step, parameter and
+            element alone.
     """
 
     weights: Tensors
     gradients: Tensors
     state: dict[str, Tensors]
-    base_rate: float
     rate: float
     decay: float
     step: int
     scale: float
-    memory: dict[str, float]
-    generator: torch.Generator
-    key: str = ""
+    factors: tuple[float, ...] = ()
+    noise: Callable[[], Tensors] | None = None
 
     def scaled(self) -> Tensors:
         """Return the gradients times ``scale``; to be read only."""
         return self.gradients if self.scale == 1.0 else torch._foreach_mul(self.gradients, self.scale)
 
 
+@dataclass(frozen=True, slots=True)
+class Multiplied:
+    """The multipliers of a parameter, as a rule is told of them when an update begins.
+
+    Attributes:
+        key: The parameter's name.
+        rate: Learning rate times multiplier.
+        decay: Weight decay times multiplier.
+        sums: What ``Rule.measure`` gave for all its elements, added up.
+    """
+
+    key: str
+    rate: float
+    decay: float
+    sums: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """What is known of all parameters when an update begins.
+
+    Attributes:
+        step: Number of this update, from 1.
+        base_rate: Learning rate, before multipliers.
+        accumulated: Number of batches whose gradients the gradients are the sum of.
+        parameters: The trained parameters, in the order of the layout.
+        memory: Numbers that the rule keeps from update to update; it starts empty.
+    """
+
+    step: int
+    base_rate: float
+    accumulated: int
+    parameters: tuple[Multiplied, ...]
+    memory: dict[str, float]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule(ABC):
-    """The settings and the arithmetic of one way to update; the settings have the source's names."""
+    """The settings and the arithmetic of one way to update; the settings have the source's names.
+
+    An update has two parts. ``begin`` is called once, with sums over all gradients where the rule needs
+    them; ``update`` changes elements, in any order, on whoever holds them.
+    """
 
     names: ClassVar[tuple[str, ...]] = ()
     """Names of the arrays that are kept for each parameter, in the order in which the source stores them."""
 
     by_parameter: ClassVar[bool] = False
-    """Whether a block must be one whole parameter, all of them in order: norms, running products."""
+    """Whether a block holds elements of one parameter only, as ``factors`` differ between them."""
+
+    whole_parameters: ClassVar[bool] = False
+    """Whether a block must be one whole parameter, so that no slice cuts one."""
+
+    num_sums: ClassVar[int] = 0
+    """How many sums ``measure`` gives."""
 
     @property
     @abstractmethod
     def decay(self) -> float:
         """Weight decay, before multipliers."""
 
+    @property
+    def measures(self) -> bool:
+        """Whether an update can only begin when all gradients are there."""
+        return self.num_sums > 0
+
+    def measure(self, block: Block) -> torch.Tensor:
+        """Return sums over the elements of a block, ``num_sums`` of them in float64.
+
+        ``block.scale`` is one over the batches accumulated.
+        """
+        raise NotImplementedError
+
+    def scale(self, beginning: Beginning) -> float:
+        """Return the factor that all gradients are multiplied by first."""
+        return 1.0 / beginning.accumulated
+
+    def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
+        """Return the factors of each parameter, and remember what the next update needs."""
+        return {}
+
     @abstractmethod
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
 
-    def scale(self, gradients: Tensors, accumulated: int) -> float:
-        """Return the factor that all gradients are multiplied by first.
-
-        Args:
-            gradients: Of all parameters.
-            accumulated: Number of batches whose gradients they are the sum of.
-        """
-        return 1.0 / accumulated
-
     def first(self, name: str, weight: torch.Tensor) -> torch.Tensor:
         """Return the first value of a kept array: zeros of the weight's shape, type and layout."""
         return torch.zeros_like(weight)
+
+
+def sum_of_squares(tensors: Tensors) -> torch.Tensor:
+    """Return the sum of the squares of all elements, in float64."""
+    return torch.stack(torch._foreach_norm(tensors)).double().square().sum()
 
 
 RULES: dict[str, type[Rule]] = {}

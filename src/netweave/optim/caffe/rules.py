@@ -7,6 +7,7 @@ formulas g is the regularised gradient, n the local rate, d delta, w the weights
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ import torch
 
 from netweave.job.make import require
 from netweave.optim.arithmetic import adam, average_square, complement, divide_by_root, heavy_ball
-from netweave.optim.rule import Block, Rule, Tensors, rule
+from netweave.optim.rule import Beginning, Block, Rule, Tensors, rule, sum_of_squares
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class CaffeRule(Rule):
         clip_gradients: Largest L2 norm of all gradients together; negative for none.
         weight_decay: Factor of the decay.
     """
+
+    num_sums: ClassVar[int] = 1
 
     weight_decay: float = 0.0
     momentum: float = 0.0
@@ -42,12 +45,20 @@ class CaffeRule(Rule):
         """Weight decay, before ``decay_mult``."""
         return self.weight_decay
 
-    def scale(self, gradients: Tensors, accumulated: int) -> float:
+    @property
+    def measures(self) -> bool:
+        """Whether an update can only begin when all gradients are there: to clip them together."""
+        return self.clip_gradients >= 0.0
+
+    def measure(self, block: Block) -> torch.Tensor:
+        """Return the sum of the squared gradients, before they are divided by the number of batches."""
+        return sum_of_squares(block.gradients).reshape(1)
+
+    def scale(self, beginning: Beginning) -> float:
         """Return what clips the gradients, and then divides them by the number of batches."""
-        scale = 1.0 / accumulated
-        if self.clip_gradients >= 0.0 and gradients:
-            norms = torch.stack(torch._foreach_norm(gradients))
-            norm = float(torch.linalg.vector_norm(norms))
+        scale = 1.0 / beginning.accumulated
+        if self.clip_gradients >= 0.0:
+            norm = math.sqrt(sum(parameter.sums[0] for parameter in beginning.parameters))
             if norm > self.clip_gradients:
                 scale *= self.clip_gradients / norm
         return scale

@@ -5,8 +5,9 @@ The words of the formulas are those of ``rules``; e is epsilon.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
@@ -14,7 +15,10 @@ from netweave.errors import UsageError
 from netweave.job.make import require
 from netweave.optim.arithmetic import adam, average, average_square, divide_by_root
 from netweave.optim.mxnet.rules import MXNetRule
-from netweave.optim.rule import Block, Tensors, rule
+from netweave.optim.rule import Beginning, Block, Tensors, rule, sum_of_squares
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @rule("mxnet.adam")
@@ -80,6 +84,7 @@ class GroupAdaGrad(MXNetRule):
 
     names: ClassVar[tuple[str, ...]] = ("history",)
     by_parameter: ClassVar[bool] = True
+    whole_parameters: ClassVar[bool] = True  # one number of the history belongs to a whole row
 
     eps: float = 1e-5
 
@@ -230,13 +235,21 @@ class Nadam(MXNetRule):
     epsilon: float = 1e-8
     schedule_decay: float = 0.004
 
+    def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
+        """Return P as it is when each parameter has its turn."""
+        now, _ = self._betas(beginning.step)
+        found = {}
+        product = beginning.memory.get("product", 1.0)
+        for parameter in beginning.parameters:
+            product *= now
+            found[parameter.key] = (product,)
+        beginning.memory["product"] = product
+        return found
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
-        now, following = (
-            self.beta1 * (1.0 - 0.5 * 0.96 ** (step * self.schedule_decay))
-            for step in (block.step, block.step + 1)
-        )
-        product = block.memory["product"] = block.memory.get("product", 1.0) * now
+        now, following = self._betas(block.step)
+        (product,) = block.factors
         gradients, m, v = self.decayed_then_clipped(block), block.state["m"], block.state["v"]
         average(m, gradients, keep=self.beta1)
         average_square(v, gradients, keep=self.beta2)
@@ -244,6 +257,13 @@ class Nadam(MXNetRule):
         torch._foreach_add_(direction, m, alpha=following / (1.0 - product * following))
         variance = torch._foreach_div(v, 1.0 - self.beta2**block.step)
         divide_by_root(block.weights, direction, variance, rate=block.rate, delta=self.epsilon)
+
+    def _betas(self, step: int) -> tuple[float, float]:
+        """Return b_t of an update and of the following one."""
+        now, following = (
+            self.beta1 * (1.0 - 0.5 * 0.96 ** (number * self.schedule_decay)) for number in (step, step + 1)
+        )
+        return now, following
 
 
 @rule("mxnet.ftml")
@@ -288,6 +308,8 @@ class LAMB(MXNetRule):
     names: ClassVar[tuple[str, ...]] = ("mean", "var")
     by_parameter: ClassVar[bool] = True
 
+    num_sums: ClassVar[int] = 2
+
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-6
@@ -295,23 +317,38 @@ class LAMB(MXNetRule):
     upper_bound: float | None = None
     bias_correction: bool = True
 
+    def measure(self, block: Block) -> torch.Tensor:
+        """Return the sums of w^2 and of u^2, u being made from copies of the averages."""
+        averages = [[tensor.clone() for tensor in block.state[name]] for name in self.names]
+        direction = self._direction(block, *averages)
+        return torch.stack([sum_of_squares(block.weights), sum_of_squares(direction)])
+
+    def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
+        """Return r of each parameter."""
+        return {parameter.key: (self._ratio(*parameter.sums),) for parameter in beginning.parameters}
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
-        gradients, mean, var = self.clipped(block), block.state["mean"], block.state["var"]
+        direction = self._direction(block, block.state["mean"], block.state["var"])
+        torch._foreach_sub_(block.weights, direction, alpha=block.rate * block.factors[0])
+
+    def _direction(self, block: Block, mean: Tensors, var: Tensors) -> Tensors:
+        """Return u; the averages go on by one step."""
+        gradients = self.clipped(block)
         average(mean, gradients, keep=self.beta1)
         average_square(var, gradients, keep=self.beta2)
         above, below = 1.0, 1.0
         if self.bias_correction:
             above, below = 1.0 - self.beta1**block.step, 1.0 - self.beta2**block.step
-        direction = torch._foreach_mul(block.weights, block.decay)
+        direction: Tensors = torch._foreach_mul(block.weights, block.decay)
         root = torch._foreach_sqrt(torch._foreach_div(var, below))
         torch._foreach_add_(root, self.epsilon)
         torch._foreach_addcdiv_(direction, mean, root, value=1.0 / above)
-        rate = block.rate * self._ratio(block.weights[0], direction[0])
-        torch._foreach_sub_(block.weights, direction, alpha=rate)
+        return direction
 
-    def _ratio(self, weight: torch.Tensor, direction: torch.Tensor) -> float:
-        above, below = (float(torch.linalg.vector_norm(tensor)) for tensor in (weight, direction))
+    def _ratio(self, weights: float, directions: float) -> float:
+        """Return r from the sums of squares."""
+        above, below = math.sqrt(weights), math.sqrt(directions)
         if self.lower_bound:
             above = max(above, self.lower_bound)
         if self.upper_bound:

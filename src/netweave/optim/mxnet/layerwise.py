@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 
 from netweave.job.make import require
 from netweave.optim.mxnet.rules import MXNetRule
-from netweave.optim.rule import Block, rule
+from netweave.optim.rule import Beginning, Block, Multiplied, rule, sum_of_squares
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @rule("mxnet.lars")
@@ -27,31 +30,43 @@ class LARS(MXNetRule):
 
     names: ClassVar[tuple[str, ...]] = ("mom",)
     by_parameter: ClassVar[bool] = True
+    num_sums: ClassVar[int] = 2
 
     momentum: float = 0.0
     eta: float = 0.001
     eps: float = 0.0
     momentum_correction: bool = True
 
+    def measure(self, block: Block) -> torch.Tensor:
+        """Return the sums of w^2 and of the rescaled g^2."""
+        return torch.stack([sum_of_squares(block.weights), sum_of_squares(block.gradients) * block.scale**2])
+
+    def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
+        """Return the momentum and the factor on the rate of each parameter."""
+        last = beginning.memory.get("rate", beginning.base_rate)
+        beginning.memory["rate"] = beginning.base_rate
+        found = {}
+        for parameter in beginning.parameters:
+            momentum = self.momentum
+            if self.momentum_correction and last:
+                momentum *= beginning.base_rate / last
+            last = beginning.base_rate  # so that a new rate shows in the first parameter only
+            layerwise = not parameter.key.endswith(("gamma", "beta", "bias"))
+            found[parameter.key] = (momentum, self._trust(parameter) if layerwise else 1.0)
+        return found
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
-        last = block.memory.get("rate", block.base_rate)
-        block.memory["rate"] = block.base_rate
-        momentum = self.momentum
-        if self.momentum_correction and last:
-            momentum *= block.base_rate / last
-        if not block.key.endswith(("gamma", "beta", "bias")):
-            block.rate *= self._trust(block)
+        momentum, trust = block.factors
         gradients, mom = self.decayed(block), block.state["mom"]
         torch._foreach_mul_(mom, momentum)
-        torch._foreach_sub_(mom, gradients, alpha=block.rate)
+        torch._foreach_sub_(mom, gradients, alpha=block.rate * trust)
         torch._foreach_add_(block.weights, mom)
 
-    def _trust(self, block: Block) -> float:
-        weight = float(torch.linalg.vector_norm(block.weights[0]))
-        gradient = float(torch.linalg.vector_norm(block.gradients[0])) * block.scale
+    def _trust(self, parameter: Multiplied) -> float:
+        weight, gradient = (math.sqrt(total) for total in parameter.sums)
         if weight > 0.0 and gradient > 0.0:
-            return self.eta * weight / (gradient + block.decay * weight + self.eps)
+            return self.eta * weight / (gradient + parameter.decay * weight + self.eps)
         return 1.0
 
 
@@ -67,6 +82,7 @@ class LBSGD(MXNetRule):
 
     names: ClassVar[tuple[str, ...]] = ("mom", "sum")
     by_parameter: ClassVar[bool] = True
+    num_sums: ClassVar[int] = 2
 
     momentum: float = 0.0
     warmup_strategy: str = "linear"
@@ -79,31 +95,48 @@ class LBSGD(MXNetRule):
     def __post_init__(self) -> None:
         require(self.batch_scale >= 1, f"batch_scale is {self.batch_scale}, expected at least 1")
 
+    @property
+    def measures(self) -> bool:
+        """Whether an update can only begin when all gradients are there."""
+        return self.warmup_strategy == "lars"
+
+    def measure(self, block: Block) -> torch.Tensor:
+        """Return the sums of w^2 and of the squared mean of the gradients so far."""
+        totals = torch._foreach_add(block.state["sum"], block.gradients)
+        squares = sum_of_squares(totals) / self.batch_scale**2
+        return torch.stack([sum_of_squares(block.weights), squares])
+
+    def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
+        """Return the factor on the rate of each parameter."""
+        rate = beginning.base_rate
+        last = beginning.memory.get("rate", rate)
+        beginning.memory["rate"] = rate
+        count = self._count(beginning.step)
+        found = {}
+        for number, parameter in enumerate(beginning.parameters):
+            if self.warmup_strategy == "lars":
+                factor = _trust_of_squares(*parameter.sums, decay=parameter.decay)
+            else:
+                factor = self._warmed(count)
+            found[parameter.key] = (factor * (last / rate) if not number and rate else factor,)
+        return found
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
-        rate = self._rate(block)
-        (weight,), (gradient,), (total,) = block.weights, block.gradients, block.state["sum"]
-        total.add_(gradient)
-        count = self.begin_epoch * self.updates_per_epoch + block.step
-        if count % self.batch_scale:
+        totals = block.state["sum"]
+        torch._foreach_add_(totals, block.gradients)
+        if self._count(block.step) % self.batch_scale:
             return
-        block.gradients = [total / self.batch_scale]
-        if self.warmup_strategy == "lars":
-            rate *= _trust_of_squares(weight, block.gradients[0], block.decay)
-        else:
-            rate *= self._warmed(count)
+        block.gradients = list(torch._foreach_div(totals, self.batch_scale))
         gradients, mom = self.decayed(block), block.state["mom"]
         torch._foreach_mul_(mom, self.momentum)
-        torch._foreach_sub_(mom, gradients, alpha=rate)
+        torch._foreach_sub_(mom, gradients, alpha=block.rate * block.factors[0])
         torch._foreach_add_(block.weights, mom)
-        total.zero_()
+        torch._foreach_zero_(totals)
 
-    def _rate(self, block: Block) -> float:
-        """Return the rate with its multiplier, as MXNet reads it."""
-        first = block.memory.get("step", 0.0) < block.step
-        last = block.memory.get("rate", block.base_rate)
-        block.memory |= {"step": float(block.step), "rate": block.base_rate}
-        return block.rate * (last / block.base_rate) if first and block.base_rate else block.rate
+    def _count(self, step: int) -> int:
+        """Return the number of an update in the whole training."""
+        return self.begin_epoch * self.updates_per_epoch + step
 
     def _warmed(self, count: int) -> float:
         """Return the factor of an update."""
@@ -116,7 +149,6 @@ class LBSGD(MXNetRule):
         return 1.0 + (most - 1.0) * math.pow(count / until, rises[self.warmup_strategy])
 
 
-def _trust_of_squares(weight: torch.Tensor, gradient: torch.Tensor, decay: float) -> float:
-    """Return what LBSGD calls LARS; MXNet adds the squares in the type of the weights."""
-    weights, gradients = float(weight.square().sum()), float(gradient.square().sum())
+def _trust_of_squares(weights: float, gradients: float, *, decay: float) -> float:
+    """Return what LBSGD calls LARS."""
     return min(max(math.sqrt(weights / (gradients + decay * weights + 1e-18)), 0.01), 100.0)

@@ -15,7 +15,7 @@ from typing import ClassVar
 import torch
 
 from netweave.optim.arithmetic import heavy_ball
-from netweave.optim.rule import Block, Rule, Tensors, rule
+from netweave.optim.rule import Beginning, Block, Rule, Tensors, rule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class MXNetRule(Rule):
         """Weight decay, before ``wd_mult``."""
         return self.wd
 
-    def scale(self, gradients: Tensors, accumulated: int) -> float:
+    def scale(self, beginning: Beginning) -> float:
         """Return ``rescale_grad``: what was accumulated is its affair (``grad_req='add'``)."""
         return self.rescale_grad
 
@@ -186,11 +186,10 @@ class DCASGD(MXNetRule):
 class SGLD(MXNetRule):
     """w += -n / 2 (c(g) + wd w) + a normal number of standard deviation sqrt(n)."""
 
-    by_parameter: ClassVar[bool] = True  # so that what is drawn does not depend on the blocks
+    by_parameter: ClassVar[bool] = True  # what is drawn belongs to a parameter's elements
 
     def update(self, block: Block) -> None:
         """Change weights by one step."""
         torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate / 2.0)
-        for weight in block.weights:
-            noise = torch.empty(weight.shape, dtype=weight.dtype).normal_(generator=block.generator)
-            weight.add_(noise.to(weight.device), alpha=math.sqrt(block.rate))
+        assert block.noise is not None
+        torch._foreach_add_(block.weights, block.noise(), alpha=math.sqrt(block.rate))
