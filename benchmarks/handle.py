@@ -29,6 +29,7 @@ import torch
 from netweave import api
 from netweave.engine import ThreadedEngine
 from netweave.optim import Updater
+from netweave.training import Event, Updated
 from netweave.training.nets import make_nets, trained
 from netweave.training.trainer import Trainer
 
@@ -64,8 +65,10 @@ def by_trainer(job: Job, arrays: dict[str, np.ndarray], found: dict[str, list[fl
     change = torch.zeros(16, 16)
     ended = 0
 
-    def told(iteration: int, loss: float, rate: float) -> None:
+    def told(event: Event) -> None:
         nonlocal ended
+        if not isinstance(event, Updated):
+            return
         began = time.perf_counter_ns()
         weights = trainer.nets["train"].params[KEY]
         read = time.perf_counter_ns()
@@ -73,14 +76,14 @@ def by_trainer(job: Job, arrays: dict[str, np.ndarray], found: dict[str, list[fl
             trainer.nets["train"].params[KEY] -= change
         changed = time.perf_counter_ns()
         assert weights.shape == change.shape
-        if iteration > WARM_UP:
+        if event.iteration >= WARM_UP:
             found["step"].append((began - ended) / 1e3)
             found["reading"].append((read - began) / 1e3)
             found["changing"].append((changed - read) / 1e3)
         ended = time.perf_counter_ns()
 
     with ThreadedEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": arrays}, threads=1, step=told)
+        trainer = Trainer(job, engine=engine, data={"train": arrays}, threads=1, watch=told)
         trainer.run()
         trainer.close()
 

@@ -22,6 +22,7 @@ from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
+from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
@@ -51,9 +52,10 @@ def main() -> None:
     wanted: SimpleQueue[None] = SimpleQueue()
     done: SimpleQueue[float] = SimpleQueue()
 
-    def told(iteration: int, loss: float, rate: float) -> None:
-        done.put(loss)
-        wanted.get()
+    def told(event: Event) -> None:
+        if isinstance(event, Updated):
+            done.put(event.loss)
+            wanted.get()
 
     def step() -> float:
         wanted.put(None)
@@ -64,7 +66,7 @@ def main() -> None:
     keep_memory()  # before there is a second thread, as in a run by itself
     threading.Thread(target=serve, daemon=True).start()
     wanted.get()
-    api.train(job, data=data, step=told)
+    api.train(job, data=data, watch=told)
 
 
 if __name__ == "__main__":

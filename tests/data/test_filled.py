@@ -8,6 +8,7 @@ import pytest
 from netweave import api
 from netweave.data.sources.filled import Filled
 from netweave.errors import UnsupportedError
+from netweave.training import Updated
 
 NET = """name: "dummy"
 layer { name: "data" type: "DummyData" top: "data" top: "label"
@@ -45,7 +46,8 @@ def test_a_net_of_dummy_data_trains_as_it_is(tmp_path):
     pytest.importorskip("torch")
     (tmp_path / "net.prototxt").write_text(NET)
     (tmp_path / "solver.prototxt").write_text(SOLVER)
-    told = []
-    api.train(tmp_path / "solver.prototxt", step=lambda iteration, loss, rate: told.append(loss))
+    events = []
+    api.train(tmp_path / "solver.prototxt", watch=events.append)
+    told = [event.loss for event in events if isinstance(event, Updated)]
     assert len(told) == 30
     assert told[-1] < 0.1 * told[0]  # every label is 2

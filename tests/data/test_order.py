@@ -13,7 +13,7 @@ from netweave.data import Order
 
 
 def records(order, count):
-    return [order.ticket(number).records.tolist() for number in range(count)]
+    return [order.plan(number).records.tolist() for number in range(count)]
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.booleans(), st.integers(0, 3))
@@ -38,18 +38,18 @@ def test_epochs_that_begin_anew(num_records, batch_size, last, shuffle):
     order = Order(num_records=num_records, batch_size=batch_size, shuffle=shuffle, last=last)
     per_epoch = order.batches_per_epoch
     for epoch in range(2):
-        tickets = [order.ticket(epoch * per_epoch + batch) for batch in range(per_epoch)]
-        assert {ticket.epoch for ticket in tickets} == {epoch}
-        real = np.concatenate([t.records[: len(t.records) - t.padding] for t in tickets]).tolist()
+        plans = [order.plan(epoch * per_epoch + batch) for batch in range(per_epoch)]
+        assert {plan.epoch for plan in plans} == {epoch}
+        real = np.concatenate([t.records[: len(t.records) - t.padding] for t in plans]).tolist()
         assert len(set(real)) == len(real)
         assert len(real) == (num_records - num_records % batch_size if last == "discard" else num_records)
-        sizes = {len(ticket.records) for ticket in tickets[:-1]}
+        sizes = {len(plan.records) for plan in plans[:-1]}
         assert sizes <= {batch_size}
         if last == "pad":
-            padding = tickets[-1].padding
+            padding = plans[-1].padding
             assert padding == -num_records % batch_size
             np.testing.assert_array_equal(
-                tickets[-1].records[batch_size - padding :], order.epoch(epoch)[:padding]
+                plans[-1].records[batch_size - padding :], order.epoch(epoch)[:padding]
             )
 
 
@@ -77,13 +77,12 @@ def test_files_stay_together_when_shuffled():
 
 def test_a_drawn_number_of_records_is_skipped():
     starts = {
-        int(Order(num_records=50, batch_size=5, skip=20, seed=seed).ticket(0).records[0])
-        for seed in range(200)
+        int(Order(num_records=50, batch_size=5, skip=20, seed=seed).plan(0).records[0]) for seed in range(200)
     }
     assert starts == set(range(20))
     order = Order(num_records=50, batch_size=5, skip=20, seed=1)
-    first = order.ticket(0).records[0]
-    assert order.ticket(3).records[0] == first + 15
+    first = order.plan(0).records[0]
+    assert order.plan(3).records[0] == first + 15
 
 
 def test_what_has_no_end():

@@ -11,6 +11,7 @@ import cv2
 
 from netweave.data.sources.windows import Windows, place
 from netweave.errors import ReadError
+from netweave.training import Updated
 
 HEIGHT, WIDTH = 20, 30
 BOXES = [
@@ -118,6 +119,7 @@ def test_a_net_with_window_data_is_read_and_fed(folder, monkeypatch):
     (folder / "solver.prototxt").write_text(
         'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" max_iter: 60 random_seed: 1\n'
     )
-    losses = []
-    api.train("solver.prototxt", step=lambda iteration, loss, rate: losses.append(loss))
+    told = []
+    api.train("solver.prototxt", watch=told.append)
+    losses = [event.loss for event in told if isinstance(event, Updated)]
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])

@@ -14,6 +14,7 @@ import torch
 
 from netweave import api
 from netweave.errors import NetweaveError
+from netweave.training import Event, Updated
 from netweave.training.checkpoint import kept
 
 if TYPE_CHECKING:
@@ -93,16 +94,16 @@ def run(folder: str, net: str, told: Connection | None = None, most_bytes: int |
 
     begun = False
 
-    def step(iteration: int, loss: float, rate: float) -> None:
+    def watch(event: Event) -> None:
         nonlocal begun
-        if not begun:
+        if isinstance(event, Updated) and not begun:
             say("begins")
-        begun = True
+            begun = True
 
     job = api.load_job(Path(folder, "solver.prototxt"), input_shapes=SHAPES[net])
     data: Any = {"train": records(net)}
     try:
-        api.train(job, data=data, resume=bool(kept(job.checkpoints.prefix)), step=step)
+        api.train(job, data=data, resume=bool(kept(job.checkpoints.prefix)), watch=watch)
     except NetweaveError as error:
         say(str(error))
     else:

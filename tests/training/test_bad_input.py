@@ -80,7 +80,7 @@ def test_known_before_the_first_step(tmp_path, case):
     changes, message = CASES[case]
     told = []
     with pytest.raises(NetweaveError, match=message):
-        api.train(files(tmp_path, **changes), step=lambda *numbers: told.append(numbers))
+        api.train(files(tmp_path, **changes), watch=told.append)
     assert not told
     assert not (tmp_path / "kept").exists()
 

@@ -9,7 +9,7 @@ pytest.importorskip("torch")
 
 from netweave import api
 from netweave.engine import SerialEngine
-from netweave.training import Checkpoint, latest, write_checkpoint
+from netweave.training import Checkpoint, Updated, latest, write_checkpoint
 from netweave.training.trainer import Trainer
 from tests.training import killed
 
@@ -22,6 +22,10 @@ def job_of(folder):
     return api.load_job(folder / "solver.prototxt", input_shapes=killed.SHAPES["recurrent"])
 
 
+def stops(event, stop_at):
+    return isinstance(event, Updated) and event.iteration + 1 == stop_at
+
+
 def run(job, *, stop_at=None, resume=None):
     with SerialEngine() as engine:
         trainer = Trainer(
@@ -29,7 +33,7 @@ def run(job, *, stop_at=None, resume=None):
             engine=engine,
             data={"train": killed.records("recurrent")},
             resume=resume,
-            step=lambda iteration, loss, rate: trainer.stop() if iteration == stop_at else None,
+            watch=lambda event: trainer.stop() if stops(event, stop_at) else None,
         )
         assert trainer.run() == (stop_at is None)
         trainer.close()

@@ -18,7 +18,7 @@ pytest.importorskip("torch")
 import torch
 
 from netweave import api
-from netweave.training import latest, read_checkpoint
+from netweave.training import Note, latest, read_checkpoint
 from netweave.training.checkpoint import kept
 from tests.training import killed
 
@@ -206,9 +206,10 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(processes, tmp
         assert f"{last}: is " in told[0]
     told.clear()
     job = api.load_job(tmp_path / "whole" / "solver.prototxt", input_shapes=killed.SHAPES["recurrent"])
-    api.train(job, data={"train": killed.records("recurrent")}, resume=True, told=told.append)
-    assert f"{last}: is " in told[0]
-    assert told[1] == f"going on from {before}"
+    api.train(job, data={"train": killed.records("recurrent")}, resume=True, watch=told.append)
+    notes = [event.text for event in told if isinstance(event, Note)]
+    assert f"{last}: is " in notes[0]
+    assert notes[1] == f"going on from {before}"
     assert_equal(read_checkpoint(last), whole)
 
 

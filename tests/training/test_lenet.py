@@ -16,7 +16,7 @@ import torch
 
 from netweave.engine import ThreadedEngine
 from netweave.formats.caffe.solver import read_solver
-from netweave.training import Evaluated
+from netweave.training import Evaluated, Updated
 from netweave.training.trainer import Trainer
 from tests.oracles import lenet as recipe
 from tests.training import lenet
@@ -42,15 +42,14 @@ def train(folder, seed, steps, dtype, **options):
         phase: {"data": images[chosen], "label": labels[chosen]}
         for phase, chosen in (("train", rows), ("test", tested))
     }
-    losses, tests = [], []
+    events = []
     with ThreadedEngine() as engine:
         trainer = Trainer(
             read_solver(lenet.write(folder, steps=steps, num_tested=len(tested))),
             engine=engine,
             data=data,
             dtype=dtype,
-            step=lambda iteration, loss, rate: losses.append(loss),
-            watch=tests.append,
+            watch=events.append,
             **options,
         )
         for name, pair in recipe.start(seed).items():
@@ -58,7 +57,8 @@ def train(folder, seed, steps, dtype, **options):
                 trainer.nets["train"].params[f"{name}/{index}"] = torch.from_numpy(array)
         trainer.run()
         trainer.close()
-    (accuracy,) = (event.outputs["accuracy"][0] for event in tests if isinstance(event, Evaluated))
+    losses = [event.loss for event in events if isinstance(event, Updated)]
+    (accuracy,) = (event.outputs["accuracy"][0] for event in events if isinstance(event, Evaluated))
     return losses, accuracy
 
 

@@ -10,21 +10,21 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.training import team  # noqa: E402 - after the check for torch
-from netweave.training.team import dismiss_team  # noqa: E402
+from netweave.training import openmp  # noqa: E402 - after the check for torch
+from netweave.training.openmp import release_threads  # noqa: E402
 
-gnu = pytest.mark.skipif(team._gnu_pause() is None, reason="torch computes by another OpenMP than GNU's")
+gnu = pytest.mark.skipif(openmp._gnu_pause() is None, reason="torch computes by another OpenMP than GNU's")
 
 
 @gnu
 def test_a_thread_without_helpers_has_none_to_dismiss():
-    assert dismiss_team()
-    assert dismiss_team()
+    assert release_threads()
+    assert release_threads()
 
 
 def test_other_libraries_are_left_alone(monkeypatch):
-    monkeypatch.setattr(team, "_gnu_pause", lambda: None)
-    assert dismiss_team() is False
+    monkeypatch.setattr(openmp, "_gnu_pause", lambda: None)
+    assert release_threads() is False
 
 
 @gnu
@@ -37,10 +37,11 @@ def test_what_the_caller_computes_leaves_no_helpers_beside_those_of_the_net(tmp_
         import numpy as np, torch
         from netweave import api
         from netweave.backends.torch import TorchNet
+        from netweave.training import Updated
 
         torch.set_num_threads(4)
         big = torch.ones(1 << 20)
-        seen, call = [], TorchNet.__call__
+        seen, forward = [], TorchNet.forward
 
         def settled(count):
             for _ in range(500):
@@ -49,15 +50,17 @@ def test_what_the_caller_computes_leaves_no_helpers_beside_those_of_the_net(tmp_
                 time.sleep(0.01)
             return len(os.listdir("/proc/self/task"))
 
-        def counted(net, **inputs):
+        def counted(net, module, inputs):
             big + 1                                     # the lane's helpers are there from now on
             seen.append(len(os.listdir("/proc/self/task")) if not seen else settled(seen[0]))
-            return call(net, **inputs)
+            return forward(net, module, inputs)
 
-        TorchNet.__call__ = counted
+        TorchNet.forward = counted
         before = []
 
-        def step(iteration, loss, rate):
+        def watch(event):
+            if not isinstance(event, Updated):
+                return
             alone = len(os.listdir("/proc/self/task"))
             big + 1
             before.append(len(os.listdir("/proc/self/task")) - alone)
@@ -65,7 +68,7 @@ def test_what_the_caller_computes_leaves_no_helpers_beside_those_of_the_net(tmp_
         data = {"data": np.zeros((5, 6), np.float32), "label": np.zeros(5)}
         job = api.load_job(sys.argv[1], input_shapes={"data": (5, 6), "label": (5,)})
         job = replace(job, checkpoints=replace(job.checkpoints, at_end=False))
-        api.train(job, data={"train": data, "test": data}, threads=1, step=step)
+        api.train(job, data={"train": data, "test": data}, threads=1, watch=watch)
         assert before == [3] * len(before), before
         assert len(seen) > 2 and len(set(seen)) == 1, seen
     """

@@ -15,7 +15,7 @@ import torch
 from netweave.engine import SerialEngine, ThreadedEngine
 from netweave.errors import NetweaveError, RunError, UsageError
 from netweave.formats.caffe.solver import read_solver
-from netweave.training import Evaluated, Saved, Shown, read_checkpoint
+from netweave.training import Ended, Evaluated, Saved, Shown, Updated, read_checkpoint
 from netweave.training.trainer import Trainer
 from tests.training.small import NET, NUM_FEATURES, SOLVER, Reference, records, write
 
@@ -47,7 +47,7 @@ def train(job, *, stop_at=None, engine=ThreadedEngine, **options):
         finished = trainer.run()
         trainer.close()
     assert finished == (stop_at is None)
-    return trainer, events
+    return trainer, [event for event in events if not isinstance(event, Updated | Ended)]
 
 
 def arrays(trainer):

@@ -12,6 +12,7 @@ pytest.importorskip("torch")
 
 from netweave import api
 from netweave.errors import UsageError
+from netweave.training import Updated
 from tests.training.small import BATCH, NUM_FEATURES, SOLVER, records, write
 
 
@@ -24,10 +25,10 @@ def run(folder, solver=SOLVER, **options):
     api.train(
         job,
         data={"train": arrays, "test": arrays},
-        step=lambda iteration, loss, rate: told.append((iteration, loss, rate)),
+        watch=told.append,
         **options,
     )
-    return told
+    return [(event.iteration, event.loss, event.rate) for event in told if isinstance(event, Updated)]
 
 
 def drawn_points(picture):

@@ -19,11 +19,10 @@ from netweave.formats.singa import is_job, read_job
 from netweave.job import Job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netweave.backends.torch import TorchNet
-    from netweave.engine import LaneStatistics
-    from netweave.training.events import Step, Watch
+    from netweave.training.events import Watch
     from netweave.training.trainer import Trainer
 
 
@@ -75,10 +74,8 @@ def train(
     events: str | Path | None = None,
     plot: str | Path | None = None,
     keep: int | None = None,
+    num_stages: int = 1,
     watch: Watch | None = None,
-    step: Step | None = None,
-    told: Callable[[str], None] | None = None,
-    busy: Callable[[Mapping[str, LaneStatistics]], None] | None = None,
 ) -> TorchNet:
     """Train, and return the net with what it has learnt.
 
@@ -99,10 +96,9 @@ def train(
         plot: A file for a picture of the curves of loss, tests and learning rate, from the beginning of the
             run also where it goes on.
         keep: How many of Netweave's own checkpoints are kept, >= 1; the last three if nothing is said.
+        num_stages: Stages that the net is cut into, each with tasks of its own; any number ends with the same
+            bits.
         watch: Told what happens: an event of ``netweave.training.events`` at a time.
-        step: Told iteration, loss and learning rate after each update.
-        told: Told which checkpoint ``resume`` finds, and of damaged ones that are passed over.
-        busy: Told at the end how busy computation, input and output were.
 
     Raises:
         SourceError: A file cannot be read, or files do not fit together.
@@ -118,8 +114,8 @@ def train(
     if weights:
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
-    from_file = _latest(found, told) if isinstance(resume, bool) and resume else resume
-    audience = Audience(watch, step)
+    audience = Audience(watch)
+    from_file = _latest(found, audience.show) if isinstance(resume, bool) and resume else resume
     if device == "cpu":
         keep_memory()
     with ThreadedEngine() as engine:
@@ -133,8 +129,8 @@ def train(
             threads=threads,
             keep=keep or KEPT,
             resume=Path(from_file) if from_file else None,
+            num_stages=num_stages,
             watch=audience.show,
-            step=audience.step,
         )
         try:
             if trace:  # the Job is good by now, so that what is overwritten is not lost for nothing
@@ -149,8 +145,6 @@ def train(
         finally:
             trainer.close()
             audience.close()
-        if busy:
-            busy(engine.statistics())
     net: TorchNet = trainer.nets["train"]
     return net
 
@@ -171,16 +165,15 @@ def need_torch() -> None:
         ) from error
 
 
-def _latest(job: Job, told: Callable[[str], None] | None) -> Path:
-    from netweave.training import latest
+def _latest(job: Job, watch: Watch) -> Path:
+    from netweave.training import Note, latest
 
-    told = told or (lambda text: None)
-    found = latest(job.checkpoints.prefix, told)
+    found = latest(job.checkpoints.prefix, lambda text: watch(Note(text)))
     if found is None:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to go on from"
         )
-    told(f"going on from {found[0]}")
+    watch(Note(f"going on from {found[0]}"))
     return found[0]
 
 

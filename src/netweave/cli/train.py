@@ -103,8 +103,5 @@ def train(
             plot=plot,
             keep=keep,
             watch=view.show,
-            step=view.step,
-            told=view.note,
-            busy=view.show_busy,
         )
     return STOPPED if view.stopped else None

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netweave.cli.console import output_console
-from netweave.training import Evaluated, Saved, Shown, Stopped
+from netweave.training import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,12 +60,13 @@ class TrainView:
     ) -> None:
         self._bar.stop()
 
-    def step(self, iteration: int, loss: float, rate: float) -> None:
+    def _move(self, event: Updated) -> None:
         """Move the bar."""
         if self._bar.disable:
             return
-        numbers = f"loss {loss:.4g}, lr {rate:.3g}{self._speed(iteration)}"
-        self._bar.update(self._task, completed=iteration, numbers=numbers)
+        done = event.iteration + 1
+        numbers = f"loss {event.loss:.4g}, lr {event.rate:.3g}{self._speed(done)}"
+        self._bar.update(self._task, completed=done, numbers=numbers)
 
     def _speed(self, iteration: int) -> str:
         """Return the records per second of this run so far, in words."""
@@ -75,13 +76,13 @@ class TrainView:
         done, seconds = (iteration - self._began[0]) * self._records, now - self._began[1]
         return f", {done / seconds:,.0f} images/s" if done else ""
 
-    def note(self, text: str) -> None:
-        """Show a line as it is."""
-        self._line(text)
-
     def show(self, event: Event) -> None:
         """Show what has happened."""
-        if isinstance(event, Shown):
+        if isinstance(event, Updated):
+            self._move(event)
+        elif isinstance(event, Note):
+            self._line(event.text)
+        elif isinstance(event, Shown):
             self._show_progress(event)
         elif isinstance(event, Evaluated):
             self._line(f"Iteration {event.iteration}, testing ({event.phase})")
@@ -91,8 +92,10 @@ class TrainView:
         elif isinstance(event, Stopped):
             self.stopped = True
             self._line(f"Iteration {event.iteration}, stopped; --resume goes on from here")
+        elif isinstance(event, Ended):
+            self._show_busy(event.lanes)
 
-    def show_busy(self, lanes: Mapping[str, LaneStatistics]) -> None:
+    def _show_busy(self, lanes: Mapping[str, LaneStatistics]) -> None:
         """Show how busy the run was; on standard error, since the last line of the log is the last test."""
         shares = ", ".join(
             f"{name} {lane.mean_running:.0%}" for name, lane in lanes.items() if lane.num_tasks

@@ -2,7 +2,7 @@
 
 from netweave.data.batch import Batch
 from netweave.data.loader import Loader
-from netweave.data.order import Order, Ticket
+from netweave.data.order import BatchPlan, Order
 from netweave.data.source import SOURCES, EndOfDataError, Record, Source, open_source
 from netweave.data.transform import TRANSFORMS, Pipeline
 
@@ -10,12 +10,12 @@ __all__ = [
     "SOURCES",
     "TRANSFORMS",
     "Batch",
+    "BatchPlan",
     "EndOfDataError",
     "Loader",
     "Order",
     "Pipeline",
     "Record",
     "Source",
-    "Ticket",
     "open_source",
 ]

@@ -25,10 +25,10 @@ from netweave.engine import Variable
 from netweave.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from netweave.data.order import Order, Ticket
+    from netweave.data.order import BatchPlan, Order
     from netweave.data.source import Source
     from netweave.engine import Engine
 
@@ -98,11 +98,13 @@ class Loader:
         """Batches in one way through all records; not whole where one goes on with the next epoch."""
         return self._order.batches_per_epoch
 
-    def take(self, *, wait: bool = True) -> Batch:
+    def take(self, *, wait: bool = True, idle_since: Callable[[], float] = lambda: 0.0) -> Batch:
         """Return the next batch; the one before is given back by this.
 
         Args:
             wait: Wait until it is there; else only tasks that name its variables may read it.
+            idle_since: Returns since when nobody has had anything to compute, by ``perf_counter``; infinity
+                while somebody has. Only from then on does waiting count as a lack of threads.
 
         Raises:
             EndOfDataError: The source has come to its end.
@@ -113,11 +115,11 @@ class Loader:
         self._next += 1
         self._push_ahead()
         if wait:
-            self._wait(slot)
-        assert slot.ticket is not None
-        count = len(slot.ticket.records)
+            self._wait(slot, idle_since)
+        assert slot.plan is not None
+        count = len(slot.plan.records)
         arrays = {name: array[:count] for name, array in slot.outside.items()}
-        return Batch(number, slot.ticket.epoch, slot.ticket.padding, arrays, slot.variables)
+        return Batch(number, slot.plan.epoch, slot.plan.padding, arrays, slot.variables)
 
     def state(self) -> dict[str, int]:
         """Return where the loader is, for a checkpoint."""
@@ -131,7 +133,7 @@ class Loader:
         """
         self._drain()
         self._next = self._pushed = state["batch"]
-        self._source.seek(self._order.ticket(self._next).first)
+        self._source.seek(self._order.plan(self._next).first)
 
     def close(self) -> None:
         """Wait for what is on its way, and let go of the source."""
@@ -179,22 +181,22 @@ class Loader:
         while self._pushed < self._next + len(self._slots) - 1:
             number = self._pushed
             slot = self._slots[number % len(self._slots)]
-            ticket = slot.ticket = self._order.ticket(number)
+            plan = slot.plan = self._order.plan(number)
             for piece, variable in zip(self._pieces, slot.variables, strict=True):
                 self._engine.push(
-                    functools.partial(self._fill, slot, ticket, piece),
+                    functools.partial(self._fill, slot, plan, piece),
                     writes=[variable],
                     lane=self._lane,
                     name=f"batch {number}, records {piece.start} to {piece.stop}",
                 )
             self._pushed += 1
 
-    def _fill(self, slot: _Slot, ticket: Ticket, piece: slice) -> None:
-        records = ticket.records[piece]
+    def _fill(self, slot: _Slot, plan: BatchPlan, piece: slice) -> None:
+        records = plan.records[piece]
         many = None if self._pipeline.by_record or not len(records) else self._source.read_many(records)
         if many is None:
             for offset, index in enumerate(records.tolist(), piece.start):
-                self._fill_one(slot, offset, index, ticket.first + offset)
+                self._fill_one(slot, offset, index, plan.first + offset)
             return
         first, *rest = many
         rows = slice(piece.start, piece.start + len(records))
@@ -215,7 +217,7 @@ class Loader:
                 raise ShapeError(found, place=describe())
             array[offset] = part
 
-    def _wait(self, slot: _Slot) -> None:
+    def _wait(self, slot: _Slot, idle_since: Callable[[], float]) -> None:
         began = time.perf_counter()
         errors = []
         for variable in slot.variables:
@@ -224,7 +226,8 @@ class Loader:
             except Exception as error:  # noqa: BLE001 - raised below, once all are good again
                 errors.append(error)
         ended = time.perf_counter()
-        if self._tuner and self._tuner.note(ended - began, ended - self._given_s):
+        starved = max(0.0, ended - max(began, idle_since()))
+        if self._tuner and self._tuner.note(starved, ended - self._given_s):
             self._engine.add_lane(self._lane, self._tuner.threads)
         self._given_s = ended
         if errors:
@@ -244,10 +247,10 @@ class _Slot:
         inside: As they lie in memory; images (N, height, width, channels).
         outside: The same by name, images as (N, C, H, W).
         variables: One for each piece.
-        ticket: The batch that it is filled with, or is about to be.
+        plan: The batch that it is filled with, or is about to be.
     """
 
-    __slots__ = ("inside", "outside", "ticket", "variables")
+    __slots__ = ("inside", "outside", "plan", "variables")
 
     def __init__(
         self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, *, images: bool
@@ -258,4 +261,4 @@ class _Slot:
             name = next(iter(record))
             self.outside[name] = self.inside[0].transpose(0, 3, 1, 2)
         self.variables = tuple(Variable(f"piece {piece} of a batch") for piece in range(pieces))
-        self.ticket: Ticket | None = None
+        self.plan: BatchPlan | None = None

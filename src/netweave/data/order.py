@@ -22,7 +22,7 @@ SHUFFLE, SKIP, TRANSFORM = range(3)
 
 
 @dataclass(frozen=True, slots=True)
-class Ticket:
+class BatchPlan:
     """What one batch is made of.
 
     Attributes:
@@ -89,7 +89,7 @@ class Order:
             return self.num_records / self.batch_size
         return whole + (1 if rest and self.last != "discard" else 0)
 
-    def ticket(self, number: int) -> Ticket:
+    def plan(self, number: int) -> BatchPlan:
         """Return what a batch is made of."""
         if self.last == "wrap":
             return self._wrapped(number)
@@ -99,7 +99,7 @@ class Order:
         records = order[start : start + self.batch_size]
         missing = self.batch_size - len(records) if self.last == "pad" else 0
         first = number * self.batch_size
-        return Ticket(number, epoch, np.append(records, order[:missing]), first, missing)
+        return BatchPlan(number, epoch, np.append(records, order[:missing]), first, missing)
 
     def generator(self, place: int) -> np.random.Generator:
         """Return where transforms draw from for the record at a place of the run."""
@@ -109,17 +109,17 @@ class Order:
         """Return the indices of all records in the order of an epoch."""
         return _epoch(self.num_records or 0, self.groups, self.seed if self.shuffle else None, epoch)
 
-    def _wrapped(self, number: int) -> Ticket:
+    def _wrapped(self, number: int) -> BatchPlan:
         first = number * self.batch_size + self._skipped()
         if self.num_records is None:
-            return Ticket(number, 0, np.arange(first, first + self.batch_size), first)
+            return BatchPlan(number, 0, np.arange(first, first + self.batch_size), first)
         epoch, start = divmod(first, self.num_records)
         parts, missing, at = [], self.batch_size, epoch
         while missing:
             parts.append(self.epoch(at)[start : start + missing])
             missing -= len(parts[-1])
             start, at = 0, at + 1
-        return Ticket(number, epoch, np.concatenate(parts), first)
+        return BatchPlan(number, epoch, np.concatenate(parts), first)
 
     def _skipped(self) -> int:
         return int(np.random.default_rng([self.seed, SKIP]).integers(self.skip)) if self.skip else 0

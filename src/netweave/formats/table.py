@@ -19,6 +19,25 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFiles:
+    """What a framework keeps of a run of training, where Netweave writes or reads that.
+
+    The functions are those of the module ``training`` in the format's package: ``files_of(state, suffix,
+    prefix)`` gives the files of a snapshot, ``read_state(path, graph, names)`` reads a solver's state,
+    ``weights_for(path, graph)`` the arrays that a file of weights has for a net.
+
+    Attributes:
+        weights: Ends of the names of files of weights that are written.
+        states: Ends of the names of files of a solver's state that are read.
+        fitting: Whether a net of the format can begin from a file of weights, layer by layer.
+    """
+
+    weights: tuple[str, ...] = ()
+    states: tuple[str, ...] = ()
+    fitting: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
     """One row: a framework's files.
 
@@ -31,6 +50,7 @@ class Format:
             allows that.
         folders: Whether a net may be a folder.
         written: How the names of the files end that its ``write`` makes; None if it has none.
+        runs: What it keeps of a run of training.
     """
 
     name: str
@@ -40,15 +60,32 @@ class Format:
     code: tuple[str, ...] = ()
     folders: bool = False
     written: str | None = None
+    runs: RunFiles = RunFiles()
 
     def load(self) -> ModuleType:
         """Import the format's package: ``match``, ``read`` and, if it writes nets, ``write``."""
         return importlib.import_module(f"netweave.formats.{self.name}")
 
+    def load_training(self) -> ModuleType:
+        """Import what reads and writes the files of ``runs``."""
+        return importlib.import_module(f"netweave.formats.{self.name}.training")
+
 
 FORMATS = (
-    Format("caffe", "Caffe", "NET.prototxt with WEIGHTS.caffemodel", written=".prototxt"),
-    Format("mxnet", "MXNet", "NET-symbol.json with NET-0000.params", written="-symbol.json"),
+    Format(
+        "caffe",
+        "Caffe",
+        "NET.prototxt with WEIGHTS.caffemodel",
+        written=".prototxt",
+        runs=RunFiles(("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True),
+    ),
+    Format(
+        "mxnet",
+        "MXNet",
+        "NET-symbol.json with NET-0000.params",
+        written="-symbol.json",
+        runs=RunFiles(("params",)),
+    ),
     Format("singa", "SINGA", "job.conf with step1000-worker0"),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
@@ -159,6 +196,29 @@ def read(source: Source) -> Graph:
 def _describe(source: Source) -> str:
     head = source.head(8)
     return _foreign(head) or ("it starts with " + repr(head) if head else "the file is empty")
+
+
+def find_run_writer(suffix: str) -> Format:
+    """Return the format that writes weights under names with such an end.
+
+    Raises:
+        UsageError: None does.
+    """
+    for row in FORMATS:
+        if suffix in row.runs.weights:
+            return row
+    known = ", ".join(suffix for row in FORMATS for suffix in row.runs.weights)
+    raise UsageError(f"no format {suffix!r} to write weights in; there are: {known}")
+
+
+def find_state_reader(path: Path) -> Format | None:
+    """Return the format that such a file of a solver's state is of, by its name."""
+    return next((row for row in FORMATS if path.name.endswith(row.runs.states or ("\0",))), None)
+
+
+def find_weights_reader(format_name: str) -> Format | None:
+    """Return the format of a net that can begin from a file of weights."""
+    return next((row for row in FORMATS if row.name == format_name and row.runs.fitting), None)
 
 
 def _foreign(head: bytes) -> str | None:

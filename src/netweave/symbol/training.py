@@ -90,7 +90,7 @@ class Course:
             name=graph.name,
             phases={"train": Phase(graph, (data,), losses=dict.fromkeys(heads, 1.0))},
             solver=self.solver,
-            schedule=Schedule(self.max_iterations, display_interval=1, display_at_end=False),
+            schedule=Schedule(self.max_iterations, display_at_end=False),
             checkpoints=Checkpoints(at_end=False),
             seed=self.seed,
             initializer=self.initializer.filler if self.initializer else {},

@@ -4,15 +4,18 @@ What is named here needs no torch, so that events can be shown and checkpoints l
 """
 
 from netweave.training.checkpoint import Checkpoint, latest, read_checkpoint, write_checkpoint
-from netweave.training.events import Evaluated, Event, Saved, Shown, Stopped
+from netweave.training.events import Ended, Evaluated, Event, Note, Saved, Shown, Stopped, Updated
 
 __all__ = [
     "Checkpoint",
+    "Ended",
     "Evaluated",
     "Event",
+    "Note",
     "Saved",
     "Shown",
     "Stopped",
+    "Updated",
     "latest",
     "read_checkpoint",
     "write_checkpoint",

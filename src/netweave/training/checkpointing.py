@@ -5,17 +5,15 @@ from __future__ import annotations
 import contextlib
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from netweave.engine import Variable
-from netweave.errors import ReadError, UsageError
-from netweave.formats.caffe import snapshot
-from netweave.formats.mxnet.params import encode_params
-from netweave.graph import complete_arrays
+from netweave.errors import UsageError
+from netweave.formats.table import find_run_writer, find_state_reader
+from netweave.job.run_state import RunState
 from netweave.training.checkpoint import (
     Checkpoint,
     checkpoint_path,
@@ -27,16 +25,18 @@ from netweave.training.checkpoint import (
 from netweave.training.nets import load_weights, memories, to_array
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from netweave.backends.torch import TorchNet
     from netweave.engine import Engine
     from netweave.job import Job
+    from netweave.job.run_state import FoundState
     from netweave.optim import Updater
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
+class TrainState:
     """What of a run changes: its nets and its solver."""
 
     job: Job
@@ -49,13 +49,13 @@ class Running:
         arrays = {f"param:{key}": array for key, array in self.parameters().items()}
         for key, kept in solver["state"].items():
             arrays |= {f"solver:{name}:{key}": to_array(tensor) for name, tensor in kept.items()}
-        arrays["generator"] = to_array(solver["generator"])
         for phase, net in self.nets.items():
             for name, memory in memories(net).items():
                 for index, tensor in enumerate(memory.state or ()):
                     arrays[f"memory:{phase}:{name}:{index}"] = to_array(tensor)
         numbers = {name: solver[name] for name in ("iteration", "policy", "memory")}
-        return Checkpoint({**state, "solver": numbers}, arrays)
+        layout = self.updater.layout.to_json()
+        return Checkpoint({**state, "solver": numbers, "layout": layout}, arrays)
 
     def restore(self, checkpoint: Checkpoint) -> None:
         """Go on where ``capture`` was called.
@@ -76,8 +76,7 @@ class Running:
         for name, array in nested(checkpoint.arrays, "solver"):
             kind, _, key = name.partition(":")
             state.setdefault(key, {})[kind] = torch.from_numpy(array)
-        generator = torch.from_numpy(checkpoint.arrays["generator"])
-        self.updater.load_state_dict({**checkpoint.state["solver"], "state": state, "generator": generator})
+        self.updater.load_state_dict({**checkpoint.state["solver"], "state": state})
         for net in self.nets.values():
             for key in net.params:
                 net.params[key] = torch.from_numpy(arrays[key])
@@ -103,100 +102,88 @@ class Running:
         zeros = {key: np.zeros(tensor.shape) for key, tensor in net.params.items()}
         return zeros | {key: to_array(tensor) for key, tensor in net.grads.items()}
 
-    # Caffe's own state.
+    # The state of the Job's source.
 
-    def caffe_state(self, learned_net: str) -> snapshot.SolverState:
-        """Return the solver's state as Caffe has it."""
-        graph, store = self.job.phases["train"].graph, self.nets["train"].store
-        history = []
-        for name in self.updater.rule.names:
-            for key in snapshot.parameter_order(graph):
-                kept = self.updater.state.get(key)
-                history.append(
-                    np.zeros(graph.parameters[key].shape)
-                    if kept is None
-                    else to_array(store[key].as_source(kept[name]))
-                )
-        step = int(self.updater.policy.state().get("current_step", 0))
-        return snapshot.SolverState(self.updater.iteration, learned_net, tuple(history), step)
+    def as_source(self, parameters: Mapping[str, np.ndarray]) -> RunState:
+        """Return the run as the format of the Job's source has it.
 
-    def restore_caffe(self, path: Path) -> None:
-        """Go on where Caffe, or a run here, wrote a ``.solverstate``.
+        Args:
+            parameters: Copies of all arrays.
+        """
+        store, updater = self.nets["train"].store, self.updater
+        kept = {
+            name: {key: to_array(store[key].as_source(own[name])) for key, own in updater.state.items()}
+            for name in updater.rule.names
+        }
+        return RunState(
+            self.job.phases["train"].graph,
+            updater.iteration,
+            parameters,
+            kept,
+            updater.policy.state(),
+            self.gradients() if self.job.checkpoints.gradients else None,
+        )
+
+    def restore_foreign(self, path: Path) -> None:
+        """Go on where the program of the Job's source, or a run here, wrote a solver's state.
 
         Raises:
+            UsageError: No format has such a file.
             SourceError: The state or its weights cannot be read, or are of another net or solver.
         """
-        state = snapshot.read_state(path)
-        graph, store = self.job.phases["train"].graph, self.nets["train"].store
-        order = snapshot.parameter_order(graph)
-        names = self.updater.rule.names
-        if len(state.history) != len(order) * len(names):
-            raise ReadError(
-                f"holds {len(state.history)} arrays, expected {len(order) * len(names)} ({len(names)} for "
-                "each parameter); is it of another net or type of solver?",
-                place=str(path),
-            )
-        rows = [(name, key) for name in names for key in order]
-        for (_, key), array in zip(rows, state.history, strict=True):
-            if array.size != graph.parameters[key].size:
-                raise ReadError(
-                    f"its array for {key} has {array.size:,} elements, "
-                    f"the net {graph.parameters[key].size:,}",
-                    place=str(path),
-                )
-        load_weights(self.job.phases, self.nets, _learned_net(path, state.learned_net))
+        row = find_state_reader(path)
+        if row is None:
+            raise UsageError(f"{path}: is no state of a solver that a run can go on from")
+        updater = self.updater
+        state: FoundState = row.load_training().read_state(
+            path, self.job.phases["train"].graph, updater.rule.names
+        )
+        load_weights(self.job.phases, self.nets, state.weights)
+        store = self.nets["train"].store
         with torch.no_grad():
-            for (name, key), array in zip(rows, state.history, strict=True):
-                if key in self.updater.state:
-                    kept = store[key].as_source(self.updater.state[key][name])
-                    kept.copy_(torch.from_numpy(np.array(array)).reshape(kept.shape))
-        self.updater.iteration = state.iteration
-        if "current_step" in self.updater.policy.state():
-            self.updater.policy.restore({"current_step": state.current_step})
+            for name, arrays in state.kept.items():
+                for key, own in updater.state.items():
+                    store[key].as_source(own[name]).copy_(torch.from_numpy(arrays[key]))
+        updater.iteration = state.iteration
+        remembered = updater.policy.state()
+        updater.policy.restore({name: n for name, n in state.policy.items() if name in remembered})
 
 
-def _learned_net(path: Path, name: str) -> Path:
-    """Return the weights that go with a state: where it says, or beside it."""
-    stem, _, rest = path.name.partition(".solverstate")
-    beside = path.with_name(f"{stem}.caffemodel{rest}")
-    places = (Path(name), path.parent / Path(name).name, beside)
-    found = next((file for file in places if file.is_file()), None)
-    if found is None:
-        raise ReadError(f"goes with the weights {name!r}, which are not there", place=str(path))
-    return found
-
-
-class Keeper:
+class CheckpointWriter:
     """Writes checkpoints on the engine's output lane, one after another.
 
     Args:
-        running: What to write.
+        state: What to write.
         engine: Where.
         keep: So many of Netweave's own checkpoints are kept.
     """
 
-    def __init__(self, running: Running, engine: Engine, *, keep: int) -> None:
-        self._running = running
+    def __init__(self, state: TrainState, engine: Engine, *, keep: int) -> None:
+        self._state = state
         self._engine = engine
         self._keep = keep
         self._files = Variable("checkpoint files")
 
-    def save(self, state: Mapping[str, Any]) -> tuple[str, ...]:
+    def save(self, content: Mapping[str, Any]) -> tuple[str, ...]:
         """Begin to write everything as it is now; return the names of the files.
+
+        Args:
+            content: JSON values beside the arrays.
 
         Raises:
             RunError: The checkpoint before could not be written.
+            UsageError: The Job wants weights in a format that there is not.
         """
         self.wait()
-        job, iteration = self._running.job, self._running.updater.iteration
-        prefix = job.checkpoints.prefix
+        checkpoints, iteration = self._state.job.checkpoints, self._state.updater.iteration
+        prefix = checkpoints.prefix
         path = checkpoint_path(prefix, iteration)
-        checkpoint = self._running.capture(state)
-        foreign = {
-            file: content
-            for suffix in job.checkpoints.formats
-            for file, content in self._foreign(suffix, Path(f"{prefix}_iter_{iteration}"), checkpoint)
-        }
+        checkpoint = self._state.capture(content)
+        foreign: dict[Path, Callable[[], bytes]] = {}
+        if checkpoints.formats:
+            state = self._state.as_source(dict(nested(checkpoint.arrays, "param")))
+            for suffix in checkpoints.formats:
+                foreign |= dict(find_run_writer(suffix).load_training().files_of(state, suffix, prefix))
         self._engine.push(
             functools.partial(_write, path, checkpoint, foreign, prefix, self._keep),
             writes=[self._files],
@@ -213,36 +200,14 @@ class Keeper:
         """
         self._engine.wait_for(self._files)
 
-    def _foreign(self, suffix: str, stem: Path, checkpoint: Checkpoint) -> list[tuple[Path, Any]]:
-        """Return what is written for other programs: names of files, and functions that give their bytes."""
-        graph = self._running.job.phases["train"].graph
-        arrays = dict(nested(checkpoint.arrays, "param"))
-        if suffix == "params":
-            prefix, iteration = self._running.job.checkpoints.prefix, self._running.updater.iteration
-            epoch = Path(f"{prefix}-{iteration:04d}.params")
-            return [(epoch, functools.partial(encode_params, graph, complete_arrays(graph) | arrays))]
-        if suffix not in FOREIGN:
-            raise UsageError(
-                f"no format {suffix!r} to write weights in; there are: params, {', '.join(FOREIGN)}"
-            )
-        encode_net, encode_state, tail = FOREIGN[suffix]
-        gradients = self._running.gradients() if self._running.job.checkpoints.gradients else None
-        weights = stem.with_name(f"{stem.name}.{suffix}")
-        solver = self._running.caffe_state(str(weights))
-        return [
-            (weights, functools.partial(encode_net, graph, arrays, gradients)),
-            (stem.with_name(f"{stem.name}.{tail}"), functools.partial(encode_state, solver)),
-        ]
 
-
-FOREIGN = {
-    "caffemodel": (snapshot.encode_net, snapshot.encode_state, "solverstate"),
-    "caffemodel.h5": (snapshot.encode_net_hdf5, snapshot.encode_state_hdf5, "solverstate.h5"),
-}
-"""Formats that weights are written in: how, and how the solver's state beside them, which is named so."""
-
-
-def _write(path: Path, checkpoint: Checkpoint, foreign: Mapping[Path, Any], prefix: str, keep: int) -> None:
+def _write(
+    path: Path,
+    checkpoint: Checkpoint,
+    foreign: Mapping[Path, Callable[[], bytes]],
+    prefix: str,
+    keep: int,
+) -> None:
     for file, content in foreign.items():
         write_whole(file, content())
     write_checkpoint(path, checkpoint)

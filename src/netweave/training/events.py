@@ -1,9 +1,49 @@
-"""What a run tells whoever watches it."""
+"""What a run tells whoever watches it: one stream of events.
+
+``iteration`` means the same in all of them: the number of updates that the parameters had behind them when
+the event's numbers were measured. An ``Updated`` with iteration 5 so tells the loss of the sixth update, and
+a checkpoint of iteration 5 goes on with that one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from netweave.engine import LaneStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that a person should read, in words.
+
+    Attributes:
+        text: The words.
+    """
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """The loss of an update is known; backward and update may still be computed.
+
+    Access to the net's arrays waits for them.
+
+    Attributes:
+        iteration: Updates done before this one.
+        loss: The smoothed objective.
+        rate: Learning rate of the update, before multipliers.
+        outputs: Outputs of the training net in the last batch, their elements, by name; taken from the
+            device when they are read.
+    """
+
+    iteration: int
+    loss: float
+    rate: float
+    outputs: Mapping[str, tuple[float, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,9 +51,9 @@ class Shown:
     """A display interval has come round.
 
     Attributes:
-        iteration: Updates done before.
+        iteration: Updates done before the one whose numbers these are.
         loss: The smoothed objective.
-        rate: Learning rate of the coming update, before multipliers; None after the last.
+        rate: Learning rate of the update, before multipliers; None after the last.
         outputs: Outputs of the training net in the last batch, their elements, by name.
         weights: Weights of those that are losses.
         images_per_s: Records trained per second since the last time; None the first time.
@@ -68,8 +108,19 @@ class Stopped:
     iteration: int
 
 
-Event = Shown | Evaluated | Saved | Stopped
-Watch = Callable[[Event], None]
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The run is over, and all of it is done and written.
 
-Step = Callable[[int, float, float], None]
-"""Told after each update: the number of updates, the smoothed objective, the learning rate."""
+    Attributes:
+        iteration: Updates done.
+        lanes: How busy each lane of the engine was, by name.
+    """
+
+    iteration: int
+    lanes: Mapping[str, LaneStatistics]
+
+
+Event = Note | Updated | Shown | Evaluated | Saved | Stopped | Ended
+Watch = Callable[[Event], None]
+"""Told one event after the other."""

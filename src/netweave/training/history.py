@@ -78,7 +78,7 @@ class History:
             self._add(name, event.iteration, value)
 
     def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Take the objective and the rate of an update in."""
+        """Take the objective and the rate of an update in; ``iteration`` as in ``Updated``."""
         self._add("train/objective", iteration, loss)
         self._add("train/rate", iteration, rate)
 

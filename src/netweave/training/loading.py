@@ -14,7 +14,7 @@ from netweave.data.sources.arrays import Arrays
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from netweave.engine import Engine, Variable
     from netweave.graph import Graph
@@ -25,7 +25,7 @@ Given = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Feeding:
+class LoaderConfig:
     """How batches are made.
 
     Attributes:
@@ -41,14 +41,14 @@ class Feeding:
     threads: int | None = None
 
 
-class Feed:
+class PhaseLoader:
     """The batches of one phase.
 
     Args:
         name: Of the phase, for messages.
         phase: The phase.
         given: What the caller feeds it with instead.
-        how: How batches are made.
+        config: How batches are made.
 
     Attributes:
         batch_size: Records in a batch of the first source.
@@ -58,7 +58,7 @@ class Feed:
         SourceError: A source cannot be opened.
     """
 
-    def __init__(self, name: str, phase: Phase, given: Given, how: Feeding) -> None:
+    def __init__(self, name: str, phase: Phase, given: Given, config: LoaderConfig) -> None:
         self._inputs = {value.name or "": value.shape for value in phase.graph.inputs}
         unknown = [key for key in given if key not in self._inputs]
         if unknown:
@@ -70,7 +70,7 @@ class Feed:
         self._loaders: list[Loader] = []
         try:
             for number, source in enumerate(phase.data):
-                self._loaders.append(_loader(source, given, replace(how, seed=how.seed + number)))
+                self._loaders.append(_loader(source, given, replace(config, seed=config.seed + number)))
                 if name == "train":
                     _require_a_batch(source, self._loaders[-1])
             self._check(name, phase.data, phase.graph)
@@ -83,15 +83,21 @@ class Feed:
         """Batches in one way through the records of the first source; None where they have no end."""
         return self._loaders[0].batches_per_epoch if self._loaders else None
 
-    def take(self) -> tuple[dict[str, torch.Tensor], list[Variable]]:
+    def take(
+        self, idle_since: Callable[[], float] = lambda: 0.0
+    ) -> tuple[dict[str, torch.Tensor], list[Variable]]:
         """Return the next batch, one tensor for each input, and what a task that reads it must name.
 
-        The batch before must not be used any more.
+        The batch before must not be used any more, but by tasks that have been pushed.
+
+        Args:
+            idle_since: Returns since when nothing is computed, by ``perf_counter``; infinity while
+                something is.
         """
         found: dict[str, torch.Tensor] = {}
         variables: list[Variable] = []
         for loader in self._loaders:
-            batch = loader.take()
+            batch = loader.take(idle_since=idle_since)
             arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
             found |= {name: torch.from_numpy(array) for name, array in arrays.items()}
             variables.extend(batch.variables)
@@ -139,7 +145,7 @@ def _in_words(sizes: Sequence[Any]) -> str:
     return " x ".join(map(str, sizes)) or "one number"
 
 
-def _loader(source: DataSource, given: Given, how: Feeding) -> Loader:
+def _loader(source: DataSource, given: Given, config: LoaderConfig) -> Loader:
     records, transforms = _records(source, given), source.transforms
     if any(name in given for name in source.outputs):
         transforms = ()
@@ -148,7 +154,7 @@ def _loader(source: DataSource, given: Given, how: Feeding) -> Loader:
         made = Order(
             num_records=None if records.endless else len(records),
             batch_size=source.batch_size,
-            seed=how.seed,
+            seed=config.seed,
             groups=records.groups,
             **order,
         )
@@ -158,11 +164,11 @@ def _loader(source: DataSource, given: Given, how: Feeding) -> Loader:
     return Loader(
         records,
         source.outputs,
-        engine=how.engine,
+        engine=config.engine,
         order=made,
         transforms=transforms,
-        threads=how.threads,
-        dtype=how.dtype,
+        threads=config.threads,
+        dtype=config.dtype,
     )
 
 

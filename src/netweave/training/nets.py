@@ -11,7 +11,7 @@ import torch
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.errors import UsageError
-from netweave.formats.caffe.snapshot import fitting_arrays
+from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
 from netweave.optim import Trained, first_values
 from netweave.training.checkpoint import SUFFIX, parameters_in
@@ -81,13 +81,21 @@ def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file
     count = 0
     for name, net in nets.items():
         graph = phases[name].graph
-        found = parameters_in(file, graph) if file.suffix == SUFFIX else fitting_arrays(file, graph)
+        found = parameters_in(file, graph) if file.suffix == SUFFIX else _weights_for(file, graph)
         count += len(found)
         for key, array in found.items():
             net.params[key] = torch.from_numpy(np.array(array))
     if not count:
         names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
         raise UsageError(f"{file}: has weights for none of the layers of {names}")
+
+
+def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:
+    row = find_weights_reader(graph.format)
+    if row is None:
+        raise UsageError(f"{file}: a net of {graph.format} can begin from a {SUFFIX} only")
+    found: dict[str, np.ndarray] = row.load_training().weights_for(file, graph)
+    return found
 
 
 def trained(graph: Graph, net: TorchNet) -> list[Trained]:

@@ -1,4 +1,4 @@
-"""One team of OpenMP threads for training: that of the lane on which the net is computed.
+"""OpenMP threads: one team for training, that of the lane on which the net is computed.
 
 Every thread that calls a parallel kernel of torch's gets helpers of its own, which stay. As soon as there
 are more of them than processors, GNU's OpenMP lets all of them sleep between two kernels instead of waiting
@@ -18,7 +18,7 @@ OMP_PAUSE_SOFT = 1
 """Kind of ``omp_pause_resource_all`` (OpenMP 5.0, section 3.2.44): settings stay."""
 
 
-def dismiss_team() -> bool:
+def release_threads() -> bool:
     """End the helpers of the calling thread, which gets new ones when it needs them; say whether that went.
 
     Costs some microseconds where there are none.
@@ -35,3 +35,15 @@ def _gnu_pause() -> Callable[[int], int] | None:
         return None
     found: Callable[[int], int] | None = getattr(process, "omp_pause_resource_all", None)
     return found
+
+
+def single_thread() -> bool:
+    """Have the calling thread compute by itself, without helpers; say whether that went."""
+    import torch
+
+    torch.get_num_threads()  # a thread's first call takes over the process's number, so it comes first
+    threads = getattr(ctypes.CDLL(None), "omp_set_num_threads", None)
+    if threads is None:
+        return False
+    threads(1)
+    return True

@@ -1,11 +1,12 @@
-"""What is told of a net's outputs: their elements, and means over batches."""
+"""Metrics from a net's outputs: their elements, and means over batches."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     import torch
 
@@ -23,3 +24,23 @@ def averaged(batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, tuple[f
 def elements(tensor: torch.Tensor) -> tuple[float, ...]:
     """Return the elements of an output."""
     return tuple(tensor.reshape(-1).tolist())
+
+
+class OutputElements(Mapping[str, tuple[float, ...]]):
+    """The elements of outputs by name; read from the device only when somebody asks.
+
+    Args:
+        outputs: The outputs.
+    """
+
+    def __init__(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        self._outputs = outputs
+
+    def __getitem__(self, name: str) -> tuple[float, ...]:
+        return elements(self._outputs[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._outputs)
+
+    def __len__(self) -> int:
+        return len(self._outputs)

@@ -10,9 +10,9 @@ import torch
 from netweave.backends.torch.device import find_device
 from netweave.errors import UsageError
 from netweave.training.events import Evaluated
-from netweave.training.feeds import Feed, Feeding
-from netweave.training.means import averaged
+from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.nets import make_nets
+from netweave.training.output_metrics import averaged
 from netweave.training.views import VIEWS, cut_at_labels, tail_net, viewed
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from netweave.backends.torch import TorchNet
     from netweave.engine import Engine, Variable
     from netweave.job import Phase
-    from netweave.training.feeds import Given
+    from netweave.training.loading import Given
 
     Outputs = Mapping[str, torch.Tensor]
     Told = Callable[[int, int], None]
@@ -65,34 +65,34 @@ class Tester:
         self._engine = engine
         self._device = find_device(device)
         self._views = views
-        self._feeds: dict[str, list[Feed]] = {}
+        self._loaders: dict[str, list[PhaseLoader]] = {}
         taps = [*taps, *dict.fromkeys(name for phase in phases.values() for name in _cut_names(phase, views))]
         self._nets = make_nets(
             phases, weights=weights, taps=taps, seed=0, device=self._device, dtype=torch.float32
         )
-        how = Feeding(engine, 0, threads=threads)
+        config = LoaderConfig(engine, 0, threads=threads)
         try:
             for name, phase in phases.items():
                 given = (data or {}).get(name, {})
                 shown = [viewed(phase, where, mirrored=side) for where, side in VIEWS] if views else [phase]
-                self._feeds[name] = []
+                self._loaders[name] = []
                 for one in shown:
-                    self._feeds[name].append(Feed(name, one, given, how))
+                    self._loaders[name].append(PhaseLoader(name, one, given, config))
         except BaseException:
             self.close()
             raise
 
     def num_batches(self, name: str, wanted: int | None) -> int:
         """Return how many batches a pass has: as many as wanted, as the source says, or as there are."""
-        whole = self._feeds[name][0].batches_per_epoch
+        whole = self._loaders[name][0].batches_per_epoch
         known = self._phases[name].num_batches or (None if whole is None else int(np.ceil(whole)))
         return wanted or known or BATCHES
 
     def num_records(self, name: str) -> int | None:
         """Return how many records the first source of a phase has; None where they have no end."""
-        feed = self._feeds[name][0]
-        whole = feed.batches_per_epoch
-        return None if whole is None else round(whole * feed.batch_size)
+        loader = self._loaders[name][0]
+        whole = loader.batches_per_epoch
+        return None if whole is None else round(whole * loader.batch_size)
 
     def test(self, name: str, num_batches: int, told: Told = lambda done, of: None) -> Evaluated:
         """Return the means of a phase's outputs over batches.
@@ -135,15 +135,15 @@ class Tester:
 
     def close(self) -> None:
         """Let go of the data."""
-        for feeds in self._feeds.values():
-            for feed in feeds:
-                feed.close()
+        for loaders in self._loaders.values():
+            for loader in loaders:
+                loader.close()
 
     def _plain(self, name: str) -> Iterator[Outputs]:
         """Yield the outputs of one batch after the other."""
-        (feed,) = self._feeds[name]
+        (loader,) = self._loaders[name]
         while True:
-            batch, variables = feed.take()
+            batch, variables = loader.take()
             yield self._run(name, self._nets[name], batch, variables)
 
     def _in_views(self, name: str) -> Iterator[Outputs]:
@@ -152,8 +152,8 @@ class Tester:
         tail = tail_net(cut, self._device, torch.float32)
         while True:
             views, labels = [], {}
-            for feed in self._feeds[name]:
-                batch, variables = feed.take()
+            for loader in self._loaders[name]:
+                batch, variables = loader.take()
                 found = self._run(name, self._nets[name], batch, variables)
                 views.append({key: found[key] for key in cut.predictions})
                 labels = {key: batch[key].clone() for key in cut.labels}

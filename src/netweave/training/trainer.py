@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import secrets
-from collections import deque
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -13,18 +11,18 @@ import numpy as np
 import torch
 
 from netweave.backends.torch.device import find_device
-from netweave.backends.torch.finite import first_not_finite
-from netweave.engine import Variable
-from netweave.errors import RunError, UnsupportedError, UsageError
+from netweave.backends.torch.stages import cut
+from netweave.errors import UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.training.checkpoint import read_checkpoint
-from netweave.training.events import Evaluated, Saved, Shown, Stopped
-from netweave.training.feeds import Feed, Feeding
+from netweave.training.checkpointing import CheckpointWriter, TrainState
+from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
-from netweave.training.keeping import Keeper, Running
-from netweave.training.means import averaged, elements
+from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.nets import make_nets, trained
-from netweave.training.team import dismiss_team
+from netweave.training.openmp import release_threads
+from netweave.training.output_metrics import OutputElements, averaged, elements
+from netweave.training.program import COMPUTE, Part, StepProgram, StepResult, Where, objective_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,8 +32,8 @@ if TYPE_CHECKING:
     from netweave.engine import Engine
     from netweave.job import Job
     from netweave.training.checkpoint import Checkpoint
-    from netweave.training.events import Step, Watch
-    from netweave.training.feeds import Given
+    from netweave.training.events import Watch
+    from netweave.training.loading import Given
 
 DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
 """The types of numbers to train in."""
@@ -46,34 +44,41 @@ PRECISIONS = ("f32", "bf16")
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
 
+TEST_STREAM = 1 << 40
+"""Tests draw as if they were updates from this number on, so that training never draws the same."""
+
 
 class Trainer:
     """One run of a Job on one device.
 
-    What is drawn in an iteration depends on the seed and its number only, so that a run can go on
-    anywhere; torch's own generator is seeded anew for each.
+    What is drawn depends on the seed, the iteration, the sample and the node only, so that a run can go on
+    anywhere.
 
     Args:
         job: What to do.
-        engine: Where batches are made and checkpoints are written.
+        engine: Where batches are made, nets are computed and checkpoints are written.
         data: By phase, arrays of all records by input, instead of what the Job names.
         device: Where to compute.
         dtype: Type of the numbers, ``torch.float32`` or ``torch.float64``.
         precision: ``bf16`` lets torch compute in bfloat16 what bears it (``torch.autocast``); else ``f32``.
         threads: Of decoding; None to find the number by itself.
         keep: So many of Netweave's own checkpoints are kept.
-        resume: Go on where this checkpoint was written, or Caffe's ``.solverstate``.
+        resume: Go on where this checkpoint was written, or a solver's state of the Job's own format.
         seed: Instead of the Job's; a run that goes on keeps its own.
         nets: Nets that are there already, by phase, instead of fresh ones.
+        num_stages: Stages that the training net is cut into; any number ends with the same bits.
+        slice_elements: Most elements of a slice; None for the layout's own size.
+        update_lane: Lane of the engine on which slices are updated.
         watch: Told what happens.
-        step: Told of each update.
 
     Attributes:
         job: The Job.
         nets: The net of each phase, by name; they share their arrays.
         updater: Rule, policy and their state.
+        program: The tasks of an update.
         seed: That of the run that goes on, the Job's, or a fresh one.
         history: The run's curves, from its beginning.
+        iteration: Updates done; those on their way count.
 
     Raises:
         UsageError: A rule, policy, filler or transform cannot be made, or an input is not fed.
@@ -95,8 +100,10 @@ class Trainer:
         resume: Path | None = None,
         seed: int | None = None,
         nets: Mapping[str, TorchNet] | None = None,
+        num_stages: int = 1,
+        slice_elements: int | None = None,
+        update_lane: str = COMPUTE,
         watch: Watch = lambda event: None,
-        step: Step | None = None,
     ) -> None:
         _check(job, dtype, precision)
         self.job = job
@@ -104,51 +111,48 @@ class Trainer:
         wanted = job.seed if seed is None else seed
         fresh = secrets.randbits(31) if wanted is None else wanted
         self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
-        self._device = find_device(device)
-        self._mixed = precision == "bf16"
         self._engine = engine
         self.history = History()
         self._watch = watch
-        self._told_step = step
         self._stop = False
-        self._not_finite: str | None = None
+        where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
+        self._where = where
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
-        engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane="compute").result()
+        engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
         self.nets = dict(nets or {}) or make_nets(
             job.phases,
             weights=job.checkpoints.weights,
             initializer=job.initializer,
             seed=self.seed,
-            device=self._device,
+            device=where.device,
             dtype=dtype,
         )
-        train = job.phases["train"]
-        self.updater = Updater(job.solver, trained(train.graph, self.nets["train"]), seed=self.seed)
-        self._running = Running(job, self.nets, self.updater)
-        self._keeper = Keeper(self._running, engine, keep=keep)
-        self._losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
+        parameters = trained(job.phases["train"].graph, self.nets["train"])
+        sizes = {} if slice_elements is None else {"slice_elements": slice_elements}
+        self.updater = Updater(job.solver, parameters, seed=self.seed, **sizes)
+        stages = cut(self.nets["train"], num_stages)
+        self.program = StepProgram(job, self.nets["train"], stages, self.updater, engine=engine, where=where)
+        self.iteration = 0
+        self._state = TrainState(job, self.nets, self.updater)
+        self._writer = CheckpointWriter(self._state, engine, keep=keep)
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
-        how = Feeding(engine, self.seed, DTYPES[dtype], threads)
-        self._arrays = Variable("arrays and gradients")
         for net in self.nets.values():
-            net.guard(partial(engine.wait_for, self._arrays))
-        self._feeds: dict[str, Feed] = {}
+            net.guard(self.program.wait)
+        self._loaders: dict[str, PhaseLoader] = {}
         try:
+            config = LoaderConfig(engine, self.seed, DTYPES[dtype], threads)
             for name, phase in job.phases.items():
-                self._feeds[name] = Feed(name, phase, (data or {}).get(name, {}), how)
+                self._loaders[name] = PhaseLoader(name, phase, (data or {}).get(name, {}), config)
             if checkpoint:
                 self._restore(checkpoint)
             elif resume:
-                self._restore_caffe(resume)
+                self._state.restore_foreign(resume)
+                self._loaders["train"].skip(self.updater.iteration * job.solver.accumulate)
+            self.iteration = self.updater.iteration
         except BaseException:
             self.close()
             raise
-
-    @property
-    def iteration(self) -> int:
-        """Updates done."""
-        return self.updater.iteration
 
     def run(self) -> bool:
         """Train to the end; say whether it was reached, or the run was stopped.
@@ -162,17 +166,25 @@ class Trainer:
         if job.checkpoints.at_end and self._saved_at != self.iteration:
             self._save()
         if not finished:
-            self._keeper.wait()
-            self._watch(Stopped(self.iteration))
+            self._end(Stopped(self.iteration))
             return False
         if schedule.display_at_end and _due(self.iteration, schedule.display_interval):
-            loss, outputs = self._forward("train", 0)
-            self._losses.append(loss)
-            self._show(outputs, rate=None)
+            loss, outputs = self._evaluate("train", 0)
+            self.program.losses.append(loss)
+            self._show(self.iteration, outputs, rate=None)
         if _due(self.iteration, schedule.test_interval):
             self.test()
-        self._keeper.wait()
+        self._end()
         return True
+
+    def load_solver_state(self, state: Mapping[str, Any]) -> None:
+        """Go on with what an updater's ``state_dict`` returned.
+
+        Raises:
+            UsageError: It is of other parameters or of another rule.
+        """
+        self.updater.load_state_dict(state)
+        self.iteration = self.updater.iteration
 
     def stop(self) -> None:
         """Ask the run to write a checkpoint and stop after the present iteration."""
@@ -181,8 +193,8 @@ class Trainer:
     def test(self) -> None:
         """Run every test net over its batches, and tell the means of their outputs."""
         for name, phase in self.job.tests.items():
-            means = averaged(self._forward(name, 0)[1] for _ in range(phase.num_batches or 1))
-            event = Evaluated(self.iteration, name, means, phase.losses)
+            batches = (self._evaluate(name, number)[1] for number in range(phase.num_batches or 1))
+            event = Evaluated(self.iteration, name, averaged(batches), phase.losses)
             self.history.show(event)
             self._watch(event)
 
@@ -190,20 +202,25 @@ class Trainer:
         """Let go of the data."""
         for net in self.nets.values():
             net.guard(None)
-        for feed in self._feeds.values():
-            feed.close()
+            if net.draws is not None:
+                net.draws.release()
+        for loader in self._loaders.values():
+            loader.close()
+
+    def _end(self, *events: Stopped) -> None:
+        self.program.wait()
+        self._writer.wait()
+        for event in events:
+            self._watch(event)
+        self._watch(Ended(self.iteration, self._engine.statistics()))
 
     def _restore(self, checkpoint: Checkpoint) -> None:
-        self._running.restore(checkpoint)
-        self._losses.extend(checkpoint.state["losses"])
+        self._state.restore(checkpoint)
+        self.program.losses.extend(checkpoint.state["losses"])
         if "history" in checkpoint.state:  # those of earlier versions have none
             self.history.restore(checkpoint.state["history"])
-        for name, feed in self._feeds.items():
-            feed.restore(checkpoint.state["feeds"][name])
-
-    def _restore_caffe(self, path: Path) -> None:
-        self._running.restore_caffe(path)
-        self._feeds["train"].skip(self.iteration * self.job.solver.accumulate)
+        for name, loader in self._loaders.items():
+            loader.restore(checkpoint.state["feeds"][name])
 
     def _steps(self) -> bool:
         schedule, checkpoints = self.job.schedule, self.job.checkpoints
@@ -218,76 +235,63 @@ class Trainer:
         return True
 
     def _step(self) -> None:
-        """Make one update."""
-        self.nets["train"].zero_grad()
-        total = 0.0
-        outputs: dict[str, torch.Tensor] = {}
-        for part in range(self.job.solver.accumulate):
-            loss, outputs = self._forward("train", part, backward=True)
-            total += loss
-        total /= self.job.solver.accumulate
-        if not math.isfinite(total):
-            where = f": {self._not_finite}" if self._not_finite else ""
-            raise RunError(
-                f"{self.job.name}: the loss is {total} in iteration {self.iteration}{where}; nothing is "
-                "written from here on. Take a lower learning rate, or clip gradients, and go on from an "
-                "earlier checkpoint"
-            )
-        self._losses.append(total)
-        smoothed = sum(self._losses) / len(self._losses)
-        shown = _due(self.iteration, self.job.schedule.display_interval)
-        before = self.iteration
-        update = partial(self.updater.step, smoothed)
-        self._engine.push(update, writes=[self._arrays], name=f"update {before}").result()
-        self.history.step(self.iteration, smoothed, self.updater.rate)
-        if self._told_step:
-            self._told_step(self.iteration, smoothed, self.updater.rate)
-        if shown:
-            self._show(outputs, rate=self.updater.rate, iteration=before)
+        """Push one update, and tell its loss when that is there: the update itself may come later."""
+        step = self.iteration
+        loader, program = self._loaders["train"], self.program
+        release_threads()  # the caller's, who may have computed something between two steps
+        pushed = []
+        for number in range(self.job.solver.accumulate):
+            batch, variables = loader.take(program.idle_since)
+            samples = len(next(iter(batch.values()))) if batch else 0
+            part = Part(number, batch, variables, number * loader.batch_size, samples)
+            pushed.append(program.push(step, part))
+        program.push_updates(step)
+        self.iteration += 1
+        result = pushed[-1].result()
+        assert isinstance(result, StepResult)
+        self.history.step(step, result.loss, result.rate)
+        self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
+        if _due(step, self.job.schedule.display_interval):
+            self._show(step, result.outputs, rate=result.rate)
 
-    def _forward(
-        self, phase: str, part: int, *, backward: bool = False
-    ) -> tuple[float, dict[str, torch.Tensor]]:
-        """Run the net of a phase on its next batch, on the engine; return the objective and the outputs."""
-        batch, variables = self._feeds[phase].take()
-        dismiss_team()  # the caller's, who may have computed something between two steps
+    def _evaluate(self, name: str, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+        """Run the net of a phase on its next batch; return the objective and the outputs.
+
+        Args:
+            name: Of the phase.
+            number: Of the batch in this pass.
+        """
+        phase, net, program, where = self.job.phases[name], self.nets[name], self.program, self._where
+        batch, variables = self._loaders[name].take()
+        step = self.iteration
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
-            with torch.set_grad_enabled(backward):
-                return self._compute(phase, part, batch)
+            net.train(name == "train")
+            if net.draws is not None:
+                samples = len(next(iter(batch.values()))) if batch else 0
+                first = number * self._loaders[name].batch_size
+                net.draws.at(seed=where.seed, step=TEST_STREAM + step, first=first, samples=samples)
+            with torch.no_grad(), torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
+                outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})
+            names = [value.name or "" for value in phase.graph.outputs]
+            loss = float(objective_of(outputs, phase.losses))
+            return loss, {key: outputs[key].detach() for key in names}
 
-        name = f"{phase} {self.iteration}"
-        writes = [self._arrays]
-        return self._engine.push(compute, variables, writes, lane="compute", name=name).result()
+        release_threads()
+        reads = [*variables, *program.parameters]
+        task = self._engine.push(compute, reads, [program.state], lane=COMPUTE, name=f"{name} {step}")
+        return task.result()
 
-    def _compute(
-        self, phase: str, part: int, batch: Mapping[str, torch.Tensor]
-    ) -> tuple[float, dict[str, torch.Tensor]]:
-        net, losses = self.nets[phase].train(phase == "train"), self.job.phases[phase].losses
-        _seed_torch(self.seed, self.iteration, part)
-        with torch.autocast(self._device.type, torch.bfloat16, enabled=self._mixed):
-            found = net(**{name: tensor.to(self._device) for name, tensor in batch.items()})
-        terms = [weight * found[name].sum() for name, weight in losses.items()]
-        loss = torch.stack(terms).sum() if terms else torch.zeros(())
-        if torch.is_grad_enabled():
-            loss.backward()
-            if not math.isfinite(float(loss.detach())):
-                self._not_finite = first_not_finite(net, self.job.phases[phase].graph, batch)
-        names = [value.name or "" for value in self.job.phases[phase].graph.outputs]
-        return float(loss.detach()), {name: found[name].detach() for name in names}
-
-    def _show(
-        self, outputs: Mapping[str, torch.Tensor], *, rate: float | None, iteration: int | None = None
-    ) -> None:
-        at = self.iteration if iteration is None else iteration
+    def _show(self, iteration: int, outputs: Mapping[str, torch.Tensor], *, rate: float | None) -> None:
+        losses = self.program.losses
         self._watch(
             Shown(
-                at,
-                sum(self._losses) / len(self._losses),
+                iteration,
+                sum(losses) / len(losses),
                 rate,
                 {name: elements(tensor) for name, tensor in outputs.items()},
                 self.job.phases["train"].losses,
-                self._speed(at),
+                self._speed(iteration),
             )
         )
 
@@ -297,24 +301,22 @@ class Trainer:
         self._shown = (iteration, now)
         if last is None or iteration <= last[0]:
             return None
-        records = (iteration - last[0]) * self._feeds["train"].batch_size * self.job.solver.accumulate
+        records = (iteration - last[0]) * self._loaders["train"].batch_size * self.job.solver.accumulate
         return records / (now - last[1])
 
     def _save(self) -> None:
-        files = self._keeper.save(self._state())
-        self._saved_at = self.iteration
-        self._watch(Saved(self.iteration, files))
-
-    def _state(self) -> dict[str, Any]:
-        """Return what a checkpoint holds beside the arrays."""
-        return {
+        self.program.wait()
+        content = {
             "job": self.job.name,
             "iteration": self.iteration,
             "seed": self.seed,
-            "losses": list(self._losses),
+            "losses": list(self.program.losses),
             "history": self.history.state(),
-            "feeds": {name: feed.state() for name, feed in self._feeds.items()},
+            "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
+        files = self._writer.save(content)
+        self._saved_at = self.iteration
+        self._watch(Saved(self.iteration, files))
 
 
 def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
@@ -334,9 +336,3 @@ def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
 
 def _due(iteration: int, interval: int) -> bool:
     return interval > 0 and iteration % interval == 0
-
-
-def _seed_torch(seed: int, iteration: int, part: int) -> None:
-    """Seed torch's generators for what one forward pass draws."""
-    words = np.random.SeedSequence([seed, iteration, part]).generate_state(2)
-    torch.manual_seed(int(words[0]) << 31 | int(words[1]) >> 1)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Protocol
 
 from netweave.errors import UsageError
 from netweave.training.checkpoint import write_whole
-from netweave.training.events import Evaluated, Shown
+from netweave.training.events import Evaluated, Shown, Updated
 from netweave.training.history import by_phase
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from netweave.training.events import Event, Step, Watch
+    from netweave.training.events import Event, Watch
     from netweave.training.history import History
 
 
@@ -25,13 +25,10 @@ REDRAW_S = 30.0
 
 
 class Watcher(Protocol):
-    """Is told of events and of updates, and closed at the end of the run, however it ends."""
+    """Is told of events, and closed at the end of the run, however it ends."""
 
     def show(self, event: Event) -> None:
         """Take an event in."""
-
-    def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Take an update in."""
 
     def close(self) -> None:
         """Write what is left."""
@@ -61,17 +58,15 @@ class EventFiles:
             raise UsageError(f"{folder}: event files cannot be written: {error.strerror or error}") from error
 
     def show(self, event: Event) -> None:
-        """Write the outputs of a display or a test."""
-        if isinstance(event, Shown):
+        """Write objective and rate of an update, and the outputs of a display or a test."""
+        if isinstance(event, Updated):
+            self._add(event.iteration, [("train/objective", event.loss), ("train/rate", event.rate)])
+        elif isinstance(event, Shown):
             self._add(event.iteration, by_phase("train", event.outputs))
             if event.images_per_s is not None:
                 self._add(event.iteration, [("train/images_per_s", event.images_per_s)])
         elif isinstance(event, Evaluated):
             self._add(event.iteration, by_phase(event.phase, event.outputs))
-
-    def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Write the objective and the rate of an update."""
-        self._add(iteration, [("train/objective", loss), ("train/rate", rate)])
 
     def close(self) -> None:
         """Write what is left."""
@@ -113,9 +108,6 @@ class Curves:
         """Draw after a test."""
         if isinstance(event, Evaluated) and time.monotonic() - self._drawn_s > REDRAW_S:
             self._draw()
-
-    def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Do nothing; the history has it."""
 
     def close(self) -> None:
         """Draw for the last time."""
@@ -165,13 +157,11 @@ class Audience:
     """All that watch a run.
 
     Args:
-        watch: The caller's own, told of events.
-        tell: The caller's own, told of updates.
+        watch: The caller's own.
     """
 
-    def __init__(self, watch: Watch | None, tell: Step | None) -> None:
+    def __init__(self, watch: Watch | None) -> None:
         self._watch = [watch] if watch else []
-        self._tell = [tell] if tell else []
         self._watchers: list[Watcher] = []
 
     def add(self, history: History, *, events: Path | None, plot: Path | None) -> None:
@@ -180,24 +170,16 @@ class Audience:
         Raises:
             UsageError: A package is not installed, or a file cannot be written.
         """
-        found: list[Watcher] = []
         if plot is not None:
-            found.append(Curves(plot, history))
+            self._watchers.append(Curves(plot, history))
         if events is not None:
-            found.append(EventFiles(events))
-        self._watchers = found
-        self._watch += [watcher.show for watcher in found]
-        self._tell += [watcher.step for watcher in found]
+            self._watchers.append(EventFiles(events))
+        self._watch += [watcher.show for watcher in self._watchers]
 
     def show(self, event: Event) -> None:
         """Tell all of an event."""
         for watch in self._watch:
             watch(event)
-
-    def step(self, iteration: int, loss: float, rate: float) -> None:
-        """Tell all of an update."""
-        for tell in self._tell:
-            tell(iteration, loss, rate)
 
     def close(self) -> None:
         """Let all write what is left."""

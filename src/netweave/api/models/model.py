@@ -140,7 +140,7 @@ class Model:
             )
             try:
                 if go_on and state:
-                    self._trainer.updater.load_state_dict(state)
+                    self._trainer.load_solver_state(state)
                 with stopping(self._trainer):
                     self._trainer.run()
                 self._updated = (course.solver, self._trainer.updater.state_dict())
@@ -220,9 +220,9 @@ class _Record:
 
     def watch(self, event: Event) -> None:
         """Take an event of the trainer."""
-        from netweave.training.events import Shown
+        from netweave.training.events import Updated
 
-        if not isinstance(event, Shown):
+        if not isinstance(event, Updated):
             return
         epoch, batch = divmod(event.iteration - self._shape.first, self._shape.count)
         metrics = {"loss": event.loss} if self._loss else {}

@@ -1,0 +1,99 @@
+"""What Caffe keeps of a run: weights as ``.caffemodel``, the solver's state as ``.solverstate``.
+
+The functions are those that ``formats.table.RunFiles`` names.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.errors import ReadError
+from netweave.formats.caffe import snapshot
+from netweave.job.run_state import FoundState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.graph import Graph
+    from netweave.job.run_state import RunState
+
+_WRITERS = {
+    "caffemodel": (snapshot.encode_net, snapshot.encode_state, "solverstate"),
+    "caffemodel.h5": (snapshot.encode_net_hdf5, snapshot.encode_state_hdf5, "solverstate.h5"),
+}
+"""Forms of weights: how they are written, how the solver's state beside them, and how that is called."""
+
+weights_for = snapshot.fitting_arrays
+"""Return what a file of weights has for a net, by key."""
+
+
+def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:
+    """Return the files of a snapshot, and functions that give their bytes.
+
+    Args:
+        state: The run.
+        suffix: Which form: ``caffemodel`` or ``caffemodel.h5``.
+        prefix: Path that the names of the run's files start with.
+    """
+    encode_net, encode_state, tail = _WRITERS[suffix]
+    stem = f"{prefix}_iter_{state.iteration}"
+    weights = Path(f"{stem}.{suffix}")
+    history = tuple(
+        np.asarray(arrays[key]) if key in arrays else np.zeros(state.graph.parameters[key].shape)
+        for arrays in state.kept.values()
+        for key in snapshot.parameter_order(state.graph)
+    )
+    step = int(state.policy.get("current_step", 0))
+    solver = snapshot.SolverState(state.iteration, str(weights), history, step)
+    return [
+        (weights, partial(encode_net, state.graph, state.parameters, state.gradients)),
+        (Path(f"{stem}.{tail}"), partial(encode_state, solver)),
+    ]
+
+
+def read_state(path: Path, graph: Graph, names: Sequence[str]) -> FoundState:
+    """Read where Caffe, or a run here, wrote a ``.solverstate``.
+
+    Args:
+        path: The file.
+        graph: The training net.
+        names: What the update rule keeps for each parameter, in Caffe's order.
+
+    Raises:
+        SourceError: The state cannot be read, or is of another net or solver.
+    """
+    state = snapshot.read_state(path)
+    order = snapshot.parameter_order(graph)
+    if len(state.history) != len(order) * len(names):
+        raise ReadError(
+            f"holds {len(state.history)} arrays, expected {len(order) * len(names)} ({len(names)} for "
+            "each parameter); is it of another net or type of solver?",
+            place=str(path),
+        )
+    kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
+    rows = [(name, key) for name in names for key in order]
+    for (name, key), array in zip(rows, state.history, strict=True):
+        parameter = graph.parameters[key]
+        if array.size != parameter.size:
+            raise ReadError(
+                f"its array for {key} has {array.size:,} elements, the net {parameter.size:,}",
+                place=str(path),
+            )
+        kept[name][key] = np.array(array).reshape(parameter.shape)
+    policy = {"current_step": state.current_step}
+    return FoundState(state.iteration, _learned_net(path, state.learned_net), kept, policy)
+
+
+def _learned_net(path: Path, name: str) -> Path:
+    """Return the weights that go with a state: where it says, or beside it."""
+    stem, _, rest = path.name.partition(".solverstate")
+    beside = path.with_name(f"{stem}.caffemodel{rest}")
+    places = (Path(name), path.parent / Path(name).name, beside)
+    found = next((file for file in places if file.is_file()), None)
+    if found is None:
+        raise ReadError(f"goes with the weights {name!r}, which are not there", place=str(path))
+    return found

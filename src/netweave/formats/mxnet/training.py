@@ -1,0 +1,22 @@
+"""What MXNet keeps of a run: ``PREFIX-0001.params``."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.formats.mxnet.params import encode_params
+from netweave.graph import complete_arrays
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from netweave.job.run_state import RunState
+
+
+def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:
+    """Return the file of the weights, and a function that gives its bytes."""
+    arrays = complete_arrays(state.graph) | dict(state.parameters)
+    path = Path(f"{prefix}-{state.iteration:04d}.{suffix}")
+    return [(path, partial(encode_params, state.graph, arrays))]
