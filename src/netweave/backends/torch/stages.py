@@ -236,9 +236,9 @@ def _places(graph: fx.Graph) -> list[int]:
 
 def _is_tied(node: fx.Node, user: fx.Node) -> bool:
     """Whether a value and what is made from it belong to one stage."""
-    if user.target is operator.getitem:
-        return True
-    return bool(user.meta.get("in_place")) and user.args[0] is node
+    if user.meta.get("in_place"):
+        return bool(user.args) and user.args[0] is node
+    return bool(user.target is operator.getitem)
 
 
 def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
