@@ -1,19 +1,19 @@
-# Everything that is done by hand. Each target makes the environment by itself; nothing else is typed first.
+# Every task of a developer. Each target creates the environment that it needs.
 
 .PHONY: help env demo serve frontend test test-slow test-all test-browser check docs clean
 
 help:
-	@echo "make serve      the workbench: compare nets in the browser (needs Node 20 once, to build its pages)"
+	@echo "make serve      start the workbench: compare nets in the browser (building its pages needs Node 20)"
 	@echo "make frontend   build the pages of the viewer (needs Node 20)"
-	@echo "make demo       compare two nets and mend one; train LeNet and convert what it learnt"
+	@echo "make demo       compare two nets and fix one; train LeNet and convert the trained net"
 	@echo "make test       run the tests (a few minutes)"
-	@echo "make test-slow  run the slow tests as well (minutes), as CI does"
-	@echo "make test-all   with those whose result the slow tests imply"
-	@echo "make test-browser run the tests of the pages in chromium (minutes)"
-	@echo "make check      format, lint, types, layers"
-	@echo "make docs       write the generated pages anew"
-	@echo "make env        make .venv, or bring it up to date with pyproject.toml"
-	@echo "make clean      remove .venv and what the tools left behind"
+	@echo "make test-slow  run the tests and the slow ones (minutes), as CI does"
+	@echo "make test-all   run every test, also those whose results the slow tests imply"
+	@echo "make test-browser test the pages in Chromium (minutes)"
+	@echo "make check      check format, lint, types and import layers"
+	@echo "make docs       rewrite the generated pages and the output of the examples"
+	@echo "make env        create .venv, or update it to match pyproject.toml"
+	@echo "make clean      remove .venv, caches and build output"
 
 env:
 	@tools/environment
