@@ -56,7 +56,7 @@ def test_every_example_is_a_call_that_parses(command, netweave):
         (["inspect", "x", "--input-shape", "1x3"], "'1x3' is not NAME=SIZES, such as data=1x3x224x224"),
         (["inspect", "x", "--input-shape", "data=1x0"], "'data=1x0' is not NAME=SIZES"),
         (["inspect", "no-such-file"], "netweave: no-such-file: there is no such file; check the name"),
-        (["run", "x"], "give the inputs with --input FILE, or have them drawn with --random SEED"),
+        (["run", "x"], "give the inputs with --input FILE, or draw random ones with --random SEED"),
     ],
 )
 def test_wrong_call_is_one_line_and_status_2(arguments, message, netweave):

@@ -100,9 +100,9 @@ def test_equal_seeds_give_equal_outputs(folder, netweave):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--random", "1", "--input", "x.npz"], "give the inputs with --input FILE, or have them drawn"),
+        (["--random", "1", "--input", "x.npz"], "give the inputs with --input FILE, or draw random ones"),
         (["--random", "1", "--tap", "nothing"], "no value named 'nothing' in net 'leaves'"),
-        (["--random", "1", "--output", "out.png"], "out.png: arrays are written as .npz, .npy, .h5"),
+        (["--random", "1", "--output", "out.png"], "out.png: unknown suffix, expected .npz, .npy, .h5"),
         (["--input", "none.npz"], "none.npz: there is no such file"),
     ],
 )

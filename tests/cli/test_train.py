@@ -171,7 +171,10 @@ def test_a_job_that_is_refused_overwrites_no_trace(folder, netweave, monkeypatch
     [
         (["train"], "give one solver: netweave train SOLVER"),
         (["train", "a", "--solver", "b"], "give one solver"),
-        (["train", "a", "--resume", "--snapshot", "b"], "--resume and --snapshot both say where to go on"),
+        (
+            ["train", "a", "--resume", "--snapshot", "b"],
+            "--resume and --snapshot both select where to resume",
+        ),
         (["train", "no.prototxt"], "no.prototxt: there is no such file"),
         (["train", "net.prototxt"], "net.prototxt: is a NetParameter, expected a solver"),
     ],

@@ -104,13 +104,19 @@ def test_times_of_layers(trained, netweave):
         (["test", "--weights", WEIGHTS], "give one net: netweave test NET WEIGHTS"),
         (["test", "net.prototxt", "no.caffemodel"], "no.caffemodel: there is no such file"),
         (["test", "net.prototxt", WEIGHTS, "--views"], "ten views need windows smaller than the images"),
-        (["test", "net.prototxt", WEIGHTS, "--gpu", "all"], "--gpu all: one device is used at a time so far"),
+        (
+            ["test", "net.prototxt", WEIGHTS, "--gpu", "all"],
+            "--gpu all: several devices are not supported",
+        ),
         (
             ["extract", "net.prototxt", WEIGHTS, "fc7", "x.npz"],
             "there is no layer 'fc7'; there are: data, ip",
         ),
-        (["extract", "net.prototxt", WEIGHTS, "ip", "x.png"], "x.png: arrays are written as .npz"),
-        (["extract", "net.prototxt", WEIGHTS, "ip,label", "x.txt"], "an .txt holds one array, there are 2"),
+        (["extract", "net.prototxt", WEIGHTS, "ip", "x.png"], "x.png: unknown suffix, expected .npz"),
+        (
+            ["extract", "net.prototxt", WEIGHTS, "ip,label", "x.txt"],
+            "an .txt holds one array, but there are 2",
+        ),
         (["time", "none.prototxt"], "none.prototxt: there is no such file"),
     ],
 )

@@ -1,7 +1,7 @@
-"""The command line: parse, call the API, show.
+"""The command line: parses arguments, calls the API, prints results.
 
 To add a command: write it in a file of its own here and add it to ``COMMANDS``. Everything heavy (the
-API, rich) is imported inside the functions that need it, so that ``netweave --help`` answers at once.
+API, rich) is imported inside the functions that need it, so that ``netweave --help`` is fast.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ COMMANDS = (
 )
 
 BAD_CALL = 2
-"""Exit status when a file could not be read, or the call was wrong."""
+"""Exit status when a file could not be read, or the command was used incorrectly."""
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C, as shells have it."""
+"""Exit status after Ctrl-C, by the convention of shells."""
 
 UNREAD = 141
-"""Exit status when the reader of our output had seen enough (``| head``), as shells have it."""
+"""Exit status when the reader of our output closed the pipe (``| head``), by the convention of shells."""
 
 
 @click.group(
@@ -66,10 +66,10 @@ UNREAD = 141
 @click.version_option(__version__, prog_name="netweave", message="%(prog)s %(version)s")
 @click.pass_context
 def netweave(context: click.Context) -> None:
-    """Read, compare, run, convert and train neural nets without the framework they were written for.
+    """Read, compare, run, convert and train neural nets without their original framework.
 
-    A net is named FILE or FILE,WEIGHTS; weights beside the file under the usual name (det1.prototxt and
-    det1.caffemodel, det1-symbol.json and det1-0001.params) are found by themselves.
+    Name a net as FILE or FILE,WEIGHTS. Netweave finds weights beside the file under their usual name
+    (det1.prototxt and det1.caffemodel, det1-symbol.json and det1-0001.params).
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command ``netweave`` and exit.
 
     Args:
-        arguments: What stands after ``netweave``; those of the process by default.
+        arguments: The arguments after ``netweave``; by default those of the process.
     """
     try:
         status = _run(list(sys.argv[1:] if arguments is None else arguments))

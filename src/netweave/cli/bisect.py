@@ -1,4 +1,4 @@
-"""``netweave bisect``: the first layer at which two nets part."""
+"""``netweave bisect``: the first layer at which two nets diverge."""
 
 from __future__ import annotations
 
@@ -20,13 +20,20 @@ if TYPE_CHECKING:
 )
 @NET("a", metavar="A")
 @NET("b", metavar="B")
-@click.option("--probe", "probe_file", metavar="FILE", help="Run on these inputs of A: .npz or .npy.")
+@click.option(
+    "--probe",
+    "probe_file",
+    metavar="FILE",
+    help="Inputs of A to run on: .npz by name, or .npy for a single input.",
+)
 @reads_nets
 def bisect(a: str, b: str, probe_file: str | None, load: Callable[[str], Graph]) -> int:
-    """Find the first layer at which nets A and B part on one input, by halves.
+    """Binary-search for the first layer at which nets A and B diverge on one input.
 
-    For nets too large for 'netweave compare', which holds every tensor of both: here both are run some times
-    with one tensor kept at a time. Exit status: 0 if nothing parts, 1 if something does.
+    Use it for nets too large for 'netweave compare', which keeps every tensor of both nets in memory: bisect
+    runs both nets several times and keeps one tensor at a time.
+
+    Exit status: 0 the nets do not diverge; 1 they diverge; 2 a file could not be read.
     """
     from netweave import api
     from netweave.cli.console import output_console, working

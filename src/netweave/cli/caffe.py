@@ -1,4 +1,4 @@
-"""What the commands that stand in for the ``caffe`` tool have in common: its spelling of options."""
+"""Options shared by the commands that replace the ``caffe`` tool, under its names."""
 
 from __future__ import annotations
 
@@ -15,26 +15,31 @@ if TYPE_CHECKING:
 
 
 gpu_option = click.option(
-    "--gpu", metavar="NUMBER", help="Compute on this GPU; otherwise on the CPU, whatever the files say."
+    "--gpu", metavar="NUMBER", help="Compute on this GPU. The default is the CPU, whatever the files say."
 )
 
 threads_option = click.option(
-    "--threads", type=click.IntRange(1), metavar="N", help="Threads that decode; found by itself."
+    "--threads",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of decoder threads; chosen automatically by default.",
 )
 
 
 def in_state(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command the options that say in which state a net of Caffe's is read."""
+    """Add the options that select the state (``NetState``) in which a Caffe net is read."""
 
-    @click.option("--stage", "stages", metavar="NAME", multiple=True, help="Stage to be in; may be repeated.")
-    @click.option("--level", type=int, metavar="N", default=0, show_default=True, help="Level to be at.")
+    @click.option(
+        "--stage", "stages", metavar="NAME", multiple=True, help="Stage of the net; may be repeated."
+    )
+    @click.option("--level", type=int, metavar="N", default=0, show_default=True, help="Level of the net.")
     @click.option(
         "--input-shape",
         "input_shapes",
         metavar="NAME=SIZES",
         multiple=True,
         callback=parse_input_shapes,
-        help="Size of an input, where neither the file nor the data says; may be repeated.",
+        help="Sizes of an input, if neither the file nor the data gives them; may be repeated.",
     )
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -44,25 +49,23 @@ def in_state(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def device_of(gpu: str | None) -> str:
-    """Return the device that ``--gpu`` names, as torch has it.
+    """Return torch's name of the device that ``--gpu`` selects.
 
     Raises:
-        UsageError: It is no number.
+        UsageError: It is not a number.
     """
     if gpu is None:
         return "cpu"
     if not gpu.isdecimal():
-        raise UsageError(
-            f"--gpu {gpu}: one device is used at a time so far; give its number, such as --gpu 0"
-        )
+        raise UsageError(f"--gpu {gpu}: several devices are not supported; give one number, such as --gpu 0")
     return f"cuda:{gpu}"
 
 
 def one_of(argument: str | None, named: str | None, what: str) -> str:
-    """Return what is given either as an argument or, as the caffe command spells it, by an option.
+    """Return the value given either as an argument or by the option that the caffe command has.
 
     Raises:
-        UsageError: Both or none are given.
+        UsageError: Both or neither is given.
     """
     if (argument is None) == (named is None):
         raise UsageError(f"give one {what} (see --help)")
@@ -70,5 +73,5 @@ def one_of(argument: str | None, named: str | None, what: str) -> str:
 
 
 def files_of(weights: str | None) -> tuple[str, ...]:
-    """Return the files of weights, which have commas between."""
+    """Return the weight files from a comma-separated list."""
     return tuple(weights.split(",")) if weights else ()

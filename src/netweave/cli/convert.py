@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     "--to",
     type=click.Choice(["pytorch", "keras"]),
     metavar="pytorch|keras",
-    help="Framework that source (.py) is written for; PyTorch by default.",
+    help="Framework of the source code (.py); PyTorch by default.",
 )
 @click.option(
     "--into",
     "port",
     metavar="PORT",
-    help="Write the weights for this port of NET: .caffemodel if it is for Caffe, .params for MXNet.",
+    help="Write the weights of NET in the form that PORT needs: a .caffemodel if PORT is a Caffe net, "
+    ".params if it is an MXNet net.",
 )
 @click.option(
     "--into-shape",
@@ -49,17 +50,17 @@ if TYPE_CHECKING:
     metavar="NAME=SIZES",
     multiple=True,
     callback=parse_input_shapes,
-    help="Size of an input of PORT, where its file does not say; may be repeated.",
+    help="Sizes of an input of PORT, if its file does not give them; may be repeated.",
 )
 @click.option(
     "--for",
     "purpose",
     type=click.Choice(["inference"]),
     metavar="inference",
-    help="Write the net as it predicts: without dropout, losses and labels, BatchNorm folded in and "
-    "concatenations removed; says what that gained.",
+    help="Optimise the net for inference: drop dropout, losses and labels, fold BatchNorm and remove "
+    "concatenations; report the gain.",
 )
-@click.option("--random-weights", is_flag=True, help="Write drawn weights where none were found.")
+@click.option("--random-weights", is_flag=True, help="Write random weights where the net has none.")
 @reads_nets
 def convert(
     net: str,
@@ -71,15 +72,17 @@ def convert(
     random_weights: bool,
     load: Callable[[str], Graph],
 ) -> int:
-    """Write NET in the format that OUT asks for: .onnx, .prototxt, -symbol.json, or .py for PyTorch.
+    """Convert NET to the format given by the name of OUT: .onnx, .prototxt, -symbol.json or .py (PyTorch).
 
-    NET is FILE or FILE,WEIGHTS; a .checkpoint of Netweave's holds weights, too. But for .onnx the weights lie
-    beside OUT. What was written is read again and compared with NET, drawn weights as well, before it is
-    called done. Weights alone are written as .caffemodel or .caffemodel.h5 (if NET, or PORT, is for
-    Caffe), or as .params (for MXNet).
+    NET is FILE or FILE,WEIGHTS; a Netweave .checkpoint also works as weights. Formats other than .onnx store
+    the weights in a file beside OUT. The command reads the result back and compares it with NET, even with
+    random weights, before it reports success.
 
-    Exit status: 0 written, and equal; 1 what was written differs; 2 NET could not be read or written; 3 not
-    decidable.
+    If OUT is a .caffemodel or .caffemodel.h5 (NET or PORT is a Caffe net) or a .params (an MXNet net), only
+    the weights are written.
+
+    Exit status: 0 written and equal; 1 the result differs; 2 NET could not be read or written; 3
+    inconclusive.
     """
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""``netweave evaluate-boxes``: what detections score against labelled boxes."""
+"""``netweave evaluate-boxes``: scores of detections against labelled boxes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _COLUMNS = {
     metavar="X",
     default=0.5,
     show_default=True,
-    help="Least overlap of a detection that is right; COCO's columns have their own.",
+    help="Minimum overlap (IoU) of a correct detection. COCO's columns use their own.",
 )
 @click.option(
     "--score",
@@ -51,17 +51,17 @@ _COLUMNS = {
     metavar="X",
     default=0.5,
     show_default=True,
-    help="Least score of the detections in precision and recall.",
+    help="Minimum score of the detections that precision and recall count.",
 )
 @json_option
 def evaluate_boxes(
     labels: str, detections: str, iou: float, least_score: float, json_file: str | None
 ) -> None:
-    """Score DETECTIONS against LABELS: precision, recall and average precision of each class.
+    """Score DETECTIONS against LABELS: precision, recall and average precision per class.
 
-    LABELS is COCO's JSON, or a folder of Pascal VOC's XML files. DETECTIONS is COCO's JSON of results, or a
-    text of VOC's for a class (comp4_det_test_car.txt), or a folder of them. AP 11-point is VOC's of 2007,
-    AP area that of 2010 and later, AP 50:95 that of COCO.
+    LABELS is a COCO JSON file or a folder of Pascal VOC XML files. DETECTIONS is a COCO results JSON, a VOC
+    results file for one class (comp4_det_test_car.txt), or a folder of these. AP 11-point is the metric of
+    VOC 2007, AP area that of VOC 2010 and later, AP 50:95 that of COCO.
     """
     from netweave import api
     from netweave.cli.console import output_console, working, write_json

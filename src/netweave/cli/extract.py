@@ -1,4 +1,4 @@
-"""``netweave extract``: what layers of a trained net compute for its data."""
+"""``netweave extract``: activations of a trained net on its data."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ if TYPE_CHECKING:
 @click.argument("layers", metavar="LAYERS")
 @click.argument("out", metavar="OUT")
 @click.option(
-    "--iterations", type=click.IntRange(1), metavar="N", help="Batches; all records once otherwise."
+    "--iterations",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of batches; by default every record once.",
 )
 @click.option(
     "--phase",
     type=click.Choice(["TEST", "TRAIN"]),
     default="TEST",
     show_default=True,
-    help="Phase whose data are taken.",
+    help="Phase whose data is read.",
 )
 @gpu_option
 @threads_option
@@ -50,10 +53,10 @@ def extract(
     level: int,
     input_shapes: InputShapes,
 ) -> None:
-    """Write what LAYERS of NET compute for its data into OUT, one record after the other.
+    """Write the activations of LAYERS in NET, for each record of its data, to OUT.
 
-    LAYERS are names of blobs or of layers with commas between; the labels are one, too. OUT is an .npz or
-    .h5, or an .npy, .txt or .csv of a single layer. WEIGHTS is a .caffemodel or a .checkpoint.
+    LAYERS is a comma-separated list of blobs or layers; it can include the labels. OUT is an .npz or .h5, or
+    an .npy, .txt or .csv for a single layer. WEIGHTS is a .caffemodel or a .checkpoint.
     """
     from netweave import api
     from netweave.cli.batches import counting

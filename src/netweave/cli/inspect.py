@@ -16,15 +16,17 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, examples=["netweave inspect deploy.prototxt --input-shape data=1x3x227x227"])
 @NET("net")
-@click.option("--nodes", is_flag=True, help="Show the operators that the layers became.")
-@click.option("--inference", is_flag=True, help="Show the net as it predicts: no losses, metrics and labels.")
+@click.option("--nodes", is_flag=True, help="Show the ONNX operators of the layers.")
+@click.option(
+    "--inference", is_flag=True, help="Show the net in inference form, without losses, metrics and labels."
+)
 @click.option(
     "--batch",
     type=click.IntRange(min=1),
     metavar="N",
     default=1,
     show_default=True,
-    help="Batch size for the multiply-adds.",
+    help="Batch size for which multiply-adds are counted.",
 )
 @json_option
 @html_option
@@ -38,7 +40,7 @@ def inspect(
     html_file: str | None,
     load: Callable[[str], Graph],
 ) -> None:
-    """Show the layers of NET: settings, shapes, parameters, multiply-adds.
+    """Show the layers of NET: settings, shapes, parameters and multiply-adds.
 
     NET is FILE or FILE,WEIGHTS.
     """

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they are parsed into."""
+"""Options that several commands share, and their parsers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ InputShapes = dict[str, tuple[int, ...]]
 
 
 class Command(click.Command):
-    """A command whose help ends with examples, as they are typed."""
+    """A command whose help ends with examples."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -59,7 +59,7 @@ def parse_paths(context: click.Context, option: click.Parameter, values: Sequenc
 
 
 def parse_sizes(context: click.Context, option: click.Parameter, value: str | None) -> tuple[int, ...]:
-    """Parse sizes separated by ``x`` or ``,``; none where the option is not given."""
+    """Parse sizes separated by ``x`` or ``,``; empty if the option is not given."""
     if value is None:
         return ()
     parsed = _sizes(value)
@@ -69,14 +69,14 @@ def parse_sizes(context: click.Context, option: click.Parameter, value: str | No
 
 
 def _sizes(text: str) -> tuple[int, ...]:
-    """Return sizes of at least 1; none if that is not what the text is."""
+    """Return the sizes, each at least 1; empty if the text is malformed."""
     parts = re.split(r"[x,]", text)
     good = all(part.isdecimal() and int(part) > 0 for part in parts)
     return tuple(int(part) for part in parts) if good else ()
 
 
 def _with_front_end(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """Find out that no page can be made before anything is compared."""
+    """Fail before any work is done if no page can be made."""
     if value is not None:
         from netweave.viewer import check_front_end
 
@@ -85,13 +85,13 @@ def _with_front_end(context: click.Context, option: click.Parameter, value: str 
 
 
 NET = functools.partial(click.argument, metavar="NET")
-"""An argument that names a net, FILE or FILE,WEIGHTS; the API takes it apart."""
+"""An argument that names a net, FILE or FILE,WEIGHTS; the API parses it."""
 
 json_option = click.option(
     "--json",
     "json_file",
     metavar="FILE",
-    help="Write the result as JSON to FILE as well; '-' writes it to standard output, and nothing else.",
+    help="Also write the result as JSON to FILE; '-' prints only the JSON, on standard output.",
 )
 
 html_option = click.option(
@@ -99,21 +99,21 @@ html_option = click.option(
     "html_file",
     metavar="FILE",
     callback=_with_front_end,
-    help="Write a page to FILE as well, which a browser opens without network.",
+    help="Also write the result to FILE as a page that a browser opens offline.",
 )
 
 
 everything_option = click.option(
-    "--all", "everything", is_flag=True, help="Show every layer, not only those around differences."
+    "--all", "everything", is_flag=True, help="Show every layer, not only those near differences."
 )
 
 
 def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callable[..., Any]:
-    """Give a command the options of reading, and ``load``: from the name of a net to its Graph.
+    """Add the options for reading nets, and pass the command ``load``, which reads a net by its name.
 
     Args:
         command: The command.
-        several: It reads several nets, and is given ``input_shapes`` to share out among them.
+        several: The command reads several nets and is also passed ``input_shapes``, to distribute among them.
     """
 
     @click.option(
@@ -122,7 +122,7 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
         metavar="NAME=SIZES",
         multiple=True,
         callback=parse_input_shapes,
-        help="Size of an input, where the file does not say or another is wanted "
+        help="Sizes of an input, if the file does not give them or to override them "
         "(data=1x3x224x224); may be repeated.",
     )
     @click.option(
@@ -131,17 +131,15 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
         default="TEST",
         metavar="TEST|TRAIN",
         show_default=True,
-        help="Phase to read, where the format has phases (Caffe; SINGA, which has VALIDATE too).",
+        help="Phase to read, for Caffe and SINGA nets; SINGA also has VALIDATE.",
     )
     @click.option(
-        "--stage", "stages", metavar="NAME", multiple=True, help="Stage to be in (Caffe); may be repeated."
+        "--stage", "stages", metavar="NAME", multiple=True, help="Stage of the net (Caffe); may be repeated."
     )
     @click.option(
-        "--level", type=int, metavar="N", default=0, show_default=True, help="Level to be at (Caffe)."
+        "--level", type=int, metavar="N", default=0, show_default=True, help="Level of the net (Caffe)."
     )
-    @click.option(
-        "--trust", is_flag=True, help="Run code in the files (PyTorch) without the guarded process around it."
-    )
+    @click.option("--trust", is_flag=True, help="Run Python code in the files without the sandbox.")
     @functools.wraps(command)
     def wrapped(
         *args: Any,

@@ -1,4 +1,4 @@
-"""``netweave pack``: images or arrays in one file or data base that nets are trained from."""
+"""``netweave pack``: images or arrays packed into a file or database for training."""
 
 from __future__ import annotations
 
@@ -18,30 +18,34 @@ from netweave.cli.options import Command, parse_sizes
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@click.option("--as", "kind", metavar="KIND", help="What to write: lmdb, recordio, hdf5 or mnist.")
+@click.option("--as", "kind", metavar="KIND", help="Format of TARGET: lmdb, recordio, hdf5 or mnist.")
 @click.option(
     "--from",
     "read_as",
     metavar="KIND",
-    help="What SOURCE is: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv or numpy.",
+    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv or numpy.",
 )
-@click.option("--labels", metavar="FILE", help="The file of the labels, where it is another one.")
-@click.option("--root", metavar="FOLDER", help="What names in a list are relative to; the list by default.")
+@click.option("--labels", metavar="FILE", help="File of the labels, if they are in a separate file.")
 @click.option(
-    "--shape", metavar="SIZES", callback=parse_sizes, help="Sizes of a record of numbers, such as 3x32x32."
+    "--root",
+    metavar="FOLDER",
+    help="Folder that paths in a list are relative to; by default the folder of the list.",
+)
+@click.option(
+    "--shape", metavar="SIZES", callback=parse_sizes, help="Shape of a numeric record, such as 3x32x32."
 )
 @click.option(
     "--resize",
     metavar="SIZES",
     callback=parse_sizes,
-    help="HEIGHTxWIDTH of all images, or one number for the shorter side.",
+    help="Resize all images to HEIGHTxWIDTH, or their shorter side to one number.",
 )
-@click.option("--gray", is_flag=True, help="Keep one channel.")
-@click.option("--shuffle", is_flag=True, help="Write in a random order.")
-@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of that order.")
-@click.option("--encode", type=click.Choice([".png", ".jpg"]), help="Write pixels as image files.")
+@click.option("--gray", is_flag=True, help="Convert to one channel.")
+@click.option("--shuffle", is_flag=True, help="Write the records in random order.")
+@click.option("--seed", type=int, metavar="N", default=0, show_default=True, help="Seed of the random order.")
+@click.option("--encode", type=click.Choice([".png", ".jpg"]), help="Encode the pixels as image files.")
 @click.option(
-    "--quality", type=click.IntRange(1, 100), metavar="N", default=95, show_default=True, help="Of JPEG."
+    "--quality", type=click.IntRange(1, 100), metavar="N", default=95, show_default=True, help="JPEG quality."
 )
 def pack(
     source: str,
@@ -58,11 +62,11 @@ def pack(
     encode: str | None,
     quality: int,
 ) -> None:
-    """Write the records of SOURCE into TARGET, which nets are trained from.
+    """Pack the records of SOURCE into TARGET, for training.
 
-    SOURCE is a folder of images in folders of their classes, a list of images (Caffe's .txt, MXNet's .lst),
-    an LMDB, .rec, .h5, .npz, .npy, .csv, idx or CIFAR file; s3://... and the like are fetched. TARGET is
-    MXNet's .rec (with its .idx), an .h5, or else a folder with an LMDB of Caffe's.
+    SOURCE is a folder with one subfolder of images per class, a list of images (Caffe's .txt, MXNet's .lst),
+    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx or CIFAR file. URLs such as s3://... are fetched. TARGET is
+    an MXNet .rec (with its .idx), an .h5, or else a folder for a Caffe LMDB.
     """
     from netweave import api
     from netweave.cli.console import output_console, working

@@ -1,4 +1,4 @@
-"""``netweave run``: a net on arrays."""
+"""``netweave run``: run a net on arrays."""
 
 from __future__ import annotations
 
@@ -26,23 +26,30 @@ if TYPE_CHECKING:
     ],
 )
 @NET("net")
-@click.option("--input", "input_file", metavar="FILE", help="Inputs: .npz by name, or .npy for a single one.")
-@click.option("--random", "seed", type=int, metavar="SEED", help="Draw the inputs instead, with this seed.")
 @click.option(
-    "--output", "output_file", metavar="FILE", help="Where to write outputs and taps: .npz or .npy."
+    "--input", "input_file", metavar="FILE", help="Inputs: .npz by name, or .npy for a single input."
 )
+@click.option("--random", "seed", type=int, metavar="SEED", help="Draw random inputs with this seed instead.")
+@click.option("--output", "output_file", metavar="FILE", help="Write outputs and taps to this .npz or .npy.")
 @click.option(
     "--as-written",
     is_flag=True,
-    help="Keep losses, metrics and labels, as the file has them; otherwise the net predicts.",
+    help="Run the net as the file has it, with losses, metrics and labels; by default it runs in inference "
+    "form.",
 )
-@click.option("--tap", "taps", metavar="NAME", multiple=True, help="Return this inner value too; repeatable.")
+@click.option(
+    "--tap",
+    "taps",
+    metavar="NAME",
+    multiple=True,
+    help="Also return this intermediate value; may be repeated.",
+)
 @click.option(
     "--backend",
     type=click.Choice(BACKENDS),
     default=BACKENDS[0],
     show_default=True,
-    help="What computes the net; all but the first are extras to install.",
+    help="Backend that runs the net; openvino and torch are optional extras.",
 )
 @json_option
 @reads_nets
@@ -57,12 +64,12 @@ def run(
     json_file: str | None,
     load: Callable[[str], Graph],
 ) -> None:
-    """Run NET once and show what comes out.
+    """Run NET once and show its outputs.
 
     NET is FILE or FILE,WEIGHTS.
     """
     if (input_file is None) == (seed is None):
-        raise UsageError("give the inputs with --input FILE, or have them drawn with --random SEED")
+        raise UsageError("give the inputs with --input FILE, or draw random ones with --random SEED")
     from netweave import api
     from netweave.cli.console import output_console, working, write_json
     from netweave.cli.run_view import results_json, show_results

@@ -24,7 +24,7 @@ NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
     help="The data folder (~/.local/share/netweave).",
 )
 @click.option(
-    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen at."
+    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."
 )
 @click.option(
     "--port",
@@ -32,9 +32,14 @@ NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
     metavar="N",
     default=8642,
     show_default=True,
-    help="Port to listen at.",
+    help="Port to listen on.",
 )
-@click.option("--workers", type=click.IntRange(1, 64), metavar="N", help="Comparisons at the same time.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    metavar="N",
+    help="Number of comparisons to run at the same time.",
+)
 @click.option(
     "--runs",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
@@ -42,9 +47,9 @@ NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
     help="Show the training runs in DIR.",
 )
 def serve(data: Path | None, host: str, port: int, workers: int | None, runs: Path | None) -> None:
-    """Serve the workbench: upload two nets, see them side by side in the browser.
+    """Serve the workbench: upload two nets and compare them side by side in the browser.
 
-    Everything it keeps is in the data folder; its file settings.toml holds what an operator may choose.
+    The data folder holds everything that the workbench stores; settings.toml in it changes the defaults.
     """
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:

@@ -13,7 +13,7 @@ from netweave.cli.options import Command, everything_option, html_option, json_o
 @json_option
 @html_option
 def show(file: str, everything: bool, json_file: str | None, html_file: str | None) -> int:
-    """Show a comparison again that 'netweave compare A B --json FILE' saved, with its exit status."""
+    """Show a comparison saved by 'netweave compare A B --json FILE', and exit with its status."""
     from netweave import api
     from netweave.cli.compare_view import show_comparison
     from netweave.cli.console import output_console, write_json

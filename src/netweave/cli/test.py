@@ -1,4 +1,4 @@
-"""``netweave test``: what a trained net scores on its test data."""
+"""``netweave test``: test results of a trained net."""
 
 from __future__ import annotations
 
@@ -23,13 +23,18 @@ if TYPE_CHECKING:
 )
 @click.argument("net", metavar="NET", required=False)
 @click.argument("weights", metavar="WEIGHTS", required=False)
-@click.option("--model", metavar="NET", help="The net, as the caffe command spells it.")
-@click.option("--weights", "named", metavar="WEIGHTS", help="The weights, likewise.")
+@click.option("--model", metavar="NET", help="The net, as in the caffe command.")
+@click.option("--weights", "named", metavar="WEIGHTS", help="The weights, as in the caffe command.")
 @click.option(
-    "--iterations", type=click.IntRange(1), metavar="N", help="Batches; all records once otherwise."
+    "--iterations",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Number of batches; by default every record once.",
 )
 @click.option(
-    "--views", is_flag=True, help="Average over ten views: the corners and the centre, and all mirrored."
+    "--views",
+    is_flag=True,
+    help="Average over ten crops: the corners and the centre, and their mirror images.",
 )
 @gpu_option
 @threads_option
@@ -49,10 +54,10 @@ def test(
     level: int,
     input_shapes: InputShapes,
 ) -> None:
-    """Run NET with WEIGHTS over its test data, and show the means of its outputs.
+    """Run NET with WEIGHTS on its test data, and show the means of its outputs.
 
-    NET is a solver.prototxt, whose test nets are run over as many batches as it says, or a net with data
-    layers. WEIGHTS is a .caffemodel or a .checkpoint; commas between several.
+    NET is a solver.prototxt, whose test nets run for the number of batches it gives, or a net with data
+    layers. WEIGHTS is a .caffemodel or a .checkpoint; separate several with commas.
     """
     file = one_of(net, model, "net: netweave test NET WEIGHTS")
     found = one_of(weights, named, "file of weights: netweave test NET WEIGHTS")

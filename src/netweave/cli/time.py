@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     ],
 )
 @click.argument("net", metavar="NET", required=False)
-@click.option("--model", metavar="NET", help="The net, as the caffe command spells it.")
+@click.option("--model", metavar="NET", help="The net, as in the caffe command.")
 @click.option(
     "--iterations",
     type=click.IntRange(1),
     metavar="N",
     default=10,
     show_default=True,
-    help="Passes that the means are of; one more before does not count.",
+    help="Number of passes to average over, after one warm-up pass.",
 )
-@click.option("--forward", "forward_only", is_flag=True, help="Forward only, in test mode.")
+@click.option("--forward", "forward_only", is_flag=True, help="Measure only the forward pass, in test mode.")
 @click.option(
     "--phase",
     type=click.Choice(["TEST", "TRAIN"]),
-    help="Phase to read; TRAIN by default, and TEST with --forward.",
+    help="Phase to read; by default TRAIN, or TEST with --forward.",
 )
-@click.option("--trust", is_flag=True, help="Run code in the files without the guarded process around it.")
+@click.option("--trust", is_flag=True, help="Run Python code in the files without the sandbox.")
 @gpu_option
 @json_option
 @in_state
@@ -54,10 +54,10 @@ def time(
     level: int,
     input_shapes: InputShapes,
 ) -> None:
-    """Measure how long each layer of NET takes, forward and backward, on drawn inputs.
+    """Measure the forward and backward time of each layer of NET on random inputs.
 
-    NET is a net of any format, with or without weights, or a solver.prototxt. Layers are run one by one;
-    reading of data is not measured.
+    NET is a net in any format, with or without weights, or a solver.prototxt. Layers run one at a time.
+    Data loading is not measured.
     """
     file = one_of(net, model, "net: netweave time NET")
     from netweave import api

@@ -1,4 +1,4 @@
-"""``netweave train``: a solver's nets, trained; also in the spelling of the ``caffe`` command."""
+"""``netweave train``: train the nets of a solver; also accepts the options of the ``caffe`` command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from netweave.cli.options import InputShapes
 
 STOPPED = 130
-"""Exit status after Ctrl-C, when a checkpoint was written and the run can go on."""
+"""Exit status after Ctrl-C, when a checkpoint was written and the run can be resumed."""
 
 
 @click.command(
@@ -28,16 +28,19 @@ STOPPED = 130
     ],
 )
 @click.argument("solver", metavar="SOLVER", required=False)
-@click.option("--solver", "named", metavar="SOLVER", help="The solver, as the caffe command spells it.")
-@click.option("--snapshot", metavar="FILE", help="Go on from a .checkpoint, or from Caffe's .solverstate.")
-@click.option("--resume", is_flag=True, help="Go on from the latest checkpoint that is whole.")
-@click.option("--weights", metavar="FILES", help="Start from these weights; commas between files.")
+@click.option("--solver", "named", metavar="SOLVER", help="The solver, as in the caffe command.")
+@click.option("--snapshot", metavar="FILE", help="Resume from a .checkpoint, or from Caffe's .solverstate.")
+@click.option("--resume", is_flag=True, help="Resume from the latest complete checkpoint.")
+@click.option(
+    "--weights", metavar="FILES", help="Start from these weights; separate several files with commas."
+)
 @click.option(
     "--data",
     metavar="PHASE=PATH",
     multiple=True,
     callback=parse_paths,
-    help="Where the records of a phase are (train, test), instead of what the net names; may be repeated.",
+    help="Read the records of a phase (train, test) from PATH instead of the path in the net; may be "
+    "repeated.",
 )
 @gpu_option
 @click.option(
@@ -45,16 +48,23 @@ STOPPED = 130
     type=click.Choice(["f32", "bf16"]),
     default="f32",
     show_default=True,
-    help="What convolutions and products are computed in; parameters and losses stay f32.",
+    help="Precision of convolutions and matrix products; parameters and losses stay f32.",
 )
-@click.option("--seed", type=int, metavar="N", help="Draw from this seed, instead of the solver's.")
+@click.option("--seed", type=int, metavar="N", help="Random seed, instead of the solver's.")
 @threads_option
-@click.option("--events", metavar="DIR", help="Write event files for TensorBoard into DIR.")
-@click.option("--plot", metavar="FILE", help="Draw the curves of loss, tests and rate (.png, .svg, .pdf).")
+@click.option("--events", metavar="DIR", help="Write TensorBoard event files to DIR.")
 @click.option(
-    "--keep", type=click.IntRange(1), metavar="N", default=3, show_default=True, help="Checkpoints to keep."
+    "--plot", metavar="FILE", help="Plot loss, test results and learning rate to FILE (.png, .svg, .pdf)."
 )
-@click.option("--trace", metavar="FILE", help="Write a timeline to FILE, for chrome://tracing or Perfetto.")
+@click.option(
+    "--keep",
+    type=click.IntRange(1),
+    metavar="N",
+    default=3,
+    show_default=True,
+    help="Number of checkpoints to keep.",
+)
+@click.option("--trace", metavar="FILE", help="Write a timeline for chrome://tracing or Perfetto to FILE.")
 @in_state
 def train(
     solver: str | None,
@@ -75,14 +85,15 @@ def train(
     level: int,
     input_shapes: InputShapes,
 ) -> int | None:
-    """Train the nets of SOLVER, a solver.prototxt of Caffe's.
+    """Train a net with SOLVER, a Caffe solver.prototxt.
 
-    Ctrl-C writes a checkpoint and stops; --resume goes on from there. Names in the file are relative to
-    the working folder, or to the folder above SOLVER in which its net is found.
+    Ctrl-C writes a checkpoint and stops; --resume continues from there. Paths in the file are relative to
+    the working folder or, if the net is not found there, to the nearest folder above SOLVER that contains
+    it.
     """
     file = one_of(solver, named, "solver: netweave train SOLVER")
     if resume and snapshot:
-        raise UsageError("--resume and --snapshot both say where to go on; give one")
+        raise UsageError("--resume and --snapshot both select where to resume; give only one")
     from netweave import api
     from netweave.cli.console import working
     from netweave.cli.train_view import TrainView

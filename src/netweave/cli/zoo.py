@@ -1,4 +1,4 @@
-"""``netweave zoo``: the classic nets, what each costs and what was reached with it."""
+"""``netweave zoo``: the classic nets, their cost and published accuracy."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from netweave.cli.options import Command, json_option
     "--plot",
     "picture",
     metavar="FILE",
-    help="Draw accuracy against multiply-adds into FILE (.png, .svg, .pdf) as well.",
+    help="Also plot accuracy against multiply-adds to FILE (.png, .svg, .pdf).",
 )
 @json_option
 def zoo(names: tuple[str, ...], picture: str | None, json_file: str | None) -> None:
-    """Compare classic nets: parameters, multiply-adds, memory of activations, depth, accuracy, year.
+    """List classic nets with their parameters, multiply-adds, activation memory, depth, accuracy and year.
 
-    Costs are computed from the nets' graphs, for one image. Accuracies are the published ones on ImageNet's
-    validation images, one crop of each; where each is from is in the table, and in the JSON.
+    Costs are computed from the graphs, for one image. Accuracies are the published values on the ImageNet
+    validation set with one crop; the table and the JSON give the source of each.
     """
     from dataclasses import asdict
 
