@@ -35,7 +35,7 @@ def test_sizes(sizes, message):
 def test_phases_and_stages():
     with pytest.raises(UsageError, match="phase is 'foo', expected TEST or TRAIN"):
         netweave.load("net.prototxt", phase="foo")
-    with pytest.raises(UsageError, match=r"stages is the text 'a', expected a list of names: \['a'\]"):
+    with pytest.raises(UsageError, match=r"stages is the string 'a', expected a list of names: \['a'\]"):
         netweave.load("net.prototxt", stages="a")
 
 
@@ -45,7 +45,7 @@ def test_inputs_and_taps(net):
         UsageError, match=r"inputs is of type ndarray, expected arrays by name: \{'data': array\}"
     ):
         netweave.run(net, x)
-    with pytest.raises(UsageError, match=r"taps is the text 'y', expected a list of names: \['y'\]"):
+    with pytest.raises(UsageError, match=r"taps is the string 'y', expected a list of names: \['y'\]"):
         netweave.run(net, {"data": x}, taps="y")
     assert netweave.run(net, {"data": x}, taps=["y"])["y"].shape == (1, 3)
 

@@ -31,9 +31,9 @@ def test_npy_is_the_only_array(tmp_path):
     file = tmp_path / "x.npy"
     api.save_arrays(file, {"out": np.ones((1, 2))})
     assert api.load_arrays(file, ["data"])["data"].tolist() == [[1, 1]]
-    with pytest.raises(UsageError, match="holds one array, but a, b are wanted"):
+    with pytest.raises(UsageError, match="holds one array, expected a, b"):
         api.load_arrays(file, ["a", "b"])
-    with pytest.raises(UsageError, match=r"holds one array, there are 2; write an .npz"):
+    with pytest.raises(UsageError, match=r"holds one array, but there are 2; write an .npz"):
         api.save_arrays(file, {"a": np.ones(1), "b": np.ones(1)})
 
 
@@ -53,7 +53,7 @@ def test_broken_file_is_a_read_error(tmp_path, content):
 def test_missing_file_and_wrong_suffix(tmp_path):
     with pytest.raises(ReadError, match="there is no such file"):
         api.load_arrays(tmp_path / "none.npz", [])
-    with pytest.raises(UsageError, match=r"arrays are written as .npz, .npy, .h5"):
+    with pytest.raises(UsageError, match=r"unknown suffix, expected .npz, .npy, .h5"):
         api.save_arrays(tmp_path / "x.png", {"a": np.ones(1)})
     with pytest.raises(UsageError, match="cannot be written"):
         api.save_arrays(tmp_path / "no" / "x.npz", {"a": np.ones(1)})
@@ -79,6 +79,6 @@ def test_drawn_whole_numbers_are_zero():
 
 def test_unknown_size_is_asked_for():
     with pytest.raises(
-        UsageError, match=r"size of input 'in0' is not known .*; say it with --input-shape in0=SIZES"
+        UsageError, match=r"size of input 'in0' is unknown .*; set it with --input-shape in0=SIZES"
     ):
         api.draw_inputs(net((1, 3, None, 5)), 1)

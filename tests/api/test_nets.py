@@ -30,7 +30,7 @@ def test_weights_are_named_after_a_comma_beside_or_as_an_argument(folder):
     net, weights = folder / "leaves.prototxt", folder / "leaves.caffemodel"
     named = [netweave.load(f"{net},{weights}"), netweave.load(net), netweave.load(net, weights)]
     assert [graph.files for graph in named] == [(str(net), str(weights))] * 3
-    with pytest.raises(UsageError, match="weights are named twice"):
+    with pytest.raises(UsageError, match="weights are given twice"):
         netweave.load(f"{net},{weights}", weights)
 
 

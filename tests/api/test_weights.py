@@ -82,8 +82,8 @@ def test_a_checkpoint_is_weights(folder):
 @pytest.mark.parametrize(
     ("net", "out", "message"),
     [
-        ("leaves.prototxt", "x.params", "holds weights for nets of mxnet, and leaves is one of caffe; name"),
-        ("leaves.prototxt", "x.txt", r"weights are written as .caffemodel, .caffemodel.h5,"),
+        ("leaves.prototxt", "x.params", "holds weights of mxnet nets, but leaves is a caffe net; name"),
+        ("leaves.prototxt", "x.txt", r"unknown suffix for weights, expected .caffemodel, .caffemodel.h5,"),
         ("alone.prototxt", "x.caffemodel", "leaves: has no weights to write"),
     ],
 )

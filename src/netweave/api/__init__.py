@@ -1,4 +1,4 @@
-"""What ``import netweave`` offers."""
+"""The public API: what ``import netweave`` provides."""
 
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays

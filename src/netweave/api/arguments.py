@@ -1,4 +1,4 @@
-"""Checks of what the API is called with: a wrong type is told where it is given, not deep inside."""
+"""Checks of API arguments: a wrong type is reported at the call, not deep inside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def check_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
     """Return input sizes by name.
 
     Raises:
-        UsageError: They are no sizes by name.
+        UsageError: The value is not a mapping from names to sizes.
     """
     if shapes is None:
         return {}
@@ -45,13 +45,13 @@ def check_shapes(shapes: Any) -> dict[str, tuple[int, ...]]:
 
 
 def check_names(value: Any, *, what: str) -> list[str]:
-    """Return names, of which a single text is no list.
+    """Return a list of names; a single string is rejected.
 
     Raises:
-        UsageError: It is a text, or holds something else than texts.
+        UsageError: The value is a string, or contains something other than strings.
     """
     if isinstance(value, str):
-        raise UsageError(f"{what} is the text {value!r}, expected a list of names: [{value!r}]")
+        raise UsageError(f"{what} is the string {value!r}, expected a list of names: [{value!r}]")
     if not isinstance(value, Sequence) or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{what} is {value!r}, expected a list of names")
     return list(value)
@@ -61,7 +61,7 @@ def check_arrays(value: Any, *, what: str, names: Sequence[str]) -> Mapping[str,
     """Return arrays by name.
 
     Raises:
-        UsageError: It is something else, an array for instance.
+        UsageError: The value is something else, such as an array.
     """
     if not isinstance(value, Mapping):
         example = names[0] if names else "data"
@@ -75,7 +75,7 @@ def check_tolerance(value: Any) -> float:
     """Return a tolerance.
 
     Raises:
-        UsageError: It is no number above 0.
+        UsageError: The value is not a number above 0.
     """
     if isinstance(value, bool) or not isinstance(value, Real) or not isfinite(value) or value <= 0:
         raise UsageError(f"tolerance is {value!r}, expected a number > 0, such as 0.001")
@@ -86,7 +86,7 @@ def check_file(value: Any, *, what: str) -> Path:
     """Return the name of a file.
 
     Raises:
-        UsageError: It is no text and no path.
+        UsageError: The value is neither a string nor a path.
     """
     if not isinstance(value, str | Path):
         raise UsageError(f"{what} is of type {type(value).__name__}, expected the name of a file")
@@ -97,7 +97,7 @@ def check_graph(value: Any) -> Graph:
     """Return a net.
 
     Raises:
-        UsageError: It is something else, a file name for instance.
+        UsageError: The value is something else, such as a file name.
     """
     if not isinstance(value, Graph):
         raise UsageError(

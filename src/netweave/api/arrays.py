@@ -1,4 +1,4 @@
-"""Arrays by name, from files and to files, and seeded ones where nothing is given."""
+"""Named arrays: reading, writing, and drawing random inputs."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
     """Read arrays by name.
 
     Args:
-        file: ``.npz``, whose names are taken, or ``.npy``, which holds one array.
-        names: The names that are wanted; a ``.npy`` needs exactly one.
+        file: An ``.npz`` with named arrays, or an ``.npy`` with a single array.
+        names: The expected names; an ``.npy`` needs exactly one.
 
     Raises:
-        ReadError: The file cannot be read, or is of another kind; pickled objects are never loaded.
-        UsageError: A ``.npy`` is given where more than one name is wanted.
+        ReadError: The file cannot be read, or has another format; pickled objects are never loaded.
+        UsageError: An ``.npy`` is given but more than one name is expected.
     """
     try:
         with Path(file).open("rb") as stream:
@@ -37,7 +37,7 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
                 with found:
                     return {name: found[name] for name in found.files}
     except FileNotFoundError as error:
-        raise ReadError("there is no such file; check the name and the folder", place=str(file)) from error
+        raise ReadError("no such file; check the name and the folder", place=str(file)) from error
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         raise ReadError(
             f"not an .npy or .npz of plain arrays ({_first_line(error)}); write one with numpy.save or "
@@ -46,7 +46,7 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
         ) from error
     if len(names) != 1:
         raise UsageError(
-            f"{file}: holds one array, but {', '.join(names)} are wanted; give an .npz with these names"
+            f"{file}: holds one array, expected {', '.join(names)}; use an .npz with these names"
         )
     return {names[0]: found}
 
@@ -54,18 +54,18 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
 def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name to an ``.npz`` or ``.h5``, or a single one to an ``.npy``, ``.txt`` or ``.csv``.
 
-    In text a row is an entry of the first axis, with spaces or commas between its numbers.
+    In text, each row holds one entry of the first axis, separated by spaces or commas.
 
     Raises:
-        UsageError: The file's name ends otherwise, it holds one array only and there are more, it cannot be
-            written, or h5py is not installed.
+        UsageError: The suffix is unknown, the format holds only one array and there are more, the file cannot
+            be written, or h5py is not installed.
     """
     suffix = Path(file).suffix
     if suffix not in _WRITERS:
-        raise UsageError(f"{file}: arrays are written as {', '.join(_WRITERS)}")
+        raise UsageError(f"{file}: unknown suffix, expected {', '.join(_WRITERS)}")
     if suffix not in {".npz", ".h5"} and len(arrays) != 1:
         raise UsageError(
-            f"{file}: an {suffix} holds one array, there are {len(arrays)}; write an .npz or .h5"
+            f"{file}: an {suffix} holds one array, but there are {len(arrays)}; write an .npz or .h5"
         )
     try:
         with Path(file).open("wb") as stream:
@@ -76,7 +76,7 @@ def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 def _write_text(stream: BinaryIO, arrays: Mapping[str, np.ndarray], between: str) -> None:
     (array,) = arrays.values()
-    # nine digits give every float32 back
+    # nine digits round-trip every float32
     np.savetxt(stream, array.reshape(len(array), -1) if array.ndim else array[None], "%.9g", between)
 
 
@@ -105,21 +105,22 @@ _WRITERS: dict[str, Callable[[BinaryIO, Mapping[str, np.ndarray]], None]] = {
     ".txt": lambda stream, arrays: _write_text(stream, arrays, " "),
     ".csv": lambda stream, arrays: _write_text(stream, arrays, ","),
 }
-"""How arrays are written, by the end of a file's name."""
+"""The writer for each file suffix."""
 
 
 def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
-    """Return inputs for a net: normal noise, zeros where whole numbers are wanted.
+    """Return random inputs for a net: normal noise, and zeros for integer inputs.
 
-    The batch size is the one that the source declares for the input, else for another that shares it, else
-    1; a height or width that it leaves open is one that fits the matrices behind it.
+    The batch size is the one that the source declares for this input or, if it declares none, for any other
+    input; otherwise 1. A height or width that the source leaves open gets a value that fits the dense layers
+    that follow.
 
     Args:
         graph: The net.
-        seed: Seeds the draw; equal seeds give equal values.
+        seed: Seed of the random values; equal seeds give equal values.
 
     Raises:
-        UsageError: A size is not known.
+        UsageError: A size is unknown.
     """
     generator = np.random.default_rng(seed)
     size = likely_size(graph) if open_shapes(graph) else None
@@ -147,8 +148,8 @@ def _sizes(value: ir.Value, graph: Graph, open_size: int | None, batch: int) -> 
         sizes[0] = (declared[0] if declared else None) or batch
     if value.shape is None or None in sizes:
         raise UsageError(
-            f"the size of input {value.name!r} is not known ({value.shape}); "
-            f"say it with --input-shape {value.name}=SIZES, or give the array"
+            f"the size of input {value.name!r} is unknown ({value.shape}); "
+            f"set it with --input-shape {value.name}=SIZES, or pass the array"
         )
     return tuple(size for size in sizes if size is not None)
 

@@ -1,4 +1,4 @@
-"""Boxes: those that a net finds, and detections scored against labelled ones."""
+"""Bounding boxes: extract them from a net's outputs, and score detections against labels."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 def find_boxes(
     net: Graph, outputs: Mapping[str, np.ndarray], *, threshold: float = 0.25, overlap: float = 0.45
 ) -> Detections:
-    """Return the boxes that the outputs of a net say, by image, class and score.
+    """Return the boxes in the outputs of a net, by image, class and score.
 
     Args:
-        net: A net of Darknet with heads of YOLO v2 to v4, or one that ends in Caffe's DetectionOutput or
+        net: A Darknet net with YOLO v2 to v4 heads, or a net that ends in Caffe's DetectionOutput or
             MXNet's MultiBoxDetection.
-        outputs: What ``run`` gave, by name.
-        threshold: A box is of a class if its score is larger than this.
-        overlap: Of YOLO, the largest overlap with a better box of its class that is allowed.
+        outputs: The outputs of ``run``, by name.
+        threshold: A box belongs to a class if its score for the class is above this.
+        overlap: For YOLO, the maximum overlap (IoU) with a better box of the same class.
 
     Returns:
         Image, class, score and corners (x0, y0, x1, y1) of each box; corners are relative to the net's input.
 
     Raises:
-        UsageError: No output of the net is boxes.
+        UsageError: No output of the net contains boxes.
     """
     return find_in_outputs(net, outputs, threshold=threshold, overlap=overlap)
 
@@ -42,22 +42,21 @@ def find_boxes(
 def evaluate_boxes(
     labels: str | Path, detections: str | Path, *, iou: float = 0.5, least_score: float = 0.5
 ) -> BoxScores:
-    """Score detections against labelled boxes: precision, recall and average precision of each class.
+    """Score detections against labelled boxes: precision, recall and average precision per class.
 
     Args:
-        labels: COCO's JSON of labelled boxes, or a folder of Pascal VOC's XML files.
-        detections: COCO's JSON of results; or a text of VOC's, named after its class, or a folder of them.
-        iou: Least overlap, intersection over union, with which a detection is right; COCO's own columns have
-            theirs.
-        least_score: Detections below it do not count in precision and recall; average precisions know no
-            such limit.
+        labels: A COCO JSON file of labelled boxes, or a folder of Pascal VOC XML files.
+        detections: A COCO results JSON, a VOC results file named after its class, or a folder of these.
+        iou: Minimum overlap (intersection over union) of a correct detection; COCO's columns use their own.
+        least_score: Precision and recall ignore detections below it; average precision uses all
+            detections.
 
     Raises:
-        SourceError: A file cannot be read, or names images or classes that have no labels.
+        SourceError: A file cannot be read, or contains images or classes without labels.
         UsageError: A limit is out of range, or pycocotools is not installed.
     """
     if not 0 < iou <= 1:
-        raise UsageError(f"an overlap of {iou:g}, expected a number above 0, at most 1")
+        raise UsageError(f"iou is {iou:g}, expected a number above 0 and at most 1")
     truth, ids = read_labels(Path(labels))
     found = read_detections(Path(detections), truth, ids)
     return score(truth, found, iou=iou, least_score=least_score)

@@ -1,4 +1,4 @@
-"""What a net gains by being written for inference: nodes, parameters, multiply-adds, and time."""
+"""The gain of an inference export: nodes, parameters, multiply-adds, and time."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 ROUNDS = 11
-"""Runs of each net, one after the other in turns; the first round is not counted."""
+"""Runs of each net, interleaved; the first round is a warm-up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What a net costs.
+    """The cost of a net.
 
     Attributes:
         nodes: Number of nodes.
-        elements: Stored elements that its nodes read.
+        elements: Number of stored elements that the nodes read.
         multiply_adds: For one example.
         median_s: Median time of a run of ONNX Runtime.
         fastest_s: The fastest run.
@@ -40,25 +40,25 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """A net as it predicts, and the same one in another form."""
+    """The costs of a net in inference form and of its optimised form."""
 
     before: Standing
     after: Standing
 
 
 def gain_of(graph: Graph, form: Graph, *, rounds: int = ROUNDS) -> Gain:
-    """Return what a form of a net for inference gains on the net as it predicts.
+    """Return the gain of an optimised form of a net over its plain inference form.
 
-    Both run on ONNX Runtime, with its own optimisations, in turns on the same drawn inputs.
+    Both run interleaved on ONNX Runtime, with its own optimisations, on the same random inputs.
 
     Args:
         graph: The net.
-        form: A form of it that computes the same from the same inputs.
-        rounds: Runs of each that count, >= 1.
+        form: A form of the net that computes the same function of the same inputs.
+        rounds: Counted runs of each, >= 1.
 
     Raises:
         RunError: One of them cannot be run.
-        UsageError: Sizes of inputs are not known.
+        UsageError: The size of an input is unknown.
     """
     plain = to_inference(graph)
     inputs = {name: array[:1] for name, array in draw_inputs(plain, seed=0).items()}

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 _ENTRY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
-"""``model.py:factory``: a file of Python code and the class or function in it that makes the net."""
+"""``model.py:factory``: a Python file and the class or function in it that constructs the net."""
 
 
 def load(
@@ -56,19 +56,19 @@ def load(
 
     Args:
         net: ``FILE`` or ``FILE,WEIGHTS``, for Python code also ``FILE:FACTORY``; or a PyTorch ``nn.Module``.
-        weights: The file of stored arrays; one beside the net under the usual name is found by itself.
-        input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
-        phase: ``TEST`` or ``TRAIN``, for formats that know phases; SINGA's have ``VALIDATE`` too.
-        stages: Stages, for formats that know them.
-        level: Level, for formats that know it.
-        trust: Let code in the files run without a guard around it.
-        code: Read files that are code; False refuses them, guarded or not.
-        around: Let code import modules from the folders around its own; from its own it always may.
-        examples: Inputs to trace a module in memory with, instead of sizes.
+        weights: The file of stored arrays; by default the file beside the net under the usual name.
+        input_shapes: Input sizes by name, if the file does not give them or to override them.
+        phase: ``TEST`` or ``TRAIN``, for formats with phases; SINGA also has ``VALIDATE``.
+        stages: Stages, for formats that have them.
+        level: Level, for formats that have it.
+        trust: Run Python code in the files without the sandbox.
+        code: Read files that contain code; False rejects them, even in the sandbox.
+        around: Let code import modules from the folders around its own folder, besides its own folder.
+        examples: Inputs to trace a module in memory with, in place of ``input_shapes``.
 
     Raises:
-        SourceError: The files cannot be read, hold something unknown, or do not fit together.
-        UsageError: The weights are named twice.
+        SourceError: The files cannot be read, contain something unknown, or do not match each other.
+        UsageError: Weights are given twice.
     """
     shapes = check_shapes(input_shapes)
     if not isinstance(net, str | Path):
@@ -78,7 +78,7 @@ def load(
     name, comma, after = str(net).partition(",")
     if comma and not is_file(Path(str(net))):
         if weights is not None:
-            raise UsageError(f"weights are named twice: {after!r} and {str(weights)!r}; give one")
+            raise UsageError(f"weights are given twice: {after!r} and {str(weights)!r}; give only one")
         weights = after
     else:
         name = str(net)
@@ -125,7 +125,7 @@ def run(
     Args:
         net: A Graph, or files as for ``load``.
         inputs: One array for each input, by name; any batch size.
-        taps: Names of inner values to return as well.
+        taps: Names of intermediate values to return as well.
         backend: Name of the backend.
 
     Raises:
@@ -176,12 +176,12 @@ def compare(
 
 
 def predicting(graph: Graph, *, folded: bool = False) -> Graph:
-    """Return a net in the form in which it predicts: without dropout, losses, metrics and labels.
+    """Return a net in inference form: without dropout, losses, metrics and labels.
 
     Args:
         graph: The net; it is not changed.
-        folded: Compute ahead what no input changes, take BatchNorm into the convolution before it, and remove
-            concatenations that can be said without or that a convolution alone reads.
+        folded: Also fold constants and BatchNorm, and remove concatenations that are redundant or that only a
+            convolution reads.
     """
     if not folded:
         return to_inference(graph)
@@ -193,26 +193,26 @@ def save(
 ) -> OutputFiles:
     """Write a net in the format that the file's name asks for.
 
-    ``.onnx``: with its layers as metadata. The others hold the net as it predicts: ``.prototxt`` with its
-    weights beside it as ``.caffemodel``; ``-symbol.json`` with them as ``-0000.params``; ``.py``, PyTorch
-    source, with them as ``.safetensors``, or with ``to="keras"`` source for Keras 3, with them as ``.npz``.
+    ``.onnx`` keeps the source's layers as metadata. The other formats hold the net in inference form, with
+    the weights in a second file: ``.prototxt`` with ``.caffemodel``; ``-symbol.json`` with ``-0000.params``;
+    ``.py`` (PyTorch source) with ``.safetensors``, or with ``to="keras"`` (Keras 3 source) with ``.npz``.
 
     Args:
         graph: The net.
         path: The file.
-        to: Name of the format, where several have files of such a name: ``keras``.
-        random_weights: Write a net without weights with drawn ones.
+        to: Name of the format, if several formats use this file name: ``keras``.
+        random_weights: Write random weights if the net has none.
 
     Returns:
-        The files, and how they are read again.
+        The files, and how to read them back.
 
     Raises:
         UnsupportedError: The net has operators that cannot be written in the format.
-        UsageError: No format is written under such a name, a file cannot be written, or weights miss.
+        UsageError: No format has such a file name, a file cannot be written, or weights are missing.
     """
     file = check_file(path, what="path")
     if check_graph(graph).only_weights:
-        raise UsageError(f"{graph.name}: it holds weights alone; there is no net to write")
+        raise UsageError(f"{graph.name}: holds only weights; there is no net to write")
     writer = find_written(file, to).load()
     files: OutputFiles = writer.write(graph, file, random_weights=random_weights)
     return files
@@ -227,24 +227,24 @@ def port(
     against: Graph | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Comparison:
-    """Write a net as ``save`` does, read what was written, and compare it with the net.
+    """Write a net as ``save`` does, read the result back, and compare it with the net.
 
-    All values are compared as they are, drawn ones as well: the file must hold exactly those.
+    All values are compared, also random ones: the file must hold exactly the same values.
 
     Args:
         graph: The net.
         path: The file.
-        to: Name of the format, where several have files of such a name: ``keras``.
-        random_weights: Write a net without weights with drawn ones.
-        against: The net to compare with, if it is another form of the one that is written.
-        progress: Called with what is done next.
+        to: Name of the format, if several formats use this file name: ``keras``.
+        random_weights: Write random weights if the net has none.
+        against: The net to compare with, if it is another form of the written net.
+        progress: Called with a description of each step.
 
     Returns:
-        The comparison of the net with what was written.
+        The comparison of the net with the written one.
 
     Raises:
-        SourceError: The net has operators that cannot be written, or what was written cannot be read.
-        UsageError: No format is written under such a name, a file cannot be written, or weights miss.
+        SourceError: The net has operators that cannot be written, or the written files cannot be read.
+        UsageError: No format has such a file name, a file cannot be written, or weights are missing.
     """
     files = save(graph, path, to=to, random_weights=random_weights)
     names = files.inputs
@@ -255,14 +255,14 @@ def port(
         if names is None
         else {names.get(name, name): sizes for name, sizes in _sizes_to_trace(graph).items()},
         entry=files.entry,
-        trust=True,  # the code is our own; of the source only identifiers and comments stand in it
+        trust=True,  # our writer made the code; only identifiers and comments come from the source
     )
     net = graph if against is None else against
     return compare_graphs(as_loaded(net), as_loaded(read(source)), one_size=files.one_size, progress=progress)
 
 
 def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:
-    """Return sizes for the inputs that a net needs to predict: its own, and some that fit for open ones."""
+    """Return sizes for the inputs of the inference form: known sizes, and suitable values for open ones."""
     open_size = likely_size(graph) or OPEN_SIZE
     shapes = {value.name or "": known_shape(value) or () for value in to_inference(graph).inputs}
     return {
@@ -274,7 +274,7 @@ def _sizes_to_trace(graph: Graph) -> dict[str, tuple[int, ...]]:
 def _with_checkpoint(graph: Graph, file: Path) -> Graph:
     arrays = parameters_in(file, graph)
     if not arrays:
-        raise UsageError(f"{file}: has weights for none of the layers of {graph.name}")
+        raise UsageError(f"{file}: contains no weights for any layer of {graph.name}")
     return with_arrays(graph, arrays)
 
 

@@ -1,4 +1,4 @@
-"""Packing records into the files that nets are trained from."""
+"""Packing records into training files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5"}
-"""What a target becomes by the end of its name; any other is an LMDB."""
+"""The format of a target by its suffix; any other target is an LMDB."""
 
 
 def pack(
@@ -37,29 +37,29 @@ def pack(
     encode: str | None = None,
     quality: int = 95,
 ) -> int:
-    """Write records into one file or data base that nets are trained from; return how many.
+    """Pack records into one file or database for training, and return their number.
 
-    Images that are files stay as they are, unless they are resized or made gray.
+    Image files are copied unchanged, unless they are resized or converted to gray.
 
     Args:
-        source: A folder of images in folders of their classes, a list of images (Caffe's ``.txt``, MXNet's
-            ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, here or
-            elsewhere (``s3://``); or arrays of images (N, C, H, W) and labels.
-        target: File or folder to be made; one that is there is never overwritten.
-        kind: ``lmdb``, ``recordio``, ``hdf5`` or ``mnist``; None to go by the target's name.
-        read_as: What the source is; None to go by its name.
-        labels: A file of labels, where they lie beside.
-        root: The folder that names in a list are relative to, if not that of the list.
-        shape: Sizes of a record of rows of numbers.
+        source: A folder with one subfolder of images per class, a list of images (Caffe's ``.txt``, MXNet's
+            ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, local or
+            remote (``s3://``); or arrays of images (N, C, H, W) and labels.
+        target: File or folder to create; an existing one is never overwritten.
+        kind: ``lmdb``, ``recordio``, ``hdf5`` or ``mnist``; None to derive it from the target's name.
+        read_as: Format of the source; None to derive it from the source's name.
+        labels: A file of labels, if they are separate.
+        root: The folder that paths in a list are relative to; by default the folder of the list.
+        shape: Shape of a record, if the source has rows of numbers.
         resize: Height and width of all images, or one number for the shorter side.
-        gray: Keep one channel.
-        shuffle: Write in a random order.
-        seed: Of that order.
-        encode: Write pixels as image files of this suffix, ``.png`` or ``.jpg``.
-        quality: Of JPEG, 1 to 100.
+        gray: Convert to one channel.
+        shuffle: Write the records in random order.
+        seed: Seed of the random order.
+        encode: Encode pixels as image files with this suffix, ``.png`` or ``.jpg``.
+        quality: JPEG quality, 1 to 100.
 
     Raises:
-        UsageError: The kind is unknown, the target is there, or more must be said of the source.
+        UsageError: The kind is unknown, the target exists, or the source is ambiguous.
         SourceError: A record cannot be read or written; nothing is left behind.
     """
     place = Path(target)

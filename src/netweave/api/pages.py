@@ -14,15 +14,14 @@ if TYPE_CHECKING:
 
 
 def save_page(shown: Graph | Comparison, file: str | Path) -> None:
-    """Write a net or a comparison as one HTML file, which a browser opens without network.
+    """Write a net or a comparison as a single HTML file that a browser opens offline.
 
     Args:
-        shown: What is shown.
+        shown: The net or comparison.
         file: The file.
 
     Raises:
-        UsageError: The file cannot be written; or this is a checkout of the sources whose front end is not
-            built.
+        UsageError: The file cannot be written, or this is a source checkout whose front end is not built.
     """
     page = net_page(shown) if isinstance(shown, Graph) else comparison_page(shown)
     try:

@@ -1,4 +1,4 @@
-"""Nets from files that came without a word on which of them is which, as people drop them on a page."""
+"""Nets from unlabelled files, as users drop them on a page."""
 
 from __future__ import annotations
 
@@ -30,23 +30,25 @@ def load_parts(
     code: bool = True,
     entry: str = "",
 ) -> Graph:
-    """Read the net that some files make up together, whichever of them holds the layers.
+    """Read a net from several files, whichever of them holds the layers.
 
-    Each file is tried as the net with each other as its weights, then alone; small ones first, since layers
-    take less room than weights. The first that can be read, and uses weights if any file holds some, is it.
+    Each file is tried as the net, with every other file as its weights and then alone. Small files come
+    first, since layers take less space than weights. The first combination that can be read is returned, but
+    one with weights is preferred.
 
     Args:
-        files: The files of one net, all in one folder; code among them imports nothing from elsewhere.
-        input_shapes: Input sizes by name, where the files do not say or other ones are wanted.
-        code: Whether files that are code may be read; see ``load``.
-        entry: The class or function that makes the net, where a file of code has several.
+        files: The files of one net, all in one folder; Python code among them cannot import from other
+            folders.
+        input_shapes: Input sizes by name, if the files do not give them or to override them.
+        code: Whether files that contain code may be read; see ``load``.
+        entry: The class or function that constructs the net, if a Python file has several.
 
     Raises:
-        SourceError: No choice of files can be read; the error of the most promising one.
-        UsageError: There are no files, or sizes name no input.
+        SourceError: No combination can be read; this is the error of the most promising one.
+        UsageError: There are no files, or sizes are given for an unknown input.
     """
     if not files:
-        raise UsageError("there are no files to read a net from; give at least one")
+        raise UsageError("no files to read a net from; give at least one")
     failures: list[NetweaveError] = []
     bare: Graph | None = None
     for net, weights in _choices(files):
@@ -68,14 +70,14 @@ def load_parts(
 
 
 def unpack_parts(folder: Path, *, max_bytes: int) -> None:
-    """Put the files of zip archives in a folder in their place, unless the archive itself is a net.
+    """Replace the zip archives in a folder by their contents, unless the archive itself is a net.
 
     Args:
         folder: The files of one net.
-        max_bytes: Bytes that an archive may unpack to.
+        max_bytes: Maximum unpacked size of an archive.
 
     Raises:
-        ReadError: An archive is damaged, encrypted or too large, or its files have the names of others.
+        ReadError: An archive is damaged, encrypted or too large, or its file names clash with other files.
     """
     for file in sorted(folder.glob("*.zip")):
         try:
@@ -86,7 +88,7 @@ def unpack_parts(folder: Path, *, max_bytes: int) -> None:
 
 
 def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
-    """Yield a file for the net and one for the weights; None where the reader may find them."""
+    """Yield a file for the net and one for the weights; None to let the reader find them."""
     ordered = sorted(files, key=lambda file: (file.stat().st_size, file.name))
     for net in ordered:
         if len(ordered) > 1:
@@ -95,13 +97,11 @@ def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
 
 
 def _weights_alone(file: Path) -> ReadError:
-    return ReadError(
-        "holds weights but not how the layers are joined; give the file of the net with it", place=str(file)
-    )
+    return ReadError("holds weights but no layers; add the file of the net", place=str(file))
 
 
 def _telling(failures: Sequence[NetweaveError]) -> NetweaveError:
-    """Return the error that says most: of a file that was known for what it is, about what is in it."""
+    """Return the most informative error: about the contents of a file whose format was recognised."""
 
     def rank(error: NetweaveError) -> int:
         if isinstance(error, CodeError):

@@ -1,4 +1,4 @@
-"""Runs of training, as their folders tell of them: curves from event files, and checkpoints."""
+"""Training runs, read from their folders: curves from event files, and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netweave.errors import UsageError
 EVENTS = "*tfevents*"
 
 CHECKPOINTS = (".checkpoint", ".caffemodel", ".caffemodel.h5", ".solverstate", ".solverstate.h5", ".params")
-"""How the names of files end that a run can go on from, or a net can be read from."""
+"""Suffixes of files that a run can resume from, or that hold weights."""
 
 MAX_DEPTH = 4
 
@@ -22,10 +22,10 @@ _ITERATION = re.compile(r"(?:iter_|-|_)(\d+)\.[a-z0-9.]+$")
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A file that a run left.
+    """A checkpoint file of a run.
 
     Attributes:
-        name: Its path in the folder of the run.
+        name: Its path relative to the folder of the run.
         iteration: The number in its name; None if there is none.
         num_bytes: Its size.
         modified: When it was written, in seconds since 1970.
@@ -38,10 +38,10 @@ class Checkpoint:
 
 
 def find_runs(folder: str | Path) -> dict[str, float]:
-    """Return the runs in a folder: paths in it that hold event files, with the time of the last change.
+    """Return the runs in a folder: relative paths of folders with event files, with the last change of each.
 
     Args:
-        folder: The folder; it may be a run itself, which is called ``.``.
+        folder: The folder; it may itself be a run, which is named ``.``.
     """
     root = Path(folder)
     found: dict[str, float] = {}
@@ -54,10 +54,10 @@ def find_runs(folder: str | Path) -> dict[str, float]:
 
 
 def read_curves(run: str | Path) -> dict[str, list[tuple[int, float]]]:
-    """Return the curves of a run by name: iteration and value of each point, in the order of iterations.
+    """Return the curves of a run by name: iteration and value of each point, in order of iteration.
 
-    Where a run went on from a checkpoint, the later event file wins from its first iteration on. What is
-    being written, and so ends in the middle of an event, is read as far as it goes.
+    After a run was resumed from a checkpoint, the later event file replaces the earlier points from its first
+    iteration on. A file that is still being written is read up to its last complete event.
 
     Raises:
         UsageError: TensorBoard's reader is not installed.
@@ -85,7 +85,7 @@ def read_curves(run: str | Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def find_checkpoints(run: str | Path) -> list[Checkpoint]:
-    """Return the checkpoints in a run's folder, the newest first."""
+    """Return the checkpoints in a run's folder, newest first."""
     folder = Path(run)
     files = [file for file in folder.rglob("*") if file.name.endswith(CHECKPOINTS) and file.is_file()]
     made = [

@@ -35,18 +35,18 @@ def load_phases(
     level: int = 0,
     missing_data: bool = False,
 ) -> dict[str, Phase]:
-    """Read nets with the data that they name: those that a solver tests or trains, or one net by itself.
+    """Read nets together with their data: the nets of a solver, or a single net.
 
     Args:
-        net: A ``solver.prototxt``, or a net of Caffe's with data layers.
+        net: A ``solver.prototxt``, or a Caffe net with data layers.
         phase: ``TEST`` or ``TRAIN``.
-        input_shapes: Sizes of inputs by name, batch size first; those of the data are found by opening it.
-        stages: Stages to be in.
-        level: Level to be at.
-        missing_data: Whether data that are not there are no error where the files say all sizes.
+        input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
+        stages: Stages of the net.
+        level: Level of the net.
+        missing_data: Whether to accept missing data if the files give all sizes.
 
     Raises:
-        SourceError: A file or data cannot be read, or they do not fit together.
+        SourceError: A file or its data cannot be read, or they do not match.
         UsageError: The solver has no test net.
     """
     path, opened = Path(net), probe_if_there if missing_data else probe
@@ -72,18 +72,18 @@ def evaluate(
     threads: int | None = None,
     told: Told = lambda done, of: None,
 ) -> list[Evaluated]:
-    """Run nets over their data in test mode; return the means of their outputs, one for each net.
+    """Run nets on their data in test mode, and return the means of the outputs of each net.
 
     Args:
-        net: A ``solver.prototxt`` or a net, as for ``load_phases``, or what that returned.
+        net: A ``solver.prototxt`` or a net, as for ``load_phases``, or its result.
         weights: One file or several: ``.caffemodel``, ``.caffemodel.h5``, ``.solverstate``'s weights or a
             ``.checkpoint``.
-        num_batches: How many batches; None for as many as the solver says, or else all records once.
-        views: Average the predictions over ten views: corners and centre, and mirrored.
-        data: By phase (``test``), arrays of all records by input, instead of what the net names.
-        device: Where to compute, as torch names it.
-        threads: Of decoding; None to find the number by itself.
-        told: Told how many batches of how many are done.
+        num_batches: Number of batches; None for the solver's number, or else every record once.
+        views: Average the predictions over ten crops: corners and centre, and their mirror images.
+        data: By phase (``test``), arrays of all records by input, instead of the net's own data.
+        device: Torch's name of the device to compute on.
+        threads: Number of decoder threads; None to choose it automatically.
+        told: Called with the number of batches done and the total.
 
     Raises:
         SourceError: A file cannot be read, or files do not fit together.
@@ -106,17 +106,17 @@ def extract(
     threads: int | None = None,
     told: Told = lambda done, of: None,
 ) -> dict[str, np.ndarray]:
-    """Return what layers of a net compute for its data, by name, one record after the other.
+    """Return the activations of layers for each record of a net's data, by layer name.
 
     Args:
-        net: A net, as for ``load_phases``, or what that returned; of a solver's test nets the first.
+        net: A net, as for ``load_phases``, or its result; for a solver, the first test net is used.
         weights: As for ``evaluate``.
-        layers: Names of values (Caffe's blobs), or of layers; an input counts, such as the labels.
-        num_batches: How many batches; None for all records once, and none twice.
+        layers: Names of values (Caffe's blobs), layers or inputs, such as the labels.
+        num_batches: Number of batches; None for every record exactly once.
         data: As for ``evaluate``.
-        device: Where to compute, as torch names it.
-        threads: Of decoding; None to find the number by itself.
-        told: Told how many batches of how many are done.
+        device: Torch's name of the device to compute on.
+        threads: Number of decoder threads; None to choose it automatically.
+        told: Called with the number of batches done and the total.
 
     Raises:
         SourceError: A file cannot be read, or files do not fit together.
@@ -134,7 +134,7 @@ def extract(
 
 
 def _values(graph: Graph, name: str) -> dict[str, str]:
-    """Return the values that a name means: one of that name, or the outputs of the layer."""
+    """Return the values that a name refers to: the value of that name, or the outputs of that layer."""
     if name in graph.values() or name in graph.aliases:
         return {name: name}
     layer = next((layer for layer in graph.layers.values() if name in {layer.name, layer.key}), None)

@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LayerTime:
-    """The mean times of one layer, or of several that one kernel computes.
+    """The mean times of one layer, or of several layers that one kernel computes.
 
     Attributes:
-        name: Of the layer; several with `` + `` between.
-        type: As the source has it.
-        forward_s: Forward.
-        backward_s: Backward; 0 where no gradient goes through.
+        name: Name of the layer; several are joined by `` + ``.
+        type: Type in the source.
+        forward_s: Forward time.
+        backward_s: Backward time; 0 if no gradient passes through.
     """
 
     name: str
@@ -44,11 +44,11 @@ class NetTime:
     """The times of a net.
 
     Attributes:
-        layers: One after the other, each by itself; in the order of the net.
-        forward_s: Mean of going forward through the whole net.
-        backward_s: Mean of going backward; 0 if only forward was asked for.
-        inputs: Sizes of the inputs by name.
-        iterations: Passes that the means are of.
+        layers: Times of the layers, each run by itself, in the order of the net.
+        forward_s: Mean time of a forward pass through the whole net.
+        backward_s: Mean time of a backward pass; 0 if it was not measured.
+        inputs: Shapes of the inputs by name.
+        iterations: Number of passes averaged over.
     """
 
     layers: tuple[LayerTime, ...]
@@ -67,18 +67,18 @@ def load_for_timing(
     level: int = 0,
     trust: bool = False,
 ) -> Graph:
-    """Read a net; the sizes of Caffe's data layers are found in the data, where these are at hand.
+    """Read a net; Caffe data layers take their sizes from the data, if it is available.
 
     Args:
         net: A solver, or files as for ``load``.
-        phase: ``TRAIN`` or ``TEST``, for formats that know phases.
-        input_shapes: Input sizes by name, where the file does not say or other ones are wanted.
-        stages: Stages, for formats that know them.
-        level: Level, for formats that know it.
-        trust: Let code in the files run without a guard around it.
+        phase: ``TRAIN`` or ``TEST``, for formats with phases.
+        input_shapes: Input sizes by name, if the file does not give them or to override them.
+        stages: Stages, for formats that have them.
+        level: Level, for formats that have it.
+        trust: Run Python code in the files without the sandbox.
 
     Raises:
-        SourceError: The files cannot be read, or do not say the sizes.
+        SourceError: The files cannot be read, or do not give the sizes.
     """
     said = {"input_shapes": input_shapes, "stages": stages, "level": level}
     if str(net).endswith(".prototxt") and Path(net).is_file():
@@ -95,21 +95,21 @@ def time_layers(
     device: str = "cpu",
     told: Callable[[int, int], None] = lambda done, of: None,
 ) -> NetTime:
-    """Measure how long each layer of a net takes on drawn inputs, and the whole net.
+    """Measure the time of each layer of a net, and of the whole net, on random inputs.
 
-    The net is in training mode if gradients are measured, in test mode otherwise. Data layers are not timed.
+    The net is in training mode if gradients are measured, otherwise in test mode. Data layers are not timed.
 
     Args:
         net: A net, or files as for ``load_for_timing``.
-        iterations: Passes, besides a first one that does not count, >= 1.
-        backward: Whether gradients are measured too.
-        device: Where to compute, as torch names it.
-        told: Told how many passes of how many are done.
+        iterations: Number of passes after a warm-up pass, >= 1.
+        backward: Whether to measure the backward pass too.
+        device: Torch's name of the device to compute on.
+        told: Called with the number of passes done and the total.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: Torch is not installed, there is no such device, or a size is not known.
-        RunError: A layer cannot be computed.
+        UsageError: Torch is not installed, there is no such device, or a size is unknown.
+        RunError: A layer cannot be run.
     """
     need_torch()
     from netweave.backends.torch.timing import measure
@@ -126,7 +126,7 @@ def time_layers(
 
 
 def _labels(graph: Graph) -> set[str]:
-    """Return the inputs that losses and metrics take beside predictions: class numbers, of which 0 is one."""
+    """Return the label inputs of losses and metrics: they hold class numbers, for which 0 is valid."""
     return {
         value.name or ""
         for value in graph.inputs

@@ -1,4 +1,4 @@
-"""Jobs from files, and running them."""
+"""Reading Jobs from files, and training them."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ def load_job(
     stages: Sequence[str] = (),
     level: int = 0,
 ) -> Job:
-    """Read how to train: Caffe's ``solver.prototxt``, with the nets that it names, or SINGA's ``job.conf``.
+    """Read a training configuration: Caffe's ``solver.prototxt`` with its nets, or SINGA's ``job.conf``.
 
     Args:
-        solver: The file. A ``job.conf`` is read whole; it cannot be trained yet.
-        input_shapes: Sizes of inputs by name, batch size first; those of the data are found by opening it.
-        data: By phase (``train``, ``test``), where its records are, instead of what its net names.
-        stages: Stages that all nets are in, besides those that the file says.
-        level: Level that all nets are at, if not 0.
+        solver: The file. A ``job.conf`` is read completely, but cannot be trained.
+        input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
+        data: By phase (``train``, ``test``), the path of its records, instead of the path in its net.
+        stages: Stages of all nets, besides those in the file.
+        level: Level of all nets, if not 0.
 
     Raises:
-        SourceError: The solver, a net or data cannot be read, or they do not fit together.
-        UsageError: ``data`` names a phase that there is not, or one without such records.
+        SourceError: The solver, a net or its data cannot be read, or they do not match.
+        UsageError: ``data`` names an unknown phase, or one that does not read records.
     """
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     paths = {phase: str(path) for phase, path in (data or {}).items()}
     if is_file(Path(solver)) and is_job(Path(solver)):
         if paths:
             raise UsageError(
-                f"{solver}: a job.conf says itself where its records are, data is for a solver's nets"
+                f"{solver}: a job.conf gives the paths of its records itself; data applies only to a solver"
             )
         return read_job(Path(solver), input_shapes=shapes)
     return read_solver(
@@ -77,33 +77,33 @@ def train(
     num_stages: int = 1,
     watch: Watch | None = None,
 ) -> TorchNet:
-    """Train, and return the net with what it has learnt.
+    """Train a net and return it.
 
-    Ctrl-C writes a checkpoint and stops after the present iteration; once more stops at once.
+    Ctrl-C writes a checkpoint and stops after the current iteration; a second Ctrl-C stops at once.
 
     Args:
         job: A Job, or a file as for ``load_job``.
-        data: By phase (``train``, ``test``), arrays of all records by input, instead of what the Job names.
-        resume: A checkpoint, or Caffe's ``.solverstate``, to go on from; True for the latest that is whole.
-        weights: Files of weights to start from, instead of the Job's.
-        device: Where to compute, as torch names it.
+        data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
+        resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
+        weights: Weight files to start from, instead of the Job's.
+        device: Torch's name of the device to compute on.
         precision: ``f32``, or ``bf16`` for convolutions and matrix products in bfloat16; parameters, their
             updates and losses stay in float32.
-        seed: Instead of the Job's.
-        threads: Of decoding; None to find the number by itself.
-        trace: A file for the timeline, in Chrome's trace format.
-        events: A folder for event files of TensorBoard's.
-        plot: A file for a picture of the curves of loss, tests and learning rate, from the beginning of the
-            run also where it goes on.
-        keep: How many of Netweave's own checkpoints are kept, >= 1; the last three if nothing is said.
-        num_stages: Stages that the net is cut into, each with tasks of its own; any number ends with the same
-            bits.
-        watch: Told what happens: an event of ``netweave.training.events`` at a time.
+        seed: Random seed, instead of the Job's.
+        threads: Number of decoder threads; None to choose it automatically.
+        trace: File for a timeline in Chrome's trace format.
+        events: Folder for TensorBoard event files.
+        plot: File for a plot of loss, test results and learning rate, from the beginning of the run even
+            after it was resumed.
+        keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
+        num_stages: Number of stages that the net is split into, each with its own tasks; the result is
+            bit-identical for any number.
+        watch: Called with each event of ``netweave.training.events``.
 
     Raises:
-        SourceError: A file cannot be read, or files do not fit together.
-        UsageError: Torch is not installed, there is no such device, or the Job cannot be carried out.
-        RunError: The loss is no number any more, or a checkpoint cannot be written.
+        SourceError: A file cannot be read, or files do not match.
+        UsageError: Torch is not installed, there is no such device, or the Job cannot be run.
+        RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
     from netweave.training.memory import keep_memory
@@ -150,7 +150,7 @@ def train(
 
 
 def need_torch() -> None:
-    """Refuse to go on without torch.
+    """Check that torch is installed.
 
     Raises:
         UsageError: It is not installed; the message says what to do.
@@ -179,7 +179,7 @@ def _latest(job: Job, watch: Watch) -> Path:
 
 @contextmanager
 def stopping(trainer: Trainer) -> Iterator[None]:
-    """Let Ctrl-C stop the run cleanly, the first time."""
+    """Make the first Ctrl-C stop the run cleanly."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

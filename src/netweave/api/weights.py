@@ -1,4 +1,4 @@
-"""Weights by themselves: written for the framework of their net, carried to a port, read from checkpoints."""
+"""Weights without their net: written for its framework, or transferred to a port."""
 
 from __future__ import annotations
 
@@ -16,49 +16,51 @@ if TYPE_CHECKING:
 
 
 def writes_weights(path: str | Path) -> bool:
-    """Whether ``save_weights`` writes files of this name."""
+    """Return whether ``save_weights`` can write a file of this name."""
     return _ending(Path(path)) is not None
 
 
 def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False) -> None:
-    """Write the weights of a net for the framework that it is of.
+    """Write only the weights of a net, for its own framework.
 
     Args:
         graph: The net.
-        path: The file. Its name ends in ``.caffemodel`` or ``.caffemodel.h5`` for nets of Caffe's, in
-            ``.params`` for nets of MXNet's.
-        random_weights: Write drawn weights where the net has none.
+        path: The file: ``.caffemodel`` or ``.caffemodel.h5`` for Caffe nets, ``.params`` for MXNet nets.
+        random_weights: Write random weights if the net has none.
 
     Raises:
-        UsageError: The name ends otherwise, the file cannot be written, weights are missing, or the net is
-            of another framework.
+        UsageError: The suffix is unknown, weights are missing, or the net belongs to another framework.
         RunError: The file cannot be written.
     """
     file = Path(path)
     ending = _ending(file)
     if ending is None:
-        raise UsageError(f"cannot write {str(path)!r}: weights are written as {', '.join(_WEIGHTS)}")
+        raise UsageError(
+            f"cannot write {str(path)!r}: unknown suffix for weights, expected {', '.join(_WEIGHTS)}"
+        )
     framework, encode = _WEIGHTS[ending]
     if graph.format != framework:
         raise UsageError(
-            f"{file}: {ending} holds weights for nets of {framework}, and {graph.name} is one of "
-            f"{graph.format}; name the port that they are for (netweave convert --into)"
+            f"{file}: {ending} holds weights of {framework} nets, but {graph.name} is a {graph.format} net; "
+            f"name the port that the weights are for (netweave convert --into)"
         )
     if not graph.loaded and not random_weights:
-        raise UsageError(f"{graph.name}: has no weights to write; name their file, or draw them")
+        raise UsageError(
+            f"{graph.name}: has no weights to write; give their file, or write random ones (--random-weights)"
+        )
     write_whole(file, encode(graph))
 
 
 def carry(net: Any, port: Any) -> Graph:
-    """Return a port with the weights of the net that it is a port of, proved to compute the same.
+    """Transfer the weights of a net to its port, and check that the port computes the same.
 
     Args:
         net: The net with weights: a Graph, or files as for ``load``.
-        port: Its port, likewise, whose weights are not looked at.
+        port: Its port, likewise; its own weights are ignored.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: The net has no weights, or the port would compute something else with them.
+        UsageError: The net has no weights, or the port computes something else with them.
     """
     graphs = [given if isinstance(given, Graph) else load(given) for given in (net, port)]
     return carry_weights(*graphs)
@@ -85,4 +87,4 @@ _WEIGHTS: Mapping[str, tuple[str, Callable[[Graph], bytes]]] = {
     ".caffemodel.h5": ("caffe", lambda graph: _caffemodel(graph, hdf5=True)),
     ".params": ("mxnet", _params),
 }
-"""How weights are written, by the end of the file's name: for nets of which format."""
+"""The framework and encoder of each suffix."""

@@ -1,4 +1,4 @@
-"""The classic nets compared as people do it by hand: what each costs, and what was reached with it."""
+"""The classic nets: their computed cost and published accuracy."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What was published of a net.
+    """Published facts about a net.
 
     Attributes:
         title: Its name.
         year: When it was first published.
-        build: Makes it.
+        build: Builds the net.
         image: Channels, height and width of an image.
-        top1: Percentage of ImageNet's validation images whose class it finds by one crop of each; None for
-            a net of other images.
-        source: Where that figure is from, or what it was trained on.
+        top1: Top-1 accuracy on the ImageNet validation set with one crop, in percent; None for a net
+            of other images.
+        source: Source of that figure, or the net's training data.
     """
 
     title: str
@@ -107,19 +107,19 @@ WEIGHTED = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 @dataclass(frozen=True, slots=True)
 class ZooNet:
-    """One net of the comparison; costs are for one image.
+    """One net of the zoo; costs are for one image.
 
     Attributes:
         name: Its name for ``zoo_costs``.
-        title: Its name for people.
+        title: Its display name.
         year: When it was first published.
         image: Channels, height and width of the image.
-        depth: Layers with weights one after the other, on the longest way.
-        parameters: Numbers that are learnt; statistics of BatchNorm are not.
-        multiply_adds: Multiplications followed by an addition, in convolutions and dense layers.
-        activation_bytes: All values that layers make, as float32.
-        top1: Published percentage of right classes on ImageNet, with one crop; None for other images.
-        source: Where that is from.
+        depth: Number of layers with weights on the longest path.
+        parameters: Number of learned parameters, without BatchNorm statistics.
+        multiply_adds: Multiply-adds in convolutions and dense layers.
+        activation_bytes: Size of all layer outputs, as float32.
+        top1: Published top-1 accuracy on ImageNet with one crop, in percent; None for other images.
+        source: Source of that figure.
     """
 
     name: str
@@ -135,13 +135,13 @@ class ZooNet:
 
 
 def zoo_costs(names: Sequence[str] = ()) -> list[ZooNet]:
-    """Return what classic nets cost, computed from their graphs, with what was published of them.
+    """Return the cost of classic nets, computed from their graphs, with their published accuracy.
 
     Args:
-        names: Some of the nets, by name; all of them by default.
+        names: Names of some nets; all of them by default.
 
     Raises:
-        UsageError: There is no net of such a name.
+        UsageError: There is no net of that name.
     """
     unknown = [name for name in names if name not in NETS]
     if unknown:
