@@ -341,3 +341,34 @@ def test_where_pytorch_has_the_rule(kind, dtype, rtol):
         made.step()
         optimizer.step()
     np.testing.assert_allclose(ours.detach(), theirs.detach(), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize(("kind", "settings"), [*ALL, ("mxnet.sgld", {})], ids=[*ids, "sgld"])
+def test_slices_in_any_order_on_any_holder_change_nothing(kind, settings):
+    """Two holders, of even and of odd slices: each measures and applies its own, the last one first."""
+
+    def run(holders):
+        tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float64, kind).items()}
+        policy = job.Policy("caffe.step", 0.05, {"gamma": 0.5, "stepsize": 3})
+        trained = [Trained(key, tensor, *MULTIPLIERS[key]) for key, tensor in tensors.items()]
+        made = [
+            Updater(job.Solver(kind, policy, settings), trained, slice_elements=64) for _ in range(holders)
+        ]
+        slices = range(len(made[0].layout.slices))
+        assert len(slices) == len(tensors)
+        for _ in range(8):
+            for key, tensor in tensors.items():
+                tensor.grad = torch.tensor(gradient(key, tensor.detach().numpy()))
+            for updater in made:
+                updater.advance()
+            measured = None
+            if made[0].rule.measures:
+                measured = sum(one.measure(slices[number::holders]) for number, one in enumerate(made))
+            updates = [one.begin(measured) for one in made]
+            for number in reversed(slices):
+                made[number % holders].apply(updates[number % holders], number)
+        return {key: tensor.detach() for key, tensor in tensors.items()}
+
+    alone, shared = run(1), run(2)
+    for key in alone:
+        torch.testing.assert_close(shared[key], alone[key], rtol=1e-13, atol=1e-15)

@@ -67,13 +67,13 @@ class StagePass:
 
     Attributes:
         stage: The stage.
-        inputs: What it was given, cut off from the stage before; these collect gradients.
         outputs: What it gave.
+        gradients: Of the values that it was given; there after its backward.
     """
 
     stage: Stage
-    inputs: list[Any]
     outputs: list[Any]
+    gradients: list[Tensor | None]
 
 
 def run_stage(net: TorchNet, stage: Stage, given: Sequence[Any]) -> StagePass:
@@ -87,12 +87,13 @@ def run_stage(net: TorchNet, stage: Stage, given: Sequence[Any]) -> StagePass:
     Raises:
         RunError: A layer cannot be computed.
     """
-    if stage.index == 0:
-        inputs = list(given)
-    else:
-        pairs = zip(stage.inputs, given, strict=True)
-        inputs = [value if name in stage.untouched else _cut_off(value) for name, value in pairs]
-    return StagePass(stage, inputs, list(net.forward(stage.module, inputs)))
+    gradients: list[Tensor | None] = [None] * len(given)
+    inputs = list(given)
+    for index, value in enumerate(given):
+        cut_off = stage.index and stage.inputs[index] not in stage.untouched
+        if cut_off and isinstance(value, Tensor) and value.requires_grad:
+            inputs[index] = _Boundary.apply(value.detach().requires_grad_(), gradients, index)
+    return StagePass(stage, list(net.forward(stage.module, inputs)), gradients)
 
 
 def run_backward(
@@ -105,33 +106,41 @@ def run_backward(
         gradients: Of its outputs, None for those that nothing depends on.
         objective: Of the last stage, what its outputs were made to; ``gradients`` are empty then.
     """
-    stage = done.stage
+    stage, found = done.stage, done.gradients
     roots: list[Tensor] = []
     above: list[Tensor] = []
-    passed_on: dict[str, Tensor | None] = {}
-    if objective is not None and objective.requires_grad:
-        roots, above = [objective], [torch.ones_like(objective)]
-    for name, value, gradient in zip(stage.outputs, done.outputs, gradients, strict=objective is None):
-        if name in stage.untouched:
-            passed_on[name] = gradient
-        elif gradient is not None:
-            roots.append(value)
-            above.append(gradient)
+    if objective is not None:
+        if objective.requires_grad:
+            roots, above = [objective], [torch.ones_like(objective)]
+    else:
+        for name, value, gradient in zip(stage.outputs, done.outputs, gradients, strict=True):
+            if name in stage.untouched:
+                found[stage.inputs.index(name)] = gradient
+            elif gradient is not None:
+                roots.append(value)
+                above.append(gradient)
+    done.outputs, done.gradients = [], []
     if roots:
         torch.autograd.backward(roots, above)
-    found = [
-        passed_on[name] if name in passed_on else value.grad if isinstance(value, Tensor) else None
-        for name, value in zip(stage.inputs, done.inputs, strict=True)
-    ]
-    done.inputs, done.outputs = [], []
     return found
 
 
-def _cut_off(value: Any) -> Any:
-    """Return a value with the same elements whose gradient stays with it."""
-    if isinstance(value, Tensor) and value.requires_grad:
-        return value.detach().requires_grad_()
-    return value
+class _Boundary(torch.autograd.Function):
+    """Where a stage begins: keeps the gradient that arrives, as it is, and sends none on.
+
+    A leaf of torch's own would lay the gradient out in memory as its values are; the stage before would then
+    compute with another layout than in the whole net, and round otherwise.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kept: list[Tensor | None], index: int) -> Tensor:
+        ctx.kept, ctx.index = kept, index
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:
+        ctx.kept[ctx.index] = gradient
+        return None, None, None
 
 
 def cut(net: TorchNet, num_stages: int, *, by: str = "parameters") -> list[Stage]:
@@ -325,7 +334,7 @@ def _stage(
 def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
     """Whether every stage reads an attribute of the net by itself: all but parameters that are trained."""
     if node.op != "get_attr":
-        return node.op == "output"
+        return bool(node.op == "output")
     found = getattr(module, str(node.target))
     return not (isinstance(found, Tensor) and found.requires_grad)
 
