@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.errors import UnsupportedError, UsageError
-from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.unknown import (
+    UnknownLayer,
+    UnknownSetting,
+    check_input_names,
+    refuse_unknown_layers,
+    refuse_unknown_settings,
+)
 
 
 def test_every_type_is_named_once_with_its_first_layers():
@@ -39,3 +45,21 @@ def test_nothing_unknown_is_no_error():
 def test_a_name_that_is_no_input_is_refused_with_those_there_are():
     with pytest.raises(UsageError, match=r"^net: no input named 'z'; the inputs are 'x', 'y'$"):
         check_input_names(["x", "z"], ["x", "y"], place="net")
+
+
+def test_unknown_settings_are_named_with_their_layers():
+    conv = UnknownLayer("Convolution", "conv1", 7)
+    unknown = [
+        UnknownSetting("strid", "2", conv, known=["stride", "pad"]),
+        UnknownSetting("foo", "x" * 100, UnknownLayer("Pooling", "pool1")),
+    ]
+    with pytest.raises(ReadError) as caught:
+        refuse_unknown_settings(unknown, place="net.json")
+    assert str(caught.value) == (
+        "net.json: has settings that its layers do not know: strid='2' (Convolution 'conv1' on line 7; did "
+        f"you mean 'stride'?); foo='{'x' * 39} (Pooling 'pool1')"
+    )
+
+
+def test_no_unknown_settings_are_fine():
+    refuse_unknown_settings([], place="net.json")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.unknown import UnknownLayer
 from netweave.symbol.settings import Settings
 
 
@@ -87,4 +88,4 @@ def test_what_nobody_asked_for_is_known():
     given = settings(a="1", b="2", c="3", workspace="4", __ctx_group__="g", weight_lr_mult="1")
     given.integer("a")
     given.ignore("c")
-    assert given.unknown() == ["b"]
+    assert [setting.name for setting in given.unknown(UnknownLayer("Y", "x"))] == ["b"]

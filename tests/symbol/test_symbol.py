@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from netweave import symbol as sym
-from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError
+from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.symbol.document import VARIABLE
 from netweave.symbol.vertex import sorted_vertices
 from tests.symbol.programs import PROGRAMS
@@ -172,8 +172,8 @@ WRONG = {
     ),
     "unknown setting": (
         lambda: sym.FullyConnected(sym.Variable("a"), num_hidden=3, num_hiden=4).graph(a=(2, 3)),
-        UnsupportedError,
-        "settings that Netweave does not know: num_hiden='4'",
+        ReadError,
+        r"num_hiden='4' \(FullyConnected 'fully\w+' on line \d+; did you mean 'num_hidden'\?\)",
     ),
     "no sizes": (lambda: sym.relu(sym.Variable("a")).infer_shape(), ShapeError, "sizes of the input 'a'"),
     "sizes": (

@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import UnsupportedError, UsageError
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.graph.wording import names_text
 
 if TYPE_CHECKING:
@@ -89,6 +89,47 @@ def _suggestion(kind: str, known: Sequence[str]) -> str:
     by_lower = {name.lower(): name for name in known}
     near = difflib.get_close_matches(kind.lower(), by_lower, n=1, cutoff=0.8)
     return f"did you mean {by_lower[near[0]]!r}?" if near else ""
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownSetting:
+    """A setting that a layer of its type does not have.
+
+    Attributes:
+        name: Its name.
+        value: Its value, as the file has it.
+        layer: The layer.
+        known: The settings that it has, for a suggestion where the name is mistyped.
+    """
+
+    name: str
+    value: object
+    layer: UnknownLayer
+    known: Iterable[str] = ()
+
+
+def refuse_unknown_settings(unknown: Iterable[UnknownSetting], *, place: str) -> None:
+    """Raise one error for all settings that no rule asked for; none if there are none.
+
+    A mistyped setting that is skipped makes another net than the one meant.
+
+    Args:
+        unknown: The settings, in the order of the file.
+        place: Name of the file.
+
+    Raises:
+        ReadError: There is an unknown setting.
+    """
+    unknown = list(unknown)
+    if not unknown:
+        return
+    rows = []
+    for setting in unknown[:MOST_TYPES]:
+        suggestion = _suggestion(setting.name, list(setting.known))
+        note = f"; {suggestion}" if suggestion else ""
+        rows.append(f"{setting.name}={setting.value!r:.40} ({setting.layer.type} {setting.layer}{note})")
+    more = f"; and {len(unknown) - MOST_TYPES} more" if len(unknown) > MOST_TYPES else ""
+    raise ReadError(f"has settings that its layers do not know: {'; '.join(rows)}{more}", place=place)
 
 
 def check_input_names(given: Iterable[str], inputs: Iterable[str], *, place: str) -> None:

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.errors import UnsupportedError, WeightError
-from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+from netweave.files.unknown import (
+    UnknownLayer,
+    UnknownSetting,
+    check_input_names,
+    refuse_unknown_layers,
+    refuse_unknown_settings,
+)
 from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
 from netweave.symbol import operators
 from netweave.symbol.context import MXNetOperator
@@ -81,7 +87,7 @@ class _Build:
         )
         self._outputs: dict[int, Sequence[ir.Value]] = {}
         self._calls: Counter[str] = Counter()
-        self._unknown_settings: list[str] = []
+        self._unknown_settings: list[UnknownSetting] = []
 
     def graph(self) -> Graph:
         """Read every node and return the Graph."""
@@ -90,11 +96,7 @@ class _Build:
         for number, node in enumerate(self._document.nodes):
             if not node.is_variable:
                 self._outputs[number] = self._read(node)
-        if self._unknown_settings:
-            raise UnsupportedError(
-                f"settings that Netweave does not know: {'; '.join(self._unknown_settings)}",
-                place=self._document.file,
-            )
+        refuse_unknown_settings(self._unknown_settings, place=self._document.file)
         graph = self._builder.finish(self._heads())
         self._check_input_shapes(graph)
         return graph
@@ -133,10 +135,7 @@ class _Build:
                 parameters=tuple(dict.fromkeys(ctx.parameters)),
             )
         )
-        self._unknown_settings += [
-            f"{name}={node.attributes[name]!r:.40} of {node.name!r} ({node.op}, line {node.origin.line})"
-            for name in settings.unknown()
-        ]
+        self._unknown_settings += settings.unknown(UnknownLayer(node.op, node.name, node.origin.line))
         return outputs
 
     def _named(self, values: Sequence[ir.Value], names: Sequence[str], key: str) -> list[ir.Value]:

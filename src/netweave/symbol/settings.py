@@ -10,9 +10,12 @@ import enum
 from typing import TYPE_CHECKING, TypeVar
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.unknown import UnknownSetting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from netweave.files.unknown import UnknownLayer
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -197,11 +200,15 @@ class Settings:
         """Say of settings that they do not matter here."""
         self._read.update(names)
 
-    def unknown(self) -> list[str]:
-        """Return the settings that nobody asked for and that may matter."""
+    def unknown(self, layer: UnknownLayer) -> list[UnknownSetting]:
+        """Return the settings that nobody asked for and that may matter.
+
+        Args:
+            layer: Whose they are.
+        """
         return [
-            name
-            for name in self._attributes
+            UnknownSetting(name, value, layer, known=self._read)
+            for name, value in self._attributes.items()
             if name not in self._read
             and name not in HARMLESS
             and not name.endswith(HARMLESS_SUFFIXES)

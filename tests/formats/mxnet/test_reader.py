@@ -316,8 +316,8 @@ class TestRefusals:
     def test_unknown_settings_are_all_named_and_harmless_ones_are_not(self, write):
         nodes = [*dense(unheard="of", workspace="512", __ctx_group__="a", fc_lr_mult="2")]
         nodes.append(node("Activation", "act", [3], act_type="relu", also="new"))
-        message = r"settings that Netweave does not know: unheard='of' of 'fc' .*; also='new' of 'act'"
-        with pytest.raises(UnsupportedError, match=message):
+        message = r"settings .*: unheard='of' \(FullyConnected 'fc' on line \d+\); also='new' \(.* 'act'"
+        with pytest.raises(ReadError, match=message):
             read(write(nodes, DENSE_ARRAYS))
 
     @pytest.mark.parametrize(
