@@ -136,6 +136,29 @@ class LayerContext:
             upper = " or more" if most == MANY else "" if least == most else f" to {most}"
             raise self.read_error(f"has {count} {noun}{'s' * (count != 1)}, expected {least}{upper}")
 
+    def check_groups(
+        self, groups: int, channels: Sequence[int | None], *, setting: str, line: int | None = None
+    ) -> None:
+        """Refuse a number of groups that does not divide the channels; an open size is not checked.
+
+        Args:
+            groups: How many groups there are.
+            channels: The channels that come in, go out, or both.
+            setting: The framework's name of the setting.
+            line: Where it stands in the source.
+
+        Raises:
+            ReadError: There is less than one group.
+            ShapeError: A number of channels is not divisible by that of groups.
+        """
+        if groups < 1:
+            raise self.read_error(f"{setting!r} is {groups}, expected 1 or more", line)
+        for count in channels:
+            if count is not None and count % groups:
+                raise self.shape_error(
+                    f"{setting!r} is {groups}, which does not divide {count} channels", line
+                )
+
     def _give_sizes(self) -> str:
         return f"give the sizes of the net's inputs, as in --input-shape {self.input_shape_example}"
 

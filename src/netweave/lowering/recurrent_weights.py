@@ -24,7 +24,6 @@ GATE_ORDERS = {
     "onnx": {"LSTM": "iofc", "GRU": "zrh", "RNN": "h"},
     "cudnn": {"LSTM": "ifco", "GRU": "rzh", "RNN": "h"},
     "keras": {"LSTM": "ifco", "GRU": "zrh", "RNN": "h"},
-    "singa": {"GRU": "zrh"},
 }
 """The gates of a layer as its arrays hold them, by framework and ONNX's operator.
 

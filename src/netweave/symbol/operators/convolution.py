@@ -24,10 +24,9 @@ def convolution(ctx: MXNetOperator) -> ir.Value:
     last = is_channels_last(ctx.settings.choice("layout", LAYOUTS, None))
     x = channels_first(ctx, ctx.x, last)
     channels = _channels(ctx, x, window)
-    window.check(ctx)
     window.check_fits(ctx, ctx.shape(x)[2:])
-    per_group = _per_group(ctx, channels, groups)
-    _per_group(ctx, num_filter, groups)
+    ctx.check_groups(groups, (channels, num_filter), setting="num_group")
+    per_group = None if channels is None else channels // groups
     if last:
         rank = len(window.kernel)
         layout = [("transpose", (0, rank + 1, *range(1, rank + 1)))]
@@ -45,13 +44,13 @@ def deconvolution(ctx: MXNetOperator) -> ir.Value:
     ctx.settings.choice("layout", LAYOUTS[:3], None)
     rank = len(window.kernel)
     channels = _channels(ctx, ctx.x, window)
-    _per_group(ctx, channels, groups)
+    ctx.check_groups(groups, (channels, num_filter), setting="num_group")
     adj = ctx.settings.per_axis("adj", rank, 0)
     target = ctx.settings.per_axis("target_shape", rank, 0)
     if any(target):
         window, adj = _window_for(ctx, window, target)
     attributes = window.attributes() | {"group": groups, "output_padding": list(adj) if any(adj) else None}
-    weight = ctx.parameter("weight", (channels, _per_group(ctx, num_filter, groups), *window.kernel))
+    weight = ctx.parameter("weight", (channels, num_filter // groups, *window.kernel))
     return ctx.add("ConvTranspose", [ctx.x, weight, *_bias(ctx, num_filter)], attributes)
 
 
@@ -91,12 +90,6 @@ def _channels(ctx: MXNetOperator, x: ir.Value, window: Window) -> int | None:
     if ctx.rank(x) != rank:
         raise ctx.shape_error(f"its input has {ctx.rank(x)} axes, its kernel needs {rank}")
     return ctx.open_size(1, x)
-
-
-def _per_group(ctx: MXNetOperator, channels: int | None, groups: int) -> int | None:
-    if channels is not None and channels % groups:
-        raise ctx.shape_error(f"num_group={groups} does not divide {channels} channels")
-    return None if channels is None else channels // groups
 
 
 def _window_for(ctx: MXNetOperator, window: Window, target: Sequence[int]) -> tuple[Window, tuple[int, ...]]:

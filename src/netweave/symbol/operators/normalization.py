@@ -94,8 +94,7 @@ def group_norm(ctx: MXNetOperator) -> ir.Value:
     """Groups of channels of each element of the batch, with one scale and shift for each group."""
     _check_single_output(ctx)
     groups, channels = ctx.settings.count("num_groups", 1), ctx.size(1)
-    if channels % groups:
-        raise ctx.shape_error(f"num_groups={groups} does not divide {channels} channels")
+    ctx.check_groups(groups, [channels], setting="num_groups")
     owners = ctx.array(ctx.arange(channels) * groups // channels)
     scale, shift = (ctx.add("Gather", [ctx.parameter(name, (groups,)), owners]) for name in ("gamma", "beta"))
     attributes = {"num_groups": groups, "epsilon": ctx.settings.number("eps", 1e-5)}

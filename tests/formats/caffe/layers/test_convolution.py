@@ -158,8 +158,8 @@ def test_im2col_orders_channel_row_column(tmp_path):
         ),
         (
             "num_output: 2 kernel_size: 3 group: 2",
-            ReadError,
-            "'group' is 2, which must divide the 3 channels",
+            ShapeError,
+            "'group' is 2, which does not divide 3 channels",
         ),
         (
             "num_output: 2 kernel_size: 3 relu: true",

@@ -73,12 +73,7 @@ def _num_output(ctx: CaffeLayer) -> tuple[int, int]:
     num_output, group = parameter["num_output"], parameter["group"]
     if num_output < 1:
         raise ctx.read_error("has no 'num_output' of 1 or more", parameter.line)
-    if group < 1 or ctx.size(1) % group or num_output % group:
-        raise ctx.read_error(
-            f"'group' is {group}, which must divide the {ctx.size(1)} channels that come in and the "
-            f"{num_output} that go out",
-            parameter.line_of("group"),
-        )
+    ctx.check_groups(group, (ctx.size(1), num_output), setting="group", line=parameter.line_of("group"))
     return num_output, group
 
 
