@@ -107,10 +107,10 @@ def _chainer() -> dict[str, str]:
 
 def _darknet() -> dict[str, str]:
     from netweave.formats.darknet import layers
-    from netweave.formats.darknet.call import all_layers
+    from netweave.formats.darknet.context import LAYERS
 
     assert layers  # imported for what it registers
-    return {name: _first_line(read) for name, read in all_layers().items()}
+    return {name: _first_line(rule) for name, rule in sorted(LAYERS.items())}
 
 
 def _singa() -> dict[str, str]:

@@ -185,15 +185,15 @@ def test_activations_follow_their_formulas(activation, formula, tmp_path):
             r"net\.cfg: has one layer type .* gru \(line 5; it keeps a state",
         ),
         ("[fancy]\n[fancy]", UnsupportedError, r"fancy \(line 5, line 6\)"),
-        ("[convolutional]\nxnor=1", UnsupportedError, r"net\.cfg:5: section \[convolutional\]: .*xnor=1"),
+        ("[convolutional]\nxnor=1", UnsupportedError, r"net\.cfg:5: layer 'convolutional_0' .*xnor=1"),
         ("[convolutional]\nfilters=0", ReadError, r"net\.cfg:6: .*'filters' is '0', expected .* at least 1"),
-        ("[convolutional]\nfilters=many", ReadError, r"net\.cfg:6: .*'filters' is 'many', expected a whole"),
+        ("[convolutional]\nfilters=many", ReadError, r"net\.cfg:6: .*'filters' is 'many', expected an int"),
         (
             "[convolutional]\ngroups=2\nfilters=4",
-            ReadError,
-            r"net\.cfg:6: .*'groups' is '2', expected a divisor",
+            ShapeError,
+            r"net\.cfg:6: .*'groups' is 2, which does not divide 3",
         ),
-        ("[convolutional]\nsize=11", ShapeError, r"a window of 11 does not fit in 8 by 8"),
+        ("[convolutional]\nsize=11", ShapeError, r"a window of 11 does not fit in 8 elements"),
         (
             "[convolutional]\nactivation=magic",
             UnsupportedError,
@@ -203,9 +203,10 @@ def test_activations_follow_their_formulas(activation, formula, tmp_path):
         ("[route]", ReadError, r"has no 'layers', expected numbers of layers"),
         ("[yolo]\nmask=0\nclasses=2", ShapeError, r"3 channels come in, .* are 7"),
         ("[Gaussian_yolo]\nmask=0\nclasses=2", ShapeError, r"3 channels come in, .* are 11"),
-        ("[connected]\noutput=4\n[maxpool]\nsize=2", ReadError, r"net\.cfg:7: .*needs an image"),
+        ("[connected]\noutput=4\n[maxpool]\nsize=2", ShapeError, r"net\.cfg:7: .*needs an image"),
         ("[reorg]\nstride=2", ShapeError, r"3 channels of 8x8 cannot be cut into blocks of 2x2"),
-        ("[maxpool]\nsize=2\npadding=9", ReadError, r"'padding' is '9', expected at most 2"),
+        ("[convolutional]\nstrid=2", ReadError, r"strid='2' \(convolutional line 6; did you mean 'stride'"),
+        ("[maxpool]\nsize=2\npadding=9", ReadError, r"net\.cfg:7: .*padding \[5, 5\] must be less than"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(body, error, message, tmp_path):

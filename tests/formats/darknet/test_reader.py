@@ -21,7 +21,7 @@ DENSE = "[connected]\noutput=2\nactivation=linear"
 def test_sections_keep_lines_and_the_first_of_a_repeated_setting():
     net, layer = parse_config(b"# c\n[net]\n; c\nwid th = 4\n[conv]\nsize=3x\nsize=5\n", file="a.cfg")
     assert (net.type, net.line, dict(net.settings)) == ("net", 2, {"width": "4"})
-    assert layer.whole("size", 1) == 3
+    assert layer.integer("size", 1) == 3
     assert layer.lines["size"] == 6
 
 
@@ -103,7 +103,7 @@ def damaged(path: Path, change) -> Path:
     [
         (
             lambda content: content[:-8],
-            r"net\.weights: ends in weights of .*net\.cfg:5: section \[connected\]: ",
+            r"net\.weights: ends in weights of .*net\.cfg:5: layer 'connected_0'",
         ),
         (
             lambda content: content + bytes(8),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_WHOLE = re.compile(r"[+-]?\d{1,18}(?![\d.])")
+_INTEGER = re.compile(r"[+-]?\d{1,18}(?![\d.])")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
@@ -44,23 +44,36 @@ class Section:
     @property
     def place(self) -> str:
         """Where it stands, for a message."""
-        return f"{self.file}:{self.line}: section [{self.type}]"
+        return self.place_of(self.line)
+
+    def place_of(self, line: int) -> str:
+        """Where one of its lines stands, for a message."""
+        return f"{self.file}:{line}: section [{self.type}]"
 
     def has(self, name: str) -> bool:
         """Whether a setting is written."""
         return name in self.settings
 
-    def whole(self, name: str, default: int, *, least: int | None = None) -> int:
-        """A whole number, as C's ``atoi`` reads it; what follows the number is ignored.
+    def integer(self, name: str, default: int, *, least: int | None = None) -> int:
+        """An integer, as C's ``atoi`` reads it; what follows the number is ignored.
 
         Raises:
             ReadError: It is not one, or is below ``least``.
         """
-        expected = "a whole number" if least is None else f"a whole number of at least {least}"
-        number = self._value(name, default, _whole, expected)
+        expected = "an integer" if least is None else f"an integer of at least {least}"
+        number = self._value(name, default, _integer, expected)
         if least is not None and number < least:
-            raise self.wrong(name, expected)
+            raise self.read_error(name, expected)
         return number
+
+    def flag(self, name: str) -> bool:
+        """Whether a setting is an integer other than 0; off if it is not written."""
+        return self.integer(name, 0) != 0
+
+    def strides(self) -> list[int]:
+        """The steps of a window, down and across."""
+        stride = self.integer("stride", 1, least=1)
+        return [self.integer(name, stride, least=1) for name in ("stride_y", "stride_x")]
 
     def number(self, name: str, default: float) -> float:
         """A number, as C's ``atof`` reads it.
@@ -70,24 +83,24 @@ class Section:
         """
         return self._value(name, default, _number, "a number")
 
-    def wholes(self, name: str) -> tuple[int, ...]:
-        """Whole numbers between commas; none if the setting is not written.
+    def integers(self, name: str) -> tuple[int, ...]:
+        """Integers between commas; none if the setting is not written.
 
         Raises:
             ReadError: They are not.
         """
-        return self._value(name, (), _whole_numbers, "whole numbers between commas")
+        return self._value(name, (), _integers, "integers between commas")
 
-    def text(self, name: str, default: str) -> str:
-        """A text."""
+    def string(self, name: str, default: str) -> str:
+        """A string."""
         return self.settings.get(name, default)
 
-    def wrong(self, name: str, expected: str) -> ReadError:
+    def read_error(self, name: str, expected: str) -> ReadError:
         """Return the error for a setting that is not what it must be."""
         if name not in self.settings:
             return ReadError(f"has no {name!r}, expected {expected}", place=self.place)
-        place = f"{self.file}:{self.lines[name]}: section [{self.type}]"
-        return ReadError(f"{name!r} is {self.settings[name]!r:.60}, expected {expected}", place=place)
+        message = f"{name!r} is {self.settings[name]!r:.60}, expected {expected}"
+        return ReadError(message, place=self.place_of(self.lines[name]))
 
     def _value(self, name: str, default: T, parse: Callable[[str], T], expected: str) -> T:
         if name not in self.settings:
@@ -95,7 +108,7 @@ class Section:
         try:
             return parse(self.settings[name])
         except ValueError as error:
-            raise self.wrong(name, expected) from error
+            raise self.read_error(name, expected) from error
 
 
 def read_config(path: Path) -> list[Section]:
@@ -148,19 +161,19 @@ def _add_setting(sections: Sequence[Section], line: str, *, file: str, number: i
     section.lines.setdefault(name, number)
 
 
-def _whole(text: str) -> int:
-    found = _WHOLE.match(text)
-    if not found:
+def _integer(text: str) -> int:
+    match = _INTEGER.match(text)
+    if not match:
         raise ValueError(text)
-    return int(found[0])
+    return int(match[0])
 
 
 def _number(text: str) -> float:
-    found = _NUMBER.match(text)
-    if not found:
+    match = _NUMBER.match(text)
+    if not match:
         raise ValueError(text)
-    return float(found[0])
+    return float(match[0])
 
 
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    return tuple(_whole(item) for item in text.split(",") if item)
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(_integer(item) for item in text.split(",") if item)

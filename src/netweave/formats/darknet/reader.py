@@ -7,12 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError
-from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
+from netweave.files.unknown import (
+    UnknownLayer,
+    UnknownSetting,
+    check_input_names,
+    refuse_unknown_layers,
+    refuse_unknown_settings,
+)
 from netweave.formats.darknet import layers
-from netweave.formats.darknet.call import HEADS, Call, all_layers, find_layer
 from netweave.formats.darknet.config import Section, read_config
+from netweave.formats.darknet.context import HEADS, LAYERS, DarknetLayer
+from netweave.formats.darknet.settings import SETTINGS
 from netweave.formats.darknet.weights import WeightFile
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
+from netweave.lowering import ParameterStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +58,18 @@ def read(source: Source) -> Graph:
     net, body = sections[0], sections[1:]
     if not body:
         raise ReadError("holds no layer after [net]", place=net.place)
-    _check_types(body)
+    _check_names(sections)
     weights = source.weights or find_weights(source.net)
-    arrays = WeightFile(weights) if weights else None
+    file = WeightFile(weights) if weights else None
     builder = GraphBuilder(
         source.net.stem, format="darknet", files=[str(source.net), *([str(weights)] if weights else [])]
     )
     outputs = [builder.input(INPUT, _input_shape(net, source))]
+    parameters = ParameterStore(builder)
     for index, section in enumerate(body):
-        outputs.append(_read_layer(section, index, outputs, builder, arrays))
-    if arrays:
-        arrays.finish()
+        outputs.append(_read_layer(builder, section, index, outputs, parameters, file))
+    if file:
+        file.finish()
     return builder.finish(_heads(body, outputs[1:], builder))
 
 
@@ -81,62 +90,64 @@ def _input_shape(net: Section, source: Source) -> tuple[int | None, ...]:
             )
         return given
     if net.has("inputs") and not (net.has("height") and net.has("width")):
-        return (net.whole("batch", 1, least=1), net.whole("inputs", 0, least=1))
-    height, width = (net.whole(name, 0, least=1) for name in ("height", "width"))
-    return (net.whole("batch", 1, least=1), net.whole("channels", 0, least=1), height, width)
+        return (net.integer("batch", 1, least=1), net.integer("inputs", 0, least=1))
+    height, width = (net.integer(name, 0, least=1) for name in ("height", "width"))
+    return (net.integer("batch", 1, least=1), net.integer("channels", 0, least=1), height, width)
 
 
-def _check_types(body: Sequence[Section]) -> None:
-    """Refuse a net with unknown types of layers, naming each once with its lines."""
+def _check_names(sections: Sequence[Section]) -> None:
+    """Refuse a net with unknown types of layers or unknown settings, naming each with its lines."""
     refuse_unknown_layers(
-        [UnknownLayer(s.type, "", s.line) for s in body if find_layer(s.type) is None],
-        place=body[0].file if body else "",
+        [UnknownLayer(s.type, "", s.line) for s in sections[1:] if s.type not in LAYERS],
+        place=sections[0].file,
         noun="layer",
-        known=all_layers(),
+        known=LAYERS,
         reasons=layers.REASONS,
+    )
+    refuse_unknown_settings(
+        [
+            UnknownSetting(name, value, UnknownLayer(section.type, "", section.lines[name]), known=SETTINGS)
+            for section in sections
+            for name, value in section.settings.items()
+            if name not in SETTINGS
+        ],
+        place=sections[0].file,
     )
 
 
 def _read_layer(
+    builder: GraphBuilder,
     section: Section,
     index: int,
     outputs: Sequence[ir.Value],
-    builder: GraphBuilder,
-    arrays: WeightFile | None,
+    parameters: ParameterStore,
+    weights: WeightFile | None,
 ) -> ir.Value:
     key = f"{section.type}_{index}"
     origin = Origin(section.file, section.line)
     layer = Layer(key=key, name=key, type=section.type, settings=dict(section.settings), origin=origin)
-    reader = find_layer(section.type)
-    assert reader is not None
     with builder.layer(layer):
-        call = Call(
-            section,
-            index=index,
-            key=key,
-            input=outputs[-1],
-            outputs=outputs[1:],
-            builder=builder,
-            arrays=arrays,
+        ctx = DarknetLayer(
+            builder, section, layer, index=index, outputs=outputs, parameters=parameters, weights=weights
         )
-        made = reader(call)
-        producer = made.producer()
+        output = LAYERS[section.type](ctx)
+        producer = output.producer()
         if producer is not None and key in layer_keys(producer):
-            builder.rename(made, key)
+            builder.rename(output, key)
     builder.layers.add(
         replace(
             layer,
-            inputs=tuple(value.name or "" for value in call.read),
-            outputs=(made.name or "",),
-            parameters=tuple(call.parameters),
+            inputs=tuple(value.name or "" for value in ctx.read),
+            outputs=(output.name or "",),
+            parameters=parameters.keys(key),
         )
     )
-    return made
+    return output
 
 
-def _heads(body: Sequence[Section], made: Sequence[ir.Value], builder: GraphBuilder) -> list[ir.Value]:
-    heads = [value for section, value in zip(body, made, strict=True) if section.type in HEADS]
-    heads = heads or [made[-1]]
+def _heads(body: Sequence[Section], outputs: Sequence[ir.Value], builder: GraphBuilder) -> list[ir.Value]:
+    heads = [value for section, value in zip(body, outputs, strict=True) if section.type in HEADS]
+    heads = heads or [outputs[-1]]
     return [
         value
         if value.producer() is not None and value not in heads[:number]

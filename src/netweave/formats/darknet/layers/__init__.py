@@ -4,7 +4,7 @@ from netweave.formats.darknet.layers import activation, heads, joining, pooling,
 
 __all__ = ["REASONS", "activation", "heads", "joining", "pooling", "rearranging", "weighted"]
 
-_RECURRENT = "it keeps a state from call to call; recurrent layers are not read"
+_RECURRENT = "it keeps a state from ctx to ctx; recurrent layers are not read"
 _LRN = "its sum leaves out one neighbour, by an error in normalization_layer.c; not written yet"
 
 REASONS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.darknet.call import Call, layer
+from netweave.formats.darknet.context import DarknetLayer, layer
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,25 +24,25 @@ _NODES: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
-def _swish(call: Call, x: ir.Value) -> ir.Value:
-    return call.add("Mul", [x, call.add("Sigmoid", [x])])
+def _swish(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
+    return ctx.add("Mul", [x, ctx.add("Sigmoid", [x])])
 
 
-def _loggy(call: Call, x: ir.Value) -> ir.Value:
-    twice = call.add("Mul", [call.add("Sigmoid", [x]), call.constant(2.0)])
-    return call.add("Sub", [twice, call.constant(1.0)])
+def _loggy(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
+    twice = ctx.add("Mul", [ctx.add("Sigmoid", [x]), ctx.constant(2.0)])
+    return ctx.add("Sub", [twice, ctx.constant(1.0)])
 
 
-def _ramp(call: Call, x: ir.Value) -> ir.Value:
-    return call.add("Add", [call.add("Relu", [x]), call.add("Mul", [x, call.constant(0.1)])])
+def _ramp(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
+    return ctx.add("Add", [ctx.add("Relu", [x]), ctx.add("Mul", [x, ctx.constant(0.1)])])
 
 
-def _clipped(low: float, high: float) -> Callable[[Call, ir.Value], ir.Value]:
-    return lambda call, x: call.add("Clip", [x, call.constant(low), call.constant(high)])
+def _clipped(low: float, high: float) -> Callable[[DarknetLayer, ir.Value], ir.Value]:
+    return lambda ctx, x: ctx.add("Clip", [x, ctx.constant(low), ctx.constant(high)])
 
 
-_FORMULAS: dict[str, Callable[[Call, ir.Value], ir.Value]] = {
-    "linear": lambda call, x: x,
+_FORMULAS: dict[str, Callable[[DarknetLayer, ir.Value], ir.Value]] = {
+    "linear": lambda ctx, x: x,
     "swish": _swish,
     "loggy": _loggy,
     "ramp": _ramp,
@@ -51,54 +51,54 @@ _FORMULAS: dict[str, Callable[[Call, ir.Value], ir.Value]] = {
 }
 
 
-def activate(call: Call, x: ir.Value, default: str) -> ir.Value:
+def activate(ctx: DarknetLayer, x: ir.Value, default: str) -> ir.Value:
     """Add the activation that a layer names.
 
     Args:
-        call: The layer.
+        ctx: The layer.
         x: What to activate.
         default: The activation of a layer that names none.
 
     Raises:
         UnsupportedError: The name is not known; Darknet itself goes on with ``relu``.
     """
-    name = call.section.text("activation", default)
+    name = ctx.section.string("activation", default)
     if name in _NODES:
         op_type, attributes = _NODES[name]
-        return call.add(op_type, [x], attributes)
+        return ctx.add(op_type, [x], attributes)
     if name not in _FORMULAS:
         known = ", ".join(sorted([*_NODES, *_FORMULAS]))
-        raise call.refuse(f"the activation {name!r} is not read; those that are: {known}")
-    return _FORMULAS[name](call, x)
+        raise ctx.unsupported(f"the activation {name!r} is not read; those that are: {known}")
+    return _FORMULAS[name](ctx, x)
 
 
 @layer("activation")
-def activation(call: Call) -> ir.Value:
+def activation(ctx: DarknetLayer) -> ir.Value:
     """An activation alone."""
-    return activate(call, call.input, "linear")
+    return activate(ctx, ctx.x, "linear")
 
 
 @layer("softmax", "soft")
-def softmax(call: Call) -> ir.Value:
+def softmax(ctx: DarknetLayer) -> ir.Value:
     """Softmax over each of ``groups`` equal parts of a row, at a ``temperature``; or over the channels."""
-    section = call.section
+    section = ctx.section
     if section.has("tree"):
-        raise call.refuse("a softmax over a tree of classes is not read")
-    x = call.input
+        raise ctx.unsupported("a softmax over a tree of classes is not read")
+    x = ctx.x
     if section.number("spatial", 0.0):
-        return call.add("Softmax", [x], {"axis": 1})
+        return ctx.add("Softmax", [x], {"axis": 1})
     temperature = section.number("temperature", 1.0)
-    rows = call.rows(x)
+    rows = ctx.flatten(x)
     if temperature != 1.0:
-        rows = call.add("Div", [rows, call.constant(temperature)])
-    groups = section.whole("groups", 1, least=1)
+        rows = ctx.add("Div", [rows, ctx.constant(temperature)])
+    groups = section.integer("groups", 1, least=1)
     if groups == 1:
-        return call.add("Softmax", [rows], {"axis": 1})
-    parts = call.add("Reshape", [rows, call.wholes([0, groups, -1])])
-    return call.add("Flatten", [call.add("Softmax", [parts], {"axis": 2})], {"axis": 1})
+        return ctx.add("Softmax", [rows], {"axis": 1})
+    parts = ctx.reshape(rows, [0, groups, -1])
+    return ctx.flatten(ctx.add("Softmax", [parts], {"axis": 2}))
 
 
 @layer("dropout", "cost", "empty", "silence")
-def passed_on(call: Call) -> ir.Value:
+def passed_on(ctx: DarknetLayer) -> ir.Value:
     """A layer that only training knows, or that does nothing: what comes in goes out."""
-    return call.input
+    return ctx.x

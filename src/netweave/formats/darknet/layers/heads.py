@@ -8,124 +8,112 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.darknet.call import Call, layer
+from netweave.formats.darknet.context import DarknetLayer, layer
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
 
 
 @layer("yolo")
-def yolo(call: Call) -> ir.Value:
+def yolo(ctx: DarknetLayer) -> ir.Value:
     """For each anchor in ``mask``: logistic x, y, object and classes; raw width and height (v3, v4).
 
     ``scale_x_y`` stretches x and y about 1/2; with ``new_coords`` nothing goes through the logistic.
     """
-    section = call.section
-    anchors = len(section.wholes("mask")) or section.whole("num", 1, least=1)
-    classes = section.whole("classes", 20, least=1)
-    x = call.input
-    _check_channels(call, x, anchors * (5 + classes))
-    is_raw = section.whole("new_coords", 0) != 0
-    stretch = section.number("scale_x_y", 1.0)
+    is_raw, stretch = ctx.section.flag("new_coords"), ctx.section.number("scale_x_y", 1.0)
+    sizes = [2, 2, 1 + ctx.section.integer("classes", 20, least=1)]
+    parts = _split_anchors(ctx, sizes, len(ctx.section.integers("mask")))
     if is_raw and stretch == 1.0:
-        return x
-    pieces: list[ir.Value] = []
-    for centre, extent, rest in _anchors(call, x, anchors, classes):
-        place = centre if is_raw else call.add("Sigmoid", [centre])
-        pieces += [_stretched(call, place, stretch), extent, rest if is_raw else call.add("Sigmoid", [rest])]
-    return call.add("Concat", pieces, {"axis": 1})
+        return ctx.x
+    outputs: list[ir.Value] = []
+    for centre, extent, rest in parts:
+        logistic = [part if is_raw else ctx.add("Sigmoid", [part]) for part in (centre, rest)]
+        outputs += [_stretched(ctx, logistic[0], stretch), extent, logistic[1]]
+    return ctx.concat(outputs, 1)
 
 
 @layer("Gaussian_yolo")
-def gaussian_yolo(call: Call) -> ir.Value:
+def gaussian_yolo(ctx: DarknetLayer) -> ir.Value:
     """For each anchor x, y, width and height, each with how unsure it is, then object and classes.
 
     All but width and height go through the logistic; ``scale_x_y`` stretches x and y (gaussian_yolo_layer.c).
     """
-    section = call.section
-    anchors = len(section.wholes("mask")) or section.whole("num", 1, least=1)
-    classes = section.whole("classes", 20, least=1)
-    x = call.input
-    channels = call.image(x)[0]
-    if channels != anchors * (9 + classes):
-        wanted = anchors * (9 + classes)
-        raise call.wrong_shape(f"{channels} channels come in, anchors times (9 + classes) are {wanted}")
-    stretch = section.number("scale_x_y", 1.0)
-    pieces: list[ir.Value] = []
-    sizes = [1, 1, 1, 1, 1, 1, 1, 2 + classes]
-    parts = call.split(x, sizes * anchors, axis=1)
-    for number, part in enumerate(parts):
-        place = number % len(sizes)
-        if place in {4, 6}:  # width and height
-            pieces.append(part)
-            continue
-        made = call.add("Sigmoid", [part])
-        pieces.append(_stretched(call, made, stretch) if place in {0, 2} else made)
-    return call.add("Concat", pieces, {"axis": 1})
+    stretch = ctx.section.number("scale_x_y", 1.0)
+    sizes = [1] * 7 + [2 + ctx.section.integer("classes", 20, least=1)]
+    outputs: list[ir.Value] = []
+    for x, x_deviation, y, y_deviation, width, width_deviation, height, rest in _split_anchors(
+        ctx, sizes, len(ctx.section.integers("mask"))
+    ):
+        x, x_deviation, y, y_deviation, width_deviation, rest = (
+            ctx.add("Sigmoid", [part]) for part in (x, x_deviation, y, y_deviation, width_deviation, rest)
+        )
+        centre = [_stretched(ctx, x, stretch), x_deviation, _stretched(ctx, y, stretch), y_deviation]
+        outputs += [*centre, width, width_deviation, height, rest]
+    return ctx.concat(outputs, 1)
 
 
 @layer("region")
-def region(call: Call) -> ir.Value:
+def region(ctx: DarknetLayer) -> ir.Value:
     """For each anchor: logistic x, y and object, raw width and height, classes by softmax (v2)."""
-    section = call.section
+    section = ctx.section
     if section.has("tree"):
-        raise call.refuse("a softmax over a tree of classes (YOLO9000) is not read")
-    call.refuse_if_set("background")
-    if section.whole("coords", 4) != 4:
-        raise call.refuse("coords other than 4 are not read")
-    anchors = section.whole("num", 1, least=1)
-    classes = section.whole("classes", 20, least=1)
-    x = call.input
-    _check_channels(call, x, anchors * (5 + classes))
-    is_softmax = section.whole("softmax", 0) != 0
-    pieces: list[ir.Value] = []
-    for centre, extent, rest in _anchors(call, x, anchors, classes):
-        seen, kinds = call.split(rest, [1, classes], axis=1)
-        kinds = call.add("Softmax", [kinds], {"axis": 1}) if is_softmax else call.add("Sigmoid", [kinds])
-        pieces += [call.add("Sigmoid", [centre]), extent, call.add("Sigmoid", [seen]), kinds]
-    return call.add("Concat", pieces, {"axis": 1})
+        raise ctx.unsupported("a softmax over a tree of classes (YOLO9000) is not read")
+    ctx.expect_unset("background")
+    if section.integer("coords", 4) != 4:
+        raise ctx.unsupported("coords other than 4 are not read")
+    of_classes = "Softmax" if section.flag("softmax") else "Sigmoid"
+    outputs: list[ir.Value] = []
+    for centre, extent, is_object, classes in _split_anchors(
+        ctx, [2, 2, 1, section.integer("classes", 20, least=1)]
+    ):
+        scores = ctx.add(of_classes, [classes], {"axis": 1 if of_classes == "Softmax" else None})
+        outputs += [ctx.add("Sigmoid", [centre]), extent, ctx.add("Sigmoid", [is_object]), scores]
+    return ctx.concat(outputs, 1)
 
 
 @layer("detection")
-def detection(call: Call) -> ir.Value:
+def detection(ctx: DarknetLayer) -> ir.Value:
     """The row of a dense layer: classes of each place, then objects, then boxes (v1)."""
-    section = call.section
-    side = section.whole("side", 7, least=1)
-    classes = section.whole("classes", 1, least=1)
-    boxes = section.whole("num", 1, least=1)
-    rows = call.rows(call.input)
-    wanted = side * side * (classes + boxes * (1 + section.whole("coords", 1, least=1)))
-    assert rows.shape is not None
-    if rows.shape[1] != wanted:
-        raise call.wrong_shape(
-            f"{rows.shape[1]} numbers come in, side, classes, num and coords make {wanted}"
-        )
-    if not section.whole("softmax", 0):
+    section = ctx.section
+    side = section.integer("side", 7, least=1)
+    classes, boxes, coords = (section.integer(name, 1, least=1) for name in ("classes", "num", "coords"))
+    rows = ctx.flatten(ctx.x)
+    count, places = ctx.size(1, rows), side * side
+    wanted = places * (classes + boxes * (1 + coords))
+    if count != wanted:
+        raise ctx.shape_error(f"{count} numbers come in, side, classes, num and coords make {wanted}")
+    if not section.flag("softmax"):
         return rows
-    places = side * side
-    kinds, rest = call.split(rows, [places * classes, wanted - places * classes], axis=1)
-    parts = call.add("Reshape", [kinds, call.wholes([0, places, classes])])
-    kinds = call.add("Flatten", [call.add("Softmax", [parts], {"axis": 2})], {"axis": 1})
-    return call.add("Concat", [kinds, rest], {"axis": 1})
+    scores, rest = ctx.split(rows, [places * classes, wanted - places * classes])
+    by_place = ctx.add("Softmax", [ctx.reshape(scores, [0, places, classes])], {"axis": 2})
+    return ctx.concat([ctx.flatten(by_place), rest], 1)
 
 
-def _stretched(call: Call, place: ir.Value, stretch: float) -> ir.Value:
+def _stretched(ctx: DarknetLayer, place: ir.Value, stretch: float) -> ir.Value:
     """Return places within a cell, stretched about its middle."""
     if stretch == 1.0:
         return place
-    scaled = call.add("Mul", [place, call.constant(stretch)])
-    return call.add("Sub", [scaled, call.constant(0.5 * (stretch - 1))])
+    scaled = ctx.add("Mul", [place, ctx.constant(stretch)])
+    return ctx.add("Sub", [scaled, ctx.constant(0.5 * (stretch - 1))])
 
 
-def _check_channels(call: Call, x: ir.Value, wanted: int) -> None:
-    channels = call.image(x)[0]
+def _split_anchors(
+    ctx: DarknetLayer, sizes: Sequence[int], num_masked: int = 0
+) -> list[tuple[ir.Value, ...]]:
+    """Return the channels of each anchor in ranges of these sizes.
+
+    Args:
+        ctx: The layer.
+        sizes: Channels of each range of one anchor.
+        num_masked: How many anchors there are; 0 for as many as ``num`` says.
+    """
+    num_anchors = num_masked or ctx.section.integer("num", 1, least=1)
+    channels, wanted = ctx.image()[0], num_anchors * sum(sizes)
     if channels != wanted:
-        raise call.wrong_shape(f"{channels} channels come in, anchors times (5 + classes) are {wanted}")
-
-
-def _anchors(
-    call: Call, x: ir.Value, anchors: int, classes: int
-) -> list[tuple[ir.Value, ir.Value, ir.Value]]:
-    """Return for each anchor: x and y, width and height, object and classes."""
-    pieces = call.split(x, [2, 2, 1 + classes] * anchors, axis=1)
-    return list(zip(pieces[::3], pieces[1::3], pieces[2::3], strict=True))
+        raise ctx.shape_error(
+            f"{channels} channels come in, {num_anchors} anchors times {sum(sizes)} numbers are {wanted}"
+        )
+    ranges = ctx.split(ctx.x, [*sizes] * num_anchors)
+    return list(zip(*(ranges[number :: len(sizes)] for number in range(len(sizes))), strict=True))

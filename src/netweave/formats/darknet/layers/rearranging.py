@@ -4,71 +4,70 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.darknet.call import Call, layer
+from netweave.formats.darknet.context import DarknetLayer, layer
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
 
 @layer("upsample")
-def upsample(call: Call) -> ir.Value:
+def upsample(ctx: DarknetLayer) -> ir.Value:
     """Every element ``stride`` times in both directions, times ``scale``."""
-    stride = call.section.whole("stride", 2)
+    stride = ctx.section.integer("stride", 2)
     if stride < 1:
-        raise call.refuse(f"stride={stride}: sums over blocks are not read")
-    x = call.input
-    call.image(x)
-    scale = call.section.number("scale", 1.0)
-    made = call.add(
+        raise ctx.unsupported(f"stride={stride}: sums over blocks are not read")
+    x = ctx.x
+    ctx.image()
+    scale = ctx.section.number("scale", 1.0)
+    enlarged = ctx.add(
         "Resize",
-        [x, None, call.constant([1.0, 1.0, stride, stride])],
+        [x, None, ctx.constant([1.0, 1.0, stride, stride])],
         {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
     )
-    return made if scale == 1.0 else call.add("Mul", [made, call.constant(scale)])
+    return enlarged if scale == 1.0 else ctx.add("Mul", [enlarged, ctx.constant(scale)])
 
 
 @layer("reorg")
-def reorg(call: Call) -> ir.Value:
+def reorg(ctx: DarknetLayer) -> ir.Value:
     """Blocks of ``stride`` by ``stride`` to channels, of the image seen with other sizes.
 
     The kernel takes the image of C x H x W for one of C/s² x sH x sW before it moves blocks to channels:
     an old error that the weights of YOLO v2 have learned.
     """
-    call.refuse_if_set("reverse", "flatten", "extra")
-    stride = call.section.whole("stride", 1, least=1)
-    x = call.input
-    channels, height, width = call.image(x)
+    ctx.expect_unset("reverse", "flatten", "extra")
+    stride = ctx.section.integer("stride", 1, least=1)
+    x = ctx.x
+    channels, height, width = ctx.image()
     block = stride * stride
     if channels % block or height % stride or width % stride:
-        raise call.wrong_shape(
+        raise ctx.shape_error(
             f"{channels} channels of {height}x{width} cannot be cut into blocks of {stride}x{stride}"
         )
-    seen = call.add("Reshape", [x, call.wholes([0, channels // block, height * stride, width * stride])])
-    moved = call.add("SpaceToDepth", [seen], {"blocksize": stride})
-    return call.add("Reshape", [moved, call.wholes([0, channels * block, height // stride, width // stride])])
+    seen = ctx.reshape(x, [0, channels // block, height * stride, width * stride])
+    moved = ctx.add("SpaceToDepth", [seen], {"blocksize": stride})
+    return ctx.reshape(moved, [0, channels * block, height // stride, width // stride])
 
 
 @layer("reorg3d")
-def reorg3d(call: Call) -> ir.Value:
+def reorg3d(ctx: DarknetLayer) -> ir.Value:
     """Blocks of ``stride`` by ``stride`` to channels."""
-    call.refuse_if_set("reverse")
-    x = call.input
-    call.image(x)
-    return call.add("SpaceToDepth", [x], {"blocksize": call.section.whole("stride", 1, least=1)})
+    ctx.expect_unset("reverse")
+    ctx.image()
+    return ctx.add("SpaceToDepth", [ctx.x], {"blocksize": ctx.section.integer("stride", 1, least=1)})
 
 
 @layer("crop")
-def crop(call: Call) -> ir.Value:
+def crop(ctx: DarknetLayer) -> ir.Value:
     """The middle of the image; unless ``noadjust``, numbers from 0 to 1 become -1 to 1."""
-    section = call.section
-    x = call.input
-    _, height, width = call.image(x)
-    wanted = [section.whole(name, 1, least=1) for name in ("crop_height", "crop_width")]
+    section = ctx.section
+    x = ctx.x
+    _, height, width = ctx.image()
+    wanted = [section.integer(name, 1, least=1) for name in ("crop_height", "crop_width")]
     begin = [(size - part) // 2 for size, part in zip((height, width), wanted, strict=True)]
     if min(begin) < 0:
-        raise call.wrong_shape(f"cuts {wanted[0]}x{wanted[1]} out of {height}x{width}")
+        raise ctx.shape_error(f"cuts {wanted[0]}x{wanted[1]} out of {height}x{width}")
     end = [first + part for first, part in zip(begin, wanted, strict=True)]
-    part = call.add("Slice", [x, call.wholes(begin), call.wholes(end), call.wholes([2, 3])])
-    if section.whole("noadjust", 0):
+    part = ctx.slice(x, begin, end, [2, 3])
+    if section.integer("noadjust", 0):
         return part
-    return call.add("Sub", [call.add("Mul", [part, call.constant(2.0)]), call.constant(1.0)])
+    return ctx.add("Sub", [ctx.add("Mul", [part, ctx.constant(2.0)]), ctx.constant(1.0)])

@@ -1,0 +1,153 @@
+"""One layer of a Darknet net while it is lowered, and the table of the rules by type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from netweave.lowering import LayerContext
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import onnx_ir as ir
+
+    from netweave.formats.darknet.config import Section
+    from netweave.formats.darknet.weights import WeightFile
+    from netweave.graph import GraphBuilder, Layer
+    from netweave.graph.parameters import Step
+    from netweave.lowering import ParameterStore
+
+HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
+"""Types whose output is an output of the net, wherever they stand."""
+
+
+class DarknetLayer(LayerContext):
+    """One layer in place.
+
+    Args:
+        builder: Where its nodes go.
+        section: Its section.
+        layer: Its entry in the table of layers.
+        index: Its number, from 0; ``[net]`` is not counted.
+        outputs: The net's input, and what the layers before it made.
+        parameters: The stored arrays of the net.
+        weights: The file of arrays, or None without one.
+
+    Attributes:
+        read: The values that were read, in order.
+    """
+
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        section: Section,
+        layer: Layer,
+        *,
+        index: int,
+        outputs: Sequence[ir.Value],
+        parameters: ParameterStore,
+        weights: WeightFile | None,
+    ) -> None:
+        super().__init__(builder, place=layer.place)
+        self.section = section
+        self.index = index
+        self.layer = layer
+        self.read: list[ir.Value] = []
+        self._outputs = outputs
+        self._parameters = parameters
+        self._weights = weights
+
+    @property
+    def x(self) -> ir.Value:
+        """The output of the layer before."""
+        return self._note(self._outputs[-1])
+
+    @property
+    def is_transposed(self) -> bool:
+        """Whether the file stores the weights of dense layers as (inputs, outputs)."""
+        return self._weights is not None and self._weights.transposed
+
+    def other(self, number: int, setting: str) -> ir.Value:
+        """Return the output of another layer: a number below 0 counts back from this layer.
+
+        Raises:
+            ReadError: There is no such layer before this one.
+        """
+        index = number + self.index if number < 0 else number
+        if not 0 <= index < self.index:
+            raise self.section.read_error(setting, f"layers before this one, which is number {self.index}")
+        return self._note(self._outputs[1 + index])
+
+    def image(self, value: ir.Value | None = None) -> tuple[int, int, int]:
+        """Return channels, height and width of a value, by default of the layer's input.
+
+        Raises:
+            ShapeError: It is no image: a dense layer's output, say.
+        """
+        shape = self.shape(value)
+        sizes = [size for size in shape[1:] if size is not None]
+        if len(shape) != 4 or len(sizes) != 3:
+            raise self.shape_error(f"needs an image, the layer before it gives {list(shape[1:])}")
+        channels, height, width = sizes
+        return channels, height, width
+
+    def parameter(
+        self, name: str, shape: Sequence[int], *, role: str, layout: Sequence[Step] = ()
+    ) -> ir.Value:
+        """Take the next stored array and return the initializer made from it.
+
+        Args:
+            name: Darknet's name for it.
+            shape: Its sizes in the file.
+            role: See ``Parameter``.
+            layout: Steps from the file's layout to the one that the graph needs.
+        """
+        key = f"{self.layer.key}/{name}"
+        array = self._weights.take(shape, place=self.place, name=name) if self._weights else None
+        self._parameters.declare(key, shape, role, array, context=self)
+        self._parameters.note_use(self.layer.key, key)
+        return self._parameters.initializer(key, layout)
+
+    def split(self, value: ir.Value, sizes: Sequence[int]) -> tuple[ir.Value, ...]:
+        """Cut the channels of a value into ranges."""
+        return self.add_many("Split", [value, self.integers(sizes)], {"axis": 1}, outputs=len(sizes))
+
+    def expect_unset(self, *names: str) -> None:
+        """Refuse settings that change what is computed in a way that is not read here.
+
+        Raises:
+            UnsupportedError: One of them is written with another value than 0.
+        """
+        given = [name for name in names if self.section.number(name, 0.0)]
+        if given:
+            settings = ", ".join(f"{name}={self.section.settings[name]}" for name in given)
+            raise self.unsupported(f"the setting {settings} is not read; without it the layer is")
+
+    def place_of(self, line: int | None) -> str:
+        """Return where a line of the section stands."""
+        if line is None:
+            return self.place
+        return f"{self.section.file}:{line}: layer {self.layer.name!r} ({self.layer.type})"
+
+    def _note(self, value: ir.Value) -> ir.Value:
+        if value not in self.read:
+            self.read.append(value)
+        return value
+
+
+Rule = Callable[[DarknetLayer], "ir.Value"]
+"""Writes a layer's nodes and returns its output."""
+
+LAYERS: dict[str, Rule] = {}
+"""The rules by Darknet's names of the type; ``netweave.formats.darknet.layers`` fills it."""
+
+
+def layer(*types: str) -> Callable[[Rule], Rule]:
+    """Register the decorated function as the rule for types of sections; the first is the usual name."""
+
+    def register(rule: Rule) -> Rule:
+        LAYERS.update(dict.fromkeys(types, rule))
+        return rule
+
+    return register
