@@ -1,0 +1,167 @@
+"""Functions of each element: activations, and what arithmetic libraries have as functions of one number.
+
+Frameworks write one name in several ways (``LeakyReLU``, ``leaky_relu``), and have several names for one
+function (``softrelu``, ``BNLL``, ``softplus``). A function that computes the same wherever its name occurs
+stands in a table here; one whose numbers differ (the slope of ``hard_sigmoid``, the approximation of
+``gelu``) takes them as arguments, since there is no default that all frameworks share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+
+class NodeAdder(Protocol):
+    """What adds nodes: a ``LayerContext``, or what records the calls of a model."""
+
+    def add(
+        self, op_type: str, inputs: Sequence[ir.Value | None], attributes: Mapping[str, Any] | None = None
+    ) -> ir.Value:
+        """Add a node with one output and return the output."""
+
+    def scalar(self, number: float, like: ir.Value) -> ir.Value:
+        """Add a constant number of the element type of another value."""
+
+
+ElementwiseFunction = Callable[["NodeAdder", "ir.Value"], "ir.Value"]
+"""Adds the nodes of a function and returns its result; it keeps the sizes."""
+
+OPERATORS = (
+    "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Celu", "Cos", "Cosh", "Elu", "Erf",
+    "Exp", "Floor", "Identity", "IsInf", "IsNaN", "Log", "Mish", "Neg", "Not", "Reciprocal", "Relu", "Round",
+    "Selu", "Sigmoid", "Sign", "Sin", "Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Tanh",
+)  # fmt: skip
+"""ONNX's operators on one tensor, with their default attributes."""
+
+SYNONYMS = {
+    "absolute": "Abs",
+    "absval": "Abs",
+    "arccos": "Acos",
+    "arccosh": "Acosh",
+    "arcsin": "Asin",
+    "arcsinh": "Asinh",
+    "arctan": "Atan",
+    "arctanh": "Atanh",
+    "bnll": "Softplus",
+    "exponential": "Exp",
+    "inv": "Reciprocal",
+    "linear": "Identity",
+    "logicalnot": "Not",
+    "logistic": "Sigmoid",
+    "negative": "Neg",
+    "softrelu": "Softplus",
+}
+"""Other names of these operators, without their underscores and in lower case."""
+
+
+def clip(ctx: NodeAdder, x: ir.Value, low: float | None, high: float | None) -> ir.Value:
+    """Bound numbers below and above; None for no bound."""
+    bounds = [None if bound is None else ctx.scalar(bound, x) for bound in (low, high)]
+    return ctx.add("Clip", [x, *bounds] if high is not None else [x, bounds[0]])
+
+
+def rectify(
+    ctx: NodeAdder, x: ir.Value, *, slope: float = 0.0, limit: float | None = None, threshold: float = 0.0
+) -> ir.Value:
+    """Compute a ReLU: ``x`` from ``threshold`` on, ``slope * (x - threshold)`` below, at most ``limit``."""
+    if threshold:
+        return _rectify_above(ctx, x, slope, limit, threshold)
+    if slope:
+        leaky = ctx.add("LeakyRelu", [x], {"alpha": slope})
+        return leaky if limit is None else ctx.add("Min", [leaky, ctx.scalar(limit, x)])
+    return ctx.add("Relu", [x]) if limit is None else clip(ctx, x, 0.0, limit)
+
+
+def _rectify_above(
+    ctx: NodeAdder, x: ir.Value, slope: float, limit: float | None, threshold: float
+) -> ir.Value:
+    above = ctx.add("ThresholdedRelu", [x], {"alpha": threshold})
+    if limit is not None:
+        above = clip(ctx, above, 0.0, limit)
+    if not slope:
+        return above
+    below = _with_number(ctx, "Min", _with_number(ctx, "Sub", x, threshold), 0.0)
+    return ctx.add("Add", [above, _with_number(ctx, "Mul", below, slope)])
+
+
+def swish(ctx: NodeAdder, x: ir.Value, beta: float | ir.Value = 1.0) -> ir.Value:
+    """Compute ``x * sigmoid(beta * x)``; with beta 1 it is the SiLU."""
+    if isinstance(beta, (int, float)):
+        inner = x if beta == 1 else _with_number(ctx, "Mul", x, beta)
+    else:
+        inner = ctx.add("Mul", [x, beta])
+    return ctx.add("Mul", [x, ctx.add("Sigmoid", [inner])])
+
+
+def hard_sigmoid(ctx: NodeAdder, x: ir.Value, *, slope: float, offset: float = 0.5) -> ir.Value:
+    """Compute ``slope * x + offset`` between 0 and 1: the slope is 0.2 or 1/6, by framework."""
+    return ctx.add("HardSigmoid", [x], {"alpha": slope, "beta": offset})
+
+
+def hard_swish(ctx: NodeAdder, x: ir.Value, *, slope: float) -> ir.Value:
+    """Compute ``x * hard_sigmoid(x)``; only with slope 1/6 it is ONNX's HardSwish."""
+    return ctx.add("Mul", [x, hard_sigmoid(ctx, x, slope=slope)])
+
+
+def gelu(ctx: NodeAdder, x: ir.Value, *, approximate: bool) -> ir.Value:
+    """Compute ``x * normal_cdf(x)``, by the error function or by the approximation with tanh."""
+    return ctx.add("Gelu", [x], {"approximate": "tanh" if approximate else "none"})
+
+
+def softplus(ctx: NodeAdder, x: ir.Value, beta: float = 1.0) -> ir.Value:
+    """Compute ``log(1 + exp(beta * x)) / beta``."""
+    if beta == 1:
+        return ctx.add("Softplus", [x])
+    return _with_number(ctx, "Div", ctx.add("Softplus", [_with_number(ctx, "Mul", x, beta)]), beta)
+
+
+def _with_number(ctx: NodeAdder, op_type: str, x: ir.Value, number: float) -> ir.Value:
+    return ctx.add(op_type, [x, ctx.scalar(number, x)])
+
+
+def _shrink(bias: float) -> ElementwiseFunction:
+    return lambda ctx, x: ctx.add("Shrink", [x], {"lambd": 0.5, "bias": bias})
+
+
+EXPANSIONS: dict[str, ElementwiseFunction] = {
+    "erfc": lambda ctx, x: _with_number(ctx, "Add", ctx.add("Neg", [ctx.add("Erf", [x])]), 1.0),
+    "expm1": lambda ctx, x: _with_number(ctx, "Sub", ctx.add("Exp", [x]), 1.0),
+    "hardshrink": _shrink(0.0),
+    "hardtan": lambda ctx, x: clip(ctx, x, -1.0, 1.0),
+    "hardtanh": lambda ctx, x: clip(ctx, x, -1.0, 1.0),
+    "log1p": lambda ctx, x: ctx.add("Log", [_with_number(ctx, "Add", x, 1.0)]),
+    "relu6": lambda ctx, x: rectify(ctx, x, limit=6.0),
+    "rsqrt": lambda ctx, x: ctx.add("Reciprocal", [ctx.add("Sqrt", [x])]),
+    "silu": swish,
+    "softshrink": _shrink(0.5),
+    "square": lambda ctx, x: ctx.add("Mul", [x, x]),
+    "swish": swish,
+    "tanhshrink": lambda ctx, x: ctx.add("Sub", [x, ctx.add("Tanh", [x])]),
+}
+"""Functions that ONNX has no operator for, or that it has in a later version than Netweave's."""
+
+
+def _one_node(op_type: str, ctx: NodeAdder, x: ir.Value) -> ir.Value:
+    return ctx.add(op_type, [x])
+
+
+FUNCTIONS: dict[str, ElementwiseFunction] = {
+    **{op_type.lower(): partial(_one_node, op_type) for op_type in OPERATORS},
+    **{name: partial(_one_node, op_type) for name, op_type in SYNONYMS.items()},
+    **EXPANSIONS,
+}
+"""Every function that computes the same in all frameworks, by its name in lower case, without underscores."""
+
+
+def find_function(name: str) -> ElementwiseFunction | None:
+    """Return a function by its name in any framework; None where Netweave does not know it.
+
+    A name that means something else in one framework (MXNet's ``round`` takes halves away from zero) must
+    not be asked for there.
+    """
+    return FUNCTIONS.get(name.replace("_", "").lower())
