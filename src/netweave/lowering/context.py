@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.errors import ReadError, ShapeError, UnsupportedError
+from netweave.errors import ReadError, ShapeError, SourceError, UnsupportedError
 from netweave.graph import known_shape
 from netweave.graph.parameters import ranges_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -49,8 +50,8 @@ class LayerContext:
         self.place = place
 
     @property
-    def x(self) -> ir.Value:
-        """The layer's first input."""
+    def x(self) -> Any:
+        """The layer's first input: an ``ir.Value``, or what a reader keeps around one."""
         raise NotImplementedError
 
     # The sizes of a value.
@@ -64,14 +65,14 @@ class LayerContext:
         value = self.x if value is None else value
         shape = known_shape(value)
         if shape is None:
-            raise self.shape_error(f"the number of axes of {value.name!r} is unknown; {self._give_sizes()}")
+            raise self.shape_error(f"the number of axes of {value.name!r} is unknown; {self.give_sizes()}")
         return shape
 
-    def rank(self, value: ir.Value | None = None) -> int:
+    def rank(self, value: Any = None) -> int:
         """Return the number of axes of a value, by default of the first input."""
         return len(self.shape(value))
 
-    def size(self, axis: int, value: ir.Value | None = None) -> int:
+    def size(self, axis: int, value: Any = None) -> int:
         """Return one size of a value, by default of the first input.
 
         Raises:
@@ -79,7 +80,7 @@ class LayerContext:
         """
         return self.sizes([axis], value)[0]
 
-    def sizes(self, axes: Sequence[int], value: ir.Value | None = None) -> list[int]:
+    def sizes(self, axes: Sequence[int], value: Any = None) -> list[int]:
         """Return sizes that must be known to lower the layer, by default of the first input.
 
         Raises:
@@ -88,15 +89,14 @@ class LayerContext:
         sizes = [self.open_size(axis, value) for axis in axes]
         known = [size for size in sizes if size is not None]
         if len(known) < len(sizes):
-            name = (self.x if value is None else value).name
             open_axes = [axis for axis, size in zip(axes, sizes, strict=True) if size is None]
             raise self.shape_error(
-                f"the size of {name!r} on axis {', '.join(map(str, open_axes))} is open, but the layer "
-                f"depends on it; {self._give_sizes()}"
+                f"the size of {self.name_of(value)!r} on axis {', '.join(map(str, open_axes))} is open, but "
+                f"the layer depends on it; {self.give_sizes()}"
             )
         return known
 
-    def open_size(self, axis: int, value: ir.Value | None = None) -> int | None:
+    def open_size(self, axis: int, value: Any = None) -> int | None:
         """Return one size of a value, by default of the first input; None if it is open.
 
         Raises:
@@ -159,7 +159,13 @@ class LayerContext:
                     f"{setting!r} is {groups}, which does not divide {count} channels", line
                 )
 
-    def _give_sizes(self) -> str:
+    def name_of(self, value: Any = None) -> str:
+        """Return the name of a value, by default of the first input."""
+        value = self.x if value is None else value
+        return str(value.name)
+
+    def give_sizes(self) -> str:
+        """Return what to do about an open size, as the end of a message."""
         return f"give the sizes of the net's inputs, as in --input-shape {self.input_shape_example}"
 
     # Nodes and constants.
@@ -228,7 +234,7 @@ class LayerContext:
             return value
         return self.add("Transpose", [value], {"perm": list(perm)})
 
-    def reshape(self, value: ir.Value, sizes: Sequence[int]) -> ir.Value:
+    def reshape(self, value: Any, sizes: Sequence[int]) -> ir.Value:
         """Return a value with other sizes; 0 keeps an axis, -1 takes what is left."""
         return self.add("Reshape", [value, self.integers(sizes)])
 
@@ -267,11 +273,11 @@ class LayerContext:
         bounds = [starts, ends, axes, *([steps] if steps else [])]
         return self.add("Slice", [value, *map(self.integers, bounds)])
 
-    def unsqueeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
-        """Return a value with new axes of size 1."""
+    def unsqueeze(self, value: Any, axes: Sequence[int]) -> ir.Value:
+        """Return a value with new axes of size 1; the axes are those of the result."""
         return self.add("Unsqueeze", [value, self.integers(axes)])
 
-    def squeeze(self, value: ir.Value, axes: Sequence[int]) -> ir.Value:
+    def squeeze(self, value: Any, axes: Sequence[int]) -> ir.Value:
         """Return a value without some axes of size 1."""
         return self.add("Squeeze", [value, self.integers(axes)])
 
@@ -296,3 +302,13 @@ class LayerContext:
     def place_of(self, line: int | None) -> str:
         """Return where a line of the layer stands; the place of the layer itself without a line."""
         return self.place
+
+    @contextmanager
+    def located_errors(self) -> Iterator[None]:
+        """Give the layer's place to errors that are raised inside and have none."""
+        try:
+            yield
+        except SourceError as error:
+            if error.place:
+                raise
+            raise type(error)(error.message, place=self.place, open_inputs=error.open_inputs) from error

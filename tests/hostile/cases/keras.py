@@ -143,9 +143,9 @@ _CONFIGS = {
     "a part by steps of 0": (
         _function("GetItem", {}, [_special("slice", start=0, stop=4, step=0)]),
         UnsupportedError,
-        "whole numbers and slices",
+        "integers and slices",
     ),
-    "a part by a word": (_function("GetItem", {}, "wow"), UnsupportedError, "whole numbers and slices"),
+    "a part by a word": (_function("GetItem", {}, "wow"), UnsupportedError, "integers and slices"),
     "a part of five axes": (_function("GetItem", {}, [0, 0, 0, 0, 0]), ShapeError, "5 axes"),
     "a tensor without a history": (
         _function("Multiply", {}, _special("keras_tensor", keras_history=[7])),
@@ -158,8 +158,8 @@ _CONFIGS = {
         "indices_or_sections",
     ),
     "cut behind its end": (_function("Split", {"indices_or_sections": [9], "axis": 1}), ShapeError, "size 8"),
-    "padded by less than 0": (_function("Pad", {"pad_width": [[0, -1]] * 4}), ShapeError, "pad_width"),
-    "a sum over a word": (_function("Sum", {"axis": "wow"}), ShapeError, "axis='wow'"),
+    "padded by less than 0": (_function("Pad", {"pad_width": [[0, -1]] * 4}), ReadError, "pad_width"),
+    "a sum over a word": (_function("Sum", {"axis": "wow"}), ReadError, "axis='wow'"),
     "entries by a word": (_function("Take", {"axis": 1}, "wow"), UnsupportedError, "indices='wow'"),
     "cast to a word": (_function("Cast", {"dtype": "wow"}), UnsupportedError, "dtype='wow'"),
     "models inside models": (_nested(40), UnsupportedError, "32 deep"),

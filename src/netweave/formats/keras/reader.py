@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
-from netweave.files.channels_last import Stored, Tensor, Writer
+from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras import layers
-from netweave.formats.keras.call import Call
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
+from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
 from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import is_ours, open_model
 from netweave.formats.keras.order import calls_in_order
-from netweave.formats.keras.registry import all_readers, find_reader
+from netweave.formats.keras.registry import all_readers, read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
+from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
 
 if TYPE_CHECKING:
     from netweave.files import Source
@@ -58,29 +58,21 @@ class _Build:
         self._source = source
         self._file = str(source.net)
         self._weights = opened.weights
-        self._keras = 3 if _is_keras3(opened.description) else 2
         self._model = parse_model(opened.description, place=self._file)
         self._builder = GraphBuilder(self._model.name, format="keras", files=opened.files)
-        names = [_output_name(ref) for ref in self._model.outputs]
-        self._writer = Writer(self._builder, reserved=names)
-        self._stored: dict[str, Stored] = {}
+        self._output_names = [_output_name(ref) for ref in self._model.outputs]
+        version = 3 if _is_keras3(opened.description) else 2
+        self._net = KerasNet(self._builder, reserved=self._output_names, version=version)
         self._calls: Counter[str] = Counter()
-        self._masks: dict[ir.Value, Tensor] = {}
 
     def graph(self) -> Graph:
         """Read every layer and return the Graph."""
         self._check_layers(self._model)
         given = {ref: self._input(ref) for ref in self._model.inputs}
-        made = self._read(self._model, given, (), ())
-        heads: list[ir.Value] = []
-        for ref, tensor in zip(self._model.outputs, made, strict=True):
-            value = self._writer.output(tensor, _output_name(ref))
-            again = value in heads
-            heads.append(
-                self._builder.add("Identity", [value], outputs=_output_name(ref)) if again else value
-            )
+        outputs = self._read(self._model, given, (), ())
         self._check_input_shapes()
-        return self._builder.finish(heads)
+        whole_model = ChannelsLastLayer(self._net, place=self._file)
+        return self._builder.finish(whole_model.net_outputs(outputs, self._output_names))
 
     def _read(
         self,
@@ -118,7 +110,7 @@ class _Build:
         """Read a model that is a layer."""
         inner = parse_model({"class_name": layer.type, "config": layer.settings}, place=self._file)
         self._check_layers(inner)
-        given = _flat([*args, *kwargs.values()])
+        given = tensors_of([*args, *kwargs.values()])
         if len(given) < len(inner.inputs):
             raise ReadError(
                 f"the model {layer.name!r} takes {len(inner.inputs)} tensors and is given {len(given)}",
@@ -141,31 +133,14 @@ class _Build:
             origin=Origin(self._file),
             call=number,
         )
-        call = Call(
-            config,
-            name=name,
-            args=args,
-            kwargs=kwargs,
-            arrays=arrays,
-            writer=self._writer,
-            place=layer.place,
-            stored=self._stored,
-            keras=self._keras,
-            masks=self._masks,
+        ctx = KerasLayer(
+            self._net, config, name=name, args=args, kwargs=kwargs, arrays=arrays, place=layer.place
         )
-        reader = find_reader(config.type)
-        assert reader is not None
-        with self._writer.layer(layer, call.inputs) as tensors:
-            try:
-                made = reader(call)
-            except SourceError as error:
-                if error.place:
-                    raise
-                raise type(error)(error.message, place=layer.place) from error
-            tensors += [made] if isinstance(made, Tensor) else list(made)
+        with ctx.recorded(layer, ctx.inputs) as tensors, ctx.located_errors():
+            tensors += read_layer(ctx)
         if config.type in KEEPS_MASK and tensors:
-            call.masked(tensors[0], call.mask(call.x))
-        return list(tensors)
+            ctx.masked(tensors[0], ctx.mask(ctx.x))
+        return tensors
 
     def _input(self, ref: Ref) -> Tensor:
         """Add an input of the net."""
@@ -238,13 +213,6 @@ def _bound(value: Any, made: Mapping[Ref, Tensor], place: str) -> Any:
     if isinstance(value, TensorRef):
         return _found(made, value.ref, place)
     return [_bound(item, made, place) for item in value] if isinstance(value, (list, tuple)) else value
-
-
-def _flat(values: Sequence[Any]) -> list[Tensor]:
-    found: list[Tensor] = []
-    for value in values:
-        found += [value] if isinstance(value, Tensor) else _flat(value) if isinstance(value, list) else []
-    return found
 
 
 def _found(made: Mapping[Ref, Tensor], ref: Ref, place: str) -> Tensor:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Tensor
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
+    from netweave.lowering.channels_last import Tensor
 
-Read = Callable[["Call"], "Tensor | Sequence[Tensor]"]
+Read = Callable[["KerasLayer"], "Tensor | Sequence[Tensor]"]
 
 _READERS: dict[str, Read] = {}
 
@@ -27,6 +27,14 @@ def layer_reader(*names: str) -> Callable[[Read], Read]:
 def find_reader(name: str) -> Read | None:
     """Return the reader of a class of layers, or None if there is none."""
     return _READERS.get(name)
+
+
+def read_layer(ctx: KerasLayer) -> list[Tensor]:
+    """Return the outputs of a layer; there must be a reader of its class."""
+    read = find_reader(ctx.type)
+    assert read is not None, "the classes of all layers are looked up before any is read"
+    outputs = read(ctx)
+    return list(outputs) if isinstance(outputs, Sequence) else [outputs]
 
 
 def all_readers() -> dict[str, Read]:

@@ -8,10 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.errors import ShapeError, UnsupportedError, UsageError
-from netweave.files.channels_last import Stored, Tensor
 from netweave.files.unknown import check_input_names
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.graph import BATCH
+from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, SourceError, UnsupportedError
-from netweave.files.channels_last import Stored, Tensor, Writer
 from netweave.formats.tensorflow import operators
-from netweave.formats.tensorflow.call import Call
+from netweave.formats.tensorflow.context import TensorFlowOperation
 from netweave.formats.tensorflow.folding import fold
 from netweave.formats.tensorflow.frames import MERGE
 from netweave.formats.tensorflow.operands import Dead, Item
@@ -18,6 +17,7 @@ from netweave.formats.tensorflow.patterns import simplify
 from netweave.formats.tensorflow.reach import MAX_NODES
 from netweave.formats.tensorflow.registry import find_reader
 from netweave.graph import Layer, Origin
+from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
     from netweave.formats.tensorflow.registry import OperatorReader
     from netweave.formats.tensorflow.variables import Variables
+    from netweave.lowering.channels_last import ChannelsLastNet
 
 MAX_DEPTH = 64
 """Functions that call functions beyond this depth are refused."""
@@ -36,7 +37,7 @@ class Interpreter:
 
     Args:
         program: The main graph and its functions.
-        writer: Where nodes are added.
+        net: What its nodes share.
         variables: Gives the arrays of variables.
         inputs: Gives the net's inputs.
 
@@ -45,13 +46,13 @@ class Interpreter:
     def __init__(
         self,
         program: Program,
-        writer: Writer,
+        net: ChannelsLastNet,
         *,
         variables: Variables,
         inputs: Inputs,
     ) -> None:
         self.program = program
-        self.writer = writer
+        self.net = net
         self.variables = variables
         self.inputs = inputs
         self._calls: Counter[str] = Counter()
@@ -163,19 +164,16 @@ class Interpreter:
                 f"see docs/how-to/add-a-tensorflow-operator.md",
                 place=place,
             )
-        call = Call(node, inputs, self, place)
-        try:
-            return self._made(node, reader, call)
-        except SourceError as error:
-            if error.place:
-                raise
-            raise type(error)(error.message, place=place, open_inputs=error.open_inputs) from error
+        ctx = TensorFlowOperation(node, inputs, self, place)
+        with ctx.located_errors():
+            return self._lower(reader, ctx)
 
-    def _made(self, node: Node, reader: OperatorReader, call: Call) -> Sequence[Item]:
+    def _lower(self, reader: OperatorReader, ctx: TensorFlowOperation) -> Sequence[Item]:
         if reader.plain:
-            return _items(reader.read(call))
+            return _items(reader.read(ctx))
+        node = ctx.node
         layer = Layer(
-            key=self.writer.builder.layers.free_key(node.name),
+            key=self.net.builder.layers.free_key(node.name),
             name=node.name,
             type=node.op,
             settings=settings_of(node),
@@ -184,9 +182,9 @@ class Interpreter:
             call=self._calls[node.name],
         )
         self._calls[node.name] += 1
-        read = [item for item in call.inputs if isinstance(item, (Tensor, Stored))]
-        with self.writer.layer(layer, read) as outputs:
-            items = _items(reader.read(call))
+        operands = [item for item in ctx.inputs if isinstance(item, (Tensor, Stored))]
+        with ctx.recorded(layer, operands) as outputs:
+            items = _items(reader.read(ctx))
             outputs += [item for item in items if isinstance(item, Tensor)]
         return items
 

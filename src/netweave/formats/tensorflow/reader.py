@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.channels_last import Stored, Tensor, Writer
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.folding import can_fold
@@ -18,11 +17,10 @@ from netweave.formats.tensorflow.reach import check_written_out, needed
 from netweave.formats.tensorflow.registry import all_readers, find_reader
 from netweave.formats.tensorflow.variables import Variables
 from netweave.graph import Graph, GraphBuilder
+from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
     from netweave.files import Source
     from netweave.formats.tensorflow.nodes import Program, Ref
@@ -50,14 +48,17 @@ def read(source: Source) -> Graph:
     wanted = _wanted(opened)
     _check_operators(opened.program, [ref for _, ref in wanted])
     builder = GraphBuilder(_name(source), format="tensorflow", files=opened.files)
-    writer = Writer(builder, reserved=[name for name, _ in wanted])
+    output_names = [name for name, _ in wanted]
+    net = ChannelsLastNet(builder, reserved=output_names)
     names = {tensor.partition(":")[0]: key for tensor, key in opened.inputs.items()}
     inputs = Inputs(builder, names=names, shapes=source.input_shapes, file=opened.program.file)
     variables = Variables(opened.program, opened.bundle)
-    interpreter = Interpreter(opened.program, writer, variables=variables, inputs=inputs)
-    made = interpreter.run([ref for _, ref in wanted])
+    interpreter = Interpreter(opened.program, net, variables=variables, inputs=inputs)
+    items = interpreter.run([ref for _, ref in wanted])
     inputs.check()
-    graph = builder.finish(_heads(writer, [name for name, _ in wanted], made, opened.program))
+    outputs = _output_tensors(output_names, items, opened.program)
+    whole_net = ChannelsLastLayer(net, place=opened.program.file)
+    graph = builder.finish(whole_net.net_outputs(outputs, output_names))
     return replace(graph, notes=tuple(inputs.notes))
 
 
@@ -82,14 +83,12 @@ def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
     return found
 
 
-def _heads(writer: Writer, names: Sequence[str], items: Sequence[Item], program: Program) -> list[ir.Value]:
-    heads = []
-    for name, item in zip(names, items, strict=True):
-        if not isinstance(item, (Tensor, Stored)):
-            raise UnsupportedError(f"the output {name!r} is no tensor", place=program.file)
-        value = writer.output(item, name)
-        heads.append(value if value not in heads else writer.builder.add("Identity", [value], outputs=name))
-    return heads
+def _output_tensors(names: Sequence[str], items: Sequence[Item], program: Program) -> list[Tensor | Stored]:
+    tensors = [item for item in items if isinstance(item, (Tensor, Stored))]
+    if len(tensors) < len(items):
+        name = next(n for n, item in zip(names, items, strict=True) if not isinstance(item, (Tensor, Stored)))
+        raise UnsupportedError(f"the output {name!r} is no tensor", place=program.file)
+    return tensors
 
 
 def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:

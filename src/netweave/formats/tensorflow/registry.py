@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
 
-Read = Callable[["Call"], "Item | Sequence[Item]"]
+Read = Callable[["TensorFlowOperation"], "Item | Sequence[Item]"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import WeightError
-from netweave.files.channels_last import Stored
+from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -6,73 +6,73 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.files.channels_last import Tensor
-from netweave.files.channels_last.axes import gather
-from netweave.files.channels_last.elementwise import broadcast
 from netweave.formats.keras.layers.activation import activate
 from netweave.formats.keras.layers.masking import nonzero
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Tensor
+from netweave.lowering.channels_last.axes import gather
 
 if TYPE_CHECKING:
-    from netweave.formats.keras.call import Call
+    from collections.abc import Iterable, Mapping
+
+    from netweave.formats.keras.context import KerasLayer
 
 
 @layer_reader("Dense")
-def dense(call: Call) -> Tensor:
+def dense(ctx: KerasLayer) -> Tensor:
     """``x W + b`` over the last axis."""
-    units, features = call.count("units"), call.channels()
-    writer, x = call.writer, call.x
-    weight = writer.stored(call.stored("kernel", (features, units)))
-    bias = call.stored("bias", (units,), role="bias") if call.flag("use_bias", True) else None
-    if len(call.shape(x)) == 2:
-        more = [writer.stored(bias)] if bias is not None else []
-        made = Tensor(writer.add("Gemm", [writer.source(x), weight, *more]))
-        return activate(call, made, "activation")
-    made = Tensor(writer.add("MatMul", [writer.source(x), weight]))
-    if bias is not None:
-        made = broadcast(writer, "Add", [made, bias])
-    return activate(call, made, "activation")
+    units, features = ctx.positive("units"), ctx.channels()
+    weight = ctx.parameter("kernel", (features, units))
+    bias = ctx.optional_parameter("use_bias", "bias", (units,), role="bias")
+    if ctx.rank() == 2:
+        product = Tensor(ctx.add("Gemm", [ctx.x, weight, *([bias] if bias else [])]))
+    else:
+        product = Tensor(ctx.add("MatMul", [ctx.x, weight]))
+        product = ctx.broadcast("Add", [product, bias]) if bias else product
+    return activate(ctx, product, "activation")
 
 
 @layer_reader("EinsumDense")
-def einsum_dense(call: Call) -> Tensor:
+def einsum_dense(ctx: KerasLayer) -> Tensor:
     """A sum over named axes of the input and a kernel, whose sizes follow from those of both sides."""
-    writer, x = call.writer, call.x
-    equation = call.word("equation", "").replace(" ", "")
+    equation = ctx.string("equation", "").replace(" ", "")
     inputs, _, out = equation.partition("->")
     left, _, kernel_axes = inputs.partition(",")
-    rest = call.setting("output_shape")
-    rest = [rest] if isinstance(rest, int) else list(rest or ())
+    given = ctx.setting("output_shape", [])
+    rest = [given] if isinstance(given, int) else list(given)
     if not (left and kernel_axes and out) or len(set(left)) < len(left) or len(out) != len(rest) + 1:
-        raise call.refuse(f"equation={equation!r:.60} with output_shape={rest} is not read")
-    if "." in equation or len(left) != len(call.shape(x)):
-        raise call.refuse(f"equation={equation!r:.60} of {len(call.shape(x))} axes is not read")
-    known = dict(zip(out[1:], rest, strict=True)) | dict(zip(left, call.shape(x), strict=True))
-    sizes = [known.get(axis) for axis in kernel_axes]
-    if not all(isinstance(size, int) for size in sizes):
-        raise call.wrong(f"the sizes of the kernel do not follow from equation={equation!r:.60}")
-    kernel = call.stored("kernel", [size for size in sizes if isinstance(size, int)])
-    made = Tensor(writer.add("Einsum", [writer.source(x), writer.stored(kernel)], {"equation": equation}))
-    axes = call.setting("bias_axes")
-    if isinstance(axes, str) and axes:
-        if not set(axes) <= set(out):
-            raise call.wrong(f"bias_axes={axes!r:.40} of equation={equation!r:.60}")
-        shape = [known.get(axis) if axis in axes else 1 for axis in out]
-        stored = [
-            size for axis, size in zip(out, shape, strict=True) if axis in axes and isinstance(size, int)
-        ]
-        bias = call.stored("bias", stored, role="bias")
-        wide = shape[min(out.index(axis) for axis in axes) :]
-        made = broadcast(writer, "Add", [made, bias.reshaped(tuple(size or 1 for size in wide))])
-    return activate(call, made, "activation")
+        raise ctx.unsupported(f"equation={equation!r:.60} with output_shape={rest} is not read")
+    if "." in equation or len(left) != ctx.rank():
+        raise ctx.unsupported(f"equation={equation!r:.60} of {ctx.rank()} axes is not read")
+    known = dict(zip(out[1:], rest, strict=True)) | dict(zip(left, ctx.shape(), strict=True))
+    kernel = ctx.parameter("kernel", _known_sizes(ctx, known, kernel_axes))
+    total = Tensor(ctx.add("Einsum", [ctx.x, kernel], {"equation": equation}))
+    bias_axes = ctx.string("bias_axes", "")
+    if bias_axes:
+        if not set(bias_axes) <= set(out):
+            raise ctx.read_error(f"bias_axes={bias_axes!r:.40} of equation={equation!r:.60}")
+        held = [axis for axis in out if axis in bias_axes]
+        bias = ctx.parameter("bias", _known_sizes(ctx, known, held), role="bias")
+        sizes = dict(zip(held, bias.shape, strict=True))
+        wide = [sizes.get(axis, 1) for axis in out[out.index(held[0]) :]]
+        total = ctx.broadcast("Add", [total, bias.reshaped(tuple(wide))])
+    return activate(ctx, total, "activation")
+
+
+def _known_sizes(ctx: KerasLayer, known: Mapping[str, int | None], axes: Iterable[str]) -> list[int]:
+    sizes = [known.get(axis) for axis in axes]
+    if None in sizes:
+        equation = ctx.string("equation", "")
+        raise ctx.shape_error(f"the sizes of its arrays do not follow from equation={equation!r:.60}")
+    return [size or 0 for size in sizes]
 
 
 @layer_reader("Embedding")
-def embedding(call: Call) -> Tensor:
+def embedding(ctx: KerasLayer) -> Tensor:
     """A row of a table for each number."""
-    table = call.stored("embeddings", (call.count("input_dim"), call.count("output_dim")))
-    numbers = call.writer.source(call.x)
-    if numbers.dtype is not None and numbers.dtype.is_floating_point():
-        numbers = call.writer.add("Cast", [numbers], {"to": int(ir.DataType.INT64)})
-    made = gather(call.writer, table, numbers, 0)
-    return call.masked(made, nonzero(call, call.x) if call.flag("mask_zero", False) else None)
+    table = ctx.parameter("embeddings", (ctx.positive("input_dim"), ctx.positive("output_dim")))
+    numbers = ctx.x
+    if numbers.value.dtype is not None and numbers.value.dtype.is_floating_point():
+        numbers = ctx.as_type(numbers, ir.DataType.INT64)
+    rows = gather(ctx, table, numbers, 0)
+    return ctx.masked(rows, nonzero(ctx, ctx.x) if ctx.boolean("mask_zero", False) else None)

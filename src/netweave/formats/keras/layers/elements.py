@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.channels_last.axes import along
-from netweave.files.channels_last.axes import reduce as reduce_axes
-from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering import activations
+from netweave.lowering.channels_last import Tensor
+from netweave.lowering.channels_last.axes import along, reduce
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Tensor
-    from netweave.formats.keras.call import Call
-
-PLAIN = {
-    "Absolute": "Abs",
-    "Ceil": "Ceil",
-    "Cos": "Cos",
-    "Erf": "Erf",
-    "Exp": "Exp",
-    "Floor": "Floor",
-    "Log": "Log",
-    "Negative": "Neg",
-    "Reciprocal": "Reciprocal",
-    "Sigmoid": "Sigmoid",
-    "Sign": "Sign",
-    "Sin": "Sin",
-    "Softplus": "Softplus",
-    "Sqrt": "Sqrt",
-    "Tanh": "Tanh",
-}
-"""Functions of one tensor, and ONNX's name."""
+    from netweave.formats.keras.context import KerasLayer
+    from netweave.lowering.channels_last import Operand
 
 REDUCTIONS = {
+    "All": "ReduceMin",
+    "Any": "ReduceMax",
     "Max": "ReduceMax",
     "Mean": "ReduceMean",
     "Min": "ReduceMin",
@@ -44,63 +27,70 @@ REDUCTIONS = {
 }
 """Functions over axes, and ONNX's name."""
 
+COMPARISONS = {
+    "Equal": "Equal",
+    "Greater": "Greater",
+    "GreaterEqual": "GreaterOrEqual",
+    "Less": "Less",
+    "LessEqual": "LessOrEqual",
+    "LogicalAnd": "And",
+    "LogicalOr": "Or",
+    "NotEqual": "Equal",
+}
+"""Functions of two tensors, or of a tensor and a number, that hold or not, and ONNX's name."""
 
-@layer_reader(*PLAIN)
-def plain(call: Call) -> Tensor:
+
+@layer_reader("Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal")
+@layer_reader("Rsqrt", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Square", "Tanh")
+def function(ctx: KerasLayer) -> Tensor:
     """A function of each element."""
-    return unary(call.writer, PLAIN[call.layer.type], call.x)
+    return ctx.elementwise(ctx.type, ctx.x)
 
 
-@layer_reader("Square")
-def square(call: Call) -> Tensor:
-    """Times itself."""
-    return broadcast(call.writer, "Mul", [call.x, call.x])
-
-
-@layer_reader("Rsqrt")
-def rsqrt(call: Call) -> Tensor:
-    """One by the square root."""
-    return unary(call.writer, "Reciprocal", unary(call.writer, "Sqrt", call.x))
+@layer_reader(*COMPARISONS)
+def comparison(ctx: KerasLayer) -> Tensor:
+    """Of two tensors, or of a tensor and a number."""
+    holds = ctx.broadcast(COMPARISONS[ctx.type], _two_operands(ctx))
+    return ctx.unary("Not", holds) if ctx.type == "NotEqual" else holds
 
 
 @layer_reader("LogSoftmax")
-def log_softmax(call: Call) -> Tensor:
+def log_softmax(ctx: KerasLayer) -> Tensor:
     """The logarithm of a softmax, over one axis."""
-    return along(call.writer, "LogSoftmax", call.x, call.whole("axis", -1))
+    return along(ctx, "LogSoftmax", ctx.x, ctx.integer("axis", -1))
 
 
 @layer_reader("Clip")
-def clip(call: Call) -> Tensor:
+def clip(ctx: KerasLayer) -> Tensor:
     """Between two numbers."""
-    bounds = [call.writer.number(call.real(name, 0.0), call.x.value) for name in ("x_min", "x_max")]
-    return unary(call.writer, "Clip", call.x, more=bounds)
+    low, high = ctx.number("x_min", 0.0), ctx.number("x_max", 0.0)
+    return ctx.elementwise(activations.clip, ctx.x, low=low, high=high)
 
 
 @layer_reader("Cast")
-def cast(call: Call) -> Tensor:
+def cast(ctx: KerasLayer) -> Tensor:
     """As another type of elements."""
-    name = call.word("dtype", "float32")
+    name = ctx.string("dtype", "float32")
     try:
-        kind = ir.DataType.from_numpy(np.dtype(name))
+        dtype = ir.DataType.from_numpy(np.dtype(name))
     except TypeError:
-        raise call.refuse(f"dtype={name!r:.40} is no type of elements that is read") from None
-    return unary(call.writer, "Cast", call.x, {"to": int(kind)})
+        raise ctx.unsupported(f"dtype={name!r:.40} is no type of elements that is read") from None
+    return ctx.as_type(ctx.x, dtype)
 
 
 @layer_reader(*REDUCTIONS)
-def reduction(call: Call) -> Tensor:
-    """Over some axes, or all of them."""
-    axes = reduced_axes(call)
-    op_type = REDUCTIONS[call.layer.type]
-    return reduce_axes(call.writer, op_type, call.x, axes, keep=call.flag("keepdims", False))
+def reduction(ctx: KerasLayer) -> Tensor:
+    """Over some axes, or all of them; ONNX reduces no truth values."""
+    is_logic = ctx.type in {"All", "Any"}
+    x = ctx.as_type(ctx.x, ir.DataType.INT32) if is_logic else ctx.x
+    reduced = reduce(ctx, REDUCTIONS[ctx.type], x, ctx.axes(), keep=ctx.boolean("keepdims", False))
+    return ctx.as_type(reduced, ir.DataType.BOOL) if is_logic else reduced
 
 
-def reduced_axes(call: Call) -> list[int]:
-    """Return the axes that a function goes over: those of ``axis``, all if it says none."""
-    axis = call.setting("axis")
-    axes = (
-        list(range(len(call.shape(call.x)))) if axis is None else axis if isinstance(axis, list) else [axis]
-    )
-    if not all(isinstance(each, int) for each in axes):
-        raise call.wrong(f"axis={axis!r:.40}, expected whole numbers")
-    return axes
+def _two_operands(ctx: KerasLayer) -> list[Operand]:
+    given: list[Any] = [*ctx.args, *ctx.kwargs.values()]
+    operands = [value for value in given if isinstance(value, (Tensor, int, float))]
+    like = next((value for value in operands if isinstance(value, Tensor)), None)
+    if like is None or len(operands) != 2:
+        raise ctx.unsupported(f"is given {len(operands)} tensors or numbers, expected 2")
+    return [value if isinstance(value, Tensor) else ctx.scalar(value, like) for value in operands]

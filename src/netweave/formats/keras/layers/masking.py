@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.channels_last import Tensor
-from netweave.files.channels_last.axes import reduce
-from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Tensor
+from netweave.lowering.channels_last.axes import drop, reduce
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Writer
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
 
 KEEPS_MASK = frozenset(
     {
@@ -50,27 +48,22 @@ KEEPS_MASK = frozenset(
 
 
 @layer_reader("Masking")
-def masking(call: Call) -> Tensor:
+def masking(ctx: KerasLayer) -> Tensor:
     """Steps of which every number is ``mask_value`` do not count, and are 0."""
-    writer, x = call.writer, call.x
-    differs = _differs(call, x, call.real("mask_value", 0.0))
-    kept = reduce(writer, "ReduceMax", unary(writer, "Cast", differs, {"to": _INT}), [-1], keep=True)
-    zeroed = broadcast(writer, "Mul", [x, unary(writer, "Cast", kept, {"to": int(x.value.dtype or 1)})])
-    flat = writer.add("Squeeze", [writer.source(kept), writer.integers([-1])])
-    return call.masked(zeroed, Tensor(writer.add("Cast", [flat], {"to": _BOOL})))
+    x = ctx.x
+    differs = ctx.as_type(_differs(ctx, x, ctx.number("mask_value", 0.0)), ir.DataType.INT64)
+    kept = reduce(ctx, "ReduceMax", differs, [-1], keep=True)
+    zeroed = ctx.broadcast("Mul", [x, ctx.as_type(kept, x.value.dtype or ir.DataType.FLOAT)])
+    return ctx.masked(zeroed, ctx.as_type(drop(ctx, kept, [-1]), ir.DataType.BOOL))
 
 
-def nonzero(call: Call, x: Tensor) -> Tensor:
+def nonzero(ctx: KerasLayer, x: Tensor) -> Tensor:
     """Return the mask of an embedding: number 0 stands for no word."""
-    return _differs(call, x, 0.0)
+    return _differs(ctx, x, 0.0)
 
 
-def _differs(call: Call, x: Tensor, number: float) -> Tensor:
-    same = broadcast(call.writer, "Equal", [x, Tensor(call.writer.number(number, x.value))])
-    return unary(call.writer, "Not", same)
-
-
-_INT, _BOOL = int(ir.DataType.INT64), int(ir.DataType.BOOL)
+def _differs(ctx: KerasLayer, x: Tensor, number: float) -> Tensor:
+    return ctx.unary("Not", ctx.broadcast("Equal", [x, ctx.scalar(number, x)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,41 +82,42 @@ class Packed:
     places: ir.Value
     mask: ir.Value
 
-    def spread(self, writer: Writer, steps: Tensor, *, zeros: bool) -> Tensor:
+    def spread(self, ctx: KerasLayer, steps: Tensor, *, zeros: bool) -> Tensor:
         """Return every step of the source from those that were run.
 
         Args:
-            writer: Where to.
+            ctx: The layer.
             steps: The steps (batch, time, units).
             zeros: Whether a step that does not count is 0; else it is what the one before was.
         """
-        zero = writer.number(0, self.places)
-        found = _picked(writer, steps, writer.add("Max", [self.places, zero]))
-        begun = writer.add("Not", [writer.add("Less", [self.places, zero])])
-        known = writer.add("Cast", [self.mask], {"to": _BOOL}) if zeros else begun
-        column = writer.add("Unsqueeze", [known, writer.integers([-1])])
-        return Tensor(writer.add("Where", [column, found, writer.number(0.0, found)]))
+        zero = ctx.scalar(0, self.places)
+        nearest = _picked(ctx, steps, ctx.add("Max", [self.places, zero]))
+        begun = ctx.unary("Not", ctx.add("Less", [self.places, zero]))
+        counts = ctx.as_type(self.mask, ir.DataType.BOOL) if zeros else begun
+        column = ctx.unsqueeze(counts, [-1])
+        return Tensor(ctx.add("Where", [column, nearest, ctx.scalar(0.0, nearest)]))
 
 
-def pack(call: Call, x: Tensor, mask: Tensor) -> Packed:
-    """Return a sequence with the steps that count at its begin, in their order."""
-    writer = call.writer
-    time = writer.builder.constant(np.asarray(1), dtype=np.int64)
-    counts = writer.add("Cast", [writer.source(mask)], {"to": _INT})
-    one = writer.number(1, counts)
-    missing = writer.add("Sub", [one, counts])
-    ones = writer.add("Add", [counts, missing])
-    numbers = writer.add("CumSum", [ones, time], {"exclusive": 1})
-    steps = writer.add("Shape", [counts], {"start": 1, "end": 2})
-    keys = writer.add("Add", [numbers, writer.add("Mul", [missing, steps])])
-    order = writer.add_many("TopK", [keys, steps], {"axis": 1, "largest": 0, "sorted": 1}, num_outputs=2)[1]
-    total = writer.add("ReduceSum", [counts, writer.integers([1])], {"keepdims": 0})
-    places = writer.add("Sub", [writer.add("CumSum", [counts, time]), one])
-    lengths = writer.add("Cast", [total], {"to": int(ir.DataType.INT32)})
-    return Packed(Tensor(_picked(writer, x, order)), lengths, places, counts)
+def pack(ctx: KerasLayer, x: Tensor, mask: Tensor) -> Packed:
+    """Return a sequence with the steps that count at its begin, in their order.
+
+    The steps are sorted by their number, to which those that do not count add the number of all steps: so
+    they come last, and the order of the others stays.
+    """
+    time = ctx.constant(np.asarray(1), dtype=np.int64)
+    counts = ctx.source(ctx.as_type(mask, ir.DataType.INT64))
+    one = ctx.scalar(1, counts)
+    missing = ctx.add("Sub", [one, counts])
+    numbers = ctx.add("CumSum", [ctx.add("Add", [counts, missing]), time], {"exclusive": 1})
+    steps = ctx.add("Shape", [counts], {"start": 1, "end": 2})
+    keys = ctx.add("Add", [numbers, ctx.add("Mul", [missing, steps])])
+    order = ctx.add_many("TopK", [keys, steps], {"axis": 1, "largest": 0, "sorted": 1}, outputs=2)[1]
+    total = ctx.add("ReduceSum", [counts, ctx.integers([1])], {"keepdims": 0})
+    places = ctx.add("Sub", [ctx.add("CumSum", [counts, time]), one])
+    lengths = ctx.source(ctx.as_type(total, ir.DataType.INT32))
+    return Packed(Tensor(_picked(ctx, x, order)), lengths, places, counts)
 
 
-def _picked(writer: Writer, x: Tensor, numbers: ir.Value) -> ir.Value:
+def _picked(ctx: KerasLayer, x: Tensor, numbers: ir.Value) -> ir.Value:
     """Return steps of (batch, time, features) by their numbers (batch, time)."""
-    places = writer.add("Unsqueeze", [numbers, writer.integers([-1])])
-    return writer.add("GatherND", [writer.source(x), places], {"batch_dims": 1})
+    return ctx.add("GatherND", [x, ctx.unsqueeze(numbers, [-1])], {"batch_dims": 1})

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.channels_last import Stored, Tensor
-from netweave.files.channels_last.axes import concat
-from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.keras.layers.normalization import unit_length
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Stored, Tensor
+from netweave.lowering.channels_last.axes import concat, drop
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.files.channels_last import Operand
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
+    from netweave.lowering.channels_last import Operand
 
 MERGES = {
     "Add": "Add",
@@ -33,80 +32,71 @@ MERGES = {
 
 
 @layer_reader(*MERGES)
-def merge(call: Call) -> Tensor:
+def merge(ctx: KerasLayer) -> Tensor:
     """Of all inputs, one after another; a function may be given numbers as well."""
-    operands = _operands([*call.args, *call.kwargs.values()])
-    op_type = MERGES[call.layer.type]
+    operands = _operands([*ctx.args, *ctx.kwargs.values()])
+    op_type = MERGES[ctx.type]
     if len(operands) < 2:
-        raise call.refuse(f"is given {len(operands)} tensors or numbers, expected at least 2")
-    mask = _common_mask(call)
-    made = reduce(lambda a, b: broadcast(call.writer, op_type, [a, b]), operands)
-    assert isinstance(made, Tensor)
-    return call.masked(made, mask)
+        raise ctx.unsupported(f"is given {len(operands)} tensors or numbers, expected at least 2")
+    mask = _common_mask(ctx)
+    return ctx.masked(ctx.tensor(reduce(lambda a, b: ctx.broadcast(op_type, [a, b]), operands)), mask)
 
 
 @layer_reader("Average")
-def average(call: Call) -> Tensor:
+def average(ctx: KerasLayer) -> Tensor:
     """The mean of all inputs."""
-    mask = _common_mask(call)
-    return call.masked(broadcast(call.writer, "Mean", list(call.inputs)), mask)
+    return ctx.masked(ctx.broadcast("Mean", ctx.inputs), _common_mask(ctx))
 
 
 @layer_reader("Concatenate")
-def concatenate(call: Call) -> Tensor:
+def concatenate(ctx: KerasLayer) -> Tensor:
     """Joined along an axis, the last by default."""
-    mask = _common_mask(call)
-    made = concat(call.writer, call.inputs, call.whole("axis", -1))
-    return call.masked(made if len(call.inputs) > 1 else unary(call.writer, "Identity", call.x), mask)
+    mask = _common_mask(ctx)
+    joined = concat(ctx, ctx.inputs, ctx.integer("axis", -1))
+    return ctx.masked(joined if len(ctx.inputs) > 1 else ctx.copied(ctx.x), mask)
 
 
 @layer_reader("Dot")
-def dot(call: Call) -> Tensor:
+def dot(ctx: KerasLayer) -> Tensor:
     """Products over an axis of each of two tensors, example by example; of unit vectors if it says so."""
-    axes = call.setting("axes")
-    pair = [axes, axes] if isinstance(axes, int) else axes
-    whole = isinstance(pair, list) and all(isinstance(axis, int) for axis in pair)
-    if not isinstance(pair, list) or not whole or len(pair) != 2 or len(call.inputs) != 2:
-        raise call.wrong(f"axes={axes!r:.40} for {len(call.inputs)} tensors, expected two of each")
-    writer, rows = call.writer, []
-    for x, axis, last in zip(call.inputs, pair, (True, False), strict=True):
-        rank = len(call.shape(x))
-        at = writer.axis(axis, rank)
-        if rank not in {2, 3} or not at:
-            raise call.refuse(
-                f"axes={axes!r:.40} of {rank} axes: only those of vectors and matrices are read"
-            )
-        x = unit_length(call, x, [at]) if call.flag("normalize", False) else x
-        value = writer.source(x)
+    pair = ctx.integer_list("axes")
+    pair = pair * 2 if len(pair) == 1 else pair
+    if len(pair) != 2 or len(ctx.inputs) != 2:
+        raise ctx.read_error(f"axes={pair!r:.40} for {len(ctx.inputs)} tensors, expected two of each")
+    rows = []
+    for x, given, is_left in zip(ctx.inputs, pair, (True, False), strict=True):
+        rank = ctx.rank(x)
+        axis = ctx.axis(given, rank)
+        if rank not in {2, 3} or not axis:
+            raise ctx.unsupported(f"axes={pair} of {rank} axes: only those of vectors and matrices are read")
+        value = ctx.source(unit_length(ctx, x, [axis]) if ctx.boolean("normalize", False) else x)
         if rank == 2:
-            value = writer.add("Unsqueeze", [value, writer.integers([1 if last else 2])])
-        elif (at == 1) == last:
-            value = writer.add("Transpose", [value], {"perm": [0, 2, 1]})
+            value = ctx.unsqueeze(value, [1 if is_left else 2])
+        elif (axis == 1) == is_left:  # the axis of the products must be the last on the left, else axis 1
+            value = ctx.transpose(value, [0, 2, 1])
         rows.append(value)
-    made = writer.add("MatMul", rows)
-    flat = [number + 1 for number, x in enumerate(call.inputs) if len(call.shape(x)) == 2]
-    if len(flat) == 2:
-        return Tensor(writer.add("Squeeze", [made, writer.integers([2])]))
-    return Tensor(writer.add("Squeeze", [made, writer.integers(flat)]) if flat else made)
+    product = ctx.add("MatMul", rows)
+    flat = [number + 1 for number, x in enumerate(ctx.inputs) if ctx.rank(x) == 2]
+    return drop(ctx, product, [2] if len(flat) == 2 else flat)
 
 
-def _common_mask(call: Call) -> Tensor | None:
+def _common_mask(ctx: KerasLayer) -> Tensor | None:
     """Return the mask of all inputs; None where one has none, whose steps all count."""
-    masks = [call.mask(x) for x in call.inputs]
-    found = [mask for mask in masks if mask is not None]
-    if len({id(mask.value) for mask in found}) > 1:
-        raise call.refuse("joins tensors with different masks, which is not read")
-    return found[0] if found and len(found) == len(masks) else None
+    given = [ctx.mask(x) for x in ctx.inputs]
+    masks = [mask for mask in given if mask is not None]
+    if len({id(mask.value) for mask in masks}) > 1:
+        raise ctx.unsupported("joins tensors with different masks, which is not read")
+    return masks[0] if masks and len(masks) == len(given) else None
 
 
 def _operands(values: Sequence[Any]) -> list[Operand]:
-    """Return the tensors and numbers of a call, which may stand in lists."""
-    found: list[Operand] = []
+    """Return the tensors and numbers that a layer is given, which may stand in lists."""
+    operands: list[Operand] = []
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            operands.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _operands(value)
+            operands += _operands(value)
         elif isinstance(value, (int, float, np.ndarray)) and not isinstance(value, bool):
-            found.append(Stored.constant(np.asarray(value, np.float32)))
-    return found
+            operands.append(Stored.constant(np.asarray(value, np.float32)))
+    return operands

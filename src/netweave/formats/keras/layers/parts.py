@@ -7,72 +7,65 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.channels_last import Tensor, axes
-from netweave.files.channels_last.elementwise import unary
+from netweave.formats.keras.layers.shaping import is_pair
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Tensor, axes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
+    from netweave.lowering.channels_last import Operand
 
 
 @layer_reader("ExpandDims")
-def expand_dims(call: Call) -> Tensor:
+def expand_dims(ctx: KerasLayer) -> Tensor:
     """With an axis of size 1 more."""
-    rank = len(call.shape(call.x)) + 1
-    return axes.widen(call.writer, call.x, [call.writer.axis(call.whole("axis"), rank)])
+    return axes.widen(ctx, ctx.x, [ctx.axis(ctx.integer("axis"), ctx.rank() + 1)])
 
 
 @layer_reader("Squeeze")
-def squeeze(call: Call) -> Tensor:
+def squeeze(ctx: KerasLayer) -> Tensor:
     """Without some axes of size 1, or without all."""
-    axis = call.setting("axis")
-    sizes = call.shape(call.x)
-    gone = [at for at, size in enumerate(sizes) if size == 1] if axis is None else _wholes(call, "axis")
-    made = axes.drop(call.writer, call.x, gone)
-    return unary(call.writer, "Identity", call.x) if made is call.x else made
+    ones = [axis for axis, size in enumerate(ctx.shape()) if size == 1]
+    return ctx.copied(axes.drop(ctx, ctx.x, ctx.axes(default=ones)))
 
 
 @layer_reader("Transpose")
-def transpose(call: Call) -> Tensor:
+def transpose(ctx: KerasLayer) -> Tensor:
     """Axes in another order; the other way round if none is given."""
-    rank = len(call.shape(call.x))
-    perm = list(range(rank))[::-1] if call.setting("axes") is None else _wholes(call, "axes")
-    perm = [call.writer.axis(axis, rank) for axis in perm]
+    rank = ctx.rank()
+    perm = ctx.axes("axes", [*range(rank)][::-1])
     if sorted(perm) != list(range(rank)):
-        raise call.wrong(f"axes={perm} of an input with {rank} axes")
-    return axes.transpose(call.writer, call.x, perm)
+        raise ctx.shape_error(f"axes={perm} of an input with {rank} axes")
+    return axes.transpose(ctx, ctx.x, perm)
 
 
 @layer_reader("Split")
-def split(call: Call) -> list[Tensor]:
+def split(ctx: KerasLayer) -> list[Tensor]:
     """Cut along an axis: into a number of equal parts, or before each of some places."""
-    axis = call.whole("axis", 0)
-    (size,) = call.writer.known(call.x, [axis])
-    places = call.setting("indices_or_sections")
+    axis = ctx.integer("axis", 0)
+    size = ctx.size(axis)
+    places = ctx.setting("indices_or_sections")
     if isinstance(places, int) and places > 0 and size % places == 0:
         sizes = [size // places] * places
     else:
-        bounds = [0, *_wholes(call, "indices_or_sections"), size]
+        bounds = [0, *ctx.integer_list("indices_or_sections"), size]
         sizes = [end - begin for begin, end in pairwise(bounds)]
     if min(sizes) < 1:
-        raise call.wrong(f"indices_or_sections={places!r:.40} of an axis of size {size}")
-    return axes.split(call.writer, call.x, sizes, axis)
+        raise ctx.shape_error(f"indices_or_sections={places!r:.40} of an axis of size {size}")
+    return axes.split(ctx, ctx.x, sizes, axis)
 
 
 @layer_reader("GetItem")
-def get_item(call: Call) -> Tensor:
+def get_item(ctx: KerasLayer) -> Tensor:
     """A part, as Python writes it: ``x[:, 1:3, 0, None]``."""
-    key = call.args[1] if len(call.args) > 1 else call.kwargs.get("key")
+    key = _argument(ctx, "key")
     items = list(key) if isinstance(key, (list, tuple)) else [key]
     if not all(_is_part(item) for item in items):
-        raise call.refuse(f"its part {key!r:.60} is not made of whole numbers and slices")
-    rank = len(call.shape(call.x))
-    items = _spelled_out(items, rank)
-    if sum(item is not None for item in items) > rank:
-        raise call.wrong(f"takes a part of {len(items)} axes of an input with {rank}")
-    return _part(call, items)
+        raise ctx.unsupported(f"its part {key!r:.60} is not made of integers and slices")
+    named = sum(item is not None and item is not ... for item in items)
+    if named > ctx.rank():
+        raise ctx.shape_error(f"takes a part of {named} axes of an input with {ctx.rank()}")
+    return ctx.copied(axes.index(ctx, ctx.x, items))
 
 
 def _is_part(item: Any) -> bool:
@@ -82,111 +75,62 @@ def _is_part(item: Any) -> bool:
     return item is None or item is ... or isinstance(item, int)
 
 
-def _spelled_out(items: Sequence[Any], rank: int) -> list[Any]:
-    """Return a part with a slice for each axis that it does not name."""
-    named = sum(item is not None and item is not ... for item in items)
-    whole = [slice(None)] * max(rank - named, 0)
-    at = next((number for number, item in enumerate(items) if item is ...), len(items))
-    return [*items[:at], *whole, *items[at + 1 :]]
-
-
-def _part(call: Call, items: Sequence[Any]) -> Tensor:
-    cuts: dict[int, tuple[int, int, int]] = {}
-    gone: list[int] = []
-    for axis, item in enumerate(item for item in items if item is not None):
-        if isinstance(item, int):
-            gone.append(axis)
-            cuts[axis] = (item, item + 1 if item != -1 else axes.FAR, 1)
-        elif item != slice(None):
-            step = item.step or 1
-            begin, end = (0, axes.FAR) if step > 0 else (axes.FAR, -axes.FAR)
-            cuts[axis] = (
-                begin if item.start is None else item.start,
-                end if item.stop is None else item.stop,
-                step,
-            )
-    made = axes.drop(call.writer, axes.cut(call.writer, call.x, cuts), gone)
-    left = [item for item in items if not isinstance(item, int)]
-    new = [at for at, item in enumerate(left) if item is None]
-    made = axes.widen(call.writer, made, new) if new else made
-    return unary(call.writer, "Identity", call.x) if made is call.x else made
+def _argument(ctx: KerasLayer, name: str) -> Any:
+    """Return what a function is given besides its tensor."""
+    return ctx.args[1] if len(ctx.args) > 1 else ctx.kwargs.get(name)
 
 
 @layer_reader("Stack")
-def stack(call: Call) -> Tensor:
+def stack(ctx: KerasLayer) -> Tensor:
     """Along a new axis."""
-    rank = len(call.shape(call.x)) + 1
-    axis = call.writer.axis(call.whole("axis", 0), rank)
-    return axes.concat(call.writer, [axes.widen(call.writer, x, [axis]) for x in call.inputs], axis)
+    axis = ctx.axis(ctx.integer("axis", 0), ctx.rank() + 1)
+    return axes.concat(ctx, [axes.widen(ctx, x, [axis]) for x in ctx.inputs], axis)
 
 
 @layer_reader("Pad")
-def pad(call: Call) -> Tensor:
-    """Elements around each axis: a number, the edge, or a reflection."""
-    mode = call.word("mode", "constant", ("constant", "reflect"))
-    rows, rank = call.setting("pad_width"), len(call.shape(call.x))
-    if isinstance(rows, int):
-        rows = [[rows, rows]] * rank
-    if not isinstance(rows, list) or len(rows) != rank or not all(_is_pair(row) for row in rows):
-        raise call.wrong(f"pad_width={rows!r:.60}, expected two whole numbers for each of {rank} axes")
-    fill = call.kwargs.get("constant_values") or 0
+def pad(ctx: KerasLayer) -> Tensor:
+    """Elements around each axis: a number, or a reflection."""
+    mode = ctx.string("mode", "constant", ("constant", "reflect"))
+    rows, rank = ctx.setting("pad_width"), ctx.rank()
+    rows = [[rows, rows]] * rank if isinstance(rows, int) else rows
+    if not isinstance(rows, list) or len(rows) != rank or not all(map(is_pair, rows)):
+        raise ctx.setting_error("pad_width", f"two integers of at least 0 for each of {rank} axes")
+    fill = ctx.kwargs.get("constant_values") or 0
     if not isinstance(fill, (int, float)):
-        raise call.refuse(f"constant_values={fill!r:.40} is not one number")
-    return axes.pad(call.writer, call.x, [(row[0], row[1]) for row in rows], mode=mode, fill=float(fill))
-
-
-def _is_pair(row: Any) -> bool:
-    return isinstance(row, list) and len(row) == 2 and all(isinstance(n, int) and n >= 0 for n in row)
+        raise ctx.unsupported(f"constant_values={fill!r:.40} is not one number")
+    return axes.pad(ctx, ctx.x, [(begin, end) for begin, end in rows], mode=mode, fill=float(fill))
 
 
 @layer_reader("Take")
-def take(call: Call) -> Tensor:
+def take(ctx: KerasLayer) -> Tensor:
     """Entries along an axis, by their numbers."""
-    given = call.args[1] if len(call.args) > 1 else call.kwargs.get("indices")
-    if isinstance(given, Tensor):
-        indices = call.writer.source(given)
-    elif isinstance(given, (int, np.ndarray)):
-        indices = call.writer.builder.constant(given, dtype=np.int64)
-    else:
-        raise call.refuse(f"indices={given!r:.40} are no whole numbers")
-    if call.setting("axis") is None:
-        raise call.refuse("takes entries of all axes at once, which is not read")
-    return axes.gather(call.writer, call.x, indices, call.whole("axis"))
+    given = _argument(ctx, "indices")
+    if not isinstance(given, (Tensor, int, np.ndarray)):
+        raise ctx.unsupported(f"indices={given!r:.40} are no integers")
+    if ctx.setting("axis") is None:
+        raise ctx.unsupported("takes entries of all axes at once, which is not read")
+    indices: Operand = given if isinstance(given, Tensor) else ctx.constant(given, dtype=np.int64)
+    return axes.gather(ctx, ctx.x, indices, ctx.integer("axis"))
 
 
 @layer_reader("Flip")
-def flip(call: Call) -> Tensor:
+def flip(ctx: KerasLayer) -> Tensor:
     """The other way round along some axes, or along all."""
-    rank = len(call.shape(call.x))
-    turned = list(range(rank)) if call.setting("axis") is None else _wholes(call, "axis")
-    return axes.cut(
-        call.writer, call.x, {call.writer.axis(axis, rank): (-1, -axes.FAR, -1) for axis in turned}
-    )
+    return axes.flip(ctx, ctx.x, ctx.axes())
 
 
 @layer_reader("Matmul")
-def matmul(call: Call) -> Tensor:
+def matmul(ctx: KerasLayer) -> Tensor:
     """A product of two tensors over the last axis and the one before."""
-    if len(call.inputs) != 2:
-        raise call.refuse(f"is given {len(call.inputs)} tensors, expected 2")
-    return Tensor(call.writer.add("MatMul", [call.writer.source(x) for x in call.inputs]))
+    if len(ctx.inputs) != 2:
+        raise ctx.unsupported(f"is given {len(ctx.inputs)} tensors, expected 2")
+    return Tensor(ctx.add("MatMul", ctx.inputs))
 
 
 @layer_reader("Tile")
-def tile(call: Call) -> Tensor:
+def tile(ctx: KerasLayer) -> Tensor:
     """Several times after one another along each axis."""
-    counts = _wholes(call, "repeats")
-    rank = len(call.shape(call.x))
+    counts, rank = ctx.integer_list("repeats"), ctx.rank()
     if len(counts) > rank or min(counts, default=1) < 1:
-        raise call.wrong(f"repeats={counts} of an input with {rank} axes")
-    counts = [1] * (rank - len(counts)) + counts
-    return Tensor(call.writer.add("Tile", [call.writer.source(call.x), call.writer.integers(counts)]))
-
-
-def _wholes(call: Call, name: str) -> list[int]:
-    """Return a setting that is a whole number or a list of them, as a list."""
-    value = call.setting(name)
-    numbers = [value] if isinstance(value, int) else value
-    if not isinstance(numbers, list) or not all(isinstance(number, int) for number in numbers):
-        raise call.wrong(f"{name}={value!r:.40}, expected whole numbers")
-    return numbers
+        raise ctx.shape_error(f"repeats={counts} of an input with {rank} axes")
+    return Tensor(ctx.add("Tile", [ctx.x, ctx.integers([1] * (rank - len(counts)) + counts)]))

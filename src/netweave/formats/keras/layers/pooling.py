@@ -4,53 +4,45 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.channels_last import Tensor, axes, windows
-from netweave.files.channels_last.elementwise import broadcast
+import onnx_ir as ir
+
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Tensor, axes, windows
 
 if TYPE_CHECKING:
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
 
 
 @layer_reader("MaxPooling1D", "MaxPooling2D", "MaxPooling3D", "MaxPool1D", "MaxPool2D", "MaxPool3D")
-@layer_reader(
-    "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "AvgPool1D", "AvgPool2D", "AvgPool3D"
-)
-def pooling(call: Call) -> Tensor:
+@layer_reader("AveragePooling1D", "AveragePooling2D", "AveragePooling3D")
+@layer_reader("AvgPool1D", "AvgPool2D", "AvgPool3D")
+def pooling(ctx: KerasLayer) -> Tensor:
     """Padding counts neither for the maximum nor in the divisor."""
-    rank = int(call.layer.type[-2])
-    kernel = call.per_axis("pool_size", rank, 2)
-    return windows.pooling(
-        call.writer,
-        call.x,
-        "MaxPool" if call.layer.type.startswith("Max") else "AveragePool",
-        kernel=kernel,
-        strides=call.per_axis("strides", rank, kernel),
-        padding=call.padding(),
-        last=call.is_last(),
-    )
+    kernel = ctx.per_axis("pool_size", ctx.spatial_rank, 2)
+    strides = ctx.per_axis("strides", ctx.spatial_rank, kernel)
+    op_type = "MaxPool" if ctx.type.startswith("Max") else "AveragePool"
+    window = windows.PaddedWindow.of(kernel, strides, ctx.padding())
+    return windows.pooling(ctx, ctx.x, op_type, window, last=ctx.is_last())
 
 
 @layer_reader("GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D")
 @layer_reader("GlobalMaxPool1D", "GlobalMaxPool2D", "GlobalMaxPool3D")
 @layer_reader("GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D")
 @layer_reader("GlobalAvgPool1D", "GlobalAvgPool2D", "GlobalAvgPool3D")
-def global_pooling(call: Call) -> Tensor:
+def global_pooling(ctx: KerasLayer) -> Tensor:
     """Over all places; a mean over time leaves out the steps that do not count."""
-    mask = call.mask(call.x)
-    if mask is not None and call.layer.type in {"GlobalAveragePooling1D", "GlobalAvgPool1D"}:
-        return _counted_mean(call, mask)
-    op_type = "ReduceMax" if "Max" in call.layer.type else "ReduceMean"
-    rank = len(call.shape(call.x))
-    over = list(range(1, rank - 1) if call.is_last() else range(2, rank))
-    return axes.reduce(call.writer, op_type, call.x, over, keep=call.flag("keepdims", False))
+    mask = ctx.mask(ctx.x)
+    if mask is not None and ctx.type in {"GlobalAveragePooling1D", "GlobalAvgPool1D"}:
+        return _counted_mean(ctx, mask)
+    op_type = "ReduceMax" if "Max" in ctx.type else "ReduceMean"
+    over = range(1, ctx.rank() - 1) if ctx.is_last() else range(2, ctx.rank())
+    return axes.reduce(ctx, op_type, ctx.x, over, keep=ctx.boolean("keepdims", False))
 
 
-def _counted_mean(call: Call, mask: Tensor) -> Tensor:
+def _counted_mean(ctx: KerasLayer, mask: Tensor) -> Tensor:
     """Return the mean over the steps that count."""
-    writer, time = call.writer, 1 if call.is_last() else 2
-    wide = writer.add("Unsqueeze", [writer.source(mask), writer.integers([3 - time])])
-    counts = Tensor(writer.add("Cast", [wide], {"to": int(call.x.value.dtype or 1)}))
-    keep = call.flag("keepdims", False)
-    total = axes.reduce(writer, "ReduceSum", broadcast(writer, "Mul", [call.x, counts]), [time], keep=keep)
-    return broadcast(writer, "Div", [total, axes.reduce(writer, "ReduceSum", counts, [time], keep=keep)])
+    time = 1 if ctx.is_last() else 2
+    counts = ctx.as_type(axes.widen(ctx, mask, [3 - time]), ctx.x.value.dtype or ir.DataType.FLOAT)
+    keep = ctx.boolean("keepdims", False)
+    total = axes.reduce(ctx, "ReduceSum", ctx.broadcast("Mul", [ctx.x, counts]), [time], keep=keep)
+    return ctx.broadcast("Div", [total, axes.reduce(ctx, "ReduceSum", counts, [time], keep=keep)])

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from netweave.files.channels_last import Tensor
-from netweave.files.channels_last.axes import FAR, concat, cut, split
-from netweave.files.channels_last.elementwise import broadcast
-from netweave.files.channels_last.recurrent import GRU, LSTM, RNN, Kind, Outputs, Weights, recurrent
-from netweave.formats.keras.config import LayerConfig
 from netweave.formats.keras.layers.activation import hard_slope
 from netweave.formats.keras.layers.masking import pack
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last.axes import concat, flip, split
+from netweave.lowering.channels_last.recurrent import Outputs, Weights, recurrent
+from netweave.lowering.recurrent import RecurrentCell
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.config import LayerConfig
+    from netweave.formats.keras.context import KerasLayer
+    from netweave.lowering.channels_last import Tensor
 
-KINDS: dict[str, Kind] = {
-    "CuDNNGRU": GRU,
-    "CuDNNLSTM": LSTM,
-    "GRU": GRU,
-    "LSTM": LSTM,
-    "SimpleRNN": RNN,
-}
+OPERATORS = {"CuDNNGRU": "GRU", "CuDNNLSTM": "LSTM", "GRU": "GRU", "LSTM": "LSTM", "SimpleRNN": "RNN"}
+"""ONNX's operator for each class of layers, and for each class of cells."""
+
 ACTIVATIONS = {
     "elu": "Elu",
     "hard_sigmoid": "HardSigmoid",
@@ -38,17 +34,13 @@ ACTIVATIONS = {
 }
 """Keras's activations by ONNX's names inside recurrent operators."""
 
-BACKWARDS = {1: (-1, -FAR, -1)}
-"""A sequence the other way round, as a cut."""
-
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What a recurrent layer says of itself."""
 
-    kind: Kind
+    cell: RecurrentCell
     units: int
-    attributes: dict[str, Any]
     bias: tuple[int, ...] | None
     sequences: bool
     states: bool
@@ -61,18 +53,18 @@ class Settings:
 
 
 @layer_reader("LSTM", "GRU", "SimpleRNN")
-def recurrent_layer(call: Call) -> list[Tensor]:
+def recurrent_layer(ctx: KerasLayer) -> list[Tensor]:
     """Over (batch, time, features); the last step, all steps, or the last states as well."""
-    settings = settings_of(call, call.layer)
-    x, *first = call.inputs or [call.x]
-    made = run(call, settings, x, call.mask(x), "cell", states=first)
-    out = made.steps if settings.sequences else made.states[0]
-    out = call.masked(out, call.mask(x) if settings.sequences else None)
-    return [out, *made.states] if settings.states else [out]
+    settings = settings_of(ctx)
+    x, *states = ctx.inputs or [ctx.x]
+    outputs = run(ctx, settings, x, ctx.mask(x), "cell", states=states)
+    out = outputs.steps if settings.sequences else outputs.states[0]
+    out = ctx.masked(out, ctx.mask(x) if settings.sequences else None)
+    return [out, *outputs.states] if settings.states else [out]
 
 
 def run(
-    call: Call,
+    ctx: KerasLayer,
     settings: Settings,
     x: Tensor,
     mask: Tensor | None,
@@ -82,158 +74,132 @@ def run(
     zeros: bool = False,
 ) -> Outputs:
     """Return what one layer makes of a sequence, the steps in the order in which it takes them."""
-    packed = None
+    if states and len(states) != settings.cell.num_states:
+        raise ctx.read_error(f"is given {len(states)} first states, expected {settings.cell.num_states}")
     if settings.backwards:
-        x = cut(call.writer, x, BACKWARDS)
-        mask = cut(call.writer, mask, BACKWARDS) if mask is not None else None
-    if mask is not None:
-        packed = pack(call, x, mask)
-    made = recurrent(
-        call.writer,
-        settings.kind,
+        x = flip(ctx, x, [1])
+        mask = flip(ctx, mask, [1]) if mask is not None else None
+    packed = pack(ctx, x, mask) if mask is not None else None
+    outputs = recurrent(
+        ctx,
+        settings.cell,
         packed.x if packed else x,
-        [_weights(call, settings, inside, x)],
+        [_weights(ctx, settings, inside, x)],
         units=settings.units,
-        attributes=settings.attributes,
-        states=_in_order(call, settings, states),
+        states=states,
         lengths=packed.lengths if packed else None,
     )
     if packed is None or not settings.sequences:
-        return made
-    return Outputs(packed.spread(call.writer, made.steps, zeros=zeros or settings.zeros), made.states)
+        return outputs
+    return Outputs(packed.spread(ctx, outputs.steps, zeros=zeros or settings.zeros), outputs.states)
 
 
 @layer_reader("Bidirectional")
-def bidirectional(call: Call) -> list[Tensor]:
+def bidirectional(ctx: KerasLayer) -> list[Tensor]:
     """One layer forwards and one backwards over the same sequence."""
-    both = [settings_of(call, layer) for layer in _both_layers(call)]
-    if both[0].backwards or len(call.inputs) > 1:
-        raise call.refuse("first states, and a layer that goes backwards itself, are not read")
-    mask = call.mask(call.x)
-    if both[0].like(both[1]) and mask is None and not both[0].states:
-        return [call.masked(out, mask) for out in _at_once(call, both[0])]
+    forward, backward = (settings_of(ctx.inner(layer, [], inside="")) for layer in _both_layers(ctx))
+    if forward.backwards or len(ctx.inputs) > 1:
+        raise ctx.unsupported("first states, and a layer that goes backwards itself, are not read")
+    mask = ctx.mask(ctx.x)
+    if forward.like(backward) and mask is None and not forward.states:
+        return _at_once(ctx, forward)
     ways = [
-        run(call, settings, call.x, mask, f"{side}_layer/cell", zeros=True)
-        for side, settings in zip(("forward", "backward"), both, strict=True)
+        run(ctx, settings, ctx.x, mask, f"{side}_layer/cell", zeros=True)
+        for side, settings in (("forward", forward), ("backward", backward))
     ]
-    ends = [made.steps if both[0].sequences else made.states[0] for made in ways]
-    if both[0].sequences:
-        ends[1] = cut(call.writer, ends[1], BACKWARDS)
-    outs = [call.masked(out, mask if both[0].sequences else None) for out in _merged(call, ends)]
-    return [*outs, *(state for made in ways for state in made.states)] if both[0].states else outs
+    ends = [way.steps if forward.sequences else way.states[0] for way in ways]
+    if forward.sequences:
+        ends[1] = flip(ctx, ends[1], [1])
+    outs = [ctx.masked(out, mask if forward.sequences else None) for out in _merged(ctx, ends)]
+    return [*outs, *(state for way in ways for state in way.states)] if forward.states else outs
 
 
-def _both_layers(call: Call) -> tuple[LayerConfig, LayerConfig]:
+def _both_layers(ctx: KerasLayer) -> tuple[LayerConfig, LayerConfig]:
     """Return the layer that goes forwards, and the one that goes backwards: the same one if none is named."""
-    forward = _inner(call, "layer")
-    if call.setting("backward_layer") is not None:
-        backward = _inner(call, "backward_layer")
+    forward = ctx.layer_setting("layer")
+    if ctx.setting("backward_layer") is not None:
+        backward = ctx.layer_setting("backward_layer")
     else:
         backward = replace(forward, settings={**forward.settings, "go_backwards": True})
     for layer in (forward, backward):
-        if layer.type not in KINDS or layer.type.startswith("CuDNN"):
-            raise call.refuse(f"around a layer of class {layer.type!r} it is not read")
+        if layer.type not in OPERATORS or layer.type.startswith("CuDNN"):
+            raise ctx.unsupported(f"around a layer of class {layer.type!r} it is not read")
     return forward, backward
 
 
-def _at_once(call: Call, settings: Settings) -> list[Tensor]:
+def _at_once(ctx: KerasLayer, settings: Settings) -> list[Tensor]:
     """Return what both ways make as one operator."""
-    weights = [_weights(call, settings, f"{side}_layer/cell", call.x) for side in ("forward", "backward")]
-    attributes = {**settings.attributes, "direction": "bidirectional"}
-    for name in ("activations", "activation_alpha", "activation_beta"):
-        if name in attributes:
-            attributes[name] = attributes[name] * 2
-    made = recurrent(call.writer, settings.kind, call.x, weights, units=settings.units, attributes=attributes)
-    out = made.steps if settings.sequences else made.states[0]
-    if call.setting("merge_mode", "concat") == "concat":
+    weights = [_weights(ctx, settings, f"{side}_layer/cell", ctx.x) for side in ("forward", "backward")]
+    outputs = recurrent(ctx, settings.cell, ctx.x, weights, units=settings.units)
+    out = outputs.steps if settings.sequences else outputs.states[0]
+    if _merge_mode(ctx) == "concat":
         return [out]
-    return _merged(call, split(call.writer, out, [settings.units, settings.units], -1))
+    return _merged(ctx, split(ctx, out, [settings.units, settings.units], -1))
 
 
-def _merged(call: Call, ends: Sequence[Tensor]) -> list[Tensor]:
+def _merge_mode(ctx: KerasLayer) -> str | None:
+    """Return how both ways are joined; None, which leaves them apart, is not the default."""
+    mode: str | None = ctx.config.settings.get("merge_mode", "concat")
+    return mode
+
+
+def _merged(ctx: KerasLayer, ends: Sequence[Tensor]) -> list[Tensor]:
     """Return both ways joined as ``merge_mode`` says; each by itself for None."""
-    mode = call.setting("merge_mode", "concat")
+    mode = _merge_mode(ctx)
     if mode is None:
         return list(ends)
     if mode == "concat":
-        return [concat(call.writer, ends, -1)]
-    op_type = {"sum": "Add", "ave": "Add", "mul": "Mul"}.get(str(mode))
+        return [concat(ctx, ends, -1)]
+    op_type = {"sum": "Add", "ave": "Mean", "mul": "Mul"}.get(str(mode))
     if op_type is None:
-        raise call.refuse(f"merge_mode={mode!r:.40} is not read")
-    made = broadcast(call.writer, op_type, ends)
-    if mode == "ave":
-        made = broadcast(call.writer, "Mul", [made, Tensor(call.writer.number(0.5, made.value))])
-    return [made]
+        raise ctx.unsupported(f"merge_mode={mode!r:.40} is not read")
+    return [ctx.broadcast(op_type, ends)]
 
 
-def _inner(call: Call, name: str) -> LayerConfig:
-    held = call.setting(name)
-    if not isinstance(held, dict) or not isinstance(held.get("config"), dict):
-        raise call.wrong(f"its {name!r} is no layer")
-    return LayerConfig(str(held["config"].get("name", "")), str(held.get("class_name")), held["config"])
-
-
-def settings_of(call: Call, layer: LayerConfig) -> Settings:
-    """Return what a recurrent layer says of itself, in ONNX's words."""
-    kind = KINDS[layer.type]
-    settings = layer.settings
-    units = settings.get("units")
-    if not isinstance(units, int) or isinstance(units, bool) or units < 1:
-        raise call.wrong(f"units={units!r:.40}, expected a whole number of at least 1")
-    gates = len(kind.gates)
-    attributes = _activations(call, layer, kind)
-    bias: tuple[int, ...] | None = (gates * units,)
-    if kind is GRU:
-        after = bool(settings.get("reset_after", False))
-        attributes["linear_before_reset"] = int(after)
-        bias = (2, gates * units) if after else bias
+def settings_of(ctx: KerasLayer) -> Settings:
+    """Return what a recurrent layer says of itself, in ONNX's terms."""
+    op_type, units = OPERATORS[ctx.type], ctx.positive("units")
+    reset_after = op_type == "GRU" and ctx.boolean("reset_after", False)
+    cell = _cell(ctx, op_type, reset_after=reset_after)
+    num_rows = cell.num_gates * units
     return Settings(
-        kind,
+        cell,
         units,
-        attributes,
-        bias if settings.get("use_bias", True) else None,
-        bool(settings.get("return_sequences", False)),
-        bool(settings.get("return_state", False)),
-        bool(settings.get("go_backwards", False)),
-        bool(settings.get("zero_output_for_mask", False)),
+        ((2, num_rows) if reset_after else (num_rows,)) if ctx.boolean("use_bias", True) else None,
+        ctx.boolean("return_sequences", False),
+        ctx.boolean("return_state", False),
+        ctx.boolean("go_backwards", False),
+        ctx.boolean("zero_output_for_mask", False),
     )
 
 
-def _activations(call: Call, layer: LayerConfig, kind: Kind) -> dict[str, Any]:
-    """Return ONNX's activations: of the gates and of the candidate, for an LSTM of the output as well."""
-    words = []
-    for name, default in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
-        value = layer.settings.get(name, default)
+def _cell(ctx: KerasLayer, op_type: str, *, reset_after: bool) -> RecurrentCell:
+    """Return what is computed at every step: ONNX has the activation of the gates before the layer's own."""
+    names = []
+    for setting, default in (("activation", "tanh"), ("recurrent_activation", "sigmoid")):
+        value = ctx.setting(setting, default)
         value = value.get("config") if isinstance(value, dict) else value
         if value not in ACTIVATIONS:
-            raise call.refuse(f"{name}={value!r:.40} is not read in a recurrent layer")
-        words.append(value)
-    own, gates = words
-    order = {LSTM: [gates, own, own], GRU: [gates, own], RNN: [own]}[kind]
-    attributes: dict[str, Any] = {"activations": [ACTIVATIONS[word] for word in order]}
-    if "hard_sigmoid" in order:
-        attributes["activation_alpha"] = [hard_slope(call.keras)] * order.count("hard_sigmoid")
-        attributes["activation_beta"] = [0.5] * order.count("hard_sigmoid")
-    if "linear" in order:
-        if "hard_sigmoid" in order:
-            raise call.refuse("activation=linear beside hard_sigmoid is not read")
-        attributes["activation_alpha"] = [1.0] * order.count("linear")
-    return attributes
+            raise ctx.unsupported(f"{setting}={value!r:.40} is not read in a recurrent layer")
+        names.append(value)
+    own, gates = names
+    order = {"LSTM": [gates, own, own], "GRU": [gates, own], "RNN": [own]}[op_type]
+    num_hard, num_linear = order.count("hard_sigmoid"), order.count("linear")
+    if num_hard and num_linear:
+        raise ctx.unsupported("activation=linear beside hard_sigmoid is not read")
+    return RecurrentCell(
+        op_type,
+        activations=tuple(ACTIVATIONS[name] for name in order),
+        alphas=(hard_slope(ctx.version),) * num_hard or (1.0,) * num_linear,
+        betas=(0.5,) * num_hard,
+        linear_before_reset=reset_after,
+    )
 
 
-def _weights(call: Call, settings: Settings, inside: str, x: Tensor) -> Weights:
-    columns = len(settings.kind.gates) * settings.units
-    (features,) = call.writer.known(x, [-1])
-    kernel = call.stored("kernel", (features, columns), inside=inside)
-    state = call.stored("recurrent_kernel", (settings.units, columns), inside=inside)
-    bias = None
-    if settings.bias is not None:
-        bias = call.stored("bias", settings.bias, role="bias", inside=inside)
-    return Weights(kernel, state, bias)
-
-
-def _in_order(call: Call, settings: Settings, states: Sequence[Tensor]) -> list[Tensor | None]:
-    wanted = 2 if settings.kind is LSTM else 1
-    if states and len(states) != wanted:
-        raise call.wrong(f"is given {len(states)} first states, expected {wanted}")
-    return list(states)
+def _weights(ctx: KerasLayer, settings: Settings, inside: str, x: Tensor) -> Weights:
+    columns = settings.cell.num_gates * settings.units
+    kernel = ctx.parameter("kernel", (ctx.size(-1, x), columns), inside=inside)
+    state = ctx.parameter("recurrent_kernel", (settings.units, columns), inside=inside)
+    if settings.bias is None:
+        return Weights(kernel, state)
+    return Weights(kernel, state, ctx.parameter("bias", settings.bias, role="bias", inside=inside))

@@ -2,117 +2,106 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from math import prod
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from netweave.files.channels_last import Tensor, axes
-from netweave.files.channels_last.elementwise import unary
-from netweave.files.channels_last.resizing import resize
 from netweave.formats.keras.layers.preprocessing import METHODS
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.channels_last import Tensor, axes
+from netweave.lowering.channels_last.resizing import resize
 
 if TYPE_CHECKING:
-    from netweave.formats.keras.call import Call
+    from netweave.formats.keras.context import KerasLayer
 
 
 @layer_reader("Flatten")
-def flatten(call: Call) -> Tensor:
+def flatten(ctx: KerasLayer) -> Tensor:
     """All axes but the first in one; with channels first in the file they are turned last before."""
-    x = call.x
-    rank = len(call.shape(x))
+    x, rank = ctx.x, ctx.rank()
     if rank == 1:
-        return axes.widen(call.writer, x, [1])
-    if not call.is_last() and rank > 2:
-        x = axes.transpose(call.writer, x, [0, *range(2, rank), 1])
-    made = axes.flatten(call.writer, x)
-    return unary(call.writer, "Identity", call.x) if made is call.x else made
+        return axes.widen(ctx, x, [1])
+    if not ctx.is_last() and rank > 2:
+        x = axes.transpose(ctx, x, [0, *range(2, rank), 1])
+    return ctx.copied(axes.flatten(ctx, x))
 
 
 @layer_reader("Reshape")
-def reshape(call: Call) -> Tensor:
+def reshape(ctx: KerasLayer) -> Tensor:
     """Other sizes, the batch left out; the function ``ops.reshape`` is given the batch as well."""
-    name = "newshape" if "newshape" in call.layer.settings else "target_shape"
-    wanted = call.setting(name)
-    if not isinstance(wanted, list) or not all(size is None or isinstance(size, int) for size in wanted):
-        raise call.wrong(f"{name}={wanted!r:.60}, expected whole numbers")
+    name = "newshape" if "newshape" in ctx.config.settings else "target_shape"
+    given = ctx.setting(name)
+    wanted = [-1 if size is None else size for size in given] if isinstance(given, list) else given
+    if not isinstance(wanted, list) or not all(isinstance(size, int) for size in wanted):
+        raise ctx.setting_error(name, "integers")
     if name == "newshape":
-        return axes.reshape(call.writer, call.x, wanted)
-    sizes = [None, *wanted]
-    before = call.shape(call.x)[1:]
-    if None not in before and sum(size in {None, -1} for size in wanted) == 1:
-        count = int(np.prod([size or 1 for size in before], dtype=object))
-        known = int(np.prod([size for size in wanted if size not in {None, -1}], dtype=object))
-        sizes = [None, *(count // max(known, 1) if size in {None, -1} else size for size in wanted)]
-    return axes.reshape(call.writer, call.x, sizes)
+        return axes.reshape(ctx, ctx.x, wanted)
+    before = [size for size in ctx.shape()[1:] if size is not None]
+    if len(before) == ctx.rank() - 1 and wanted.count(-1) == 1:  # the batch stays open, so nothing else may
+        wanted[wanted.index(-1)] = prod(before) // max(-prod(wanted), 1)
+    return axes.reshape(ctx, ctx.x, [None, *wanted])
 
 
 @layer_reader("Permute")
-def permute(call: Call) -> Tensor:
+def permute(ctx: KerasLayer) -> Tensor:
     """Axes in another order, counted from 1 without the batch."""
-    dims = call.setting("dims")
-    rank = len(call.shape(call.x))
-    if not isinstance(dims, list) or sorted(dims) != list(range(1, rank)):
-        raise call.wrong(f"dims={dims!r:.60} of an input with {rank} axes")
-    return axes.transpose(call.writer, call.x, [0, *dims])
+    dims = ctx.integer_list("dims")
+    if sorted(dims) != list(range(1, ctx.rank())):
+        raise ctx.shape_error(f"dims={dims!r:.60} of an input with {ctx.rank()} axes")
+    return axes.transpose(ctx, ctx.x, [0, *dims])
 
 
 @layer_reader("RepeatVector")
-def repeat_vector(call: Call) -> Tensor:
+def repeat_vector(ctx: KerasLayer) -> Tensor:
     """The same n times along a new axis."""
-    wide = axes.widen(call.writer, call.x, [1])
-    return Tensor(call.writer.add("Tile", [wide.value, call.writer.integers([1, call.count("n"), 1])]))
+    return Tensor(ctx.add("Tile", [axes.widen(ctx, ctx.x, [1]), ctx.integers([1, ctx.positive("n"), 1])]))
 
 
 @layer_reader("ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D")
-def zero_padding(call: Call) -> Tensor:
+def zero_padding(ctx: KerasLayer) -> Tensor:
     """Zeros at both ends of each axis."""
-    pairs = _pairs(call, "padding", 1)
-    around = [(0, 0), *pairs, (0, 0)] if call.is_last() else [(0, 0), (0, 0), *pairs]
-    return axes.pad(call.writer, call.x, around)
+    pairs = _pairs(ctx, "padding", 1)
+    return axes.pad(ctx, ctx.x, [(0, 0), *pairs, (0, 0)] if ctx.is_last() else [(0, 0), (0, 0), *pairs])
 
 
 @layer_reader("Cropping1D", "Cropping2D", "Cropping3D")
-def cropping(call: Call) -> Tensor:
+def cropping(ctx: KerasLayer) -> Tensor:
     """Without elements at both ends of each axis."""
-    first = 1 if call.is_last() else 2
-    cuts = {
-        axis + first: (begin, -end if end else axes.FAR, 1)
-        for axis, (begin, end) in enumerate(_pairs(call, "cropping", 0))
+    first = 1 if ctx.is_last() else 2
+    bounds = {
+        axis: (begin, -end if end else axes.FAR, 1)
+        for axis, (begin, end) in enumerate(_pairs(ctx, "cropping", 0), start=first)
         if begin or end
     }
-    made = axes.cut(call.writer, call.x, cuts)
-    return unary(call.writer, "Identity", call.x) if made is call.x else made
+    return ctx.copied(axes.cut(ctx, ctx.x, bounds))
 
 
-def _pairs(call: Call, name: str, default: int) -> list[tuple[int, int]]:
+def _pairs(ctx: KerasLayer, name: str, default: int) -> list[tuple[int, int]]:
     """Return (begin, end) of each axis: the setting is a number, one for each axis, or two for each."""
-    rank = int(call.layer.type[-2])
-    value = call.setting(name, default)
+    rank, value = ctx.spatial_rank, ctx.setting(name, default)
     rows = [value] * rank if isinstance(value, int) else value
     if rank == 1 and isinstance(rows, list) and len(rows) == 2:
         rows = [rows]
-    if not isinstance(rows, list) or len(rows) != rank:
-        raise call.wrong(f"{name}={value!r:.60}, expected numbers for {rank} axes")
-    pairs = [(row, row) if isinstance(row, int) else tuple(row) for row in rows]
-    if not all(len(pair) == 2 and all(isinstance(n, int) and n >= 0 for n in pair) for pair in pairs):
-        raise call.wrong(f"{name}={value!r:.60}, expected numbers of at least 0")
-    return [(pair[0], pair[1]) for pair in pairs]
+    pairs = [[row, row] if isinstance(row, int) else row for row in rows] if isinstance(rows, list) else []
+    if len(pairs) != rank or not all(is_pair(pair) for pair in pairs):
+        raise ctx.setting_error(name, f"one or two integers of at least 0 for each of {rank} axes")
+    return [(begin, end) for begin, end in pairs]
+
+
+def is_pair(row: Any) -> bool:
+    """Whether a setting is two integers, what is added or cut off at the begin and the end of an axis."""
+    return isinstance(row, list) and len(row) == 2 and all(isinstance(n, int) and n >= 0 for n in row)
 
 
 @layer_reader("UpSampling1D", "UpSampling2D", "UpSampling3D")
-def up_sampling(call: Call) -> Tensor:
+def up_sampling(ctx: KerasLayer) -> Tensor:
     """Each element several times, or a smooth image between them."""
-    rank = int(call.layer.type[-2])
-    method = METHODS[call.word("interpolation", "nearest", tuple(METHODS))]
-    factors = call.per_axis("size", rank, 2)
+    method = METHODS[ctx.string("interpolation", "nearest", tuple(METHODS))]
+    factors = ctx.per_axis("size", ctx.spatial_rank, 2)
     convention = "asymmetric" if method == "nearest" else "half"
-    return resize(
-        call.writer, call.x, method=method, convention=convention, factors=factors, last=call.is_last()
-    )
+    return resize(ctx, ctx.x, method=method, convention=convention, factors=factors, last=ctx.is_last())
 
 
 @layer_reader("InputLayer")
-def input_layer(call: Call) -> Tensor:
+def input_layer(ctx: KerasLayer) -> Tensor:
     """An input of a model inside a model: what the model is given."""
-    return call.x
+    return ctx.x

@@ -2,7 +2,6 @@
 
 from netweave.formats.tensorflow.operators import (
     activation,
-    arrays,
     control,
     convolution,
     cudnn,
@@ -10,6 +9,7 @@ from netweave.formats.tensorflow.operators import (
     elementwise,
     fused,
     indexing,
+    lists,
     normalization,
     pooling,
     quantization,
@@ -25,7 +25,6 @@ from netweave.formats.tensorflow.operators.refused import REASONS
 __all__ = [
     "REASONS",
     "activation",
-    "arrays",
     "control",
     "convolution",
     "cudnn",
@@ -33,6 +32,7 @@ __all__ = [
     "elementwise",
     "fused",
     "indexing",
+    "lists",
     "normalization",
     "pooling",
     "quantization",

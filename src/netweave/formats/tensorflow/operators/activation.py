@@ -4,63 +4,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.channels_last.axes import along
-from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last.axes import along
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Tensor
-    from netweave.formats.tensorflow.call import Call
-
-SAME = {
-    "Elu": "Elu",
-    "Relu": "Relu",
-    "Selu": "Selu",
-    "Sigmoid": "Sigmoid",
-    "Softplus": "Softplus",
-    "Softsign": "Softsign",
-    "Tanh": "Tanh",
-}
-"""Operators that ONNX has under the same rule."""
+    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.lowering.channels_last import Tensor
 
 
-@operator_reader(*SAME)
-def same(call: Call) -> Tensor:
-    """An activation that ONNX has too."""
-    return unary(call.writer, SAME[call.op], call.operand())
-
-
-@operator_reader("Relu6")
-def relu6(call: Call) -> Tensor:
-    """``min(max(x, 0), 6)``."""
-    x = call.operand()
-    limits = [call.writer.builder.constant(0.0), call.writer.builder.constant(6.0)]
-    return unary(call.writer, "Clip", x, more=limits)
-
-
-@operator_reader("LeakyRelu")
-def leaky_relu(call: Call) -> Tensor:
-    """``x`` above 0, ``alpha * x`` below."""
-    return unary(call.writer, "LeakyRelu", call.operand(), {"alpha": call.real("alpha", 0.2)})
-
-
-@operator_reader("Softmax", "LogSoftmax")
-def softmax(call: Call) -> Tensor:
-    """Over the last axis."""
-    return along(call.writer, call.op, call.operand(), -1)
+@operator_reader("Elu", "Relu", "Relu6", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+def activation(ctx: TensorFlowOperation) -> Tensor:
+    """An activation that is what other frameworks call so too."""
+    return ctx.elementwise(ctx.op, ctx.x)
 
 
 @operator_reader("SwishF32", "swish_f32")
-def swish(call: Call) -> Tensor:
+def swish(ctx: TensorFlowOperation) -> Tensor:
     """``x * sigmoid(x)``."""
-    x = call.operand()
-    return broadcast(call.writer, "Mul", [x, unary(call.writer, "Sigmoid", x)])
+    return ctx.elementwise("swish", ctx.x)
+
+
+@operator_reader("LeakyRelu")
+def leaky_relu(ctx: TensorFlowOperation) -> Tensor:
+    """``x`` above 0, ``alpha * x`` below."""
+    return ctx.unary("LeakyRelu", ctx.x, {"alpha": ctx.number("alpha", 0.2)})
+
+
+@operator_reader("Softmax", "LogSoftmax")
+def softmax(ctx: TensorFlowOperation) -> Tensor:
+    """Over the last axis."""
+    return along(ctx, ctx.op, ctx.x, -1)
 
 
 @operator_reader("Dropout")
-def dropout(call: Call) -> Tensor:
+def dropout(ctx: TensorFlowOperation) -> Tensor:
     """A group of nodes that is a dropout (``patterns``); nothing is dropped in a net that predicts."""
-    x, ratio = call.operand(), call.attribute("ratio")
+    ratio = ctx.attribute("ratio")
     if not isinstance(ratio, float) or not 0 <= ratio < 1:
-        return unary(call.writer, "Identity", x)
-    return unary(call.writer, "Dropout", x, more=[call.writer.builder.constant(ratio)])
+        return ctx.unary("Identity", ctx.x)
+    return ctx.unary("Dropout", ctx.x, more=[ctx.constant(ratio)])

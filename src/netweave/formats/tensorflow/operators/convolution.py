@@ -6,157 +6,107 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.channels_last import Stored, Tensor, windows
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Stored, Tensor, windows
+from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Operand
-    from netweave.formats.tensorflow.call import Call, Padding
-
-
-@operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")
-def convolution(call: Call) -> Tensor:
-    """With a filter of (sizes..., channels, filters); depthwise of (sizes..., channels, multiplier)."""
-    return convolved(call)
-
-
-def convolved(call: Call) -> Tensor:
-    """Return the first input with the filter that is the second."""
-    last = call.is_last()
-    x, kernel = call.operand(0), call.operand(1)
-    dilations = call.spatial("dilations", last=last)
-    padding: Padding = call.padding(last=last)
-    if call.attribute("_dilated"):
-        dilations, padding = _from_batches(call)
-    strides = call.spatial("strides", last=last)
-    if call.op.endswith("DepthwiseConv2dNative"):
-        return windows.depthwise(
-            call.writer, x, kernel, strides=strides, dilations=dilations, padding=padding, last=last
-        )
-    channels = call.shape(x)[-1 if last else 1]
-    per_group = call.shape(kernel)[-2]
-    groups = channels // per_group if channels and per_group and channels % per_group == 0 else 1
-    return windows.convolution(
-        call.writer,
-        x,
-        kernel,
-        strides=strides,
-        dilations=dilations,
-        padding=padding,
-        groups=groups,
-        last=last,
-    )
-
-
-@operator_reader("Conv2DBackpropInput", "Conv3DBackpropInputV2")
-def transposed_convolution(call: Call) -> Tensor:
-    """The gradient of a convolution, used as a transposed one: (sizes, filter, x).
-
-    The output's sizes are an input: where they are those of the rule (``transposed_pads``), they are left
-    to it; otherwise sizes must be known.
-    """
-    last = call.is_last()
-    kernel, x = call.operand(1), call.operand(2)
-    strides, dilations = (call.spatial(name, last=last, of=2) for name in ("strides", "dilations"))
-    sizes = call.writer.known(kernel, range(len(call.shape(kernel)) - 2))
-    wanted = call.sizes(0, "the size of the output")
-    spatial = wanted[1:-1] if last else wanted[2:]
-    given = call.shape(x)[1:-1] if last else call.shape(x)[2:]
-    padding = call.padding(last=last)
-    if not isinstance(padding, str):
-        raise call.refuse("explicit padding of a transposed convolution is not read")
-    pads, extra = windows.transposed_pads(sizes, strides, dilations, same=padding == "SAME")
-    rank = len(sizes)
-    for axis in range(rank):
-        size, goal = given[axis], spatial[axis]
-        if size is None or goal is None:
-            continue
-        reach = (sizes[axis] - 1) * dilations[axis] + 1
-        total = (size - 1) * strides[axis] + reach - goal
-        if padding == "VALID":
-            pads[axis], pads[axis + rank], extra[axis] = 0, max(total, 0), max(-total, 0)
-        else:
-            pads[axis], pads[axis + rank] = max(total, 0) // 2, max(total, 0) - max(total, 0) // 2
-            extra[axis] = max(-total, 0)
-    return windows.transposed_convolution(
-        call.writer, x, kernel, strides=strides, dilations=dilations, pads=pads, extra=extra, last=last
-    )
-
-
-@operator_reader("ExtractImagePatches")
-def patches(call: Call) -> Tensor:
-    """Every window as channels: row by row, and all channels of a place beside one another."""
-    x = call.operand()
-    (channels,) = call.writer.known(x, [3])
-    window = call.numbers("ksizes")[1:3]
-    steps, rates = (call.numbers(name)[1:3] for name in ("strides", "rates"))
-    count = window[0] * window[1] * channels
-    if count > MAX_PATCH:
-        raise call.refuse(f"makes {count:,} channels of windows, at most {MAX_PATCH:,} are read")
-    kernel = Stored.constant(np.eye(count, dtype=np.float32).reshape(*window, channels, count))
-    return windows.convolution(
-        call.writer,
-        x,
-        kernel,
-        strides=steps,
-        dilations=rates,
-        padding=call.padding(last=True),
-        groups=1,
-        last=True,
-    )
-
+    from netweave.formats.tensorflow.context import Padding, TensorFlowOperation
 
 MAX_PATCH = 2048
 """Windows of more elements are not written as convolutions."""
 
 
-@operator_reader("MatMul")
-def matmul(call: Call) -> Tensor:
-    """Of two matrices, either of them transposed."""
-    return multiplied(call)
+@operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")
+def convolution(ctx: TensorFlowOperation) -> Tensor:
+    """With a filter of (sizes..., channels, filters); depthwise of (sizes..., channels, multiplier)."""
+    return convolved(ctx)
 
 
-def multiplied(call: Call) -> Tensor:
-    """Return the product of the first two inputs."""
-    a, b = call.operand(0), call.operand(1)
-    if call.attribute("transpose_a", False):
-        a = _turned(call, a, 2)
-    if call.attribute("transpose_b", False):
-        b = _turned(call, b, 2)
-    return Tensor(call.writer.add("MatMul", [call.writer.source(a), call.writer.source(b)]))
+def convolved(ctx: TensorFlowOperation) -> Tensor:
+    """Return the first input with the filter that is the second."""
+    last, x, kernel = ctx.is_last(), ctx.x, ctx.operand(1)
+    dilations = ctx.spatial("dilations", last=last)
+    padding: Padding = ctx.padding(last=last)
+    if ctx.attribute("_dilated"):
+        dilations, padding = _from_batches(ctx)
+    sizes = ctx.sizes(range(ctx.rank(kernel) - 2), kernel)
+    window = windows.PaddedWindow.of(sizes, ctx.spatial("strides", last=last), padding, dilations)
+    groups: int | None = None
+    if not ctx.op.endswith("DepthwiseConv2dNative"):
+        # TensorFlow says nothing of groups: they follow from the channels of the input and of the filter.
+        channels, per_group = ctx.shape(x)[-1 if last else 1], ctx.shape(kernel)[-2]
+        groups = channels // per_group if channels and per_group and channels % per_group == 0 else 1
+    return windows.convolution(ctx, x, kernel, window, groups=groups, last=last)
 
 
-@operator_reader("BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
-def batch_matmul(call: Call) -> Tensor:
+@operator_reader("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+def transposed_convolution(ctx: TensorFlowOperation) -> Tensor:
+    """The gradient of a convolution, used as a transposed one: (sizes, filter, x).
+
+    The output's sizes are an input: where they are open, they are those of the rule (``transposed_window``).
+    """
+    last = ctx.is_last()
+    kernel, x = ctx.operand(1), ctx.operand(2)
+    padding = ctx.padding(last=last)
+    if not isinstance(padding, str):
+        raise ctx.unsupported("explicit padding of a transposed convolution is not read")
+    strides, dilations = (ctx.spatial(name, last=last, of=2) for name in ("strides", "dilations"))
+    window = Window(ctx.sizes(range(ctx.rank(kernel) - 2), kernel), strides, dilations=dilations)
+    spatial = slice(1, -1) if last else slice(2, None)
+    sizes, wanted = ctx.shape(x)[spatial], ctx.sizes_input(0, "the size of the output")[spatial]
+    surplus = windows.transposed_surplus(window, sizes, wanted, same=padding == "SAME")
+    cut_window, extra = windows.transposed_window(window, surplus, same=padding == "SAME")
+    return windows.transposed_convolution(ctx, x, kernel, cut_window, extra=extra, last=last)
+
+
+@operator_reader("ExtractImagePatches")
+def patches(ctx: TensorFlowOperation) -> Tensor:
+    """Every window as channels: row by row, and all channels of a place beside one another."""
+    channels = ctx.size(3)
+    sizes, strides, rates = (ctx.integer_list(name)[1:3] for name in ("ksizes", "strides", "rates"))
+    count = sizes[0] * sizes[1] * channels
+    if count > MAX_PATCH:
+        raise ctx.unsupported(f"makes {count:,} channels of windows, at most {MAX_PATCH:,} are read")
+    kernel = Stored.constant(np.eye(count, dtype=np.float32).reshape(*sizes, channels, count))
+    window = windows.PaddedWindow.of(sizes, strides, ctx.padding(last=True), rates)
+    return windows.convolution(ctx, ctx.x, kernel, window)
+
+
+@operator_reader("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
+def matmul(ctx: TensorFlowOperation) -> Tensor:
     """Of the last two axes, either of them transposed."""
-    a, b = call.operand(0), call.operand(1)
-    if call.attribute("adj_x", False):
-        a = _turned(call, a, len(call.shape(a)))
-    if call.attribute("adj_y", False):
-        b = _turned(call, b, len(call.shape(b)))
-    return Tensor(call.writer.add("MatMul", [call.writer.source(a), call.writer.source(b)]))
+    return multiplied(ctx)
+
+
+def multiplied(ctx: TensorFlowOperation) -> Tensor:
+    """Return the product of the first two inputs."""
+    factors: list[Tensor | Stored] = []
+    for x, names in zip(
+        ctx.operands(0, 2), (("transpose_a", "adj_x"), ("transpose_b", "adj_y")), strict=True
+    ):
+        factors.append(_transposed(ctx, x) if any(map(ctx.attribute, names)) else x)
+    return Tensor(ctx.add("MatMul", factors))
 
 
 @operator_reader("Einsum")
-def einsum(call: Call) -> Tensor:
+def einsum(ctx: TensorFlowOperation) -> Tensor:
     """A sum over named axes; the equation is that of ONNX."""
-    values = [call.writer.source(x) for x in call.operands()]
-    return Tensor(call.writer.add("Einsum", values, {"equation": call.text("equation", "")}))
+    return Tensor(ctx.add("Einsum", ctx.operands(), {"equation": ctx.string("equation", "")}))
 
 
-def _turned(call: Call, x: Operand, rank: int) -> Operand:
+def _transposed(ctx: TensorFlowOperation, x: Tensor | Stored) -> Tensor | Stored:
+    rank = ctx.rank(x)
     perm = (*range(rank - 2), rank - 1, rank - 2)
-    if isinstance(x, Stored):
-        return x.transposed(perm)
-    return Tensor(call.writer.add("Transpose", [call.writer.source(x)], {"perm": list(perm)}))
+    return x.transposed(perm) if isinstance(x, Stored) else Tensor(ctx.transpose(ctx.source(x), perm))
 
 
-def _from_batches(call: Call) -> tuple[list[int], list[int]]:
+def _from_batches(ctx: TensorFlowOperation) -> tuple[list[int], list[int]]:
     """Return the dilations and pads of a convolution between SpaceToBatchND and BatchToSpaceND."""
-    blocks = call.integers(2, "the block of SpaceToBatchND")
-    pads = np.array(call.integers(3, "the padding of SpaceToBatchND"), np.int64).reshape(-1, 2)
-    crops = np.array(call.integers(4, "the crop of BatchToSpaceND"), np.int64).reshape(-1, 2)
-    left = pads.astype(int) - crops.astype(int)
+    blocks = ctx.integers_input(2, "the block of SpaceToBatchND")
+    pads = np.array(ctx.integers_input(3, "the padding of SpaceToBatchND"), np.int64).reshape(-1, 2)
+    crops = np.array(ctx.integers_input(4, "the crop of BatchToSpaceND"), np.int64).reshape(-1, 2)
+    left = pads - crops
     if (left < 0).any():
-        raise call.refuse(f"crops {crops.tolist()} more than {pads.tolist()} pads")
-    return blocks, [*left[:, 0].tolist(), *left[:, 1].tolist()]
+        raise ctx.unsupported(f"crops {crops.tolist()} more than {pads.tolist()} pads")
+    return blocks, left.T.reshape(-1).tolist()

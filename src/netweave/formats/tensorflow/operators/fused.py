@@ -4,83 +4,70 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.files.channels_last.elementwise import broadcast, unary
-from netweave.files.channels_last.normalisation import batch_normalisation
 from netweave.formats.tensorflow.operators.convolution import convolved, multiplied
 from netweave.formats.tensorflow.operators.elementwise import biased
-from netweave.formats.tensorflow.operators.normalization import normalised
+from netweave.formats.tensorflow.operators.normalization import normalized, normalized_by
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.activations import gelu, rectify
 
 if TYPE_CHECKING:
-    from netweave.files.channels_last import Operand, Tensor
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.lowering.channels_last import Stored, Tensor
 
-PLAIN = {"Relu": "Relu", "Elu": "Elu", "Tanh": "Tanh", "Sigmoid": "Sigmoid", "_FusedHardSwish": "HardSwish"}
-"""Functions that may stand behind, and ONNX's names of them."""
+ACTIVATIONS = frozenset({"Elu", "Relu", "Relu6", "Sigmoid", "Tanh"})
+"""Functions that may stand behind, and are what other frameworks call so too."""
 
 
 @operator_reader("_FusedConv2D", "_FusedDepthwiseConv2dNative")
-def fused_convolution(call: Call) -> Tensor:
+def fused_convolution(ctx: TensorFlowOperation) -> Tensor:
     """A convolution, and what ``fused_ops`` names."""
-    return _followed(call, convolved(call))
+    return _followed(ctx, convolved(ctx))
 
 
 @operator_reader("_FusedMatMul")
-def fused_matmul(call: Call) -> Tensor:
+def fused_matmul(ctx: TensorFlowOperation) -> Tensor:
     """A product of matrices, and what ``fused_ops`` names."""
-    return _followed(call, multiplied(call))
+    return _followed(ctx, multiplied(ctx))
 
 
 @operator_reader("_FusedBatchNormEx")
-def fused_batch_norm_ex(call: Call) -> Tensor:
+def fused_batch_norm_ex(ctx: TensorFlowOperation) -> Tensor:
     """A normalisation, perhaps with something added, and a rectifier."""
-    made = normalised(call)
-    for other in call.operands(5, 5 + call.whole("num_side_inputs", 0)):
-        made = broadcast(call.writer, "Add", [made, other])
-    mode = call.text("activation_mode", "Identity")
-    return made if mode == "Identity" else _function(call, mode, made)
+    x = normalized(ctx)
+    for other in ctx.operands(5, 5 + ctx.integer("num_side_inputs", 0)):
+        x = ctx.broadcast("Add", [x, other])
+    mode = ctx.string("activation_mode", "Identity")
+    return x if mode == "Identity" else _activated(ctx, mode, x)
 
 
-def _followed(call: Call, made: Tensor) -> Tensor:
-    names = [bytes(name).decode("utf-8", "replace") for name in call.attribute("fused_ops", [])]
-    more = call.operands(2, 2 + call.whole("num_args", 0))
+def _followed(ctx: TensorFlowOperation, x: Tensor) -> Tensor:
+    names = [bytes(name).decode("utf-8", "replace") for name in ctx.attribute("fused_ops", [])]
+    more = ctx.operands(2, 2 + ctx.integer("num_args", 0))
     for name in names:
         if name == "BiasAdd":
-            made = biased(call, made, _next(call, more))
+            x = biased(ctx, x, _next(ctx, more))
         elif name == "Add":
-            made = broadcast(call.writer, "Add", [made, _next(call, more)])
+            x = ctx.broadcast("Add", [x, _next(ctx, more)])
         elif name == "FusedBatchNorm":
-            gamma, beta, mean, variance = (_next(call, more) for _ in range(4))
-            made = batch_normalisation(
-                call.writer,
-                made,
-                gamma=gamma,
-                beta=beta,
-                mean=mean,
-                variance=variance,
-                eps=call.real("epsilon", 1e-4),
-                last=call.is_last(),
-            )
+            x = normalized_by(ctx, x, [_next(ctx, more) for _ in range(4)])
         else:
-            made = _function(call, name, made)
-    return made
+            x = _activated(ctx, name, x)
+    return x
 
 
-def _next(call: Call, more: list[Operand]) -> Operand:
+def _next(ctx: TensorFlowOperation, more: list[Tensor | Stored]) -> Tensor | Stored:
     if not more:
-        raise call.wrong(f"fused_ops={call.attribute('fused_ops')} need more inputs than there are")
+        raise ctx.read_error(f"fused_ops={ctx.attribute('fused_ops')} need more inputs than there are")
     return more.pop(0)
 
 
-def _function(call: Call, name: str, x: Tensor) -> Tensor:
-    writer = call.writer
-    if name == "Relu6":
-        value = x.value
-        return unary(writer, "Clip", x, more=[writer.number(0, value), writer.number(6, value)])
+def _activated(ctx: TensorFlowOperation, name: str, x: Tensor) -> Tensor:
+    if name in ACTIVATIONS:
+        return ctx.elementwise(name, x)
+    if name == "_FusedHardSwish":
+        return ctx.unary("HardSwish", x)
     if name == "LeakyRelu":
-        return unary(writer, "LeakyRelu", x, {"alpha": call.real("leakyrelu_alpha", 0.2)})
+        return ctx.elementwise(rectify, x, slope=ctx.number("leakyrelu_alpha", 0.2))
     if name in {"GeluExact", "GeluApproximate"}:
-        return unary(writer, "Gelu", x, {"approximate": "none" if name == "GeluExact" else "tanh"})
-    if name not in PLAIN:
-        raise call.refuse(f"{name!r} in fused_ops is not read")
-    return unary(writer, PLAIN[name], x)
+        return ctx.elementwise(gelu, x, approximate=name == "GeluApproximate")
+    raise ctx.unsupported(f"{name!r} in fused_ops is not read")

@@ -7,79 +7,69 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.files.channels_last import Tensor
-from netweave.files.channels_last.axes import gather
 from netweave.formats.tensorflow.operands import Handle
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Tensor
+from netweave.lowering.channels_last.axes import gather
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
 
 
 @operator_reader("Gather", "GatherV2")
-def gathered(call: Call) -> Tensor:
+def gathered(ctx: TensorFlowOperation) -> Tensor:
     """Entries along an axis."""
-    axis = call.integer(2, "the axis") if len(call.inputs) > 2 else 0
-    if call.whole("batch_dims", 0):
-        return _gathered_apart(call, axis)
-    return gather(call.writer, call.operand(0), call.writer.source(call.operand(1)), axis)
+    axis = ctx.integer_input(2, "the axis") if len(ctx.inputs) > 2 else 0
+    if ctx.integer("batch_dims", 0):
+        return _gathered_apart(ctx, axis)
+    return gather(ctx, ctx.x, ctx.operand(1), axis)
 
 
-def _gathered_apart(call: Call, axis: int) -> Tensor:
+def _gathered_apart(ctx: TensorFlowOperation, axis: int) -> Tensor:
     """Return entries along an axis, each example of the axes before by its own numbers."""
-    writer, data = call.writer, call.operand(0)
-    ranks = [len(call.shape(x)) for x in call.operands(0, 2)]
-    batch_dims = writer.axis(call.whole("batch_dims", 0), ranks[1])
-    if writer.axis(axis, ranks[0]) != batch_dims:
-        raise call.refuse(f"batch_dims={batch_dims} and axis={axis}: only an axis behind them is read")
-    numbers = writer.add("Cast", [writer.source(call.operand(1))], {"to": int(ir.DataType.INT64)})
-    places = writer.add("Unsqueeze", [numbers, writer.integers([-1])])
-    return Tensor(writer.add("GatherND", [writer.source(data), places], {"batch_dims": batch_dims}))
+    x, numbers = ctx.operands(0, 2)
+    batch_dims = ctx.axis(ctx.integer("batch_dims", 0), ctx.rank(numbers))
+    if ctx.axis(axis) != batch_dims:
+        raise ctx.unsupported(f"batch_dims={batch_dims} and axis={axis}: only an axis behind them is read")
+    places = ctx.unsqueeze(ctx.as_type(numbers, ir.DataType.INT64), [-1])
+    return Tensor(ctx.add("GatherND", [x, places], {"batch_dims": batch_dims}))
 
 
 @operator_reader("ResourceGather")
-def resource_gather(call: Call) -> Tensor:
+def resource_gather(ctx: TensorFlowOperation) -> Tensor:
     """Rows of a variable: an embedding."""
-    handle = call.item(0)
+    handle = ctx.item(0)
     if not isinstance(handle, Handle):
-        raise call.refuse("reads rows of something that is no variable")
-    table = call.interpreter.variables.value(handle.name, call.place)
-    return gather(call.writer, table, call.writer.source(call.operand(1)), 0)
+        raise ctx.unsupported("reads rows of something that is no variable")
+    table = ctx.interpreter.variables.value(handle.name, ctx.place)
+    return gather(ctx, table, ctx.operand(1), 0)
 
 
 @operator_reader("GatherNd")
-def gather_nd(call: Call) -> Tensor:
+def gather_nd(ctx: TensorFlowOperation) -> Tensor:
     """Entries by several numbers each."""
-    data, indices = (call.writer.source(x) for x in call.operands(0, 2))
-    numbers = call.writer.add("Cast", [indices], {"to": int(ir.DataType.INT64)})
-    return Tensor(call.writer.add("GatherND", [data, numbers]))
+    return Tensor(ctx.add("GatherND", [ctx.x, ctx.as_type(ctx.operand(1), ir.DataType.INT64)]))
 
 
 @operator_reader("OneHot")
-def one_hot(call: Call) -> Tensor:
+def one_hot(ctx: TensorFlowOperation) -> Tensor:
     """``on`` at each number, ``off`` elsewhere, along a new axis; ONNX counts those below 0 from the end."""
-    depth = call.integer(1, "the depth")
-    on, off = (call.constant(index, what).reshape(-1)[0] for index, what in ((2, "on"), (3, "off")))
-    values = call.writer.builder.constant(np.asarray([off, on]), dtype=np.asarray(on).dtype)
-    indices = call.writer.add("Cast", [call.writer.source(call.operand(0))], {"to": int(ir.DataType.INT64)})
-    below = call.writer.add("Less", [indices, call.writer.number(0, indices)])
-    nowhere = call.writer.number(depth, indices)
-    indices = call.writer.add("Where", [below, nowhere, indices])
-    attributes = {"axis": call.whole("axis", -1)}
-    return Tensor(call.writer.add("OneHot", [indices, call.writer.integers([depth]), values], attributes))
+    depth = ctx.integer_input(1, "the depth")
+    on, off = (ctx.constant_input(index, what).reshape(-1)[0] for index, what in ((2, "on"), (3, "off")))
+    values = ctx.constant(np.asarray([off, on]), dtype=np.asarray(on).dtype)
+    numbers = ctx.as_type(ctx.x, ir.DataType.INT64)
+    below = ctx.add("Less", [numbers, ctx.scalar(0, numbers)])
+    within = ctx.add("Where", [below, ctx.scalar(depth, numbers), numbers])
+    inputs = [within, ctx.integers([depth]), values]
+    return Tensor(ctx.add("OneHot", inputs, {"axis": ctx.integer("axis", -1)}))
 
 
 @operator_reader("ReverseSequence")
-def reverse_sequence(call: Call) -> Tensor:
+def reverse_sequence(ctx: TensorFlowOperation) -> Tensor:
     """Each example backwards as far as it goes, what lies behind staying there."""
-    writer, rank = call.writer, len(call.shape(call.operand(0)))
-    attributes = {
-        name: writer.axis(call.whole(of, 0), rank)
-        for name, of in (("time_axis", "seq_dim"), ("batch_axis", "batch_dim"))
-    }
-    if sorted(attributes.values()) != [0, 1]:
-        raise call.refuse(
-            f"seq_dim={attributes['time_axis']}, batch_dim={attributes['batch_axis']} is not read"
-        )
-    lengths = writer.add("Cast", [writer.source(call.operand(1))], {"to": int(ir.DataType.INT64)})
-    return Tensor(writer.add("ReverseSequence", [writer.source(call.operand(0)), lengths], attributes))
+    time_axis, batch_axis = (ctx.axis(ctx.integer(name, 0)) for name in ("seq_dim", "batch_dim"))
+    if sorted([time_axis, batch_axis]) != [0, 1]:
+        raise ctx.unsupported(f"seq_dim={time_axis}, batch_dim={batch_axis} is not read")
+    lengths = ctx.as_type(ctx.operand(1), ir.DataType.INT64)
+    attributes = {"time_axis": time_axis, "batch_axis": batch_axis}
+    return Tensor(ctx.add("ReverseSequence", [ctx.x, lengths], attributes))

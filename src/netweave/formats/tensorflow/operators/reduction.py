@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
-from netweave.files.channels_last import Tensor, axes
-from netweave.files.channels_last.elementwise import broadcast, unary
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Tensor, axes
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
+    from netweave.lowering.channels_last import Operand
 
 REDUCE = {
     "EuclideanNorm": "ReduceL2",
@@ -27,95 +28,83 @@ REDUCE = {
 
 
 @operator_reader(*REDUCE)
-def reduce(call: Call) -> Item:
+def reduce(ctx: TensorFlowOperation) -> Item:
     """Over some axes."""
-    x = call.operand()
-    over = call.integers(1, "the axes")
+    x = ctx.operand()
+    over = ctx.integers_input(1, "the axes")
     if not over:
         return x
-    return axes.reduce(call.writer, REDUCE[call.op], x, over, keep=bool(call.attribute("keep_dims", False)))
+    return axes.reduce(ctx, REDUCE[ctx.op], x, over, keep=bool(ctx.attribute("keep_dims", False)))
 
 
 @operator_reader("All", "Any")
-def logical(call: Call) -> Tensor:
-    """Whether all or any hold, over some axes."""
-    numbers = unary(call.writer, "Cast", call.operand(), {"to": int(ir.DataType.INT32)})
-    op_type = "ReduceMin" if call.op == "All" else "ReduceMax"
-    keep = bool(call.attribute("keep_dims", False))
-    made = axes.reduce(call.writer, op_type, numbers, call.integers(1, "the axes"), keep=keep)
-    return unary(call.writer, "Cast", made, {"to": int(ir.DataType.BOOL)})
+def logical(ctx: TensorFlowOperation) -> Tensor:
+    """Whether all or any hold, over some axes; ONNX reduces no truth values."""
+    numbers = ctx.as_type(ctx.x, ir.DataType.INT32)
+    op_type = "ReduceMin" if ctx.op == "All" else "ReduceMax"
+    keep = bool(ctx.attribute("keep_dims", False))
+    reduced = axes.reduce(ctx, op_type, numbers, ctx.integers_input(1, "the axes"), keep=keep)
+    return ctx.as_type(reduced, ir.DataType.BOOL)
 
 
 @operator_reader("ArgMax", "ArgMin")
-def arg(call: Call) -> Tensor:
+def arg(ctx: TensorFlowOperation) -> Tensor:
     """Number of the first largest or smallest element along an axis."""
-    over = call.integers(1, "the axis") if len(call.inputs) > 1 else [0]
-    made = axes.arg(call.writer, call.op, call.operand(), over[0])
-    return _of_type(call, made, "output_type")
+    axis = ctx.integer_input(1, "the axis") if len(ctx.inputs) > 1 else 0
+    dtype = ir.DataType.from_numpy(DTYPES.get(str(ctx.attribute("output_type")), DTYPES["DT_INT64"]))
+    numbers = axes.arg(ctx, ctx.op, ctx.x, axis)
+    return numbers if dtype == ir.DataType.INT64 else ctx.as_type(numbers, dtype)
 
 
 @operator_reader("TopKV2", "TopK")
-def top_k(call: Call) -> list[Item]:
+def top_k(ctx: TensorFlowOperation) -> list[Item]:
     """The largest elements along the last axis, and their numbers."""
-    k = call.integers(1, "k") if len(call.inputs) > 1 else [call.whole("k", 1)]
-    x = call.writer.source(call.operand())
-    made = call.writer.add_many(
-        "TopK", [x, call.writer.integers(k)], {"axis": -1, "largest": 1, "sorted": 1}, num_outputs=2
-    )
-    numbers = call.writer.add("Cast", [made[1]], {"to": int(ir.DataType.INT32)})
-    return [Tensor(made[0]), Tensor(numbers)]
+    k = ctx.integers_input(1, "k") if len(ctx.inputs) > 1 else [ctx.integer("k", 1)]
+    attributes = {"axis": -1, "largest": 1, "sorted": 1}
+    inputs = [ctx.source(ctx.x), ctx.integers(k)]
+    largest, numbers = ctx.add_many("TopK", inputs, attributes, outputs=2)
+    return [Tensor(largest), ctx.as_type(numbers, ir.DataType.INT32)]
 
 
 @operator_reader("L2Loss")
-def l2_loss(call: Call) -> Tensor:
+def l2_loss(ctx: TensorFlowOperation) -> Tensor:
     """Half the sum of all squares."""
-    x = call.writer.source(call.operand())
-    squares = call.writer.add("ReduceSumSquare", [x], {"keepdims": 0})
-    return Tensor(call.writer.add("Mul", [squares, call.writer.number(0.5, squares)]))
+    squares = ctx.add("ReduceSumSquare", [ctx.x], {"keepdims": 0})
+    return Tensor(ctx.add("Mul", [squares, ctx.scalar(0.5, squares)]))
 
 
 @operator_reader("Cumsum")
-def cumsum(call: Call) -> Tensor:
+def cumsum(ctx: TensorFlowOperation) -> Tensor:
     """Sums along an axis, step by step."""
-    attributes = {name: int(bool(call.attribute(name, False))) for name in ("exclusive", "reverse")}
-    over = call.writer.builder.constant(call.integer(1, "the axis"), dtype="int64")
-    return Tensor(call.writer.add("CumSum", [call.writer.source(call.operand()), over], attributes))
+    attributes = {name: int(bool(ctx.attribute(name, False))) for name in ("exclusive", "reverse")}
+    axis = ctx.constant(ctx.integer_input(1, "the axis"), dtype=np.int64)
+    return Tensor(ctx.add("CumSum", [ctx.x, axis], attributes))
 
 
 @operator_reader("SoftmaxCrossEntropyWithLogits")
-def cross_entropy(call: Call) -> Tensor:
+def cross_entropy(ctx: TensorFlowOperation) -> Tensor:
     """``-sum(labels * log_softmax(logits))`` over the last axis."""
-    logits, labels = call.operand(0), call.operand(1)
-    product = broadcast(call.writer, "Mul", [labels, axes.along(call.writer, "LogSoftmax", logits, -1)])
-    summed = axes.reduce(call.writer, "ReduceSum", product, [-1], keep=False)
-    return unary(call.writer, "Neg", summed)
+    logits, labels = ctx.operands(0, 2)
+    product = ctx.broadcast("Mul", [labels, axes.along(ctx, "LogSoftmax", logits, -1)])
+    return ctx.unary("Neg", axes.reduce(ctx, "ReduceSum", product, [-1], keep=False))
 
 
 @operator_reader("SparseSoftmaxCrossEntropyWithLogits")
-def sparse_cross_entropy(call: Call) -> Tensor:
+def sparse_cross_entropy(ctx: TensorFlowOperation) -> Tensor:
     """``-log_softmax(logits)`` at each label."""
-    logits = call.writer.source(axes.along(call.writer, "LogSoftmax", call.operand(0), -1))
-    labels = call.writer.source(call.operand(1))
-    column = call.writer.add("Unsqueeze", [labels, call.writer.integers([-1])])
-    picked = call.writer.add("GatherElements", [logits, column], {"axis": -1})
-    flat = call.writer.add("Squeeze", [picked, call.writer.integers([-1])])
-    return Tensor(call.writer.add("Neg", [flat]))
+    scores = _at_labels(ctx, axes.along(ctx, "LogSoftmax", ctx.x, -1), ctx.operand(1))
+    return ctx.unary("Neg", axes.drop(ctx, scores, [-1]))
 
 
 @operator_reader("InTopK", "InTopKV2")
-def in_top_k(call: Call) -> Tensor:
-    """Whether a label is among the k largest: as many elements as k are not larger than it."""
-    k = call.whole("k", 1) if call.op == "InTopK" else call.integer(2, "k")
-    scores, labels = (call.writer.source(x) for x in call.operands(0, 2))
-    column = call.writer.add("Unsqueeze", [labels, call.writer.integers([-1])])
-    own = call.writer.add("GatherElements", [scores, column], {"axis": -1})
-    larger = call.writer.add("Cast", [call.writer.add("Greater", [scores, own])], {"to": 7})
-    count = call.writer.add("ReduceSum", [larger, call.writer.integers([-1])], {"keepdims": 0})
-    return Tensor(call.writer.add("Less", [count, call.writer.builder.constant(k, dtype="int64")]))
+def in_top_k(ctx: TensorFlowOperation) -> Tensor:
+    """Whether a label is among the k largest: fewer than k elements are larger than its own."""
+    k = ctx.integer("k", 1) if ctx.op == "InTopK" else ctx.integer_input(2, "k")
+    larger = ctx.add("Greater", [ctx.x, _at_labels(ctx, ctx.x, ctx.operand(1))])
+    count = axes.reduce(ctx, "ReduceSum", ctx.as_type(larger, ir.DataType.INT64), [-1], keep=False)
+    return Tensor(ctx.add("Less", [count, ctx.constant(k, dtype=np.int64)]))
 
 
-def _of_type(call: Call, made: Tensor, name: str) -> Tensor:
-    wanted = ir.DataType.from_numpy(DTYPES.get(str(call.attribute(name, "DT_INT64")), DTYPES["DT_INT64"]))
-    if wanted == ir.DataType.INT64:
-        return made
-    return unary(call.writer, "Cast", made, {"to": int(wanted)})
+def _at_labels(ctx: TensorFlowOperation, scores: Operand, labels: Operand) -> ir.Value:
+    """Return the score (batch, 1) of each example at its label."""
+    return ctx.add("GatherElements", [scores, ctx.unsqueeze(labels, [-1])], {"axis": -1})

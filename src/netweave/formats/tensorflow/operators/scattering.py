@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
-from netweave.files.channels_last import Tensor
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Tensor
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.lowering.channels_last import Operand
 
 REDUCTIONS = {
     "TensorScatterUpdate": "none",
@@ -23,46 +25,38 @@ REDUCTIONS = {
 
 
 @operator_reader("ScatterNd")
-def scatter_nd(call: Call) -> Tensor:
+def scatter_nd(ctx: TensorFlowOperation) -> Tensor:
     """Zeros of a size that is given, with entries added to them."""
-    writer = call.writer
-    updates = writer.source(call.operand(1))
-    shape = writer.integers(call.integers(2, "the sizes"))
-    zeros = writer.add("Expand", [writer.number(0, updates), shape])
-    return Tensor(writer.add("ScatterND", [zeros, _places(call, 0), updates], {"reduction": "add"}))
+    places, updates = ctx.operands(0, 2)
+    sizes = ctx.integers(ctx.integers_input(2, "the sizes"))
+    zeros = ctx.add("Expand", [ctx.scalar(0, updates), sizes])
+    inputs: list[Operand] = [zeros, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": "add"}))
 
 
 @operator_reader(*REDUCTIONS)
-def tensor_scatter(call: Call) -> Tensor:
+def tensor_scatter(ctx: TensorFlowOperation) -> Tensor:
     """A tensor with entries written to it, or joined with what is there."""
-    writer = call.writer
-    tensor, updates = (writer.source(call.operand(index)) for index in (0, 2))
-    if call.op == "TensorScatterSub":
-        updates = writer.add("Neg", [updates])
-    inputs = [tensor, _places(call, 1), updates]
-    return Tensor(writer.add("ScatterND", inputs, {"reduction": REDUCTIONS[call.op]}))
-
-
-def _places(call: Call, index: int) -> ir.Value:
-    writer = call.writer
-    return writer.add("Cast", [writer.source(call.operand(index))], {"to": int(ir.DataType.INT64)})
+    x, places, updates = ctx.operands(0, 3)
+    if ctx.op == "TensorScatterSub":
+        updates = ctx.unary("Neg", updates)
+    inputs: list[Operand] = [x, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": REDUCTIONS[ctx.op]}))
 
 
 @operator_reader("Where")
-def where(call: Call) -> Tensor:
+def where(ctx: TensorFlowOperation) -> Tensor:
     """The places of what is not zero, a row for each; how many there are, only the numbers say."""
-    places = call.writer.add("NonZero", [call.writer.source(call.operand())])
-    return Tensor(call.writer.add("Transpose", [places], {"perm": [1, 0]}))
+    return Tensor(ctx.transpose(ctx.add("NonZero", [ctx.x]), [1, 0]))
 
 
 @operator_reader("MatrixBandPart")
-def band(call: Call) -> Tensor:
+def band(ctx: TensorFlowOperation) -> Tensor:
     """Matrices with zeros outside of a band; a negative width leaves its side as it is."""
-    writer = call.writer
-    value = writer.source(call.operand())
+    value = ctx.source(ctx.x)
     for index, upper in ((1, 1), (2, 0)):
-        width = call.integer(index, "the width of the band")
+        width = ctx.integer_input(index, "the width of the band")
         if width >= 0:
-            edge = writer.builder.constant(-width if upper else width, dtype="int64")
-            value = writer.add("Trilu", [value, edge], {"upper": upper})
+            edge = ctx.constant(-width if upper else width, dtype=np.int64)
+            value = ctx.add("Trilu", [value, edge], {"upper": upper})
     return Tensor(value)

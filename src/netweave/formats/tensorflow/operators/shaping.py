@@ -2,366 +2,291 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.channels_last import Stored, Tensor, axes
-from netweave.files.channels_last.tensor import position
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.folding import strided_index
 from netweave.formats.tensorflow.operands import Open, Sizes, numbers_of, of_numbers
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Stored, Tensor, axes
+from netweave.lowering.channels_last.tensor import position
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.files.channels_last import Operand
-    from netweave.formats.tensorflow.call import Call
+    import onnx_ir as ir
+
+    from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
+    from netweave.lowering.channels_last import Operand
 
 
-@operator_reader("Shape", plain=True)
-def shape(call: Call) -> Item:
-    """The sizes of a tensor; an open one stays so."""
-    x = call.operand()
-    dtype = DTYPES.get(str(call.attribute("out_type", "DT_INT32")), np.dtype(np.int32))
-    return _sizes(call, x, dtype)
+@operator_reader("Shape", "ShapeN", plain=True)
+def shape(ctx: TensorFlowOperation) -> list[Item]:
+    """The sizes of tensors; an open one stays so."""
+    dtype = DTYPES.get(str(ctx.attribute("out_type")), np.dtype(np.int32))
+    return [_sizes(ctx, x, dtype) for x in ctx.operands()]
 
 
-@operator_reader("ShapeN", plain=True)
-def shapes(call: Call) -> list[Item]:
-    """The sizes of several tensors."""
-    dtype = DTYPES.get(str(call.attribute("out_type", "DT_INT32")), np.dtype(np.int32))
-    return [_sizes(call, x, dtype) for x in call.operands()]
-
-
-def _sizes(call: Call, x: Operand, dtype: np.dtype[np.generic]) -> Item:
-    found = call.shape(x)
-    numbers = np.empty(len(found), dtype=object)
-    for axis, size in enumerate(found):
+def _sizes(ctx: TensorFlowOperation, x: Tensor | Stored, dtype: np.dtype[np.generic]) -> Item:
+    sizes = ctx.shape(x)
+    if not sizes:
+        return Stored.constant(np.zeros(0, dtype))
+    numbers = np.empty(len(sizes), dtype=object)
+    for axis, size in enumerate(sizes):
+        numbers[axis] = size
         if size is None and isinstance(x, Tensor):
-            numbers[axis] = Open(x.value, position(axis, len(found), first=x.first))
-        else:
-            numbers[axis] = size
-    return of_numbers(numbers, dtype) if len(found) else Stored.constant(np.zeros(0, dtype))
+            numbers[axis] = Open(x.value, position(axis, len(sizes), first=x.first))
+    return of_numbers(numbers, dtype)
 
 
 @operator_reader("Rank", plain=True)
-def rank(call: Call) -> Item:
+def rank(ctx: TensorFlowOperation) -> Item:
     """Number of axes."""
-    return Stored.constant(np.asarray(len(call.shape(call.operand())), np.int32))
+    return Stored.constant(np.asarray(ctx.rank(), np.int32))
 
 
 @operator_reader("Size", plain=True)
-def size(call: Call) -> Item:
+def size(ctx: TensorFlowOperation) -> Item:
     """Number of elements."""
-    found = call.shape(call.operand())
-    if any(length is None for length in found):
+    sizes = [size for size in ctx.shape() if size is not None]
+    if len(sizes) < ctx.rank():
         return Sizes(np.asarray(Open(), dtype=object))
-    return Stored.constant(np.asarray(np.prod([length or 0 for length in found]), np.int32))
+    return Stored.constant(np.asarray(prod(sizes), np.int32))
 
 
 @operator_reader("Reshape")
-def reshape(call: Call) -> Item:
+def reshape(ctx: TensorFlowOperation) -> Item:
     """The same elements in other sizes."""
-    x = call.operand()
-    wanted = call.sizes(1, "the new sizes")
-    if isinstance(x, Stored):
-        count = int(np.prod(x.shape, dtype=object))
-        rest = int(np.prod([s for s in wanted if s not in {-1, None}], dtype=object))
-        whole = tuple(count // max(rest, 1) if s in {-1, None} else int(s or 0) for s in wanted)
-        if int(np.prod(whole, dtype=object)) != count:
-            raise call.wrong(f"reshapes {list(x.shape)} to {wanted}")
-        return x.reshaped(whole)
-    return axes.reshape(call.writer, x, wanted)
+    x, wanted = ctx.x, ctx.sizes_input(1, "the new sizes")
+    if not isinstance(x, Stored):
+        return axes.reshape(ctx, x, wanted)
+    count, rest = prod(x.shape), prod(size for size in wanted if size not in {-1, None})
+    sizes = tuple(count // max(rest, 1) if size in {-1, None} else size or 0 for size in wanted)
+    if prod(sizes) != count:
+        raise ctx.shape_error(f"reshapes {list(x.shape)} to {wanted}")
+    return x.reshaped(sizes)
 
 
 @operator_reader("Squeeze")
-def squeeze(call: Call) -> Item:
+def squeeze(ctx: TensorFlowOperation) -> Item:
     """Without axes of size 1."""
-    x = call.operand()
-    found = call.shape(x)
-    over = call.numbers("squeeze_dims") or call.numbers("axis")
-    if not over:
-        over = [axis for axis, length in enumerate(found) if length == 1]
-    gone = {call.writer.axis(axis, len(found)) for axis in over}
+    x, sizes = ctx.x, ctx.shape()
+    ones = [axis for axis, length in enumerate(sizes) if length == 1]
+    gone = [ctx.axis(axis) for axis in ctx.integer_list("squeeze_dims") or ctx.integer_list("axis") or ones]
     if isinstance(x, Stored):
         return x.reshaped(tuple(length for axis, length in enumerate(x.shape) if axis not in gone))
-    return axes.drop(call.writer, x, sorted(gone))
+    return axes.drop(ctx, x, gone)
 
 
 @operator_reader("ExpandDims")
-def expand_dims(call: Call) -> Item:
+def expand_dims(ctx: TensorFlowOperation) -> Item:
     """With one axis more."""
-    x = call.operand()
-    at = call.integer(1, "the axis")
-    at = at if at >= 0 else at + len(call.shape(x)) + 1
+    x, axis = ctx.x, ctx.axis(ctx.integer_input(1, "the axis"), ctx.rank() + 1)
     if isinstance(x, Stored):
-        return x.reshaped((*x.shape[:at], 1, *x.shape[at:]))
-    return axes.widen(call.writer, x, [at])
+        return x.reshaped((*x.shape[:axis], 1, *x.shape[axis:]))
+    return axes.widen(ctx, x, [axis])
 
 
 @operator_reader("Transpose")
-def transpose(call: Call) -> Item:
+def transpose(ctx: TensorFlowOperation) -> Item:
     """Axes in another order."""
-    x = call.operand()
-    perm = call.integers(1, "the order of the axes")
-    if sorted(perm) != list(range(len(call.shape(x)))):
-        raise call.wrong(f"axes {perm} of an input with {len(call.shape(x))}")
-    if isinstance(x, Stored):
-        return x.transposed(tuple(perm))
-    return axes.transpose(call.writer, x, perm)
+    x, perm = ctx.x, ctx.integers_input(1, "the order of the axes")
+    if sorted(perm) != list(range(ctx.rank())):
+        raise ctx.shape_error(f"axes {perm} of an input with {ctx.rank()}")
+    return x.transposed(tuple(perm)) if isinstance(x, Stored) else axes.transpose(ctx, x, perm)
 
 
 @operator_reader("ConcatV2", "Concat")
-def concat(call: Call) -> Tensor:
-    """Joined along an axis."""
-    inputs = call.operands()
-    if call.op == "ConcatV2":
-        return axes.concat(call.writer, inputs[:-1], call.integers(len(inputs) - 1, "the axis")[0])
-    return axes.concat(call.writer, inputs[1:], call.integer(0, "the axis"))
+def concat(ctx: TensorFlowOperation) -> Tensor:
+    """Joined along an axis: the last input, in the older form the first."""
+    last = len(ctx.inputs) - 1
+    at, operands = (last, ctx.operands(0, last)) if ctx.op == "ConcatV2" else (0, ctx.operands(1))
+    return axes.concat(ctx, operands, ctx.integer_input(at, "the axis"))
 
 
 @operator_reader("Pack")
-def pack(call: Call) -> Tensor:
+def pack(ctx: TensorFlowOperation) -> Tensor:
     """Joined along a new axis."""
-    inputs = call.operands()
-    count = len(call.shape(inputs[0])) + 1
-    axis = call.writer.axis(call.whole("axis", 0), count)
-    return axes.concat(call.writer, [axes.widen(call.writer, x, [axis]) for x in inputs], axis)
+    axis = ctx.axis(ctx.integer("axis", 0), ctx.rank() + 1)
+    return axes.concat(ctx, [axes.widen(ctx, x, [axis]) for x in ctx.operands()], axis)
 
 
 @operator_reader("Unpack")
-def unpack(call: Call) -> list[Item]:
+def unpack(ctx: TensorFlowOperation) -> list[Item]:
     """The entries along an axis, which goes."""
-    x = call.operand()
-    axis = call.writer.axis(call.whole("axis", 0), len(call.shape(x)))
-    (count,) = call.writer.known(x, [axis])
-    pieces = axes.split(call.writer, x, [1] * call.few(count), axis)
-    return [axes.drop(call.writer, piece, [axis]) for piece in pieces]
+    axis = ctx.axis(ctx.integer("axis", 0))
+    pieces = axes.split(ctx, ctx.x, [1] * ctx.few(ctx.size(axis)), axis)
+    return [axes.drop(ctx, piece, [axis]) for piece in pieces]
 
 
 @operator_reader("Split")
-def split(call: Call) -> list[Item]:
+def split(ctx: TensorFlowOperation) -> list[Item]:
     """Equal pieces along an axis."""
-    x, count = call.operand(1), call.whole("num_split", 1)
-    axis = call.integer(0, "the axis")
-    (length,) = call.writer.known(x, [axis])
-    if call.few(count) < 1 or length % count:
-        raise call.wrong(f"{length} elements do not make {count} equal pieces")
-    return list(axes.split(call.writer, x, [length // count] * count, axis))
+    x, count, axis = ctx.operand(1), ctx.integer("num_split", 1), ctx.integer_input(0, "the axis")
+    length = ctx.size(axis, x)
+    if ctx.few(count) < 1 or length % count:
+        raise ctx.shape_error(f"{length} elements do not make {count} equal pieces")
+    return [*axes.split(ctx, x, [length // count] * count, axis)]
 
 
 @operator_reader("SplitV")
-def split_v(call: Call) -> list[Item]:
+def split_v(ctx: TensorFlowOperation) -> list[Item]:
     """Pieces of given sizes along an axis."""
-    x, lengths = call.operand(0), call.integers(1, "the sizes of the pieces")
-    axis = call.integer(2, "the axis")
+    lengths, axis = ctx.integers_input(1, "the sizes of the pieces"), ctx.integer_input(2, "the axis")
     if -1 in lengths:
-        (length,) = call.writer.known(x, [axis])
-        lengths[lengths.index(-1)] = length - sum(lengths) - 1
-    return list(axes.split(call.writer, x, lengths, axis))
+        lengths[lengths.index(-1)] = ctx.size(axis) - sum(lengths) - 1
+    return [*axes.split(ctx, ctx.x, lengths, axis)]
 
 
 @operator_reader("StridedSlice")
-def strided_slice(call: Call) -> Item:
+def strided_slice(ctx: TensorFlowOperation) -> Item:
     """``x[begin:end:step, ...]`` with NumPy's rules."""
-    x = call.operand()
-    bounds = [_bounds(call, index, what) for index, what in ((1, "begin"), (2, "end"), (3, "the step"))]
-    index = strided_index(call.node, *bounds)
-    found = call.shape(x)
-    num_real = sum(entry is not None and entry is not Ellipsis for entry in index)
-    cuts: dict[int, tuple[int, int, int]] = {}
-    gone: list[int] = []
-    new: list[int] = []
-    axis = place = 0
-    for entry in index:
-        if entry is Ellipsis:
-            axis += len(found) - num_real
-            place += len(found) - num_real
-            continue
-        if entry is None:
-            new.append(place)
-            place += 1
-            continue
-        if isinstance(entry, slice):
-            if entry != slice(None, None, 1):
-                cuts[axis] = _cut(entry)
-            place += 1
-        else:
-            cuts[axis] = (entry, entry + 1 if entry != -1 else axes.FAR, 1)
-            gone.append(axis)
-        axis += 1
-    made: Operand = axes.cut(call.writer, x, cuts)
-    made = axes.drop(call.writer, made, gone)
-    return axes.widen(call.writer, made, new) if new else made
+    bounds = [_bounds(ctx, index, what) for index, what in ((1, "begin"), (2, "end"), (3, "the step"))]
+    return axes.index(ctx, ctx.x, strided_index(ctx.node, *bounds))
 
 
-def _bounds(call: Call, index: int, what: str) -> list[int]:
+def _bounds(ctx: TensorFlowOperation, index: int, what: str) -> list[int]:
     """Return begins or ends; an open one is read only where a mask says that it does not count."""
-    numbers = call.sizes(index, what)
-    mask = call.whole({1: "begin_mask", 2: "end_mask"}.get(index, ""), 0)
+    numbers = ctx.sizes_input(index, what)
+    mask = ctx.integer({1: "begin_mask", 2: "end_mask"}.get(index, ""), 0)
     if any(number is None and not mask & (1 << place) for place, number in enumerate(numbers)):
-        call.constant(index, what)
+        ctx.constant_input(index, what)
     return [number or 0 for number in numbers]
 
 
-def _cut(entry: slice) -> tuple[int, int, int]:
-    step = entry.step or 1
-    begin = entry.start if entry.start is not None else (0 if step > 0 else axes.FAR)
-    end = entry.stop if entry.stop is not None else (axes.FAR if step > 0 else -axes.FAR)
-    return begin, end, step
-
-
 @operator_reader("Slice")
-def slice_(call: Call) -> Item:
+def slice_(ctx: TensorFlowOperation) -> Item:
     """``size`` elements from ``begin`` on along each axis, -1 for all that are left."""
-    x = call.operand()
-    begins, lengths = call.integers(1, "begin"), call.sizes(2, "the size")
-    found = call.shape(x)
-    cuts = {}
-    for axis, (begin, length) in enumerate(zip(begins, lengths, strict=True)):
-        whole = length == -1 or length == found[axis] or (length is None and found[axis] is None)
-        if begin or not whole:
-            cuts[axis] = (begin, axes.FAR if length in {-1, None} else begin + int(length or 0), 1)
-    return axes.cut(call.writer, x, cuts)
+    begins, lengths = ctx.integers_input(1, "begin"), ctx.sizes_input(2, "the size")
+    bounds = {}
+    for axis, (begin, length, size) in enumerate(zip(begins, lengths, ctx.shape(), strict=True)):
+        if begin or length not in {-1, size}:  # an open length is that of the axis
+            bounds[axis] = (begin, axes.FAR if length in {-1, None} else begin + (length or 0), 1)
+    return axes.cut(ctx, ctx.x, bounds)
 
 
 @operator_reader("Pad", "PadV2", "MirrorPad")
-def pad(call: Call) -> Tensor:
+def pad(ctx: TensorFlowOperation) -> Tensor:
     """More elements at both ends of each axis: of one number, or mirrored."""
-    amounts = np.array(call.integers(1, "the padding"), np.int64).reshape(-1, 2)
-    mode = "constant"
-    pairs = [(int(begin), int(end)) for begin, end in amounts]
-    if call.op == "MirrorPad":
-        if call.text("mode", "REFLECT") == "SYMMETRIC":
-            return _symmetric(call, pairs)
-        mode = "reflect"
-    fill = float(call.constant(2, "the number").reshape(-1)[0]) if call.op == "PadV2" else 0.0
-    return axes.pad(call.writer, call.operand(), pairs, mode=mode, fill=fill)
+    pairs = _pairs(ctx.constant_input(1, "the padding"))
+    if ctx.op != "MirrorPad":
+        fill = float(ctx.constant_input(2, "the number").reshape(-1)[0]) if ctx.op == "PadV2" else 0.0
+        return axes.pad(ctx, ctx.x, pairs, fill=fill)
+    if ctx.string("mode", "REFLECT") == "SYMMETRIC":
+        return _symmetric(ctx, pairs)
+    return axes.pad(ctx, ctx.x, pairs, mode="reflect")
 
 
-def _symmetric(call: Call, pairs: Sequence[tuple[int, int]]) -> Tensor:
+def _pairs(numbers: np.ndarray) -> list[tuple[int, int]]:
+    return [(int(begin), int(end)) for begin, end in numbers.reshape(-1, 2)]
+
+
+def _symmetric(ctx: TensorFlowOperation, pairs: Sequence[tuple[int, int]]) -> Tensor:
     """Return a tensor with its begin and its end mirrored, the edge standing twice."""
-    made = call.operand()
+    x = ctx.tensor(ctx.x)
     for axis, (begin, end) in enumerate(pairs):
-        pieces: list[Operand] = [made]
+        pieces = [x]
         if begin:
-            pieces.insert(0, axes.cut(call.writer, made, {axis: (begin - 1, -axes.FAR, -1)}))
+            pieces.insert(0, axes.cut(ctx, x, {axis: (begin - 1, -axes.FAR, -1)}))
         if end:
-            pieces.append(axes.cut(call.writer, made, {axis: (-1, -end - 1, -1)}))
-        made = axes.concat(call.writer, pieces, axis) if len(pieces) > 1 else made
-    return made if isinstance(made, Tensor) else Tensor(call.writer.source(made))
+            pieces.append(axes.cut(ctx, x, {axis: (-1, -end - 1, -1)}))
+        x = axes.concat(ctx, pieces, axis)
+    return x
 
 
 @operator_reader("Tile")
-def tile(call: Call) -> Tensor:
+def tile(ctx: TensorFlowOperation) -> Tensor:
     """Several times along each axis."""
-    times = call.integers(1, "how often")
-    value = call.writer.source(call.operand())
-    return Tensor(call.writer.add("Tile", [value, call.writer.integers(times)]))
+    return Tensor(ctx.add("Tile", [ctx.x, ctx.integers(ctx.integers_input(1, "how often"))]))
 
 
 @operator_reader("Fill")
-def fill(call: Call) -> Tensor:
+def fill(ctx: TensorFlowOperation) -> Tensor:
     """One number everywhere."""
-    number = call.constant(1, "the number").reshape(-1)[:1]
-    numbers = numbers_of(call.item(0))
-    if numbers is None:
-        raise call.refuse("the sizes are computed while the net runs, which is not read")
-    sizes = call.written(Sizes(numbers))
-    wide = call.writer.builder.constant(number, dtype=number.dtype)
-    return Tensor(call.writer.add("Expand", [wide, sizes]))
+    number = ctx.constant_input(1, "the number").reshape(-1)[:1]
+    return Tensor(ctx.add("Expand", [ctx.constant(number, dtype=number.dtype), _shape_input(ctx, 0)]))
 
 
 @operator_reader("BroadcastTo")
-def broadcast_to(call: Call) -> Tensor:
+def broadcast_to(ctx: TensorFlowOperation) -> Tensor:
     """Repeated to larger sizes."""
-    numbers = numbers_of(call.item(1))
+    return Tensor(ctx.add("Expand", [ctx.x, _shape_input(ctx, 1)]))
+
+
+def _shape_input(ctx: TensorFlowOperation, index: int) -> ir.Value:
+    """Return sizes as a value; those that are open are taken from the tensors that have them."""
+    numbers = numbers_of(ctx.item(index))
     if numbers is None:
-        raise call.refuse("the sizes are computed while the net runs, which is not read")
-    return Tensor(
-        call.writer.add("Expand", [call.writer.source(call.operand()), call.written(Sizes(numbers))])
-    )
+        raise ctx.unsupported("the sizes are computed while the net runs, which is not read")
+    return ctx.written(Sizes(numbers))
 
 
 @operator_reader("ReverseV2")
-def reverse(call: Call) -> Tensor:
+def reverse(ctx: TensorFlowOperation) -> Tensor:
     """Backwards along some axes."""
-    over = call.integers(1, "the axes")
-    x = call.operand()
-    count = len(call.shape(x))
-    cuts = {call.writer.axis(axis, count): (-1, -axes.FAR, -1) for axis in over}
-    return axes.cut(call.writer, x, cuts)
+    return axes.flip(ctx, ctx.x, ctx.integers_input(1, "the axes"))
 
 
 @operator_reader("SpaceToDepth", "DepthToSpace")
-def space_and_depth(call: Call) -> Tensor:
+def space_and_depth(ctx: TensorFlowOperation) -> Tensor:
     """Blocks of pixels as channels, or back; the place in the block counts before the channel."""
-    if not call.is_last():
-        raise call.refuse("data_format=NCHW is not read here")
-    size = call.whole("block_size", 2)
-    value = call.writer.first(call.operand())
-    attributes = {"blocksize": size}
-    if call.op == "DepthToSpace":
-        attributes = {"blocksize": size, "mode": "DCR"}  # type: ignore[dict-item]
-    return Tensor(call.writer.add(call.op, [value], attributes), first=True)
+    if not ctx.is_last():
+        raise ctx.unsupported("data_format=NCHW is not read here")
+    mode = "DCR" if ctx.op == "DepthToSpace" else None
+    attributes = {"blocksize": ctx.integer("block_size", 2), "mode": mode}
+    return Tensor(ctx.add(ctx.op, [ctx.first(ctx.x)], attributes), first=True)
 
 
 @operator_reader("SpaceToBatchND", "SpaceToBatch")
-def space_to_batch(call: Call) -> Tensor:
+def space_to_batch(ctx: TensorFlowOperation) -> Tensor:
     """Every place of a block as an example of its own; the places count before the examples."""
-    blocks, amounts = _blocks(call, "the padding")
-    rank = len(call.shape(call.operand()))
-    if not 0 < len(blocks) == len(amounts) < rank:
-        raise call.wrong(f"blocks of {blocks} and a padding of {amounts.tolist()} of {rank} axes")
-    around = [(0, 0), *((int(b), int(e)) for b, e in amounts), *[(0, 0)] * (rank - 1 - len(blocks))]
-    padded = axes.pad(call.writer, call.operand(), around) if amounts.any() else call.operand()
-    sizes = call.writer.known(padded, range(1, rank))
+    blocks, pads = _blocks(ctx, "the padding")
+    num, rank = len(blocks), ctx.rank()
+    if not 0 < num == len(pads) < rank:
+        raise ctx.shape_error(f"blocks of {blocks} and a padding of {pads} of {rank} axes")
+    padded: Operand = ctx.x
+    if any(map(any, pads)):
+        padded = axes.pad(ctx, padded, [(0, 0), *pads, *[(0, 0)] * (rank - 1 - num)])
+    sizes = ctx.sizes(range(1, rank), padded)
     if any(block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)):
-        raise call.wrong(f"sizes {sizes} do not make blocks of {blocks}")
-    outer = [size // block for size, block in zip(sizes, blocks, strict=False)]
-    rest = sizes[len(blocks) :]
-    places = range(1, 2 * len(blocks) + 1)
-    perm = [*places[1::2], 0, *places[0::2], *range(len(places) + 1, len(places) + 1 + len(rest))]
-    cut = [n for pair in zip(outer, blocks, strict=True) for n in pair]
-    return _regrouped(call, padded, [-1, *cut, *rest], perm, [-1, *outer, *rest])
+        raise ctx.shape_error(f"sizes {sizes} do not make blocks of {blocks}")
+    outer, rest = [size // block for size, block in zip(sizes, blocks, strict=False)], sizes[num:]
+    split = [n for pair in zip(outer, blocks, strict=True) for n in pair]
+    places = range(1, 2 * num + 1)
+    perm = [*places[1::2], 0, *places[0::2], *range(2 * num + 1, 2 * num + 1 + len(rest))]
+    return _regrouped(ctx, padded, [-1, *split, *rest], perm, [-1, *outer, *rest])
 
 
-def _blocks(call: Call, what: str) -> tuple[list[int], np.ndarray]:
+def _blocks(ctx: TensorFlowOperation, what: str) -> tuple[list[int], list[tuple[int, int]]]:
     """Return the sizes of blocks, and what is put around or cut off; the older form has squares."""
-    if call.op.endswith("ND"):
-        return call.integers(1, "the block"), call.constant(2, what).reshape(-1, 2)
-    return [call.whole("block_size", 1)] * 2, call.constant(1, what).reshape(-1, 2)
+    if ctx.op.endswith("ND"):
+        return ctx.integers_input(1, "the block"), _pairs(ctx.constant_input(2, what))
+    return [ctx.integer("block_size", 1)] * 2, _pairs(ctx.constant_input(1, what))
 
 
 @operator_reader("BatchToSpaceND", "BatchToSpace")
-def batch_to_space(call: Call) -> Tensor:
+def batch_to_space(ctx: TensorFlowOperation) -> Tensor:
     """The opposite of SpaceToBatchND; ends are cut off."""
-    blocks, crops = _blocks(call, "the crop")
-    x, num = call.operand(), len(blocks)
-    sizes = call.writer.known(x, range(1, len(call.shape(x))))
+    blocks, crops = _blocks(ctx, "the crop")
+    num, sizes = len(blocks), ctx.sizes(range(1, ctx.rank()))
     if len(crops) != num or num > len(sizes) or min(blocks, default=1) < 1:
-        raise call.wrong(f"blocks of {blocks} and crops {crops.tolist()} of sizes {sizes}")
+        raise ctx.shape_error(f"blocks of {blocks} and crops {crops} of sizes {sizes}")
     rest = sizes[num:]
     perm = [num, *(place for i in range(num) for place in (num + 1 + i, i))]
     perm += range(2 * num + 1, 2 * num + 1 + len(rest))
-    whole = [size * block for size, block in zip(sizes, blocks, strict=False)]
-    made = _regrouped(call, x, [*blocks, -1, *sizes], perm, [-1, *whole, *rest])
-    cuts = {
-        axis + 1: (int(begin), whole[axis] - int(end), 1)
-        for axis, (begin, end) in enumerate(crops)
-        if begin or end
-    }
-    return axes.cut(call.writer, made, cuts)
+    full = [size * block for size, block in zip(sizes, blocks, strict=False)]
+    joined = _regrouped(ctx, ctx.x, [*blocks, -1, *sizes], perm, [-1, *full, *rest])
+    rows = enumerate(zip(crops, full, strict=True), start=1)
+    bounds = {axis: (begin, size - end, 1) for axis, ((begin, end), size) in rows if begin or end}
+    return axes.cut(ctx, joined, bounds)
 
 
 def _regrouped(
-    call: Call, x: Operand, cut: Sequence[int], perm: Sequence[int], joined: Sequence[int]
+    ctx: TensorFlowOperation, x: Operand, split: Sequence[int], perm: Sequence[int], joined: Sequence[int]
 ) -> Tensor:
-    """Return a tensor with its axes cut, put in another order and joined."""
-    writer = call.writer
-    pieces = writer.add("Reshape", [writer.source(x), writer.integers(cut)])
-    turned = writer.add("Transpose", [pieces], {"perm": list(perm)})
-    return Tensor(writer.add("Reshape", [turned, writer.integers(joined)]))
+    """Return a tensor with its axes split, put in another order and joined."""
+    return Tensor(ctx.reshape(ctx.transpose(ctx.reshape(x, split), perm), joined))

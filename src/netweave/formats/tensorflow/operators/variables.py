@@ -6,49 +6,49 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.channels_last import Stored
 from netweave.formats.tensorflow.operands import Handle, Saved
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
-    from netweave.formats.tensorflow.call import Call
+    from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
 
 
 @operator_reader("Const", "HostConst", plain=True)
-def const(call: Call) -> Item:
+def const(ctx: TensorFlowOperation) -> Item:
     """An array in the file: one of several real numbers is stored, everything else is part of the net."""
-    value = call.attribute("value")
+    value = ctx.attribute("value")
     if not isinstance(value, np.ndarray):
-        raise call.refuse("a constant without a value")
+        raise ctx.unsupported("a constant without a value")
     if value.dtype.kind == "f" and value.ndim and value.size > 1:
-        return Stored.parameter(call.node.name, value, value.shape)
+        return Stored.parameter(ctx.node.name, value, value.shape)
     return Stored.constant(value)
 
 
 @operator_reader("Placeholder", "PlaceholderV2", plain=True)
-def placeholder(call: Call) -> Item:
+def placeholder(ctx: TensorFlowOperation) -> Item:
     """What the caller gives; one that says how the net is trained has no place in a net that predicts."""
-    return call.interpreter.inputs.value(call.node, call.place)
+    return ctx.interpreter.inputs.value(ctx.node, ctx.place)
 
 
 @operator_reader(
     "VariableV2", "Variable", "VarHandleOp", "AutoReloadVariable", "TemporaryVariable", plain=True
 )
-def variable(call: Call) -> Item:
+def variable(ctx: TensorFlowOperation) -> Item:
     """An array that the net's checkpoint holds."""
-    if call.op == "VarHandleOp":
-        return Handle(call.node.name)
-    return call.interpreter.variables.value(call.node.name, call.place)
+    if ctx.op == "VarHandleOp":
+        return Handle(ctx.node.name)
+    return ctx.interpreter.variables.value(ctx.node.name, ctx.place)
 
 
 @operator_reader("ReadVariableOp", plain=True)
-def read_variable(call: Call) -> Item:
+def read_variable(ctx: TensorFlowOperation) -> Item:
     """The array of a variable."""
-    handle = call.item(0)
+    handle = ctx.item(0)
     if not isinstance(handle, Handle):
         return handle
-    return call.interpreter.variables.value(handle.name, call.place)
+    return ctx.interpreter.variables.value(handle.name, ctx.place)
 
 
 @operator_reader(
@@ -63,19 +63,19 @@ def read_variable(call: Call) -> Item:
     "StopGradient",
     plain=True,
 )
-def identity(call: Call) -> list[Item]:
+def identity(ctx: TensorFlowOperation) -> list[Item]:
     """The same again."""
-    return list(call.inputs)
+    return list(ctx.inputs)
 
 
 @operator_reader("RestoreV2", plain=True)
-def restore(call: Call) -> list[Item]:
+def restore(ctx: TensorFlowOperation) -> list[Item]:
     """Arrays of a checkpoint, by their keys."""
-    keys = call.constant(1, "the list of keys").reshape(-1)
+    keys = ctx.constant_input(1, "the list of keys").reshape(-1)
     return [Saved(key.decode("utf-8", "backslashreplace")) for key in keys]
 
 
 @operator_reader("NoOp", "Assert", "ControlTrigger", plain=True)
-def nothing(call: Call) -> list[Item]:
+def nothing(ctx: TensorFlowOperation) -> list[Item]:
     """Something that makes no tensor."""
     return []

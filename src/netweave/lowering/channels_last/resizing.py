@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.files.channels_last.tensor import Operand, Tensor
+from netweave.lowering.channels_last.tensor import Operand, Tensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
 
-    from netweave.files.channels_last.writer import Writer
+    from netweave.lowering.channels_last.layer import ChannelsLastLayer
 
 CONVENTIONS = {"asymmetric": "asymmetric", "corners": "align_corners", "half": "half_pixel"}
 """ONNX's name of each convention."""
 
 
 def resize(
-    writer: Writer,
+    ctx: ChannelsLastLayer,
     x: Operand,
     *,
     method: str,
@@ -36,7 +36,7 @@ def resize(
     """Write a Resize of the spatial axes.
 
     Args:
-        writer: Where to.
+        ctx: The layer.
         x: The tensor.
         method: ``nearest``, ``linear`` or ``cubic``.
         convention: A key of ``CONVENTIONS``.
@@ -44,8 +44,8 @@ def resize(
         factors: how many times the old ones they are.
         last: Whether the source has the channels on the last axis.
     """
-    value = writer.first(x) if last else writer.source(x)
-    axes = list(range(2, len(writer.shape(x))))
+    value = ctx.first(x) if last else ctx.source(x)
+    axes = list(range(2, ctx.rank(x)))
     attributes: dict[str, Any] = {
         "axes": axes,
         "mode": method,
@@ -58,7 +58,7 @@ def resize(
         attributes |= {"exclude_outside": int(convention == "half")}
     inputs: list[ir.Value | None] = [value, None]
     if sizes is not None:
-        inputs += [None, writer.integers(sizes)]
+        inputs += [None, ctx.integers(sizes)]
     else:
-        inputs.append(writer.builder.constant([float(f) for f in factors or ()]))
-    return Tensor(writer.add("Resize", inputs, attributes), last)
+        inputs.append(ctx.constant([float(f) for f in factors or ()]))
+    return Tensor(ctx.add("Resize", inputs, attributes), last)

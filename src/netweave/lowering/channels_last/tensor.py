@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-    import onnx_ir as ir
 
     from netweave.graph.parameters import Step
 
@@ -67,14 +68,23 @@ class Stored:
         shape = tuple(self.shape[axis] for axis in perm)
         return replace(self, shape=shape, steps=(*self.steps, ("transpose", perm)))
 
+    def with_role(self, role: str) -> Stored:
+        """Return the array as what it is to the operator that reads it."""
+        return replace(self, role=role)
+
     @classmethod
     def constant(cls, array: np.ndarray) -> Stored:
         """Return a constant that is part of the net."""
         return cls(array.shape, array)
 
 
-Operand = Tensor | Stored
-"""What an operator reads."""
+Operand = ir.Value | Tensor | Stored
+"""What an operator reads; a value by itself has the axes in the source's order."""
+
+
+def is_first(x: Operand) -> bool:
+    """Whether a tensor has on axis 1 what the source has on its last axis."""
+    return isinstance(x, Tensor) and x.first
 
 
 def to_first(rank: int) -> tuple[int, ...]:

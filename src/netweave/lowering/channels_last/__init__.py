@@ -5,7 +5,8 @@ source has them last. Operators follow that layout as long as they can; a Transp
 order of the elements matters to the source: a flatten, a reshape, a product over the last axis, an output.
 """
 
-from netweave.files.channels_last.tensor import Operand, Stored, Tensor
-from netweave.files.channels_last.writer import Writer
+from netweave.lowering.channels_last.layer import ChannelsLastLayer
+from netweave.lowering.channels_last.net import ChannelsLastNet
+from netweave.lowering.channels_last.tensor import Operand, Stored, Tensor
 
-__all__ = ["Operand", "Stored", "Tensor", "Writer"]
+__all__ = ["ChannelsLastLayer", "ChannelsLastNet", "Operand", "Stored", "Tensor"]

@@ -1,0 +1,283 @@
+"""One layer of a Keras model while it is lowered: its settings, its inputs and its arrays."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats.keras.config import LayerConfig
+from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.errors import ReadError
+    from netweave.formats.keras.weights import LayerArrays
+    from netweave.graph import GraphBuilder
+
+Padding = str | list[int]
+
+MASKS = frozenset({"mask", "query_mask", "key_mask", "value_mask", "attention_mask"})
+"""Arguments that say what counts and are no input."""
+
+
+class KerasNet(ChannelsLastNet):
+    """What the layers of a model share.
+
+    Args:
+        builder: Where nodes are added.
+        reserved: Names that only the model's outputs may have.
+        version: The version of Keras that wrote the file, 2 or 3.
+
+    Attributes:
+        arrays: Arrays that an earlier call of their layer has read, by key.
+        masks: Which steps of a tensor count, by its value.
+    """
+
+    def __init__(self, builder: GraphBuilder, *, reserved: Sequence[str], version: int) -> None:
+        super().__init__(builder, reserved=reserved)
+        self.version = version
+        self.arrays: dict[str, Stored] = {}
+        self.masks: dict[ir.Value, Tensor] = {}
+
+
+class KerasLayer(ChannelsLastLayer):
+    """One call of a layer of a Keras model, while it is lowered.
+
+    Args:
+        net: What the layers of the model share.
+        config: The layer.
+        name: Its name, with those of the models around it.
+        args: Arguments of the call; tensors in the place of references.
+        kwargs: Arguments by name.
+        arrays: Its arrays; None where no file gives them.
+        place: Where it stands, for messages.
+        inside: Group of the layer's arrays inside that of a layer around it.
+    """
+
+    def __init__(
+        self,
+        net: KerasNet,
+        config: LayerConfig,
+        *,
+        name: str,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        arrays: LayerArrays | None,
+        place: str,
+        inside: str = "",
+    ) -> None:
+        super().__init__(net, place=place)
+        self.config = config
+        self.type = config.type
+        self.name = name
+        self.args = args
+        self.kwargs = kwargs
+        self.version = net.version
+        self._masks = net.masks
+        self._known_arrays = net.arrays
+        self._arrays = arrays
+        self._inside = inside
+
+    def inner(self, config: LayerConfig, args: Sequence[Any], *, inside: str) -> KerasLayer:
+        """Return the context of a layer inside the layer.
+
+        Args:
+            config: The layer inside.
+            args: What it is given.
+            inside: The group of its arrays.
+        """
+        assert isinstance(self.net, KerasNet)
+        inner = KerasLayer(
+            self.net,
+            config,
+            name=self.name,
+            args=args,
+            kwargs={},
+            arrays=self._arrays,
+            place=self.place,
+            inside=inside,
+        )
+        inner._key = self._key
+        return inner
+
+    # What the layer is given.
+
+    @property
+    def inputs(self) -> list[Tensor]:
+        """All tensors that the layer is given, without the mask."""
+        named = [value for name, value in self.kwargs.items() if name not in MASKS]
+        return tensors_of([*self.args, *named])
+
+    @property
+    def x(self) -> Tensor:
+        """The first tensor that the layer is given.
+
+        Raises:
+            ReadError: It is given none.
+        """
+        if not self.inputs:
+            raise self.read_error("is called without a tensor")
+        return self.inputs[0]
+
+    def mask(self, x: Tensor) -> Tensor | None:
+        """Return which steps of a tensor count, (batch, time); None where all do."""
+        given = self.kwargs.get("mask")
+        return given if isinstance(given, Tensor) and x is self.x else self._masks.get(x.value)
+
+    def copied(self, x: Tensor) -> Tensor:
+        """Return a tensor that the layer makes itself, where it would pass its input on."""
+        return self.unary("Identity", x) if x is self.x else x
+
+    def masked(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Return a tensor of which only some steps count, to the layers that ask."""
+        if mask is not None:
+            self._masks[x.value] = mask
+        return x
+
+    # Its settings.
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """Return a setting as written; the default also stands in for None."""
+        value = self.config.settings.get(name)
+        return default if value is None else value
+
+    def number(self, name: str, default: float) -> float:
+        """Return a setting that is a number."""
+        value = self.setting(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.setting_error(name, "a number")
+        return float(value)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return a setting that is an integer; one without a default must be there."""
+        value = self.setting(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.setting_error(name, "an integer")
+        return value
+
+    def positive(self, name: str) -> int:
+        """Return a setting that is an integer above 0."""
+        value = self.integer(name)
+        if value < 1:
+            raise self.setting_error(name, "at least 1")
+        return value
+
+    def boolean(self, name: str, default: bool) -> bool:
+        """Return a setting that is True or False."""
+        value = self.setting(name, default)
+        if not isinstance(value, (bool, int)):
+            raise self.setting_error(name, "True or False")
+        return bool(value)
+
+    def string(self, name: str, default: str, choices: Sequence[str] = ()) -> str:
+        """Return a setting that is a string, one of those given if there are any."""
+        value = self.setting(name, default)
+        if not isinstance(value, str) or (choices and value not in choices):
+            raise self.setting_error(name, f"one of {', '.join(choices)}" if choices else "a string")
+        return value
+
+    def integer_list(self, name: str, default: Any = None) -> list[int]:
+        """Return a setting that is an integer or a list of them, as a list."""
+        value = self.setting(name, default)
+        numbers = [value] if isinstance(value, int) else value
+        if not isinstance(numbers, (list, tuple)) or not all(isinstance(item, int) for item in numbers):
+            raise self.setting_error(name, "integers")
+        return list(numbers)
+
+    def per_axis(self, name: str, rank: int, default: int | Sequence[int] = 1) -> list[int]:
+        """Return a setting with a number for each axis; one number stands for all."""
+        numbers = self.integer_list(name, default)
+        if isinstance(self.setting(name, default), int):
+            return numbers * rank
+        if len(numbers) != rank:
+            raise self.setting_error(name, f"{rank} integers")
+        return numbers
+
+    def axes(self, name: str = "axis", default: int | list[int] | None = None) -> list[int]:
+        """Return a setting with axes of the input, counted from the front; by default all of them."""
+        rank = self.rank()
+        axes = self.integer_list(name, list(range(rank)) if default is None else default)
+        return [self.axis(axis, rank) for axis in axes]
+
+    def one_axis(self, default: int | None = None) -> int:
+        """Return the setting ``axis``, of which only one is read."""
+        axes = self.integer_list("axis", default)
+        if len(axes) != 1:
+            raise self.unsupported(f"axis={axes!r:.40}: only one axis is read")
+        return axes[0]
+
+    def layer_setting(self, name: str) -> LayerConfig:
+        """Return a setting that is a layer."""
+        return self.layer_of(name, self.setting(name))
+
+    def layer_of(self, name: str, value: Any) -> LayerConfig:
+        """Return a layer that stands among the settings, as it is written there."""
+        config = value.get("config") if isinstance(value, Mapping) else None
+        if not isinstance(config, Mapping):
+            raise self.read_error(f"its {name!r} is no layer")
+        return LayerConfig(str(config.get("name", "")), str(value.get("class_name")), config)
+
+    def setting_error(self, name: str, expected: str) -> ReadError:
+        """Return the error for a setting that Keras itself would refuse."""
+        return self.read_error(f"{name}={self.setting(name)!r:.60}, expected {expected}")
+
+    @property
+    def spatial_rank(self) -> int:
+        """How many spatial axes the layer has, as the name of its class says: 2 of ``Conv2DTranspose``."""
+        digits = re.search(r"(\d)D(Transpose)?$", self.type)
+        assert digits, self.type
+        return int(digits[1])
+
+    def channels(self, *, last: bool = True) -> int:
+        """Return how many channels the input has."""
+        return self.size(-1 if last else 1)
+
+    def is_last(self) -> bool:
+        """Whether the layer has the channels on the last axis."""
+        return self.string("data_format", "channels_last") != "channels_first"
+
+    def padding(self) -> str:
+        """Return ``SAME``, ``VALID`` or ``CAUSAL``."""
+        return self.string("padding", "valid", ("same", "valid", "causal")).upper()
+
+    # Its arrays.
+
+    def parameter(self, name: str, shape: Sequence[int], *, role: str = "weight", inside: str = "") -> Stored:
+        """Return the next stored array of the layer; arrays are asked for in Keras's order.
+
+        Args:
+            name: Keras's name for it.
+            shape: Its sizes.
+            role: See ``Parameter``.
+            inside: Layers inside the layer that own it.
+        """
+        inside = "/".join(filter(None, (self._inside, inside)))
+        key = "/".join(filter(None, (self.name, inside.replace("cell", "").strip("/"), name)))
+        if key not in self._known_arrays:
+            array: np.ndarray | None = None
+            if self._arrays is not None:
+                array = self._arrays.take(name, shape, inside=inside)
+            self._known_arrays[key] = Stored.parameter(key, array, tuple(shape), role)
+        return self._known_arrays[key]
+
+    def optional_parameter(
+        self, flag: str, name: str, shape: Sequence[int], *, role: str, inside: str = ""
+    ) -> Stored | None:
+        """Return a stored array that the layer has only if a setting, True by default, says so."""
+        if not self.boolean(flag, True):
+            return None
+        return self.parameter(name, shape, role=role, inside=inside)
+
+
+def tensors_of(values: Sequence[Any]) -> list[Tensor]:
+    """Return the tensors among values, and in the lists among them."""
+    tensors: list[Tensor] = []
+    for value in values:
+        if isinstance(value, Tensor):
+            tensors.append(value)
+        elif isinstance(value, (list, tuple)):
+            tensors += tensors_of(value)
+    return tensors
