@@ -62,6 +62,9 @@ NETS: dict[str, onnx.ModelProto] = {
     "maximum rounded up": one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], ceil_mode=1),
     "maximum rounded down": one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=PAD),
     "maximum padded at its end": one("MaxPool", kernel_shape=[3, 3], strides=[2, 2], pads=[0, 0, 1, 1]),
+    "maximum with gaps, padded at its end": one(
+        "MaxPool", kernel_shape=[2, 2], strides=[3, 3], pads=[0, 0, 1, 1]
+    ),
     "mean": one("AveragePool", kernel_shape=[2, 3], strides=[2, 1]),
     "mean with its padding": one("AveragePool", kernel_shape=[3, 3], pads=PAD, count_include_pad=1),
     "mean without its padding": one("AveragePool", kernel_shape=[3, 3], pads=PAD),

@@ -168,12 +168,22 @@ class GraphNode:
         """
         tensor = self.value(index).const_value
         if tensor is None:
-            raise NotWritable(f"its input {self.value(index).name!r} is computed, expected a stored array")
+            raise self._computed(index)
         return tensor.numpy
 
     def constant(self, index: int) -> np.ndarray:
         """Return a stored input."""
         return np.asarray(self.lazy_array(index)())
+
+    def stored_shape(self, index: int) -> tuple[int, ...]:
+        """Return the shape of a stored input, without loading it."""
+        tensor = self.value(index).const_value
+        if tensor is None:
+            raise self._computed(index)
+        return tuple(tensor.shape.numpy())
+
+    def _computed(self, index: int) -> NotWritable:
+        return NotWritable(f"its input {self.value(index).name!r} is computed, expected a stored array")
 
     def ints(self, index: int) -> list[int]:
         """Return a stored input as a list of integers."""

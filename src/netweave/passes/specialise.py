@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, infer_shapes, known_shape, make_attributes
-from netweave.graph.ops.pooling import num_windows
+from netweave.graph.ops.pooling import PoolWindows, standard_ceil_mode
 from netweave.passes.rewrite import Pass, Rewriter
 
 if TYPE_CHECKING:
@@ -165,29 +165,15 @@ def _standard_pooling(rewriter: Rewriter, node: ir.Node) -> None:
     attributes, sizes = attributes_of(node), _spatial(node.inputs[0])
     if sizes is None:
         return
-    rounding = attributes.pop("rounding")
-    wanted = _counts(sizes, attributes, rounding)
-    for ceil_mode, standard in enumerate(("floor", "ceil")):
-        if _counts(sizes, attributes, standard) == wanted:
-            rewriter.replace([node], node.op_type, node.inputs, attributes | {"ceil_mode": ceil_mode})
-            return
-
-
-def _counts(sizes: Sequence[int], attributes: Mapping[str, Any], rounding: str) -> list[int]:
-    kernel = attributes["kernel_shape"]
-    strides = attributes.get("strides", [1] * len(kernel))
-    pads = attributes.get("pads", [0] * (2 * len(kernel)))
-    return [
-        num_windows(
-            size,
-            kernel[axis],
-            stride=strides[axis],
-            pads=(pads[axis], pads[axis + len(kernel)]),
-            rounding=rounding,
-            any_pad=any(pads),
-        )
-        for axis, size in enumerate(sizes)
-    ]
+    windows = PoolWindows.of(node.domain, attributes)
+    rounding = windows.equal_rounding(sizes, ("floor", "ceil"))
+    if rounding is None:
+        return
+    attributes.pop("rounding")
+    standard = attributes | {"ceil_mode": standard_ceil_mode(rounding)}
+    if node.op_type == "AveragePool":
+        standard["count_include_pad"] = int(windows.counts_padding)  # the two domains have other defaults
+    rewriter.replace([node], node.op_type, node.inputs, standard)
 
 
 _RULES = {

@@ -135,7 +135,7 @@ def test_channels_last_at_the_ends_are_channels_first_in_the_file(tmp_path):
     ("made", "message"),
     [
         (one("Gelu"), r"net\.onnx: cannot be written as a net of Caffe's: Gelu \(1, first 'gelu'\)"),
-        (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "pools over two axes, without dilation"),
+        (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "Caffe pools without dilation"),
         (one("Pad", {"p": written_nets.ints(0, 0, 1, 1, 0, 0, 1, 1)}, mode="reflect"), "with zeros only"),
         (one("Slice", {"s": written_nets.ints(0), "e": written_nets.ints(9), "a": written_nets.ints(2),
                        "t": written_nets.ints(2)}), "it takes steps"),

@@ -133,12 +133,12 @@ def test_padding_with_channels_last_is_padding_of_the_convolution(tmp_path):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "MXNet's windows have no dilation"),
+        (one("MaxPool", kernel_shape=[2, 2], dilations=[2, 2]), "MXNet pools without dilation"),
         (one("Gelu", approximate="tanh"), r"net\.onnx: .*a net of MXNet's: Gelu: .*no approximation"),
         (one("Pad", {"p": written_nets.ints(0, 1, 0, 0, 0, 0, 0, 0)}), "pads the spatial axes"),
         (recurrent_nets.steps("GRU"), "its gates reset before the product"),
         (recurrent_nets.steps("LSTM", clip=0.5), "gates are clipped"),
-        (recurrent_nets.steps("RNN", activations=["Sigmoid"]), "its activations are sigmoid"),
+        (recurrent_nets.steps("RNN", activations=["Sigmoid"]), "its activations are Sigmoid"),
         (recurrent_nets.lengths(), "sequences have lengths"),
         (one("Hardmax"), r"Hardmax \(1, first 'hardmax'\); write it as \.onnx instead"),
     ],

@@ -215,8 +215,8 @@ def test_steps_of_a_plain_layer_are_those_of_the_example():
     [
         ("GRU", {"linear_before_reset": 0}, "reset before the product"),
         ("LSTM", {"clip": 3.0}, "clipped or coupled"),
-        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, "activations are sigmoid, relu, tanh"),
-        ("RNN", {"activations": ["Sigmoid"]}, "activations are sigmoid"),
+        ("LSTM", {"activations": ["Sigmoid", "Relu", "Tanh"]}, "activations are Sigmoid, Relu, Tanh"),
+        ("RNN", {"activations": ["Sigmoid"]}, "activations are Sigmoid"),
     ],
 )
 def test_what_the_modules_have_not_is_refused(kind, attributes, message, tmp_path):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -11,8 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from netweave.backends.torch.table import lowering
-from netweave.backends.torch.windows import Pads, extents, pad, per_axis, resolve_pads, symmetric
-from netweave.graph.ops.pooling import num_windows
+from netweave.backends.torch.windows import Pads, extents, pad, per_axis, resolve_pads
+from netweave.graph.ops.pooling import PoolWindows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,60 +30,39 @@ class _Windows:
 
     Attributes:
         sizes: Sizes of the input.
-        kernel: Window sizes before dilation.
-        strides: Steps from one window to the next.
-        dilations: Steps between neighbouring elements of a window.
-        pads: The padding that the net asks for.
+        rule: The windows, whatever the sizes.
         counts: Number of windows.
     """
 
     sizes: list[int]
-    kernel: list[int]
-    strides: list[int]
-    dilations: list[int]
-    pads: Pads
+    rule: PoolWindows
     counts: list[int]
 
+    @property
     def covering(self) -> Pads:
-        """Return the padding with which the last windows end where the input does."""
-        spans = extents(self.kernel, self.dilations)
-        return [
-            (begin, (count - 1) * stride + span - size - begin)
-            for (begin, _), count, stride, span, size in zip(
-                self.pads, self.counts, self.strides, spans, self.sizes, strict=True
-            )
-        ]
+        """The padding with which the last windows end where the input does."""
+        return list(zip(self.rule.begin, self.rule.covering_end(self.sizes), strict=True))
 
     def ceil_mode(self) -> bool | None:
         """Return the ``ceil_mode`` with which torch makes these windows; None if it cannot."""
-        own = symmetric(self.pads)
-        if own is None or any(2 * p > k for p, k in zip(own, self.kernel, strict=True)):
+        rule = self.rule
+        if rule.begin != rule.end or any(2 * p > k for p, k in zip(rule.begin, rule.kernel, strict=True)):
             return None
-        for mode, rounding in ((False, "floor"), (True, "ceil")):
-            if self.counts == _counts(self, rounding):
-                return mode
-        return None
+        rounding = rule.equal_rounding(self.sizes, ("floor", "ceil"))
+        return None if rounding is None else rounding == "ceil"
 
-    def divisors(self, like: Tensor, *, count_include_pad: bool) -> Tensor:
+    def divisors(self, like: Tensor) -> Tensor:
         """Return how many elements each window averages: those inside the input, or its padding too."""
+        rule = self.rule
         found = torch.ones((), dtype=like.dtype, device=like.device)
-        for axis, (begin, end) in enumerate(self.pads):
-            starts = torch.arange(self.counts[axis], device=like.device) * self.strides[axis] - begin
-            taps = torch.arange(self.kernel[axis], device=like.device) * self.dilations[axis]
+        for axis, (begin, end) in enumerate(zip(rule.begin, rule.end, strict=True)):
+            starts = torch.arange(self.counts[axis], device=like.device) * rule.strides[axis] - begin
+            taps = torch.arange(rule.kernel[axis], device=like.device) * rule.dilations[axis]
             places = starts[:, None] + taps
-            low, high = (-begin, self.sizes[axis] + end) if count_include_pad else (0, self.sizes[axis])
+            low, high = (-begin, self.sizes[axis] + end) if rule.counts_padding else (0, self.sizes[axis])
             inside = ((places >= low) & (places < high)).sum(1)
             found = found[..., None] * inside.to(like.dtype)
         return found.clamp(min=1)
-
-
-def _counts(windows: _Windows, rounding: str) -> list[int]:
-    any_pad = any(any(pair) for pair in windows.pads)
-    spans = extents(windows.kernel, windows.dilations)
-    return [
-        num_windows(size, span, stride=stride, pads=pair, rounding=rounding, any_pad=any_pad)
-        for size, span, stride, pair in zip(windows.sizes, spans, windows.strides, windows.pads, strict=True)
-    ]
 
 
 def _windows(
@@ -95,20 +74,29 @@ def _windows(
     rounding: str,
     dilations: Ints = (),
     auto_pad: str = "NOTSET",
+    count_include_pad: int = 0,
 ) -> _Windows:
     stride, dilation = per_axis(strides, len(kernel)), per_axis(dilations, len(kernel))
     sizes, spans = list(x.shape[2:]), extents(kernel, dilation)
     found = resolve_pads(auto_pad, pads, sizes=sizes, extents=spans, strides=stride)
-    windows = _Windows(sizes, list(kernel), stride, dilation, found, [])
-    return replace(windows, counts=_counts(windows, rounding))
+    rule = PoolWindows(
+        kernel=list(kernel),
+        strides=stride,
+        dilations=dilation,
+        begin=[begin for begin, _ in found],
+        end=[end for _, end in found],
+        rounding=rounding,
+        counts_padding=bool(count_include_pad),
+    )
+    return _Windows(sizes, rule, rule.counts(sizes))
 
 
 def _max_pool(x: Tensor, windows: _Windows, lowest: float) -> tuple[Tensor, Tensor]:
     """Return maxima and their places in one channel's plane of the input, row by row."""
-    pads = windows.covering()
+    pads = windows.covering
     padded = pad(x, pads, lowest)
     y, places = _MAX_POOLS[len(pads)](
-        padded, windows.kernel, windows.strides, 0, windows.dilations, return_indices=True
+        padded, windows.rule.kernel, windows.rule.strides, 0, windows.rule.dilations, return_indices=True
     )
     return y, _shifted(places, padded.shape[2:], windows.sizes, pads)
 
@@ -124,30 +112,31 @@ def _shifted(places: Tensor, padded: Sequence[int], sizes: Sequence[int], pads: 
 
 def _pool_max(x: Tensor, windows: _Windows, lowest: float) -> Tensor:
     """Return maxima; torch pads by itself where it can."""
-    mode, pads = windows.ceil_mode(), symmetric(windows.pads)
+    mode, pads = windows.ceil_mode(), windows.rule.begin
     if mode is None:
-        x, pads, mode = pad(x, windows.covering(), lowest), [0] * len(windows.kernel), False
-    pool = _MAX_POOLS[len(windows.kernel)]
-    return pool(x, windows.kernel, windows.strides, pads, windows.dilations, mode)
+        x, pads, mode = pad(x, windows.covering, lowest), [0] * len(windows.rule.kernel), False
+    pool = _MAX_POOLS[len(windows.rule.kernel)]
+    return pool(x, windows.rule.kernel, windows.rule.strides, pads, windows.rule.dilations, mode)
 
 
 def _window_sums(x: Tensor, windows: _Windows) -> Tensor:
     """Return the sum of each window, padding counted as zero."""
-    padded, num_axes = pad(x, windows.covering()), len(windows.kernel)
-    if num_axes in _AVERAGE_POOLS and all(d == 1 for d in windows.dilations):
+    padded, num_axes = pad(x, windows.covering), len(windows.rule.kernel)
+    if num_axes in _AVERAGE_POOLS and all(d == 1 for d in windows.rule.dilations):
         pool = _AVERAGE_POOLS[num_axes]
-        return pool(padded, windows.kernel, windows.strides, divisor_override=1)
+        return pool(padded, windows.rule.kernel, windows.rule.strides, divisor_override=1)
     planes = padded.reshape(-1, 1, *padded.shape[2:])
-    ones = torch.ones(1, 1, *windows.kernel, dtype=x.dtype, device=x.device)
-    sums = _CONVOLUTIONS[num_axes](planes, ones, None, windows.strides, 0, windows.dilations)
+    ones = torch.ones(1, 1, *windows.rule.kernel, dtype=x.dtype, device=x.device)
+    sums = _CONVOLUTIONS[num_axes](planes, ones, None, windows.rule.strides, 0, windows.rule.dilations)
     return sums.reshape(*x.shape[:2], *sums.shape[2:])
 
 
-def _pool_average(x: Tensor, windows: _Windows, *, count_include_pad: bool) -> Tensor:
-    mode, pool = windows.ceil_mode(), _AVERAGE_POOLS.get(len(windows.kernel))
-    if mode is None or pool is None or any(d > 1 for d in windows.dilations):
-        return _window_sums(x, windows) / windows.divisors(x, count_include_pad=count_include_pad)
-    return pool(x, windows.kernel, windows.strides, symmetric(windows.pads), mode, count_include_pad)
+def _pool_average(x: Tensor, windows: _Windows) -> Tensor:
+    mode, pool = windows.ceil_mode(), _AVERAGE_POOLS.get(len(windows.rule.kernel))
+    if mode is None or pool is None or any(d > 1 for d in windows.rule.dilations):
+        return _window_sums(x, windows) / windows.divisors(x)
+    rule = windows.rule
+    return pool(x, rule.kernel, rule.strides, rule.begin, mode, rule.counts_padding)
 
 
 @lowering("MaxPool", since=8)
@@ -206,8 +195,9 @@ def average_pool(
         pads=pads,
         auto_pad=auto_pad,
         rounding="ceil" if ceil_mode else "floor",
+        count_include_pad=count_include_pad,
     )
-    return _pool_average(x, windows, count_include_pad=bool(count_include_pad))
+    return _pool_average(x, windows)
 
 
 @lowering("LpPool", since=11)
@@ -302,5 +292,12 @@ def odd_average_pool(
     count_include_pad: int = 1,
 ) -> Tensor:
     """Average each window by Caffe's or MXNet's rounding; a part beyond the end padding never counts."""
-    windows = _windows(x, kernel_shape, strides=strides, pads=pads, rounding=rounding)
-    return _pool_average(x, windows, count_include_pad=bool(count_include_pad))
+    windows = _windows(
+        x,
+        kernel_shape,
+        strides=strides,
+        pads=pads,
+        rounding=rounding,
+        count_include_pad=count_include_pad,
+    )
+    return _pool_average(x, windows)

@@ -7,6 +7,7 @@ Where a rule gives ONNX's windows for every input size, ``pooling`` writes the s
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph.operators import Attributes, Dim, operator
+from netweave.graph.opset import DOMAIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -55,35 +57,6 @@ def num_windows(
     return count
 
 
-def window_sizes(
-    sizes: Sequence[int],
-    counts: Sequence[int],
-    *,
-    kernel: Sequence[int],
-    strides: Sequence[int],
-    begin: Sequence[int],
-    end: Sequence[int],
-    includes: bool,
-) -> np.ndarray:
-    """Return what the sum of each window of a mean is divided by: float64, one axis for each spatial one.
-
-    Args:
-        sizes: Elements along each axis.
-        counts: Windows along each axis.
-        kernel: Elements of the window along each axis.
-        strides: Steps from one window to the next.
-        begin: Padding before.
-        end: Padding behind; a window that goes on beyond it is cut there.
-        includes: Whether padding counts.
-    """
-    found = np.ones((), np.float64)
-    for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
-        first = np.arange(count) * strides[axis] - begin[axis]
-        last = np.minimum(first + kernel[axis], size + (end[axis] if includes else 0))
-        found = np.multiply.outer(found, last - (first if includes else np.maximum(first, 0)))
-    return found
-
-
 def is_standard(kernel: Sequence[int], *, strides: Sequence[int], pads: Sequence[int], rounding: str) -> bool:
     """Whether a rule gives the windows of ONNX (``ceil_mode`` 0 or 1) for every input size.
 
@@ -106,50 +79,136 @@ def standard_ceil_mode(rounding: str) -> int:
     return int(rounding != "floor")
 
 
-def _geometry(attributes: Attributes) -> tuple[list[int], list[int], list[int], str]:
-    kernel = list(attributes["kernel_shape"])
-    strides = list(attributes.get("strides", [1] * len(kernel)))
-    pads = list(attributes.get("pads", [0] * (2 * len(kernel))))
-    return kernel, strides, pads, attributes["rounding"]
+@dataclass(frozen=True, slots=True)
+class PoolWindows:
+    """The windows of a MaxPool or AveragePool of ONNX or of ``netweave``; one entry per spatial axis.
+
+    Attributes:
+        kernel: Window sizes before dilation.
+        strides: Steps from one window to the next.
+        dilations: Steps between neighbouring elements of a window.
+        begin: Padding before.
+        end: Padding behind.
+        rounding: One of ``ROUNDINGS``.
+        counts_padding: Whether the mean divides by the padding of a window too.
+    """
+
+    kernel: list[int]
+    strides: list[int]
+    dilations: list[int]
+    begin: list[int]
+    end: list[int]
+    rounding: str
+    counts_padding: bool
+
+    @classmethod
+    def of(cls, domain: str, attributes: Attributes) -> PoolWindows:
+        """Return the windows that a node's attributes describe; ``auto_pad`` is not looked at.
+
+        ``count_include_pad`` is off by default in ONNX, and on in the domain ``netweave``: Caffe has no such
+        setting and always counts, and MXNet's is on by default.
+        """
+        kernel = list(attributes["kernel_shape"])
+        rank = len(kernel)
+        pads = list(attributes.get("pads") or [0] * (2 * rank))
+        return cls(
+            kernel=kernel,
+            strides=list(attributes.get("strides") or [1] * rank),
+            dilations=list(attributes.get("dilations") or [1] * rank),
+            begin=pads[:rank],
+            end=pads[rank:],
+            rounding=attributes.get("rounding") or ("ceil" if attributes.get("ceil_mode", 0) else "floor"),
+            counts_padding=bool(attributes.get("count_include_pad", domain == DOMAIN)),
+        )
+
+    @property
+    def spans(self) -> list[int]:
+        """How many elements each window spans, dilation included."""
+        return [d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
+
+    @property
+    def any_pad(self) -> bool:
+        """Whether any axis is padded."""
+        return any(self.begin) or any(self.end)
+
+    def counts(self, sizes: Sequence[int], rounding: str = "") -> list[int]:
+        """Return the number of windows along each axis.
+
+        Args:
+            sizes: Spatial sizes of the input.
+            rounding: Another rule than the node's.
+        """
+        return [
+            num_windows(
+                size,
+                self.spans[axis],
+                stride=self.strides[axis],
+                pads=(self.begin[axis], self.end[axis]),
+                rounding=rounding or self.rounding,
+                any_pad=self.any_pad,
+            )
+            for axis, size in enumerate(sizes)
+        ]
+
+    def equal_rounding(self, sizes: Sequence[int], roundings: Sequence[str]) -> str | None:
+        """Return the first of some rules that makes the same windows of an input of these sizes."""
+        counts = self.counts(sizes)
+        return next((rule for rule in roundings if self.counts(sizes, rule) == counts), None)
+
+    def covering_end(self, sizes: Sequence[int]) -> list[int]:
+        """Return the end padding with which the last windows end where the input does; it may be negative."""
+        return [
+            (count - 1) * stride + span - size - begin
+            for count, stride, span, size, begin in zip(
+                self.counts(sizes), self.strides, self.spans, sizes, self.begin, strict=True
+            )
+        ]
+
+    def divisors(self, sizes: Sequence[int], counts: Sequence[int]) -> np.ndarray:
+        """Return what the sum of each window of a mean is divided by: float64, one axis for each spatial one.
+
+        A window that goes on beyond the end padding is cut there.
+
+        Args:
+            sizes: Spatial sizes of the input.
+            counts: Windows along each axis.
+        """
+        divisors = np.ones((), np.float64)
+        for axis, (size, count) in enumerate(zip(sizes, counts, strict=True)):
+            first = np.arange(count) * self.strides[axis] - self.begin[axis]
+            padding = self.end[axis] if self.counts_padding else 0
+            last = np.minimum(first + self.kernel[axis], size + padding)
+            divisors = np.multiply.outer(
+                divisors, last - (first if self.counts_padding else np.maximum(first, 0))
+            )
+        return divisors
 
 
 def _pool_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Sequence[tuple[Dim, ...]]:
-    kernel, strides, pads, rounding = _geometry(attributes)
-    spatial: list[Dim] = []
-    for axis, size in enumerate(shapes[0][2:]):
-        if not isinstance(size, int):
-            spatial.append(ir.SymbolicDim(None))
-            continue
-        spatial.append(
-            num_windows(
-                size,
-                kernel[axis],
-                stride=strides[axis],
-                pads=(pads[axis], pads[axis + len(kernel)]),
-                rounding=rounding,
-                any_pad=any(pads),
-            )
-        )
+    windows, sizes = PoolWindows.of(DOMAIN, attributes), shapes[0][2:]
+    # an open axis is counted as if it were one window long, and what comes of it is dropped
+    known = [size if isinstance(size, int) else k for size, k in zip(sizes, windows.kernel, strict=True)]
+    spatial = [
+        count if isinstance(size, int) else ir.SymbolicDim(None)
+        for size, count in zip(sizes, windows.counts(known), strict=True)
+    ]
     return [(*shapes[0][:2], *spatial)]
 
 
-def _windows(
-    x: np.ndarray, attributes: Attributes
-) -> tuple[tuple[int, ...], list[list[tuple[int, int, int]]]]:
-    """Return the spatial output sizes and, per axis and window, (begin, end, padded size)."""
-    kernel, strides, pads, _ = _geometry(attributes)
-    out = tuple(int(s) for s in _pool_shapes([x.shape], attributes)[0][2:])  # type: ignore[arg-type]
+def _ranges(windows: PoolWindows, sizes: Sequence[int]) -> list[list[tuple[int, int, int]]]:
+    """Return per axis and window (begin, end, padded size)."""
     axes: list[list[tuple[int, int, int]]] = []
-    for axis, count in enumerate(out):
-        size, begin = x.shape[2 + axis], pads[axis]
-        limit = size + pads[axis + len(kernel)]
-        rows = []
-        for index in range(count):
-            start = index * strides[axis] - begin
-            stop = min(start + kernel[axis], limit)
-            rows.append((max(start, 0), max(min(stop, size), 0), stop - start))
-        axes.append(rows)
-    return out, axes
+    for axis, count in enumerate(windows.counts(sizes)):
+        limit = sizes[axis] + windows.end[axis]
+        starts = [index * windows.strides[axis] - windows.begin[axis] for index in range(count)]
+        stops = [min(start + windows.kernel[axis], limit) for start in starts]
+        axes.append(
+            [
+                (max(start, 0), max(min(stop, sizes[axis]), 0), stop - start)
+                for start, stop in zip(starts, stops, strict=True)
+            ]
+        )
+    return axes
 
 
 @operator("MaxPool", shapes=_pool_shapes)
@@ -165,8 +224,9 @@ def average_pool(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequen
 
 
 def _reduce(x: np.ndarray, attributes: Attributes, *, average: bool) -> np.ndarray:
-    out, axes = _windows(x, attributes)
-    include_pad = bool(attributes.get("count_include_pad", 1))
+    windows = PoolWindows.of(DOMAIN, attributes)
+    axes = _ranges(windows, x.shape[2:])
+    out = tuple(map(len, axes))
     y = np.full((*x.shape[:2], *out), 0 if average else np.finfo(x.dtype).min, x.dtype)
     spatial = tuple(range(2, x.ndim))
     for place in np.ndindex(*out):
@@ -175,7 +235,7 @@ def _reduce(x: np.ndarray, attributes: Attributes, *, average: bool) -> np.ndarr
             continue
         window = x[:, :, *(slice(begin, end) for begin, end, _ in spans)]
         if average:
-            area = prod(padded if include_pad else end - begin for begin, end, padded in spans)
+            area = prod(padded if windows.counts_padding else end - begin for begin, end, padded in spans)
             y[:, :, *place] = window.sum(axis=spatial) / area
         else:
             y[:, :, *place] = window.max(axis=spatial)

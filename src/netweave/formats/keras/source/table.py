@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.files.source_code.steps import Module, Step
+from netweave.passes.specialise import same_pads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.files.source_code.steps import Field
+    from netweave.lowering.windows import Window
 
 IMAGE = 4
 """Number of axes of an image: batch, height, width, channels."""
@@ -94,3 +96,15 @@ def around(begin: Sequence[int], end: Sequence[int]) -> str:
     """
     pairs = tuple(zip(begin, end, strict=True))
     return str(begin[0]) if len({*begin, *end}) == 1 else repr(pairs)
+
+
+def is_same(node: KerasNode, window: Window) -> bool:
+    """Whether Keras's word ``same`` gives the padding of a window over an image."""
+    if node.get("auto_pad", "NOTSET") == "SAME_UPPER":
+        return True
+    # with steps of 1 the padding is the same for every size
+    sizes = node.sizes() or ([1, 1] if set(window.strides) == {1} else None)
+    if sizes is None or not any(window.onnx_pads):
+        return False
+    numbers = {"strides": window.strides, "dilations": window.dilations}
+    return window.onnx_pads == same_pads(sizes, window.kernel, **numbers, upper=True)

@@ -10,7 +10,7 @@ from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
 from netweave.symbol import Symbol, operator_function, variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
@@ -147,7 +147,9 @@ TABLE: WriterTable[MXNetNode, Symbol] = WriterTable()
 writes = TABLE.writes
 
 
-def padded(node: MXNetNode, x: Symbol, begin: list[int], end: list[int], value: float = 0.0) -> Symbol:
+def padded(
+    node: MXNetNode, x: Symbol, begin: Sequence[int], end: Sequence[int], value: float = 0.0
+) -> Symbol:
     """Return a value with a number around its spatial axes."""
     if not any(begin) and not any(end):
         return x
@@ -155,15 +157,3 @@ def padded(node: MXNetNode, x: Symbol, begin: list[int], end: list[int], value: 
         raise NotWritable("MXNet pads two or three spatial axes, found another number of them")
     width = [0, 0, 0, 0] + [pad for pair in zip(begin, end, strict=True) for pad in pair]
     return node.make("Pad", x, mode="constant", pad_width=tuple(width), constant_value=value)
-
-
-def windows_pads(node: MXNetNode, rank: int) -> tuple[list[int], list[int]]:
-    """Return the padding of a convolution or pooling: begins and ends.
-
-    Raises:
-        NotWritable: It is a rule.
-    """
-    if node.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
-        raise NotWritable("its padding is a rule (auto_pad) that depends on sizes that are not known")
-    pads = list(node.get("pads") or [0] * (2 * rank))
-    return pads[:rank], pads[rank:]

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import NotWritable
 from netweave.formats.onnx.functions.table import LOWEST, FunctionNode, body
 from netweave.formats.onnx.functions.tape import Tensor, op
+from netweave.graph import DOMAIN
+from netweave.graph.ops.pooling import PoolWindows
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,71 +18,62 @@ if TYPE_CHECKING:
 def max_pool(node: FunctionNode) -> Sequence[Tensor]:
     """Padded by hand up to the end of the last window; an empty window gives the lowest number."""
     (x,) = node.inputs
-    apart = op("Max", _padded(node, x, _pads(node), LOWEST), float("-inf"))  # as in _mean
-    return [op("MaxPool", apart, **_windows(node))]
+    windows = PoolWindows.of(DOMAIN, node.attributes)
+    padded = _padded(windows, x, [*windows.begin, *windows.end], LOWEST)
+    apart = op("Max", padded, float("-inf"))  # as in _mean
+    return [op("MaxPool", apart, kernel_shape=windows.kernel, strides=windows.strides)]
 
 
 @body("AveragePool")
 def average_pool(node: FunctionNode) -> Sequence[Tensor]:
     """The mean over what counts: of the padded input, by that of ones where places count."""
     (x,) = node.inputs
-    pads, rank = _pads(node), node.rank(0) - 2
+    windows = PoolWindows.of(DOMAIN, node.attributes)
+    pads = [*windows.begin, *windows.end]
     ones = op("Expand", 1.0, op("Concat", [1, 1], x.sizes(2), axis=0))
-    if node.settings.get("count_include_pad", 1) and any(pads):
-        ones = op("Pad", ones, [0, 0, *pads[:rank], 0, 0, *pads[rank:]], 1.0)
-        counted = _padded(node, ones, [0] * len(pads), 0.0, like=x)
+    if windows.counts_padding and windows.any_pad:
+        ones = op("Pad", ones, [0, 0, *windows.begin, 0, 0, *windows.end], 1.0)
+        counted = _padded(windows, ones, [0] * len(pads), 0.0, like=x)
     else:
-        counted = _padded(node, ones, pads, 0.0)
-    share, mean = _mean(node, counted), _mean(node, _padded(node, x, pads, 0.0))
+        counted = _padded(windows, ones, pads, 0.0)
+    share, mean = _mean(windows, counted), _mean(windows, _padded(windows, x, pads, 0.0))
     return [mean / op("Where", share > 0.0, share, 1.0)]
 
 
-def _mean(node: FunctionNode, padded: Tensor) -> Tensor:
+def _mean(windows: PoolWindows, padded: Tensor) -> Tensor:
     """Return the mean of each window.
 
     The maximum changes nothing: it keeps ONNX Runtime from joining a padding into the pooling, which it
     then refuses where the padding is as large as the window (1.31, its fusion of Pad).
     """
     apart = op("Max", padded, float("-inf"))
-    return op("AveragePool", apart, count_include_pad=1, **_windows(node))
-
-
-def _pads(node: FunctionNode) -> list[int]:
-    return list(node.settings.get("pads", [0] * (2 * len(node.settings["kernel_shape"]))))
-
-
-def _windows(node: FunctionNode) -> dict[str, list[int]]:
-    kernel = list(node.settings["kernel_shape"])
-    return {"kernel_shape": kernel, "strides": list(node.settings.get("strides", [1] * len(kernel)))}
+    settings = {"kernel_shape": windows.kernel, "strides": windows.strides}
+    return op("AveragePool", apart, count_include_pad=1, **settings)
 
 
 def _padded(
-    node: FunctionNode, x: Tensor, pads: list[int], value: float, like: Tensor | None = None
+    windows: PoolWindows, x: Tensor, pads: list[int], value: float, like: Tensor | None = None
 ) -> Tensor:
     """Return the input padded, at the end up to where the last window ends (less than nothing: cut off).
 
     Args:
-        node: The pooling.
+        windows: The windows.
         x: What is padded.
         pads: All begins, then all ends.
         value: What with.
         like: The input of the pooling, if ``x`` has its padding already.
     """
-    if node.settings["rounding"] == "caffe" and any(_pads(node)):
+    if windows.rounding == "caffe" and windows.any_pad:
         raise NotWritable("its windows are those of the standard operator")
-    if node.settings["rounding"] not in {"caffe", "full"}:
-        raise NotWritable(f"its rounding is {node.settings['rounding']!r}")
-    kernel, strides = _windows(node).values()
-    rank, own = len(kernel), _pads(node)
-    around = [begin + end - k for begin, end, k in zip(own[:rank], own[rank:], kernel, strict=True)]
-    steps = op(
-        "Div",
-        (x if like is None else like).sizes(2) + [a + s - 1 for a, s in zip(around, strides, strict=True)],
-        strides,
-    )
-    last = steps * strides + [k - begin for k, begin in zip(kernel, pads[:rank], strict=True)]
+    if windows.rounding not in {"caffe", "full"}:
+        raise NotWritable(f"its rounding is {windows.rounding!r}")
+    own = zip(windows.begin, windows.end, windows.kernel, windows.strides, strict=True)
+    around = [begin + end - k + s - 1 for begin, end, k, s in own]
+    steps = op("Div", (x if like is None else like).sizes(2) + around, windows.strides)
+    begins = pads[: len(windows.kernel)]
+    last = steps * windows.strides + [k - begin for k, begin in zip(windows.kernel, begins, strict=True)]
     end = last - x.sizes(2)
-    return op("Pad", x, op("Concat", [0, 0, *pads[:rank], 0, 0], end, axis=0), value)
+    return op("Pad", x, op("Concat", [0, 0, *begins, 0, 0], end, axis=0), value)
 
 
 @body("ChannelLRN")

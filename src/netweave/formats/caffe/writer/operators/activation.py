@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 from netweave.formats.caffe.writer.table import CaffeNode, Step, power, writes
+from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 
 _RELU: Step = ("ReLU", {})
 _PROD = {"eltwise_param": {"operation": "PROD"}}
@@ -52,13 +51,9 @@ def elu(node: CaffeNode) -> list[CaffeLayer]:
 @writes("PRelu")
 def prelu(node: CaffeNode) -> list[CaffeLayer]:
     """A stored slope below 0, one or one for each channel."""
-    slope, sizes = node.lazy_array(1), [size for size in node.shape(1) if size != 1]
-    count = sizes[0] if sizes else 1
-    channels = node.shape(0)[1]
-    if len(sizes) > 1 or count not in {1, channels}:
-        raise NotWritable("its slopes are not one for each channel")
-    is_shared = count == 1 and channels != 1
-    blob = Blob(lambda: slope().reshape(() if is_shared else -1), node.value(1).name)
+    count, slopes = channel_slopes(node)
+    is_shared = count == 1 and node.shape(0)[1] != 1
+    blob = Blob(lambda: slopes().reshape(() if is_shared else -1), node.value(1).name)
     settings = {"prelu_param": {"channel_shared": True}} if is_shared else {}
     return [node.layer("PReLU", [node.name(0)], settings, blobs=[blob])]
 
@@ -66,15 +61,11 @@ def prelu(node: CaffeNode) -> list[CaffeLayer]:
 @writes("Clip")
 def clip(node: CaffeNode) -> list[CaffeLayer]:
     """Bounds below and above, by ReLU: neither BVLC's Caffe 1.0 nor OpenCV has a layer for them."""
-    low, high = (float(node.constant(index).reshape(-1)[0]) if node.has(index) else None for index in (1, 2))
-    return node.chain(*bounded(low, high))
+    return node.chain(*bounded(*clip_bounds(node)))
 
 
 def bounded(low: float | None, high: float | None) -> list[Step]:
     """Return a value between two bounds as steps: ``high - relu(high - low - relu(x - low))``."""
-    infinite = np.float32(np.finfo(np.float32).max)
-    low = None if low is not None and low <= -infinite else low
-    high = None if high is not None and high >= infinite else high
     if low is None and high is None:
         return [("Split", {})]
     if low is None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.table import KerasNode, channels_last, writes
+from netweave.lowering.nodes.arrays import clip_bounds
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -66,24 +67,17 @@ def hard_sigmoid(node: KerasNode) -> Step:
 @writes("Clip")
 def clip(node: KerasNode) -> Step:
     """Between two bounds, or on one side of one."""
-    bounds = [_bound(node, index) for index in (1, 2)]
-    low, high = (number(bound) for bound in bounds)
-    if _is_words(node.outputs[0]) and max(map(abs, bounds)) < math.inf:
-        return node.step(f"ops.clip({{0}}, {int(bounds[0])}, {int(bounds[1])})")
-    if bounds[0] == 0:
-        return node.step(f"layers.ReLU({'' if bounds[1] == math.inf else f'max_value={high}'})({{0}})")
-    if bounds[0] > -math.inf and bounds[1] < math.inf:
-        return node.step(f"ops.clip({{0}}, {low}, {high})")
-    if bounds[0] > -math.inf:
-        return node.step(f"ops.maximum({{0}}, {low})")
-    return node.step("{0}" if bounds[1] == math.inf else f"ops.minimum({{0}}, {high})")
-
-
-def _bound(node: KerasNode, index: int) -> float:
-    """Return a bound; one that no number reaches is none."""
-    none = -math.inf if index == 1 else math.inf
-    bound = float(node.constant(index).reshape(-1)[0]) if node.has(index) else none
-    return none if abs(bound) > 1e38 else bound
+    low, high = clip_bounds(node)
+    if low is not None and high is not None:
+        if _is_words(node.outputs[0]):
+            return node.step(f"ops.clip({{0}}, {int(low)}, {int(high)})")
+        if low != 0:
+            return node.step(f"ops.clip({{0}}, {number(low)}, {number(high)})")
+    if low == 0:
+        return node.step(f"layers.ReLU({'' if high is None else f'max_value={number(high)}'})({{0}})")
+    if low is not None:
+        return node.step(f"ops.maximum({{0}}, {number(low)})")
+    return node.step("{0}" if high is None else f"ops.minimum({{0}}, {number(high)})")
 
 
 _FUNCTIONS = {

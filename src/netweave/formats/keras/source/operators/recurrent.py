@@ -14,19 +14,17 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import batch_first, by_batch, first_state, joined, last_state
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
+from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import onnx_ir as ir
 
+    from netweave.files.node_writer import GraphNode
+
 _KINDS = {"LSTM": ("LSTM", "lstm_cell"), "GRU": ("GRU", "gru_cell"), "RNN": ("SimpleRNN", "simple_rnn_cell")}
 """Keras's layer, and what it calls the cell that has the arrays."""
-
-_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (0, 1, 2), "RNN": (0,)}
-"""Keras's gates in their order (i f c o, and z r h) by their number in ONNX (i o f c)."""
-
-_USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 
 _ACTIVATIONS = {
     "Elu": "elu",
@@ -36,9 +34,6 @@ _ACTIVATIONS = {
     "Softsign": "softsign",
     "Tanh": "tanh",
 }
-
-_STATES = (5, 6)
-"""The inputs that are first states: of the output, and of the cell."""
 
 _ENDS = ("sequence", "state1", "state2")
 """What the values of a layer are called: all steps, and the last states."""
@@ -64,11 +59,11 @@ class _Way:
 @writes("LSTM", "GRU", "RNN")
 def recurrent(node: KerasNode) -> list[Step]:
     """A layer for each direction, and what the net reads of what they give."""
-    _check(node)
-    direction = node.get("direction", "forward")
+    rnn = RecurrentNode(node, "keras", target="Keras", resets_after=False)
+    rnn.require_all_states()
     ways = [
-        _Way(number, suffix, is_backward=direction == "reverse" or number == 1)
-        for number, suffix in enumerate(_WAYS[direction])
+        _Way(number, suffix, is_backward=rnn.direction == "reverse" or number == 1)
+        for number, suffix in enumerate(_WAYS[rnn.direction])
     ]
     given = batch_first(node.ir_node)
     source = (given if given is not None else node.value(0)).name or ""
@@ -77,40 +72,23 @@ def recurrent(node: KerasNode) -> list[Step]:
         turned = f"{node.outputs[0].name or node.ir_node.name}/batches"
         steps = [Step("", node.layers, "ops.transpose({0}, (1, 0, 2))", (source,), (turned,))]
         source = turned
-    steps += [step for way in ways for step in _layer(node, way, source)]
-    for number, is_used in enumerate(_used(node)):
-        if is_used:
+    steps += [step for way in ways for step in _layer(rnn, way, source)]
+    for number in range(len(node.outputs)):
+        if node.is_used(number):
             made = [f"{_name(node, way)}/{_ENDS[number]}" for way in ways]
             steps.append(_state(node, number, made) if number else _sequence(node, made))
     return steps
 
 
-def _check(node: KerasNode) -> None:
-    """Refuse what Keras's layers have not."""
-    reasons = {
-        "its sequences have lengths": node.has(4),
-        "it has peepholes": node.has(7),
-        "it has the batch first by its layout": node.get("layout", 0) != 0,
-        "its gates are clipped or coupled": "clip" in node.attributes or bool(node.get("input_forget", 0)),
-        "one of its first states is left out": node.op_type == "LSTM" and node.has(5) != node.has(6),
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise NotWritable(reason)
-
-
-def _used(node: KerasNode) -> list[bool]:
-    return [bool(value.uses()) or value.is_graph_output() for value in node.outputs]
-
-
-def _name(node: KerasNode, way: _Way) -> str:
+def _name(node: GraphNode, way: _Way) -> str:
     return f"{node.outputs[0].name or node.ir_node.name}{way.suffix}"
 
 
-def _layer(node: KerasNode, way: _Way, source: str) -> list[Step]:
+def _layer(rnn: RecurrentNode, way: _Way, source: str) -> list[Step]:
     """Return the layer of a direction; its sequence, the batch first, is in the order of the steps."""
-    kind, used = node.op_type, _used(node)
-    states = [index for index in _STATES if node.has(index)]
+    node, kind = rnn.node, rnn.kind
+    used = [node.is_used(number) for number in range(len(node.outputs))]
+    states = [index for index in FIRST_STATES if node.has(index)]
     if any(node.is_stored(index) for index in states):
         raise NotWritable("its first states are stored, expected inputs of the net")
     given = ", ".join(_first_state(node, index, way, place) for place, index in enumerate(states, start=1))
@@ -126,7 +104,7 @@ def _layer(node: KerasNode, way: _Way, source: str) -> list[Step]:
         template=f"{{m}}({{0}}{more})",
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        module=Module(f"layers.{_KINDS[kind][0]}", _fields(node, way, used), _arrays(node, way)),
+        module=Module(f"layers.{_KINDS[kind][0]}", _fields(rnn, way, used), _arrays(rnn, way)),
         variables=_VARIABLES[kind] if len(outputs) > 1 else (),
     )
     if not way.is_backward or not used[0]:
@@ -135,11 +113,11 @@ def _layer(node: KerasNode, way: _Way, source: str) -> list[Step]:
     return [step, turned]
 
 
-def _fields(node: KerasNode, way: _Way, used: list[bool]) -> tuple[Field, ...]:
-    kind = node.op_type
-    gates, own = _activations(node, way)
+def _fields(rnn: RecurrentNode, way: _Way, used: list[bool]) -> tuple[Field, ...]:
+    node, kind = rnn.node, rnn.kind
+    gates, own = _activations(rnn, way)
     fields = [
-        Field("units", int(node.get("hidden_size"))),
+        Field("units", rnn.hidden_size),
         Field("activation", own, "tanh"),
         Field("recurrent_activation", gates, "sigmoid"),
         Field("use_bias", node.has(3), True),
@@ -152,58 +130,45 @@ def _fields(node: KerasNode, way: _Way, used: list[bool]) -> tuple[Field, ...]:
     return tuple(field for field in fields if field.name not in left_out)
 
 
-def _activations(node: KerasNode, way: _Way) -> tuple[str, str]:
+def _activations(rnn: RecurrentNode, way: _Way) -> tuple[str, str]:
     """Return Keras's activations of the gates and of all else."""
-    kind = node.op_type
-    count = len(_USUAL[kind])
-    given = list(node.get("activations") or _USUAL[kind] * (way.number + 1))
-    mine = [name.capitalize() for name in given[way.number * count : (way.number + 1) * count]]
+    kind, mine = rnn.kind, rnn.activations(way.number)
     unknown = [name for name in mine if name not in _ACTIVATIONS]
-    if unknown or len(set(mine[1:] if kind != "RNN" else mine)) > 1 or "activation_alpha" in node.attributes:
+    if (
+        unknown
+        or len(set(mine[1:] if kind != "RNN" else mine)) > 1
+        or "activation_alpha" in rnn.node.attributes
+    ):
         raise NotWritable(f"its activations are {', '.join(mine)}")
     return _ACTIVATIONS[mine[0]], _ACTIVATIONS[mine[-1]]
 
 
-def _first_state(node: KerasNode, index: int, way: _Way, place: int) -> str:
+def _first_state(node: GraphNode, index: int, way: _Way, place: int) -> str:
     is_flat = len(_WAYS[node.get("direction", "forward")]) == 1 and first_state(node.value(index)) is not None
     return f"{{{place}}}" if is_flat else f"{{{place}}}[{way.number}]"
 
 
-def _state_name(node: KerasNode, index: int) -> str:
+def _state_name(node: GraphNode, index: int) -> str:
     flat = first_state(node.value(index)) if node.get("direction", "forward") != "bidirectional" else None
     return (flat if flat is not None else node.value(index)).name or ""
 
 
-def _arrays(node: KerasNode, way: _Way) -> dict[str, Callable[[], np.ndarray]]:
-    cell = _KINDS[node.op_type][1]
+def _arrays(rnn: RecurrentNode, way: _Way) -> dict[str, Callable[[], np.ndarray]]:
+    cell = _KINDS[rnn.kind][1]
+    weight, recurrent_weight = (rnn.matrix(index, way.number) for index in (1, 2))
     state = {
-        f"{cell}/kernel": _gates(node, 1, way),
-        f"{cell}/recurrent_kernel": _gates(node, 2, way),
+        f"{cell}/kernel": lambda: weight().T,
+        f"{cell}/recurrent_kernel": lambda: recurrent_weight().T,
     }
-    return state | ({f"{cell}/bias": _bias(node, way)} if node.has(3) else {})
+    return state | ({f"{cell}/bias": _bias(rnn, way)} if rnn.node.has(3) else {})
 
 
-def _gates(node: KerasNode, index: int, way: _Way) -> Callable[[], np.ndarray]:
-    """Return a function that gives a matrix with Keras's order of gates as columns."""
-    array, gates = node.lazy_array(index), _GATES[node.op_type]
-
-    def columns() -> np.ndarray:
-        parts = np.split(array()[way.number], len(gates))
-        return np.concatenate([parts[gate] for gate in gates]).T
-
-    return columns
-
-
-def _bias(node: KerasNode, way: _Way) -> Callable[[], np.ndarray]:
+def _bias(rnn: RecurrentNode, way: _Way) -> Callable[[], np.ndarray]:
     """Return a function that gives Keras's bias: one of the sum, or both where the reset is after."""
-    array, gates = node.lazy_array(3), _GATES[node.op_type]
-    is_pair = bool(node.get("linear_before_reset", 0))
-
-    def rows() -> np.ndarray:
-        parts = array()[way.number].reshape(2, len(gates), -1)[:, list(gates)].reshape(2, -1)
-        return np.asarray(parts if is_pair else parts.sum(axis=0))
-
-    return rows
+    of_input, of_state = (rnn.bias(way.number, half=half) for half in (0, 1))
+    if rnn.node.get("linear_before_reset", 0):
+        return lambda: np.stack([of_input(), of_state()])
+    return lambda: np.asarray(of_input() + of_state())
 
 
 def _sequence(node: KerasNode, names: list[str]) -> Step:

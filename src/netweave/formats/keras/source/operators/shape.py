@@ -182,7 +182,7 @@ def gather(node: KerasNode) -> Step:
     if node.is_stored(0):
         if axis or rank != 2 or node.rank(1) == IMAGE - 1:
             raise NotWritable("only rows of a stored table are written")
-        rows, columns = node.constant(0).shape
+        rows, columns = node.stored_shape(0)
         fields = (Field("input_dim", rows), Field("output_dim", columns))
         module = Module("layers.Embedding", fields, {"embeddings": node.lazy_array(0)})
         return node.step("{m}({0})", inputs=[1], module=module)

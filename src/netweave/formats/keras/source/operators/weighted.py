@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.files.node_writer import NotWritable, int_or_tuple
-from netweave.files.source_code.steps import Field, Step
-from netweave.formats.keras.source.table import IMAGE, KerasNode, around, writes
-from netweave.passes.specialise import same_pads
+from netweave.files.source_code.steps import Field, Module, Step
+from netweave.formats.keras.source.table import IMAGE, KerasNode, around, is_same, writes
+from netweave.lowering.nodes.arrays import channel_slopes, dense_arrays, statistics_arrays
+from netweave.lowering.nodes.windows import window_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
 State = dict[str, "Callable[[], np.ndarray]"]
 
@@ -22,17 +23,19 @@ State = dict[str, "Callable[[], np.ndarray]"]
 def conv(node: KerasNode) -> Step:
     """A convolution, or one for each channel; padding that Keras has no word for is put before it."""
     node.need_image()
-    out, per_group, *kernel = node.constant(1).shape
+    out, per_group, *kernel = node.stored_shape(1)
     group, channels = node.get("group", 1), per_group * node.get("group", 1)
-    strides, dilations = (list(node.get(name) or [1, 1]) for name in ("strides", "dilations"))
-    before, padding = _padding(node, kernel, strides, dilations)
+    window = window_of(node, keeps_same=True)
+    before, padding = "{m}({0})", "same" if is_same(node, window) else "valid"
+    if padding == "valid" and any(window.onnx_pads):
+        before = f"{{m}}(layers.ZeroPadding2D({around(window.pads, window.end_pads)})({{0}}))"
     is_depthwise = per_group == 1 and group == channels > 1
-    if is_depthwise and strides[0] != strides[1]:
+    if is_depthwise and window.strides[0] != window.strides[1]:
         raise NotWritable("Keras has no depthwise convolution with different strides")
     settings: tuple[Field, ...] = (
-        Field("strides", int_or_tuple(strides), 1),
+        Field("strides", int_or_tuple(window.strides), 1),
         Field("padding", padding, "valid"),
-        Field("dilation_rate", int_or_tuple(dilations), 1),
+        Field("dilation_rate", int_or_tuple(window.dilations), 1),
     )
     bias = Field("use_bias", node.has(2), True)
     fields: tuple[Field, ...]
@@ -64,21 +67,6 @@ def _state(node: KerasNode, turned: Callable[[np.ndarray], np.ndarray]) -> State
     return state | ({"bias": node.lazy_array(2)} if node.has(2) else {})
 
 
-def _padding(
-    node: KerasNode, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[str, str]:
-    """Return the call of the layer, padded first if need be, and Keras's word for its padding."""
-    if node.get("auto_pad", "NOTSET") == "SAME_UPPER":
-        return "{m}({0})", "same"
-    pads = list(node.get("pads") or [0] * 4)
-    if not any(pads):
-        return "{m}({0})", "valid"
-    sizes = node.sizes() or ([1, 1] if set(strides) == {1} else None)
-    if sizes and pads == same_pads(sizes, kernel, strides=strides, dilations=dilations, upper=True):
-        return "{m}({0})", "same"
-    return f"{{m}}(layers.ZeroPadding2D({around(pads[:2], pads[2:])})({{0}}))", "valid"
-
-
 @writes("ConvTranspose")
 def conv_transpose(node: KerasNode) -> Step:
     """A transposed convolution; its padding is cut off behind it, or is Keras's ``same``.
@@ -86,14 +74,15 @@ def conv_transpose(node: KerasNode) -> Step:
     Groups, which Keras has not, are one convolution with zeros between them.
     """
     node.need_image()
-    weight, group = node.constant(1).shape, node.get("group", 1)
-    kernel, strides = list(weight[2:]), list(node.get("strides") or [1, 1])
-    if set(node.get("dilations") or [1]) != {1} or "output_shape" in node.attributes:
-        raise NotWritable("dilation and output_shape are not written")
+    weight, group = node.stored_shape(1), node.get("group", 1)
+    window = window_of(node)
+    kernel, strides = window.kernel, window.strides
+    if set(window.dilations) != {1}:
+        raise NotWritable("Keras has no transposed convolution with dilation")
     if group > 1 and group * prod(weight) > MOST_ZEROS:
         raise NotWritable(f"Keras has no transposed convolution by groups, and these are {group}")
-    pads, added = list(node.get("pads") or [0] * 4), list(node.get("output_padding") or [0, 0])
-    begin, end = pads[:2], [pad - more for pad, more in zip(pads[2:], added, strict=True)]
+    added = node.get("output_padding") or [0, 0]
+    begin, end = window.pads, [pad - more for pad, more in zip(window.end_pads, added, strict=True)]
     missing = [max(-pad, 0) for pad in end]
     if any(more >= stride for more, stride in zip(missing, strides, strict=True)):
         raise NotWritable("its end is longer by a whole stride")
@@ -133,16 +122,7 @@ def _with_zeros(weight: np.ndarray, group: int) -> np.ndarray:
 @writes("Gemm")
 def gemm(node: KerasNode) -> Step:
     """A dense layer, with its factors taken into the arrays."""
-    if node.get("transA", 0):
-        raise NotWritable("its first matrix is transposed")
-    alpha, beta = np.float32(node.get("alpha", 1.0)), np.float32(node.get("beta", 1.0))
-    weight, is_transposed = node.lazy_array(1), node.get("transB", 0) == 1
-    units = node.constant(1).shape[0 if is_transposed else 1]
-    state: State = {"kernel": lambda: _rows(node, (weight().T if is_transposed else weight()) * alpha)}
-    if node.has(2):
-        bias = node.lazy_array(2)
-        state["bias"] = lambda: np.broadcast_to(bias().reshape(-1) * beta, (units,))
-    return node.weighted("Dense", (Field("units", units), Field("use_bias", node.has(2), True)), state)
+    return _dense(node)
 
 
 @writes("MatMul")
@@ -152,9 +132,15 @@ def matmul(node: KerasNode) -> Step:
         return node.step("ops.matmul({0}, {1})", inputs=[0, 1])
     if not node.is_stored(1) or node.rank(1) != 2 or node.rank(0) == IMAGE:
         raise NotWritable("only products with a stored matrix, and those of stacks of matrices, are written")
-    weight = node.lazy_array(1)
-    fields = (Field("units", node.shape(1)[1]), Field("use_bias", False, True))
-    return node.weighted("Dense", fields, {"kernel": lambda: _rows(node, weight())})
+    return _dense(node)
+
+
+def _dense(node: KerasNode) -> Step:
+    arrays = dense_arrays(node)
+    state: State = {"kernel": lambda: _rows(node, arrays.weight().T)}
+    state |= {"bias": arrays.bias} if arrays.bias else {}
+    fields = (Field("units", arrays.num_outputs), Field("use_bias", arrays.bias is not None, True))
+    return node.weighted("Dense", fields, state)
 
 
 def _rows(node: KerasNode, matrix: np.ndarray) -> np.ndarray:
@@ -177,10 +163,8 @@ def flattened_image(node: KerasNode, index: int) -> tuple[int, int, int] | None:
 @writes("BatchNormalization")
 def batch_normalization(node: KerasNode) -> Step:
     """By stored statistics."""
-    if node.get("training_mode", 0):
-        raise NotWritable("it uses the statistics of the batch")
     names = ("gamma", "beta", "moving_mean", "moving_variance")
-    state: State = {name: node.lazy_array(index) for index, name in enumerate(names, start=1)}
+    state: State = dict(zip(names, statistics_arrays(node), strict=True))
     fields = (
         Field("axis", -1 if node.rank(0) in {2, IMAGE} else 1, -1),
         Field("epsilon", round(node.get("epsilon", 1e-5), 10), 1e-3),
@@ -192,14 +176,14 @@ def batch_normalization(node: KerasNode) -> Step:
 @writes("PRelu")
 def prelu(node: KerasNode) -> Step:
     """A stored slope below 0, one for each channel or one for all."""
-    slope, sizes = node.lazy_array(1), [size for size in node.shape(1) if size != 1]
+    _, slopes = channel_slopes(node)
     channels = node.shape(0)[1]
-    if len(sizes) > 1 or (sizes and sizes[0] != channels) or channels is None:
-        raise NotWritable("its slopes are not one for each channel")
+    if channels is None:
+        raise NotWritable("the number of its channels is not known")
     is_image = node.rank(0) == IMAGE
     shape = (1, 1, channels) if is_image else (channels,)
     fields = (Field("shared_axes", [1, 2], False),) if is_image else ()
-    state: State = {"alpha": lambda: np.broadcast_to(slope().reshape(-1), shape)}
+    state: State = {"alpha": lambda: np.broadcast_to(slopes(), shape)}
     return node.weighted("PReLU", fields, state)
 
 
@@ -212,6 +196,4 @@ def per_channel(node: KerasNode, index: int, scale: np.ndarray, shift: np.ndarra
     if shift is not None:
         state["bias"] = lambda: np.broadcast_to(shift, (channels,))
     fields = (Field("kernel_size", 1), Field("use_bias", shift is not None, True))
-    from netweave.files.source_code.steps import Module
-
     return node.step("{m}({0})", inputs=[index], module=Module("layers.DepthwiseConv2D", fields, state))

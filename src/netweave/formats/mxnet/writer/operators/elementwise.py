@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
+from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 from netweave.symbol.operators.activation import ACTIVATIONS
 from netweave.symbol.operators.elementwise import BINARY, UNARY
 from netweave.symbol.operators.reduction import REDUCTIONS
@@ -55,9 +56,7 @@ def leaky(node: MXNetNode) -> Symbol:
 @writes("PRelu")
 def prelu(node: MXNetNode) -> Symbol:
     """A stored slope below 0, one or one for each channel."""
-    sizes = [size for size in node.shape(1) if size != 1]
-    if len(sizes) > 1 or (sizes and sizes[0] != node.shape(0)[1]):
-        raise NotWritable("its slopes are not one for each channel")
+    channel_slopes(node)  # rejects others
     gamma = node.array("gamma", 1, lambda slope: slope.reshape(-1))
     return node.make("LeakyReLU", node.symbol(0), gamma, act_type="prelu")
 
@@ -73,11 +72,9 @@ def gelu(node: MXNetNode) -> Symbol:
 @writes("Clip")
 def clip(node: MXNetNode) -> Symbol:
     """Bounds below and above."""
-    least = float(np.finfo(np.float32).min)
-    low, high = (
-        float(node.constant(index).reshape(-1)[0]) if node.has(index) else usual
-        for index, usual in ((1, least), (2, -least))
-    )
+    low, high = clip_bounds(node)
+    largest = float(np.finfo(np.float32).max)
+    low, high = -largest if low is None else low, largest if high is None else high
     return node.make("clip", node.symbol(0), a_min=low, a_max=high)
 
 

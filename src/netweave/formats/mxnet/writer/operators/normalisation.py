@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import DOMAIN
+from netweave.lowering.nodes.arrays import statistics_arrays
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 @writes("BatchNormalization")
 def batch_normalization(node: MXNetNode) -> Symbol:
     """By stored statistics."""
-    if node.get("training_mode", 0):
-        raise NotWritable("it uses the statistics of the batch")
+    statistics_arrays(node)  # rejects the statistics of a batch
     arrays = [node.array("gamma", 1), node.array("beta", 2)]
     arrays += [node.array("moving_mean", 3, kind="aux"), node.array("moving_var", 4, kind="aux")]
     settings = {"eps": node.get("epsilon", 1e-5), "momentum": node.get("momentum", 0.9), "fix_gamma": False}

@@ -10,118 +10,69 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import by_batch, joined
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
+from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 from netweave.symbol import group
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
 
-_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-"""MXNet's gates in their order (i f c o, and r z n) by their number in ONNX (i o f c, and z r h)."""
-
-_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
-
-_STATES = (5, 6)
-"""The inputs that are first states: of the output, and of the cell."""
-
 
 @writes("LSTM", "GRU", "RNN")
 def recurrent(node: MXNetNode) -> Symbol:
     """One layer, of one direction or of both; backwards alone is a sequence that is turned, and back."""
-    _check(node)
-    direction, hidden = node.get("direction", "forward"), int(node.get("hidden_size"))
-    directions = 2 if direction == "bidirectional" else 1
-    x = node.symbol(0)
-    is_backward, num_outputs = direction == "reverse", len(node.outputs)
-    if is_backward:
+    rnn = RecurrentNode(node, "cudnn", target="MXNet", resets_after=True)
+    x, num_outputs = node.symbol(0), len(node.outputs)
+    if rnn.direction == "reverse":
         x = node.make_beside("turned", "SequenceReverse", x)
-    made = node.make(
+    outputs = node.make(
         "RNN",
         x,
-        _packed(node),
-        *_first_states(node, (directions, node.shape(0)[1] or 0, hidden)),
-        mode=_mode(node, directions),
-        state_size=hidden,
+        _packed(node, rnn),
+        *_first_states(node, (rnn.num_directions, node.shape(0)[1] or 0, rnn.hidden_size)),
+        mode=rnn.cudnn_mode(),
+        state_size=rnn.hidden_size,
         num_layers=1,
-        **({"bidirectional": True} if directions == 2 else {}),
+        **({"bidirectional": True} if rnn.num_directions == 2 else {}),
         **({"state_outputs": True} if num_outputs > 1 else {}),
     )
-    steps, states = made[0], [made[number] for number in range(1, num_outputs)]
-    if is_backward:
+    steps, states = outputs[0], [outputs[number] for number in range(1, num_outputs)]
+    if rnn.direction == "reverse":
         steps = node.make("SequenceReverse", steps)
-    sequence = _sequence(node, steps, directions, hidden)
+    sequence = _sequence(node, steps, rnn)
     return group([sequence, *states]) if states else sequence
 
 
-def _check(node: MXNetNode) -> None:
-    """Refuse what MXNet's operator has not."""
-    reasons = {
-        "its gates reset before the product, and MXNet's behind it": node.op_type == "GRU"
-        and not node.get("linear_before_reset", 0),
-        "its sequences have lengths": node.has(4),
-        "it has peepholes": node.has(7),
-        "it has the batch first by its layout": node.get("layout", 0) != 0,
-        "its gates are clipped or coupled": "clip" in node.attributes or bool(node.get("input_forget", 0)),
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise NotWritable(reason)
-
-
-def _mode(node: MXNetNode, directions: int) -> str:
-    """Return MXNet's word for the operator and its activations."""
-    kind = node.op_type
-    usual = _ACTIVATIONS[kind] * directions
-    given = [name.lower() for name in node.get("activations") or usual]
-    if kind == "RNN" and set(given) in ({"relu"}, {"tanh"}):
-        return f"rnn_{given[0]}"
-    if given != usual:
-        raise NotWritable(f"its activations are {', '.join(given)}")
-    return kind.lower()
-
-
-def _packed(node: MXNetNode) -> Symbol:
-    """Return the variable of all weights, then all biases, each with MXNet's order of gates."""
-    gates = _GATES[node.op_type]
-
-    def turned(array: np.ndarray) -> np.ndarray:
-        parts = np.split(array, len(gates))
-        return np.concatenate([parts[gate] for gate in gates]).reshape(-1)
-
-    def packed() -> np.ndarray:
-        matrices = zip(node.constant(1), node.constant(2), strict=True)
-        weights = [turned(matrix) for pair in matrices for matrix in pair]
-        if node.has(3):
-            biases = [turned(half) for row in node.constant(3) for half in np.split(row, 2)]
-        else:
-            biases = [np.zeros(2 * len(node.constant(1)) * node.constant(1).shape[1], np.float32)]
-        return np.concatenate([*weights, *biases])
-
-    for index in (1, 2, 3):
-        if node.has(index):
-            node.lazy_array(index)  # refuses weights that are computed
-    return node.stored("parameters", packed)
+def _packed(node: MXNetNode, rnn: RecurrentNode) -> Symbol:
+    """Return the variable of all weights, then all biases (cuDNN's packed array of one layer)."""
+    directions = range(rnn.num_directions)
+    arrays = [rnn.matrix(index, direction) for direction in directions for index in (1, 2)]
+    if node.has(3):
+        arrays += [rnn.bias(direction, half=half) for direction in directions for half in (0, 1)]
+    else:
+        num_rows = node.stored_shape(1)[1]
+        arrays += [lambda: np.zeros(2 * rnn.num_directions * num_rows, np.float32)]
+    return node.stored("parameters", lambda: np.concatenate([load().reshape(-1) for load in arrays]))
 
 
 def _first_states(node: MXNetNode, shape: tuple[int, ...]) -> list[Symbol]:
     """Return the first states; those that are left out are zeros, of a size that MXNet finds."""
-    wanted = _STATES if node.op_type == "LSTM" else _STATES[:1]
+    wanted = FIRST_STATES if node.op_type == "LSTM" else FIRST_STATES[:1]
     return [
         node.symbol(index) if node.has(index) else node.make_beside("state", "_zeros", shape=shape)
         for index in wanted
     ]
 
 
-def _sequence(node: MXNetNode, steps: Symbol, directions: int, hidden: int) -> Symbol:
+def _sequence(node: MXNetNode, steps: Symbol, rnn: RecurrentNode) -> Symbol:
     """Return ONNX's (T, D, N, H) from (T, N, D * H); what the net makes of it may be what MXNet gives."""
-    output, columns = node.outputs[0], directions * hidden
-    if (plain := joined(output, columns)) is not None:
+    output = node.outputs[0]
+    if (plain := joined(output, rnn.columns)) is not None:
         node.give(plain, steps)
-    elif (turned := by_batch(output, columns)) is not None:
-        node.give(turned, node.make("transpose", steps, axes=(1, 0, 2)))
-    if directions == 1:
+    elif (by_batch_value := by_batch(output, rnn.columns)) is not None:
+        node.give(by_batch_value, node.make("transpose", steps, axes=(1, 0, 2)))
+    if rnn.num_directions == 1:
         return node.make("expand_dims", steps, axis=1)
-    apart = node.make("Reshape", steps, shape=(0, 0, directions, hidden))
+    apart = node.make("Reshape", steps, shape=(0, 0, rnn.num_directions, rnn.hidden_size))
     return node.make("transpose", apart, axes=(0, 2, 1, 3))

@@ -6,6 +6,7 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
+from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 
 _CALLS = {
     "Abs": "torch.abs({0})",
@@ -70,23 +71,19 @@ def hard_sigmoid(node: PyTorchNode) -> Step:
 @writes("PRelu")
 def prelu(node: PyTorchNode) -> Step:
     """A stored slope below 0, one or one for each channel."""
-    slope = node.lazy_array(1)
-    sizes = [size for size in node.shape(1) if size != 1]
-    count = sizes[0] if sizes else 1
-    if len(sizes) > 1 or (count != 1 and count != node.shape(0)[1]):
-        raise NotWritable("its slopes are not one for each channel")
-    module = Module("nn.PReLU", (Field("num_parameters", count, 1),), {"weight": lambda: slope().reshape(-1)})
+    count, slopes = channel_slopes(node)
+    module = Module("nn.PReLU", (Field("num_parameters", count, 1),), {"weight": slopes})
     return node.step("{m}({0})", module=module)
 
 
 @writes("Clip")
 def clip(node: PyTorchNode) -> Step:
     """Bounds below and above."""
-    bounds = [number(node.constant(index).reshape(-1)[0]) if node.has(index) else None for index in (1, 2)]
+    bounds = [None if bound is None else number(bound) for bound in clip_bounds(node)]
     if bounds == ["0.0", "6.0"]:
         return node.step("F.relu6({0})")
     shown = [f"{name}={bound}" for name, bound in zip(("min", "max"), bounds, strict=True) if bound]
-    return node.step(f"torch.clamp({{0}}, {', '.join(shown)})")
+    return node.step(f"torch.clamp({{0}}, {', '.join(shown)})" if shown else "{0}")
 
 
 @writes("Softmax", "LogSoftmax")

@@ -7,6 +7,7 @@ from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN
+from netweave.lowering.nodes.arrays import statistics_arrays
 
 
 @writes("BatchNormalization")
@@ -14,7 +15,7 @@ def batch_normalization(node: PyTorchNode) -> Step:
     """By stored statistics; PyTorch's momentum is what ONNX's leaves to 1."""
     channels = node.shape(1)[0]
     names = ("weight", "bias", "running_mean", "running_var")
-    state = {name: node.lazy_array(index) for index, name in enumerate(names, start=1)}
+    state = dict(zip(names, statistics_arrays(node), strict=True))
     axes = max(1, node.rank(0) - 2)
     fields = (
         Field("num_features", channels),

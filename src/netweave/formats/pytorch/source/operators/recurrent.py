@@ -8,113 +8,62 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import batch_first, by_batch, joined
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
+from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import numpy as np
     import onnx_ir as ir
-
-_GATES = {"LSTM": (0, 2, 3, 1), "GRU": (1, 0, 2), "RNN": (0,)}
-"""PyTorch's gates in their order, by their number in ONNX: i o f c, and z r h."""
-
-_ACTIVATIONS = {"LSTM": ["sigmoid", "tanh", "tanh"], "GRU": ["sigmoid", "tanh"], "RNN": ["tanh"]}
-
-_STATES = (5, 6)
-"""The inputs that are first states: of the output, and of the cell."""
 
 
 @writes("LSTM", "GRU", "RNN")
 def recurrent(node: PyTorchNode) -> list[Step]:
     """One layer, of one direction or of both."""
-    kind, hidden = node.op_type, int(node.get("hidden_size"))
-    direction = node.get("direction", "forward")
-    _check(node, kind)
-    nonlinearity = _nonlinearity(node, kind, 2 if direction == "bidirectional" else 1)
-    source = batch_first(node.ir_node) if direction != "reverse" else None
+    rnn = RecurrentNode(node, "cudnn", target="PyTorch", resets_after=True)
+    rnn.require_all_states()
+    kind = rnn.kind
+    source = batch_first(node.ir_node) if rnn.direction != "reverse" else None
     fields: tuple[Field, ...] = (
         Field("input_size", node.shape(1)[2]),
-        Field("hidden_size", hidden),
-        Field("nonlinearity", nonlinearity, "tanh"),
+        Field("hidden_size", rnn.hidden_size),
+        Field("nonlinearity", rnn.nonlinearity(), "tanh"),
         Field("bias", node.has(3), True),
         Field("batch_first", source is not None, False),
-        Field("bidirectional", direction == "bidirectional", False),
+        Field("bidirectional", rnn.num_directions == 2, False),
     )
     if kind != "RNN":
         fields = tuple(field for field in fields if field.name != "nonlinearity")
-    module = Module(f"nn.{kind}", fields, _state(node, kind))
-    states = [index for index in _STATES if node.has(index)]
+    module = Module(f"nn.{kind}", fields, _state(rnn))
+    states = [index for index in FIRST_STATES if node.has(index)]
     given = ", ".join(f"{{{place}}}" for place in range(1, 1 + len(states)))
     given = f", ({given})" if kind == "LSTM" and given else f", {given}" if given else ""
-    x = "{0}.flip(0)" if direction == "reverse" else "{0}"
-    made = node.step(f"{{m}}({x}{given})", inputs=[0, *states], module=module)
+    x = "{0}.flip(0)" if rnn.direction == "reverse" else "{0}"
+    step = node.step(f"{{m}}({x}{given})", inputs=[0, *states], module=module)
     if source is not None:
-        made = replace(made, inputs=(source.name or "", *made.inputs[1:]))
-    return _outputs(node, made, kind, is_batch_first=source is not None)
+        step = replace(step, inputs=(source.name or "", *step.inputs[1:]))
+    return _outputs(rnn, step, is_batch_first=source is not None)
 
 
-def _check(node: PyTorchNode, kind: str) -> None:
-    """Refuse what PyTorch's modules have not."""
-    reasons = {
-        "its gates reset before the product, and PyTorch's behind it (linear_before_reset)": kind == "GRU"
-        and not node.get("linear_before_reset", 0),
-        "its sequences have lengths": node.has(4),
-        "it has peepholes": node.has(7),
-        "it has the batch first by its layout": node.get("layout", 0) != 0,
-        "its gates are clipped or coupled": "clip" in node.attributes or bool(node.get("input_forget", 0)),
-        "one of its first states is left out": kind == "LSTM" and node.has(5) != node.has(6),
-    }
-    for reason, applies in reasons.items():
-        if applies:
-            raise NotWritable(reason)
-
-
-def _nonlinearity(node: PyTorchNode, kind: str, num_directions: int) -> str:
-    given = [name.lower() for name in node.get("activations") or _ACTIVATIONS[kind] * num_directions]
-    if kind == "RNN" and set(given) in ({"relu"}, {"tanh"}):
-        return given[0]
-    if given != _ACTIVATIONS[kind] * num_directions:
-        raise NotWritable(f"its activations are {', '.join(given)}")
-    return "tanh"
-
-
-def _state(node: PyTorchNode, kind: str) -> dict[str, Callable[[], np.ndarray]]:
+def _state(rnn: RecurrentNode) -> dict[str, Callable[[], np.ndarray]]:
     state: dict[str, Callable[[], np.ndarray]] = {}
-    for number, end in enumerate(("", "_reverse")[: node.shape(1)[0] or 1]):
-        state[f"weight_ih_l0{end}"] = _reordered(node, kind, 1, number)
-        state[f"weight_hh_l0{end}"] = _reordered(node, kind, 2, number)
-        if node.has(3):
-            state[f"bias_ih_l0{end}"] = _reordered(node, kind, 3, number, half=0)
-            state[f"bias_hh_l0{end}"] = _reordered(node, kind, 3, number, half=1)
+    for number, end in enumerate(("", "_reverse")[: rnn.num_directions]):
+        state[f"weight_ih_l0{end}"] = rnn.matrix(1, number)
+        state[f"weight_hh_l0{end}"] = rnn.matrix(2, number)
+        if rnn.node.has(3):
+            state[f"bias_ih_l0{end}"] = rnn.bias(number, half=0)
+            state[f"bias_hh_l0{end}"] = rnn.bias(number, half=1)
     return state
 
 
-def _reordered(
-    node: PyTorchNode, kind: str, index: int, direction: int, half: int | None = None
-) -> Callable[[], np.ndarray]:
-    """Return a function that gives the weights of a direction with PyTorch's order of gates."""
-    array, gates = node.lazy_array(index), _GATES[kind]
-
-    def rows() -> np.ndarray:
-        mine = array()[direction]
-        if half is not None:
-            mine = np.split(mine, 2)[half]
-        parts = np.split(mine, len(gates))
-        return np.concatenate([parts[gate] for gate in gates])
-
-    return rows
-
-
-def _outputs(node: PyTorchNode, made: Step, kind: str, *, is_batch_first: bool) -> list[Step]:
+def _outputs(rnn: RecurrentNode, made: Step, *, is_batch_first: bool) -> list[Step]:
     """Return the call and the steps that take ONNX's outputs from what it gives: a sequence and states."""
-    used = [bool(value.uses()) or value.is_graph_output() for value in node.outputs]
+    outputs = rnn.node.outputs
+    used = [rnn.node.is_used(number) for number in range(len(outputs))]
     sequence, state = f"{made.outputs[0]}/sequence", f"{made.outputs[0]}/state"
-    names = [value.name or "" for value in node.outputs]
     if used[0] and not any(used[1:]):
         steps = [replace(made, template=f"{made.template}[0]", outputs=(sequence,))]
     elif not used[0]:
@@ -122,32 +71,32 @@ def _outputs(node: PyTorchNode, made: Step, kind: str, *, is_batch_first: bool) 
     else:
         steps = [replace(made, outputs=(sequence, state))]
     if used[0]:
-        steps.append(_sequence(node, sequence, is_batch_first=is_batch_first))
-    for number, name in enumerate(names[1:]):
+        steps.append(_sequence(rnn, sequence, is_batch_first=is_batch_first))
+    for number, value in enumerate(outputs[1:]):
         if used[number + 1]:
-            template = f"{{0}}[{number}]" if kind == "LSTM" else "{0}"
+            template = f"{{0}}[{number}]" if rnn.kind == "LSTM" else "{0}"
+            name = value.name or ""
             steps.append(replace(made, template=template, inputs=(state,), outputs=(name,), module=None))
     return steps
 
 
-def _sequence(node: PyTorchNode, sequence: str, *, is_batch_first: bool) -> Step:
+def _sequence(rnn: RecurrentNode, sequence: str, *, is_batch_first: bool) -> Step:
     """Return ONNX's (T, D, N, H) from PyTorch's sequence, or what the net makes of it, where it is that."""
-    output, direction = node.outputs[0], node.get("direction", "forward")
-    hidden = int(node.get("hidden_size"))
-    columns = hidden * (2 if direction == "bidirectional" else 1)
-    turned = by_batch(output, columns)
-    if is_batch_first and turned is not None:
-        return _step(node, "{0}", sequence, turned)
-    template = "{0}.flip(0)" if direction == "reverse" else "{0}"
+    output = rnn.node.outputs[0]
+    by_batch_value = by_batch(output, rnn.columns)
+    if is_batch_first and by_batch_value is not None:
+        return _step(rnn, "{0}", sequence, by_batch_value)
+    template = "{0}.flip(0)" if rnn.direction == "reverse" else "{0}"
     if is_batch_first:
         template = "{0}.transpose(0, 1)"
-    plain = joined(output, columns)
+    plain = joined(output, rnn.columns)
     if plain is not None:
-        return _step(node, template, sequence, plain)
-    if direction == "bidirectional":
-        return _step(node, f"{template}.unflatten(2, (2, {hidden})).transpose(1, 2)", sequence, output)
-    return _step(node, f"{template}.unsqueeze(1)", sequence, output)
+        return _step(rnn, template, sequence, plain)
+    if rnn.num_directions == 2:
+        template = f"{template}.unflatten(2, (2, {rnn.hidden_size})).transpose(1, 2)"
+        return _step(rnn, template, sequence, output)
+    return _step(rnn, f"{template}.unsqueeze(1)", sequence, output)
 
 
-def _step(node: PyTorchNode, template: str, sequence: str, value: ir.Value) -> Step:
-    return Step(node.op_type, node.layers, template, (sequence,), (value.name or "",))
+def _step(rnn: RecurrentNode, template: str, sequence: str, value: ir.Value) -> Step:
+    return Step(rnn.kind, rnn.node.layers, template, (sequence,), (value.name or "",))
