@@ -99,12 +99,14 @@ def records() -> dict[str, np.ndarray]:
 
 
 def train(
-    job: Job, *, trace: Any = None, lanes: Any = None, **options: Any
+    job: Job, *, trace: Any = None, update_threads: int = 1, **options: Any
 ) -> tuple[Trainer, dict[str, Any]]:
     """Train; return the trainer, closed, and copies of all arrays."""
     options.setdefault("dtype", torch.float64)
     with ThreadedEngine(trace=trace) as engine:
         trainer = Trainer(job, engine=engine, data={"train": records()}, threads=1, **options)
+        if update_threads > 1:
+            engine.add_lane(options["update_lane"], update_threads)
         trainer.run()
         trainer.close()
     return trainer, {key: tensor.detach().clone() for key, tensor in trainer.nets["train"].params.items()}

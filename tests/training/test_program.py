@@ -135,6 +135,7 @@ def test_the_next_forward_begins_before_the_last_update(tmp_path, monkeypatch):
     monkeypatch.setattr(StepProgram, "_forward", held_forward)
     monkeypatch.setattr(StepProgram, "_apply", held_apply)
     options = {"num_stages": 3, "slice_elements": 64, "update_lane": "update", "update_threads": 2}
+    options = {"num_stages": 3, "slice_elements": 64, "update_lane": "update", "update_threads": 2}
     trainer, found = staged.train(job, trace=trace, **options)
     last = len(trainer.updater.layout.slices) - 1
     boxes = boxes_of(tmp_path / "trace.json")
