@@ -1,7 +1,9 @@
-"""Training by Netweave: ``python -m benchmarks.training.netweave_worker NET CORPUS THREADS [RECORDS]``.
+"""Training by Netweave.
 
-The net is read from its file and trained by ``netweave.train``; a step is what lies between two updates,
-batches made and all.
+    python -m benchmarks.training.netweave_worker NET CORPUS THREADS STAGES [RECORDS]
+
+The net is read from its file and trained as by ``netweave.train``; a step is what lies between two updates,
+batches made and all. Each step is waited for to its end, which a run by itself does not.
 """
 
 from __future__ import annotations
@@ -22,8 +24,10 @@ from benchmarks.input import TRANSFORMS
 from benchmarks.training import protocol
 from benchmarks.training.nets import NETS, SIZE
 from netweave import api
+from netweave.engine import ThreadedEngine
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
+from netweave.training.trainer import Trainer
 
 SOLVER = f"""base_lr: {protocol.RATE} lr_policy: "fixed" momentum: {protocol.MOMENTUM}
 weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1
@@ -41,19 +45,20 @@ def main() -> None:
         job = api.load_job(solver, input_shapes=shapes)
     phase = job.phases["train"]
     source = replace(phase.data[0], batch_size=net.batch)
-    if len(sys.argv) > 4:
-        settings = {"path": f"{sys.argv[4]}/images.rec"}
+    if len(sys.argv) > 5:
+        settings = {"path": f"{sys.argv[5]}/images.rec"}
         source = replace(source, kind="recordio", settings=settings, transforms=TRANSFORMS)
     job = replace(job, phases={"train": replace(phase, data=(source,))})
     draw = np.random.default_rng(0)
     images = draw.normal(size=(net.batch, 3, SIZE, SIZE)).astype(np.float32)
     arrays = {"data": images, "label": draw.integers(protocol.CLASSES, size=net.batch)}
-    data = {} if len(sys.argv) > 4 else {"train": arrays}
+    data = {} if len(sys.argv) > 5 else {"train": arrays}
     wanted: SimpleQueue[None] = SimpleQueue()
     done: SimpleQueue[float] = SimpleQueue()
 
     def told(event: Event) -> None:
         if isinstance(event, Updated):
+            trainer.program.wait()
             done.put(event.loss)
             wanted.get()
 
@@ -66,7 +71,9 @@ def main() -> None:
     keep_memory()  # before there is a second thread, as in a run by itself
     threading.Thread(target=serve, daemon=True).start()
     wanted.get()
-    api.train(job, data=data, watch=told)
+    with ThreadedEngine() as engine:
+        trainer = Trainer(job, engine=engine, data=data, num_stages=int(sys.argv[4]), watch=told)
+        trainer.run()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Milliseconds of a training step: Netweave against PyTorch, MXNet and TensorFlow, interleaved.
 
     NETWEAVE_CORPUS=... python -m benchmarks.training.run --mxnet PYTHON --tensorflow PYTHON
-        [--net NAME] [--only NAME,NAME] [--images] [--rounds N] [--steps N]
+        [--net NAME] [--only NAME,NAME] [--before FOLDER] [--images] [--rounds N] [--steps N]
         [--threads N] [--json FILE] [--picture FILE]
 
 Every candidate is a process of its own, which makes no step but when it is its turn; in each round all have
@@ -14,6 +14,8 @@ With ``--images`` every step takes a new batch of JPEG files of 500 x 375, decod
 Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 
 - ``netweave``: Caffe's file, trained by ``netweave.train``
+- ``stages``: the same cut into eight stages
+- ``before``: the same by another commit, which is checked out in the folder
 - ``eager``: modules as people write them (``eager.py``)
 - ``channels last``: the same in channels-last, with memory kept as Netweave keeps it
 - ``compile``: the same by ``torch.compile``
@@ -49,10 +51,12 @@ PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile"}
 class Worker:
     """A process that makes steps of one candidate."""
 
-    def __init__(self, command: list[str], threads: int) -> None:
+    def __init__(self, command: list[str], threads: int, folder: Path | None = None) -> None:
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
+        if folder is not None:
+            environment["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), str(folder)])
         self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
         )
         self.about = self._hear()
 
@@ -81,7 +85,9 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     net, threads = NETS[name], str(options.threads)
     sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
     ours = [sys.executable, "-m", "benchmarks.training.netweave_worker", name, os.environ["NETWEAVE_CORPUS"]]
-    found = {"netweave": [*ours, threads, *images]}
+    found = {"netweave": [*ours, threads, "1", *images], "stages": [*ours, threads, "8", *images]}
+    if options.before:
+        found["before"] = [*ours, threads, *images]
     for candidate, kind in PYTORCH.items():
         worker = [sys.executable, "-m", "benchmarks.training.torch_worker", name, kind]
         found[candidate] = [*worker, *sizes, *images]
@@ -103,7 +109,8 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             pack(ImageFolder(str(Path(folder, "images"))), Path(folder, "images.rec"), "recordio")
         workers: dict[str, Worker] = {}
         for candidate, command in commands(name, options, table).items():
-            workers[candidate] = Worker(command, options.threads)
+            folder = options.before if candidate == "before" else None
+            workers[candidate] = Worker(command, options.threads, folder)
             stack.callback(workers[candidate].close)
         counts = {candidate: worker.about["parameters"] for candidate, worker in workers.items()}
         if len(set(counts.values())) > 1:
@@ -119,13 +126,20 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
         return {
             candidate: {kind: spread(seconds) for kind, seconds in rows.items()}
             | {"steps": len(rows["wall"]), "version": workers[candidate].about["name"]}
+            | {"fastest": round(min(rows["wall"]) * 1e3, 2), "ratio": ratio(rows, found["netweave"])}
             for candidate, rows in found.items()
         }
 
 
 def spread(seconds: list[float]) -> list[float]:
     """Return median, 10th and 90th percentile in milliseconds."""
-    return [round(float(value) * 1e3, 1) for value in np.percentile(seconds, [50, 10, 90])]
+    return [round(float(value) * 1e3, 2) for value in np.percentile(seconds, [50, 10, 90])]
+
+
+def ratio(rows: dict[str, list[float]], ours: dict[str, list[float]]) -> float:
+    """Return the median, over rounds, of a candidate's time by Netweave's in the same round."""
+    pairs = zip(rows["wall"], ours["wall"], strict=True)
+    return round(float(np.median([theirs / own for theirs, own in pairs])), 4)
 
 
 def show(name: str, rows: dict[str, Any], threads: int) -> None:
@@ -133,8 +147,10 @@ def show(name: str, rows: dict[str, Any], threads: int) -> None:
     print(f"{name}, {NETS[name].batch} images of {SIZE} x {SIZE}, {threads} threads: ms of a step")
     for candidate, row in rows.items():
         median, low, high = row["wall"]
-        ratio = median / rows["netweave"]["wall"][0] if "netweave" in rows else float("nan")
-        print(f"  {candidate:15} {median:8.1f}  ({low:.1f} to {high:.1f})   {ratio:.2f} times Netweave's")
+        print(
+            f"  {candidate:15} {median:8.1f}  ({low:.1f} to {high:.1f}), at best {row['fastest']:.1f}   "
+            f"{row['ratio']:.3f} times Netweave's"
+        )
 
 
 def main() -> None:
@@ -142,6 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--net", choices=NETS, action="append")
     parser.add_argument("--only")
+    parser.add_argument("--before", type=Path, metavar="FOLDER")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)

@@ -41,7 +41,7 @@ class WholeBatch:
         if count is None:
             return 1 / self.parts
         total = self.total(count if isinstance(count, Tensor) else torch.tensor(count))
-        return _at_least_one(total) / self.parts
+        return total.clamp(min=1).double() / self.parts  # a count divided by integers would be float32
 
     def mean_and_variance(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return mean and biased variance of each channel (axis 1) over the whole batch, and the count.
