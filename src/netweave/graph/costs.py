@@ -51,8 +51,8 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
         node: The node, with shapes inferred.
         batch: Stands for the symbol of the batch, >= 1.
     """
-    inputs = [_sizes(value, batch) for value in node.inputs]
-    outputs = [_sizes(value, batch) for value in node.outputs]
+    inputs = [sizes_of(value, batch) for value in node.inputs]
+    outputs = [sizes_of(value, batch) for value in node.outputs]
     count = _MULTIPLY_ADDS.get(node.op_type) if node.domain == "" else None
     try:
         multiply_adds = count(node, inputs, outputs) if count else 0
@@ -61,9 +61,9 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
         multiply_adds, exact = 0, False
     return Cost(
         multiply_adds=multiply_adds,
-        activation_bytes=sum(_num_bytes(v, sizes) for v, sizes in zip(node.outputs, outputs, strict=True)),
+        activation_bytes=sum(num_bytes(value, batch) for value in node.outputs),
         parameters=sum(
-            _product(_sizes(value, batch))
+            _product(sizes_of(value, batch))
             for value in dict.fromkeys(node.inputs)
             if value is not None and parameter_key(value) is not None
         ),
@@ -99,7 +99,8 @@ class _UnknownSizeError(Exception):
     """A size that a count needs is not known."""
 
 
-def _sizes(value: ir.Value | None, batch: int) -> tuple[int, ...] | None:
+def sizes_of(value: ir.Value | None, batch: int) -> tuple[int, ...] | None:
+    """Return the sizes of a value for a batch of some size; None if one of them is not known."""
     if value is None or value.shape is None:
         return None
     sizes: list[int] = []
@@ -118,8 +119,10 @@ def _product(sizes: tuple[int, ...] | None) -> int:
     return prod(sizes) if sizes is not None else 0
 
 
-def _num_bytes(value: ir.Value, sizes: tuple[int, ...] | None) -> int:
-    return int(_product(sizes) * (value.dtype.itemsize if value.dtype else 4))
+def num_bytes(value: ir.Value | None, batch: int) -> int:
+    """Return the bytes of a value for a batch of some size; 0 if a size is not known."""
+    itemsize = value.dtype.itemsize if value is not None and value.dtype else 4
+    return int(_product(sizes_of(value, batch)) * itemsize)
 
 
 _Shapes = Sequence[tuple[int, ...] | None]

@@ -11,16 +11,21 @@ from netweave.backends.torch.table import lower_to, lowering
 for _op_type, _since, _function in (
     ("HardSwish", 14, functional.hardswish),
     ("Mish", 18, functional.mish),
-    ("Sigmoid", 6, torch.sigmoid),
     ("Softplus", 1, functional.softplus),
     ("Softsign", 1, functional.softsign),
-    ("Tanh", 6, torch.tanh),
 ):
     lower_to(_function, _op_type, since=_since, num_inputs=1)
+lower_to(torch.sigmoid, "Sigmoid", since=6, num_inputs=1, in_place=torch.sigmoid_)
+lower_to(torch.tanh, "Tanh", since=6, num_inputs=1, in_place=torch.tanh_)
 lower_to(torch.relu, "Relu", since=6, num_inputs=1, in_place=torch.relu_)
 
 
-@lowering("LeakyRelu", since=6)
+def leaky_relu_(x: Tensor, *, alpha: float = 0.01) -> Tensor:
+    """Do the same in place."""
+    return functional.leaky_relu_(x, alpha)
+
+
+@lowering("LeakyRelu", since=6, in_place=leaky_relu_)
 def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
     """Return ``x``, below zero ``alpha * x``."""
     return functional.leaky_relu(x, alpha)
@@ -35,7 +40,12 @@ def prelu(x: Tensor, slope: Tensor) -> Tensor:
     return torch.where(x < 0, slope * x, x)
 
 
-@lowering("Elu", since=6)
+def elu_(x: Tensor, *, alpha: float = 1.0) -> Tensor:
+    """Do the same in place."""
+    return functional.elu_(x, alpha)
+
+
+@lowering("Elu", since=6, in_place=elu_)
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """Return ``x``, below zero ``alpha * (exp(x) - 1)``."""
     return functional.elu(x, alpha)

@@ -126,13 +126,13 @@ def sum_(x: Tensor, *others: Tensor) -> Tensor:
     return x
 
 
-@lowering("Add", since=7, sum_in_place=sum_)
+@lowering("Add", since=7, in_place=sum_)
 def add(a: Tensor, b: Tensor) -> Tensor:
     """Add two tensors."""
     return torch.add(a, b)
 
 
-@lowering("Sum", since=8, sum_in_place=sum_)
+@lowering("Sum", since=8, in_place=sum_)
 def total(*data: Tensor) -> Tensor:
     """Add any number of tensors; the sum of one is a copy."""
     return reduce(torch.add, data) if len(data) > 1 else data[0].clone()

@@ -102,14 +102,38 @@ class _LocalResponse(torch.autograd.Function):
         return _from_rows(dx, x), None
 
 
-@lowering("LRN", since=1)
+def _forward_only(rows: Tensor, y: Tensor, window: Window) -> None:
+    """Compute without noting what backward needs; the result may be the input's memory."""
+    for part, out in _chunks(rows, y):
+        wide = part.to(torch.promote_types(part.dtype, torch.float32))
+        out.copy_(window.powers(window.bases(wide)).mul_(part))
+
+
+def _window(size: int, *, alpha: float, beta: float, bias: float) -> Window:
+    """ONNX: around channel c from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2)."""
+    before = (size - 1) // 2
+    return Window(before, size - 1 - before, alpha, beta, bias)
+
+
+def local_response_normalization_(
+    x: Tensor, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
+) -> Tensor:
+    """Do the same in place; only without gradients."""
+    rows = _as_rows(x)  # a copy where the channels do not lie side by side
+    _forward_only(rows, rows, _window(size, alpha=alpha, beta=beta, bias=bias))
+    return _from_rows(rows, x)
+
+
+@lowering("LRN", since=1, in_place=local_response_normalization_)
 def local_response_normalization(
     x: Tensor, *, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0, size: int
 ) -> Tensor:
-    """Divide by a power of the mean square of neighbouring channels.
-
-    ONNX: the window around channel c runs from c - floor((size - 1) / 2) to c + ceil((size - 1) / 2).
-    """
-    before = (size - 1) // 2
-    made: Tensor = _LocalResponse.apply(x, Window(before, size - 1 - before, alpha, beta, bias))
-    return made
+    """Divide by a power of the mean square of neighbouring channels."""
+    window = _window(size, alpha=alpha, beta=beta, bias=bias)
+    if torch.is_grad_enabled() and x.requires_grad:
+        made: Tensor = _LocalResponse.apply(x, window)
+        return made
+    rows = _as_rows(x)
+    y = torch.empty_like(rows)
+    _forward_only(rows, y, window)
+    return _from_rows(y, x)

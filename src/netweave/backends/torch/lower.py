@@ -17,10 +17,9 @@ from torch import fx, nn
 from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.backends.torch.draws import Draws, stream_of
 from netweave.backends.torch.dtypes import to_tensor
-from netweave.backends.torch.fusion import ScaledNormalisation, scaled_normalisations
 from netweave.backends.torch.gradients import scaled_gradient
 from netweave.backends.torch.parameters import laid_out
-from netweave.backends.torch.pointwise import every, pixel_strides
+from netweave.backends.torch.pointwise import every
 from netweave.backends.torch.registered import registered_lowering
 from netweave.backends.torch.table import Lowering, find_lowering, operator_name
 from netweave.backends.torch.whole_batch import WholeBatch
@@ -33,6 +32,8 @@ from netweave.graph import (
     parameter_layout,
     statistics_of,
 )
+from netweave.memory_plan import overwrites, pixel_strides
+from netweave.passes.fusion import ScaledNormalisation, scaled_normalisations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -41,23 +42,7 @@ if TYPE_CHECKING:
 
     from netweave.backends.torch.parameters import ParameterStore
     from netweave.graph import Graph
-
-_FRESH = {
-    ("", op_type)
-    for op_type in (
-        "Add",
-        "BatchNormalization",
-        "Concat",
-        "Conv",
-        "ConvTranspose",
-        "Gemm",
-        "MatMul",
-        "Mul",
-        "Sub",
-        "Sum",
-    )
-}
-"""Operators whose output is a new tensor that their own gradient does not need."""
+    from netweave.memory_plan import Overwrite
 
 MAX_LISTED = 10
 """An error names at most so many operators."""
@@ -141,6 +126,7 @@ class _Lowerer:
         self._attributes: dict[str, fx.Node] = {}
         self._taken: dict[tuple[fx.Node, tuple[int, ...]], fx.Node] = {}
         self._wanted: set[ir.Value] = set()
+        self._overwrites: dict[ir.Node, Overwrite] = {}
         self._initializers = graph.model.graph.initializers
         self._of_key: dict[str, list[ir.Value]] = defaultdict(list)
         for value in self._initializers.values():
@@ -151,6 +137,7 @@ class _Lowerer:
             self._made[value] = self._fx.placeholder(identifier(value.name, f"input_{index}"))
         wanted = self._graph.find(outputs).values()
         self._wanted = set(wanted)
+        self._overwrites = overwrites(self._graph, self._wanted)
         fused = scaled_normalisations(self._graph, self._wanted)
         inner = {node for found in fused for node in found.inner}
         last = {found.last: found for found in fused}
@@ -197,30 +184,18 @@ class _Lowerer:
                 self._made[value] = self._fx.call_function(operator.getitem, (made, index))
 
     def _settled(self, node: ir.Node, row: Lowering) -> tuple[list[ir.Value | None], Callable[..., Any]]:
-        """Return a node's inputs, the one that may be overwritten first, and what computes it."""
-        inputs = list(node.inputs)
-        if row.in_place is None or gradient_factors(node):  # a scaled gradient comes through a view
+        """Return a node's inputs, the one that is written over first, and what computes it."""
+        inputs, overwrite = list(node.inputs), self._overwrites.get(node)
+        if row.in_place is None or overwrite is None:
             return inputs, row.function
-        if row.commutative and not self._is_free(inputs[0]):
-            inputs[:2] = reversed(inputs[:2])
-        return inputs, row.in_place if self._is_free(inputs[0]) else row.function
+        inputs[0], inputs[overwrite.position] = inputs[overwrite.position], inputs[0]
+        return inputs, row.in_place if overwrite.in_training else row.in_inference
 
     def _every(self, image: fx.Node, strides: tuple[int, ...]) -> fx.Node:
         """Return the pixels that convolutions with a window of one take; those of one value share them."""
         if (image, strides) not in self._taken:
             self._taken[image, strides] = self._fx.call_function(every, (image, strides))
         return self._taken[image, strides]
-
-    def _is_free(self, value: ir.Value | None) -> bool:
-        """Whether a value may be overwritten by its one reader; memory is what such a node costs."""
-        maker = value.producer() if value is not None else None
-        return (
-            value is not None
-            and maker is not None
-            and (maker.domain, maker.op_type) in _FRESH
-            and len(value.uses()) == 1
-            and value not in self._wanted
-        )
 
     def _keywords(self, node: ir.Node, row: Lowering) -> dict[str, Any]:
         unknown = sorted(set(node.attributes) - set(row.attributes) - row.injected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -89,7 +89,31 @@ def channel_lrn(x: Tensor, *, alpha: float, beta: float, size: int) -> Tensor:
     return x * (1 + alpha * means).pow(-beta)
 
 
-@lowering("BatchNormalization", since=15)
+def batch_normalization_(
+    x: Tensor,
+    scale: Tensor,
+    b: Tensor,
+    mean: Tensor,
+    var: Tensor,
+    *,
+    epsilon: float = 1e-5,
+    training_mode: int = 0,
+    training: bool = False,
+    fixed: bool = False,
+    **rest: Any,
+) -> tuple[Tensor, ...]:
+    """Do the same in place where stored statistics are used; torch's kernel is one pass over the elements."""
+    if training_mode or (training and not fixed) or not x.is_floating_point():
+        settings = {"training_mode": training_mode, "training": training, "fixed": fixed, **rest}
+        return batch_normalization(x, scale, b, mean, var, epsilon=epsilon, **settings)
+    none = x.new_empty(0)
+    torch.ops.aten.native_batch_norm.out(
+        x, scale, b, mean, var, False, 0.0, epsilon, out=x, save_mean=none, save_invstd=none.clone()
+    )
+    return (x,)
+
+
+@lowering("BatchNormalization", since=15, in_place=batch_normalization_)
 def batch_normalization(
     x: Tensor,
     scale: Tensor,

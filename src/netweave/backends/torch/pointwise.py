@@ -11,26 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from netweave.graph import attributes_of, known_shape
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
-
-
-def pixel_strides(node: ir.Node) -> tuple[int, ...] | None:
-    """Return by which steps a convolution with a window of one passes over pixels; None if it takes all."""
-    if (node.domain, node.op_type) != ("", "Conv"):
-        return None
-    attributes, shape = attributes_of(node), known_shape(node.inputs[1])
-    strides: tuple[int, ...] = tuple(attributes.get("strides", ()))
-    padded = any(attributes.get("pads", ())) or attributes.get("auto_pad", "NOTSET") not in {
-        "NOTSET",
-        "VALID",
-    }
-    plain = shape is not None and set(shape[2:]) == {1} and not padded
-    return strides if plain and max(strides, default=1) > 1 else None
 
 
 def every(x: Tensor, strides: tuple[int, ...]) -> Tensor:

@@ -19,7 +19,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, TypeVar
+
+import torch
 
 Ints = tuple[int, ...]
 """An input that arrives as Python integers: sizes, axes, positions."""
@@ -52,8 +55,8 @@ class Lowering:
         attributes: Defaults of the attributes by name; ``inspect.Parameter.empty`` if there is none.
         injected: Which of ``INJECTED`` the function takes.
         many: Whether the function gives a tuple of all outputs.
-        in_place: The same, writing over its first input; None if there is no such function.
-        commutative: Whether the first two inputs may change places.
+        in_place: The same, writing over its first input; None if there is no such function. Which nodes may
+            is said by ``memory_plan.overwrites``.
     """
 
     domain: str
@@ -66,7 +69,11 @@ class Lowering:
     injected: frozenset[str]
     many: bool
     in_place: Callable[..., Any] | None = None
-    commutative: bool = False
+
+    @property
+    def in_inference(self) -> Callable[..., Any]:
+        """What computes the operator where its input may be written over, but not in training."""
+        return _in_inference(self.function, self.in_place) if self.in_place else self.function
 
     @property
     def name(self) -> str:
@@ -86,8 +93,17 @@ def operator_name(domain: str, op_type: str, version: int) -> str:
     return f"{domain}::{op_type}-{version}" if domain else f"{op_type}-{version}"
 
 
+@cache
+def _in_inference(function: Callable[..., Any], in_place: Callable[..., Any]) -> Callable[..., Any]:
+    def computed(*arguments: Any, **keywords: Any) -> Any:
+        return (function if torch.is_grad_enabled() else in_place)(*arguments, **keywords)
+
+    computed.__name__ = f"{function.__name__}_in_inference"  # read in the code that fx writes
+    return computed
+
+
 def lowering(
-    op_type: str, *, since: int, domain: str = "", sum_in_place: Callable[..., Any] | None = None
+    op_type: str, *, since: int, domain: str = "", in_place: Callable[..., Any] | None = None
 ) -> Callable[[F], F]:
     """Register the decorated function as an operator's lowering from version ``since`` on.
 
@@ -95,12 +111,12 @@ def lowering(
         op_type: The operator's name.
         since: First version of the operator that this holds for.
         domain: ``""`` for standard operators.
-        sum_in_place: The same, writing over its first input, where the first two may change places.
+        in_place: The same, writing over its first input.
     """
 
     def add(function: F) -> F:
         row = _described(domain, op_type, since, function)
-        add_lowering(replace(row, in_place=sum_in_place, commutative=sum_in_place is not None))
+        add_lowering(replace(row, in_place=in_place))
         return function
 
     return add

@@ -1,0 +1,77 @@
+"""What torch's allocator gives out on a CPU: every block and when, by the profiler's own record.
+
+Resident memory is no measure: it counts what the C library keeps, and what was there before. The allocator is
+where values, gradients and oneDNN's scratch memory all come from; what MKL and OpenMP take for themselves
+does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from torch._C._profiler import _EventType
+from torch.profiler import ProfilerActivity, profile
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Allocation:
+    """Memory given out, or given back.
+
+    Attributes:
+        time_ns: When.
+        address: First byte.
+        num_bytes: Size; negative where it is given back.
+    """
+
+    time_ns: int
+    address: int
+    num_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Allocations:
+    """All that the allocator did while something ran.
+
+    Attributes:
+        events: In their order.
+    """
+
+    events: Sequence[Allocation]
+
+    @property
+    def peak(self) -> int:
+        """The most bytes beyond those that were alive before."""
+        return max(self.live_bytes(), default=0)
+
+    def live_bytes(self) -> list[int]:
+        """Return the bytes alive after each event, beyond those from before."""
+        alive, found = 0, []
+        for event in self.events:
+            alive += event.num_bytes
+            found.append(alive)
+        return found
+
+    def without(self, addresses: Sequence[int]) -> Allocations:
+        """Return the record without the blocks that are at some addresses at its end."""
+        last = {event.address: index for index, event in enumerate(self.events)}
+        left_out = {last[address] for address in addresses if address in last}
+        return Allocations([event for index, event in enumerate(self.events) if index not in left_out])
+
+
+def record_allocations(run: Callable[[], Any]) -> Allocations:
+    """Run something and return what the allocator gave out and took back."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as record:
+        run()
+    found: list[Allocation] = []
+    todo = list(record.profiler.kineto_results.experimental_event_tree())
+    while todo:
+        event = todo.pop()
+        todo.extend(event.children)
+        if event.tag == _EventType.Allocation:
+            fields = event.extra_fields
+            found.append(Allocation(event.start_time_ns, fields.ptr, fields.alloc_size))
+    return Allocations(sorted(found, key=lambda event: event.time_ns))

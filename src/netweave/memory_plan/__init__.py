@@ -1,0 +1,26 @@
+"""How much memory a run or a training step needs, and what to do that it needs less.
+
+Everything here is a function of a Graph; torch carries it out. ``prepare`` and ``timeline`` say what is
+allocated when, ``share`` gives each buffer a place, ``overwrites`` says which node writes over an input.
+"""
+
+from netweave.memory_plan.behaviour import behaviour_of, pixel_strides
+from netweave.memory_plan.in_place import Overwrite, overwrites
+from netweave.memory_plan.lifetimes import Buffer, Timeline
+from netweave.memory_plan.net import Net, prepare
+from netweave.memory_plan.program import timeline
+from netweave.memory_plan.sharing import Sharing, share
+
+__all__ = [
+    "Buffer",
+    "Net",
+    "Overwrite",
+    "Sharing",
+    "Timeline",
+    "behaviour_of",
+    "overwrites",
+    "pixel_strides",
+    "prepare",
+    "share",
+    "timeline",
+]

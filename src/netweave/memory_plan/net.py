@@ -1,0 +1,164 @@
+"""A graph with what all plans of it share: which nodes run, where gradients flow, what backward reads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.graph import gradient_factors, parameter_key
+from netweave.memory_plan.behaviour import behaviour_of, is_stored
+from netweave.memory_plan.in_place import Overwrite, overwrites
+from netweave.passes.fusion import scaled_normalisations
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+_FLOATS = {1, 10, 11, 16}
+"""ONNX's numbers of FLOAT, FLOAT16, DOUBLE and BFLOAT16: types that gradients are of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """A graph with what does not change between plans of it.
+
+    Attributes:
+        graph: The graph.
+        batch: Stands for the symbol of the batch.
+        nodes: The nodes that run by themselves; a normalisation with its scale and shift is one.
+        wanted: Values that a run gives.
+        trained: Values through which a gradient flows; empty for inference.
+        losses: Values that gradients begin at.
+        overwrites: Which nodes write over which input; empty for none.
+        backward: Nodes that a gradient flows through.
+        canonical: Of a view, the value that it is a view of.
+    """
+
+    graph: Graph
+    batch: int
+    nodes: tuple[ir.Node, ...]
+    wanted: frozenset[ir.Value]
+    trained: frozenset[ir.Value]
+    losses: tuple[ir.Value, ...]
+    overwrites: Mapping[ir.Node, Overwrite]
+    backward: frozenset[ir.Node]
+    outputs: Mapping[ir.Node, tuple[ir.Value, ...]]
+    inputs: Mapping[ir.Node, tuple[ir.Value, ...]]
+
+    def canonical(self, value: ir.Value) -> ir.Value:
+        """Return the value whose memory a value is, through views."""
+        maker = value.producer()
+        while maker is not None and behaviour_of(maker).view and maker.inputs[0] is not None:
+            value = maker.inputs[0]
+            maker = value.producer()
+        return value
+
+    def overwritten(self, node: ir.Node) -> ir.Value | None:
+        """Return the value that a node writes over, if it does."""
+        found = self.overwrites.get(node)
+        return node.inputs[found.position] if found else None
+
+    def kept(self, node: ir.Node) -> list[ir.Value]:
+        """Return the values that a node's backward reads, stored arrays left out."""
+        behaviour = behaviour_of(node)
+        own = self.inputs[node]
+        if behaviour.keeps_inputs is None:
+            values = list(own)
+        else:
+            values = [own[i] for i in behaviour.keeps_inputs if i < len(own)]
+        if behaviour.keeps_output:
+            values += self.outputs[node]
+        return [value for value in dict.fromkeys(map(self.canonical, values)) if not is_stored(value)]
+
+    def kept_values(self) -> set[ir.Value]:
+        """Return the values that backward reads if nothing is computed again."""
+        return {value for node in self.backward for value in self.kept(node)}
+
+
+def prepare(
+    graph: Graph,
+    *,
+    batch: int,
+    training: bool = False,
+    losses: Iterable[str] | None = None,
+    in_place: bool = True,
+) -> Net:
+    """Return a graph with what plans of it share.
+
+    Args:
+        graph: The graph, with sizes that are known but for the batch; a value whose size is not counts as 0.
+        batch: Records in a batch.
+        training: Whether gradients are computed.
+        losses: Names of the values that gradients begin at; all outputs if nothing is said.
+        in_place: Whether nodes may write over their inputs.
+    """
+    names = list(losses or [])
+    begins = tuple(graph.find(names).values()) if names else tuple(graph.outputs)
+    wanted = frozenset([*graph.outputs, *begins])
+    nodes, outputs, inputs = _nodes(graph, wanted)
+    trained = _trained(nodes, inputs, outputs) if training else frozenset()
+    found = overwrites(graph, wanted) if in_place else {}
+    return Net(
+        graph=graph,
+        batch=batch,
+        nodes=nodes,
+        wanted=wanted,
+        trained=trained,
+        losses=begins,
+        overwrites={node: row for node, row in found.items() if row.in_training or not training},
+        backward=_backward(nodes, inputs, outputs, trained, begins),
+        outputs=outputs,
+        inputs=inputs,
+    )
+
+
+def _nodes(
+    graph: Graph, wanted: Collection[ir.Value]
+) -> tuple[tuple[ir.Node, ...], dict[ir.Node, tuple[ir.Value, ...]], dict[ir.Node, tuple[ir.Value, ...]]]:
+    """Return the nodes that run, with their outputs and inputs; fused ones count as their first."""
+    fused = scaled_normalisations(graph, wanted)
+    last = {row.norm: row.last for row in fused}
+    left_out = {node for row in fused for node in [*row.inner, row.last]} - last.keys()
+    nodes = [node for node in graph.nodes if node not in left_out and not _is_constant(node)]
+    outputs = {node: tuple(last.get(node, node).outputs) for node in nodes}
+    inputs = {node: tuple(value for value in node.inputs if value is not None) for node in nodes}
+    return tuple(nodes), outputs, inputs
+
+
+def _is_constant(node: ir.Node) -> bool:
+    return node.op_type == "Constant" and node.domain in {"", "ai.onnx"}
+
+
+def _trained(
+    nodes: Sequence[ir.Node],
+    inputs: Mapping[ir.Node, tuple[ir.Value, ...]],
+    outputs: Mapping[ir.Node, tuple[ir.Value, ...]],
+) -> frozenset[ir.Value]:
+    """Return the values that a parameter has a part in; a label and what is made of it alone has none."""
+    found: set[ir.Value] = set()
+    for node in nodes:
+        factors = gradient_factors(node)
+        given = [v for i, v in enumerate(inputs[node]) if factors.get(i, 1.0)]
+        if any(value in found or parameter_key(value) is not None for value in given):
+            found.update(v for v in outputs[node] if v.dtype is None or int(v.dtype) in _FLOATS)
+    return frozenset(found)
+
+
+def _backward(
+    nodes: Sequence[ir.Node],
+    inputs: Mapping[ir.Node, tuple[ir.Value, ...]],
+    outputs: Mapping[ir.Node, tuple[ir.Value, ...]],
+    trained: Collection[ir.Value],
+    losses: Iterable[ir.Value],
+) -> frozenset[ir.Node]:
+    """Return the nodes between parameters and losses."""
+    reached = set(losses)
+    found = set()
+    for node in reversed(nodes):
+        if any(value in reached and value in trained for value in outputs[node]):
+            found.add(node)
+            reached.update(inputs[node])
+    return frozenset(found)

@@ -1,0 +1,249 @@
+"""A run or a training step as torch makes it: what is allocated when, and until when it is needed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.graph import node_cost, parameter_key
+from netweave.graph.costs import num_bytes, sizes_of
+from netweave.memory_plan.behaviour import Behaviour, behaviour_of, is_stored, pixel_strides
+from netweave.memory_plan.lifetimes import Buffer, Timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import onnx_ir as ir
+
+    from netweave.memory_plan.net import Net
+
+
+@dataclass(slots=True)
+class _Storage:
+    """Memory while its last use is not known yet."""
+
+    name: str
+    kind: str
+    num_bytes: int
+    first: int
+    last: int
+
+    def use(self, step: int) -> None:
+        self.last = max(self.last, step)
+
+
+def timeline(net: Net, recomputed: Collection[ir.Value] = ()) -> Timeline:
+    """Return what a run or a step allocates.
+
+    Args:
+        net: The net.
+        recomputed: Values of ``net.kept_values()`` that are let go and computed again by backward.
+    """
+    return _Writer(net, frozenset(recomputed)).write()
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Walks a net once forward and once backward."""
+
+    net: Net
+    recomputed: frozenset[ir.Value]
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    storages: list[_Storage] = field(default_factory=list)
+    of_value: dict[ir.Value, _Storage] = field(default_factory=dict)
+    again: dict[ir.Value, _Storage] = field(default_factory=dict)
+    extras: dict[ir.Node, _Storage] = field(default_factory=dict)
+    pixels: dict[tuple[ir.Value, tuple[int, ...]], _Storage] = field(default_factory=dict)
+    gradients: dict[ir.Value, _Storage] = field(default_factory=dict)
+    holders: Counter[int] = field(default_factory=Counter)
+    slices: set[ir.Value] = field(default_factory=set)
+    parameters: set[str] = field(default_factory=set)
+    multiply_adds: int = 0
+    touched: int = 0
+
+    def write(self) -> Timeline:
+        kept = self.net.kept_values()
+        for node in self.net.nodes:
+            self._forward(node)
+        if self.net.backward:
+            self._begin_backward()
+            for node in reversed(self.net.nodes):
+                if node in self.net.backward:
+                    self._backward(node, kept)
+        end = len(self.steps) - 1
+        for value in self.net.wanted:
+            if value in self.of_value:
+                self.of_value[value].use(end)
+        for storage in self.storages:
+            if storage.kind == "parameter gradient":
+                storage.use(end)
+        buffers = [Buffer(s.name, s.kind, s.num_bytes, s.first, s.last) for s in self.storages if s.num_bytes]
+        return Timeline(self.steps, buffers, self.multiply_adds, self.touched)
+
+    def _forward(self, node: ir.Node) -> None:
+        step = self._step(node, "forward")
+        behaviour = behaviour_of(node)
+        for value in self.net.inputs[node]:
+            self._use(value, step)
+        self._outputs(node, step, self.of_value)
+        self._extra(node, behaviour, step)
+        if strides := pixel_strides(node):
+            self._pixels(node, strides, step)
+
+    def _outputs(self, node: ir.Node, step: int, table: dict[ir.Value, _Storage]) -> None:
+        """Give the outputs of a node memory: an input's, or new."""
+        overwritten = self.net.overwritten(node)
+        given = self.net.inputs[node]
+        shares = overwritten if overwritten is not None else given[0] if given else None
+        for index, value in enumerate(self.net.outputs[node]):
+            storage = self._found(shares, table) if shares is not None and index == 0 else None
+            if storage is not None and (overwritten is not None or behaviour_of(node).view):
+                table[value] = storage
+                storage.use(step)
+            elif not (index == 0 and behaviour_of(node).view):
+                table[value] = self._new(value.name or "", "value", num_bytes(value, self.net.batch), step)
+
+    def _found(self, value: ir.Value, table: dict[ir.Value, _Storage]) -> _Storage | None:
+        return table.get(value) or self.of_value.get(value)
+
+    def _extra(self, node: ir.Node, behaviour: Behaviour, step: int) -> None:
+        batch = self.net.batch
+        if not self.net.trained.isdisjoint(self.net.outputs[node]):
+            size = behaviour.kept(node, batch)
+            self.extras[node] = self._new(f"{node.name}: kept for backward", "kept", size, step)
+            workspace = behaviour.training_workspace(node, batch)
+        else:
+            workspace = behaviour.workspace(node, batch)
+        self._new(f"{node.name}: workspace", "workspace", workspace, step)
+
+    def _pixels(self, node: ir.Node, strides: tuple[int, ...], step: int) -> None:
+        """Pixels that a convolution with a window of one takes are copied, once for all that read them."""
+        value = self.net.inputs[node][0]
+        if (value, strides) not in self.pixels:
+            sizes = sizes_of(value, self.net.batch) or ()
+            out = sizes_of(node.outputs[0], self.net.batch) or ()
+            size = num_bytes(value, self.net.batch)
+            for whole, part in zip(sizes[2:], out[2:], strict=False):
+                size = size // whole * part
+            self.pixels[value, strides] = self._new(f"{value.name}: pixels", "kept", size, step)
+        self.pixels[value, strides].use(step)
+
+    def _begin_backward(self) -> None:
+        step = len(self.steps)
+        for value in self.net.losses:
+            if value in self.net.trained:
+                size = num_bytes(value, self.net.batch)
+                self.gradients[value] = self._new(f"{value.name}: gradient", "gradient", size, step)
+                self.holders[id(self.gradients[value])] += 1
+
+    def _backward(self, node: ir.Node, kept: Collection[ir.Value]) -> None:
+        for value in self.net.kept(node):
+            if value in self.recomputed:
+                self._compute_again(value, kept)
+        step = self._step(node, "backward")
+        self._read_kept(node, step)
+        above = [self.gradients[value] for value in self.net.outputs[node] if value in self.gradients]
+        for storage in above:
+            storage.use(step)
+            self.holders[id(storage)] -= 1
+        behaviour = behaviour_of(node)
+        self._backward_workspace(node, behaviour, step)
+        for value in dict.fromkeys(self.net.inputs[node]):
+            if value in self.net.trained:
+                self._send(value, above[0] if behaviour.passes_gradient and above else None, step)
+            elif parameter_key(value) is not None:
+                self._send_to_parameter(value, step)
+
+    def _read_kept(self, node: ir.Node, step: int) -> None:
+        strides, first = pixel_strides(node), self.net.inputs[node][:1]
+        for value in self.net.kept(node):
+            if strides and value is self.net.canonical(first[0]):
+                self.pixels[first[0], strides].use(step)
+            else:
+                (self.again if value in self.recomputed else self.of_value).get(value, _NOWHERE).use(step)
+        self.extras[node].use(step)
+
+    def _backward_workspace(self, node: ir.Node, behaviour: Behaviour, step: int) -> None:
+        size = behaviour.backward_workspace(node, self.net.batch)
+        is_slice = not self.slices.isdisjoint(self.net.outputs[node])
+        if is_slice and behaviour.wants_dense:
+            size += num_bytes(self.net.outputs[node][0], self.net.batch)
+        self._new(f"{node.name}: workspace of backward", "workspace", size, step)
+        if behaviour.slices_gradient or (is_slice and behaviour.passes_gradient):
+            self.slices.update(set(self.net.inputs[node]) - self.gradients.keys())
+
+    def _send(self, value: ir.Value, passed: _Storage | None, step: int) -> None:
+        """Give a value its gradient, or add to the one that it has."""
+        size = num_bytes(value, self.net.batch)
+        before = self.gradients.get(value)
+        storage = passed or self._new(f"{value.name}: gradient", "gradient", size, step)
+        storage.use(step)
+        if before is None:
+            self.gradients[value] = storage
+            self.holders[id(storage)] += 1
+            return
+        before.use(step)
+        if self.holders[id(before)] > 1 or value in self.slices:  # autograd adds in place to what is its own
+            self.holders[id(before)] -= 1
+            self.gradients[value] = self._new(f"{value.name}: sum of gradients", "gradient", size, step)
+            self.holders[id(self.gradients[value])] += 1
+            self.slices.discard(value)
+
+    def _send_to_parameter(self, value: ir.Value, step: int) -> None:
+        key = parameter_key(value) or ""
+        parameter = self.net.graph.parameters.get(key)
+        if parameter is None or not parameter.trainable or parameter.lr_mult == 0:
+            return
+        again = key in self.parameters
+        self.parameters.add(key)
+        kind = "workspace" if again else "parameter gradient"
+        self._new(f"{key}: gradient", kind, num_bytes(value, self.net.batch), step)
+
+    def _compute_again(self, value: ir.Value, kept: Collection[ir.Value]) -> None:
+        """Compute a value from what is kept, and what lies between."""
+        if value in self.again:
+            return
+        node = value.producer()
+        assert node is not None
+        node = self._runner(node)
+        for given in dict.fromkeys(map(self.net.canonical, self.net.inputs[node])):
+            if given.producer() is not None and not is_stored(given) and not self._is_there(given, kept):
+                self._compute_again(given, kept)
+        step = self._step(node, "recompute")
+        for given in dict.fromkeys(map(self.net.canonical, self.net.inputs[node])):
+            storage = self.again.get(given) or self.of_value.get(given)
+            if storage is not None:
+                storage.use(step)
+        self._outputs(node, step, self.again)
+        cost = node_cost(node, batch=self.net.batch)
+        self.multiply_adds += cost.multiply_adds
+        self.touched += cost.activation_bytes
+        workspace = behaviour_of(node).workspace(node, self.net.batch)
+        self._new(f"{node.name}: workspace", "workspace", workspace, step)
+
+    def _runner(self, node: ir.Node) -> ir.Node:
+        """Return the node that stands for a fused one."""
+        if node in self.net.outputs:
+            return node
+        return next(one for one, made in self.net.outputs.items() if node.outputs[0] in made)
+
+    def _is_there(self, value: ir.Value, kept: Collection[ir.Value]) -> bool:
+        """Whether a value still has its memory in backward."""
+        return value in self.again or (value in kept and value not in self.recomputed)
+
+    def _step(self, node: ir.Node, what: str) -> int:
+        self.steps.append((node.name or node.op_type, what))
+        return len(self.steps) - 1
+
+    def _new(self, name: str, kind: str, size: int, step: int) -> _Storage:
+        storage = _Storage(name, kind, size, step, step)
+        self.storages.append(storage)
+        return storage
+
+    def _use(self, value: ir.Value, step: int) -> None:
+        self.of_value.get(value, _NOWHERE).use(step)
+
+
+_NOWHERE = _Storage("", "value", 0, 0, 0)
+"""Inputs and stored arrays, whose memory is not the plan's."""
