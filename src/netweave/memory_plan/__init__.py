@@ -9,18 +9,22 @@ from netweave.memory_plan.in_place import Overwrite, overwrites
 from netweave.memory_plan.lifetimes import Buffer, Timeline
 from netweave.memory_plan.net import Net, prepare
 from netweave.memory_plan.program import timeline
+from netweave.memory_plan.recompute import Recomputation, cheapest, square_root
 from netweave.memory_plan.sharing import Sharing, share
 
 __all__ = [
     "Buffer",
     "Net",
     "Overwrite",
+    "Recomputation",
     "Sharing",
     "Timeline",
     "behaviour_of",
+    "cheapest",
     "overwrites",
     "pixel_strides",
     "prepare",
     "share",
+    "square_root",
     "timeline",
 ]

@@ -136,7 +136,7 @@ def _channel_statistics(node: ir.Node, batch: int) -> int:
     return 2 * num_bytes(node.inputs[1], batch)
 
 
-_UNKNOWN = Behaviour(keeps_inputs=None, keeps_output=True)
+_UNKNOWN = Behaviour(keeps_inputs=None, keeps_output=True, repeatable=False)
 _OUTPUT = Behaviour(keeps_output=True, owned=True, overwrites=(0,))
 _INPUT = Behaviour(keeps_inputs=(0,))
 _BOTH = Behaviour(keeps_inputs=(0, 1), owned=True, fresh=True)
@@ -167,7 +167,8 @@ _AVERAGE_POOL = Behaviour(keeps_inputs=(0,), owned=True)
 
 _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {
     **{("", op_type): _VIEW for op_type in ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")},
-    **{("", op_type): _OUTPUT for op_type in ("Elu", "Sigmoid", "Tanh")},
+    **{("", op_type): _OUTPUT for op_type in ("Sigmoid", "Tanh")},
+    **{("", op_type): replace(_INPUT, owned=True, overwrites=(0,)) for op_type in ("Elu", "LeakyRelu")},
     **{
         ("", op_type): replace(_OUTPUT, overwrites=()) for op_type in ("Exp", "LogSoftmax", "Softmax", "Sqrt")
     },
@@ -193,7 +194,6 @@ _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {
         training_workspace=_response_chunks,
         backward_workspace=_response_chunks,
     ),
-    ("", "LeakyRelu"): replace(_INPUT, owned=True, overwrites=(0,)),
     ("", "MatMul"): _BOTH,
     ("", "MaxPool"): _MAX_POOL,
     ("", "Mul"): _BOTH,

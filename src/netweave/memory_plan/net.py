@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.graph import gradient_factors, parameter_key
+from netweave.graph import Cost, gradient_factors, node_cost, parameter_key
+from netweave.graph.costs import num_bytes
 from netweave.memory_plan.behaviour import behaviour_of, is_stored
 from netweave.memory_plan.in_place import Overwrite, overwrites
 from netweave.passes.fusion import scaled_normalisations
@@ -34,7 +35,9 @@ class Net:
         losses: Values that gradients begin at.
         overwrites: Which nodes write over which input; empty for none.
         backward: Nodes that a gradient flows through.
-        canonical: Of a view, the value that it is a view of.
+        outputs: The outputs of each node; those of a fused one are its last's.
+        inputs: The inputs of each node that are given.
+        runner: The node that makes each value; the first of fused ones.
     """
 
     graph: Graph
@@ -47,6 +50,22 @@ class Net:
     backward: frozenset[ir.Node]
     outputs: Mapping[ir.Node, tuple[ir.Value, ...]]
     inputs: Mapping[ir.Node, tuple[ir.Value, ...]]
+    runner: Mapping[ir.Value, ir.Node]
+    _sizes: dict[ir.Value, int] = field(default_factory=dict)
+    _costs: dict[ir.Node, Cost] = field(default_factory=dict)
+    _kept: dict[ir.Node, list[ir.Value]] = field(default_factory=dict)
+
+    def bytes_of(self, value: ir.Value) -> int:
+        """Return the bytes of a value."""
+        if value not in self._sizes:
+            self._sizes[value] = num_bytes(value, self.batch)
+        return self._sizes[value]
+
+    def cost_of(self, node: ir.Node) -> Cost:
+        """Return what a node costs."""
+        if node not in self._costs:
+            self._costs[node] = node_cost(node, batch=self.batch)
+        return self._costs[node]
 
     def canonical(self, value: ir.Value) -> ir.Value:
         """Return the value whose memory a value is, through views."""
@@ -63,6 +82,11 @@ class Net:
 
     def kept(self, node: ir.Node) -> list[ir.Value]:
         """Return the values that a node's backward reads, stored arrays left out."""
+        if node not in self._kept:
+            self._kept[node] = self._read_by_backward(node)
+        return self._kept[node]
+
+    def _read_by_backward(self, node: ir.Node) -> list[ir.Value]:
         behaviour = behaviour_of(node)
         own = self.inputs[node]
         if behaviour.keeps_inputs is None:
@@ -112,6 +136,7 @@ def prepare(
         backward=_backward(nodes, inputs, outputs, trained, begins),
         outputs=outputs,
         inputs=inputs,
+        runner={value: node for node, values in outputs.items() for value in values},
     )
 
 

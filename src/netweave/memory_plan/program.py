@@ -6,8 +6,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.graph import node_cost, parameter_key
-from netweave.graph.costs import num_bytes, sizes_of
+from netweave.graph import parameter_key
+from netweave.graph.costs import sizes_of
 from netweave.memory_plan.behaviour import Behaviour, behaviour_of, is_stored, pixel_strides
 from netweave.memory_plan.lifetimes import Buffer, Timeline
 
@@ -101,8 +101,10 @@ class _Writer:
             if storage is not None and (overwritten is not None or behaviour_of(node).view):
                 table[value] = storage
                 storage.use(step)
+                if overwritten is not None:
+                    storage.name = value.name or ""
             elif not (index == 0 and behaviour_of(node).view):
-                table[value] = self._new(value.name or "", "value", num_bytes(value, self.net.batch), step)
+                table[value] = self._new(value.name or "", "value", self.net.bytes_of(value), step)
 
     def _found(self, value: ir.Value, table: dict[ir.Value, _Storage]) -> _Storage | None:
         return table.get(value) or self.of_value.get(value)
@@ -123,7 +125,7 @@ class _Writer:
         if (value, strides) not in self.pixels:
             sizes = sizes_of(value, self.net.batch) or ()
             out = sizes_of(node.outputs[0], self.net.batch) or ()
-            size = num_bytes(value, self.net.batch)
+            size = self.net.bytes_of(value)
             for whole, part in zip(sizes[2:], out[2:], strict=False):
                 size = size // whole * part
             self.pixels[value, strides] = self._new(f"{value.name}: pixels", "kept", size, step)
@@ -133,7 +135,7 @@ class _Writer:
         step = len(self.steps)
         for value in self.net.losses:
             if value in self.net.trained:
-                size = num_bytes(value, self.net.batch)
+                size = self.net.bytes_of(value)
                 self.gradients[value] = self._new(f"{value.name}: gradient", "gradient", size, step)
                 self.holders[id(self.gradients[value])] += 1
 
@@ -168,14 +170,14 @@ class _Writer:
         size = behaviour.backward_workspace(node, self.net.batch)
         is_slice = not self.slices.isdisjoint(self.net.outputs[node])
         if is_slice and behaviour.wants_dense:
-            size += num_bytes(self.net.outputs[node][0], self.net.batch)
+            size += self.net.bytes_of(self.net.outputs[node][0])
         self._new(f"{node.name}: workspace of backward", "workspace", size, step)
         if behaviour.slices_gradient or (is_slice and behaviour.passes_gradient):
             self.slices.update(set(self.net.inputs[node]) - self.gradients.keys())
 
     def _send(self, value: ir.Value, passed: _Storage | None, step: int) -> None:
         """Give a value its gradient, or add to the one that it has."""
-        size = num_bytes(value, self.net.batch)
+        size = self.net.bytes_of(value)
         before = self.gradients.get(value)
         storage = passed or self._new(f"{value.name}: gradient", "gradient", size, step)
         storage.use(step)
@@ -185,6 +187,9 @@ class _Writer:
             return
         before.use(step)
         if self.holders[id(before)] > 1 or value in self.slices:  # autograd adds in place to what is its own
+            step = self._step(self.net.runner[value], "sum of gradients")
+            before.use(step)
+            storage.use(step)
             self.holders[id(before)] -= 1
             self.gradients[value] = self._new(f"{value.name}: sum of gradients", "gradient", size, step)
             self.holders[id(self.gradients[value])] += 1
@@ -198,35 +203,34 @@ class _Writer:
         again = key in self.parameters
         self.parameters.add(key)
         kind = "workspace" if again else "parameter gradient"
-        self._new(f"{key}: gradient", kind, num_bytes(value, self.net.batch), step)
+        self._new(f"{key}: gradient", kind, self.net.bytes_of(value), step)
 
     def _compute_again(self, value: ir.Value, kept: Collection[ir.Value]) -> None:
-        """Compute a value from what is kept, and what lies between."""
+        """Compute a value from what is kept; what lies between is let go at once."""
         if value in self.again:
             return
-        node = value.producer()
-        assert node is not None
-        node = self._runner(node)
-        for given in dict.fromkeys(map(self.net.canonical, self.net.inputs[node])):
+        between: list[ir.Value] = []
+        self._replay(value, kept, between)
+        for one in between:
+            if one not in self.recomputed:
+                del self.again[one]
+
+    def _replay(self, value: ir.Value, kept: Collection[ir.Value], between: list[ir.Value]) -> None:
+        node = self.net.runner[value]
+        inputs = dict.fromkeys(map(self.net.canonical, self.net.inputs[node]))
+        for given in inputs:
             if given.producer() is not None and not is_stored(given) and not self._is_there(given, kept):
-                self._compute_again(given, kept)
+                self._replay(given, kept, between)
         step = self._step(node, "recompute")
-        for given in dict.fromkeys(map(self.net.canonical, self.net.inputs[node])):
-            storage = self.again.get(given) or self.of_value.get(given)
-            if storage is not None:
-                storage.use(step)
+        for given in inputs:
+            (self.again.get(given) or self.of_value.get(given, _NOWHERE)).use(step)
         self._outputs(node, step, self.again)
-        cost = node_cost(node, batch=self.net.batch)
+        between += self.net.outputs[node]
+        cost = self.net.cost_of(node)
         self.multiply_adds += cost.multiply_adds
         self.touched += cost.activation_bytes
         workspace = behaviour_of(node).workspace(node, self.net.batch)
         self._new(f"{node.name}: workspace", "workspace", workspace, step)
-
-    def _runner(self, node: ir.Node) -> ir.Node:
-        """Return the node that stands for a fused one."""
-        if node in self.net.outputs:
-            return node
-        return next(one for one, made in self.net.outputs.items() if node.outputs[0] in made)
 
     def _is_there(self, value: ir.Value, kept: Collection[ir.Value]) -> bool:
         """Whether a value still has its memory in backward."""

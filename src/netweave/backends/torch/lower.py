@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
     from netweave.memory_plan import Overwrite
 
+VALUES = "netweave.values"
+"""Key of a module's metadata: from the names of the graph's values to those of the nodes that make them."""
+
 MAX_LISTED = 10
 """An error names at most so many operators."""
 
@@ -148,7 +151,9 @@ class _Lowerer:
             elif node not in inner:
                 self._lower(node, row)
         self._fx.output(tuple(map(self._value, wanted)))
-        return fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
+        module = fx.GraphModule(self._root, self._fx, class_name=identifier(self._graph.name, "Net"))
+        module.meta[VALUES] = {value.name: made.name for value, made in self._made.items()}
+        return module
 
     def _lower_scaled(self, found: ScaledNormalisation, row: Lowering) -> None:
         """Lower a normalisation with the scale and the shift that stand behind it."""
@@ -175,7 +180,7 @@ class _Lowerer:
         name = identifier(node.outputs[0].name, "value") if node.outputs else None
         made = self._fx.create_node("call_function", function, tuple(arguments), keywords, name=name)
         made.meta["node"] = node
-        made.meta["in_place"] = row.in_place is not None and function is row.in_place
+        made.meta["in_place"] = function is not row.function
         if not row.many:
             self._made[node.outputs[0]] = made
             return

@@ -11,18 +11,20 @@ from torch import Tensor
 
 from netweave.backends.inputs import check_inputs
 from netweave.backends.torch.dtypes import to_numpy, to_tensor
-from netweave.backends.torch.lower import lower
+from netweave.backends.torch.lower import VALUES, lower
 from netweave.backends.torch.parameters import ParameterStore, Views
+from netweave.backends.torch.recomputation import PlannedModule, schedule
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     import numpy as np
     from torch import fx
 
     from netweave.backends.torch.draws import Draws
     from netweave.graph import Graph
+    from netweave.memory_plan import Net
 
 
 class TorchNet:
@@ -66,6 +68,18 @@ class TorchNet:
         self.names = list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *taps]))
         self.store = store if store is not None else ParameterStore()
         self.module: fx.GraphModule = lower(graph, self.names, self.store)
+        self._recomputed: tuple[Net, Collection[str]] | None = None
+        self._by_module: dict[fx.GraphModule, PlannedModule] = {}
+
+    def recompute(self, net: Net, values: Collection[str]) -> None:
+        """Have backward compute values again instead of keeping them; the results are the same bits.
+
+        Args:
+            net: The graph of this net, prepared for training (``memory_plan.prepare``).
+            values: Names of values, as ``memory_plan.cheapest`` chooses them; none to keep all.
+        """
+        self._recomputed = (net, values) if values else None
+        self._by_module.clear()
 
     @property
     def params(self) -> Views:
@@ -147,7 +161,8 @@ class TorchNet:
             RunError: A layer cannot be computed; the message names it.
         """
         try:
-            found: tuple[Any, ...] = module.forward(*inputs)
+            planned = self._planned(module) if torch.is_grad_enabled() else None
+            found: tuple[Any, ...] = (planned or module.forward)(*inputs)
         except (RuntimeError, LookupError, ValueError, TypeError) as error:
             raise RunError(f"{self._place(error, module)}: {error}") from error
         return found
@@ -163,12 +178,26 @@ class TorchNet:
             outputs = self(**{name: to_tensor(array) for name, array in arrays.items()})
         return {name: to_numpy(tensor) for name, tensor in outputs.items()}
 
+    def _planned(self, module: fx.GraphModule) -> PlannedModule | None:
+        """Return what runs the net's module, or a stage of it, by the memory plan, if there is one."""
+        if self._recomputed is None:
+            return None
+        if module not in self._by_module:
+            net, values = self._recomputed
+            self._by_module[module] = PlannedModule(
+                module, schedule(module, net, values, self.module.meta[VALUES])
+            )
+        return self._by_module[module]
+
     def _own(self) -> dict[str, Any]:
         return {key: self.store[key] for key in self._graph.parameters if key in self.store}
 
     def _place(self, error: Exception, module: fx.GraphModule) -> str:
         """Return which layer an error comes from: the line of the module's code names its node."""
         nodes = {node.name: node.meta.get("node") for node in module.graph.nodes}
+        planned = self._planned(module) if torch.is_grad_enabled() else None
+        if planned is not None and (node := nodes.get(planned.current)) is not None:
+            return self._graph.place_of(node)
         for frame in traceback.extract_tb(error.__traceback__):
             line = (
                 linecache.getline(frame.filename, frame.lineno or 0)

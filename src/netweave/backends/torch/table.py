@@ -99,7 +99,14 @@ def _in_inference(function: Callable[..., Any], in_place: Callable[..., Any]) ->
         return (function if torch.is_grad_enabled() else in_place)(*arguments, **keywords)
 
     computed.__name__ = f"{function.__name__}_in_inference"  # read in the code that fx writes
+    computed.with_gradients = function  # type: ignore[attr-defined]
     return computed
+
+
+def with_gradients(target: Callable[..., Any]) -> Callable[..., Any]:
+    """Return what a node computes while gradients are recorded, which writes over nothing that is kept."""
+    found: Callable[..., Any] = getattr(target, "with_gradients", target)
+    return found
 
 
 def lowering(

@@ -1,0 +1,257 @@
+"""Running a net so that backward computes again what a memory plan lets go.
+
+The plan (``memory_plan.recompute``) names values. While the net goes forward, what autograd would keep of
+them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``). When backward asks for it, the
+nodes between it and what is kept run once more: the same kernels on the same numbers, so that every bit is
+the same. Moving statistics follow a batch once, since the nodes get copies of them the second time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, fx
+
+from netweave.backends.torch.table import with_gradients
+from netweave.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+    from contextlib import AbstractContextManager
+
+    from netweave.memory_plan import Net
+
+STATISTICS = (3, 4)
+"""Positions of the moving statistics among the inputs of a BatchNormalization."""
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """A plan in terms of a module's nodes, all by name.
+
+    Attributes:
+        dropped: What backward would keep for a node, and is let go.
+        sources: What each value that is let go is computed from: inputs, what is kept, what is let go too.
+    """
+
+    dropped: Mapping[str, frozenset[str]]
+    sources: Mapping[str, frozenset[str]]
+
+    def reads(self) -> Counter[str]:
+        """Return how often each value is read while others are computed again."""
+        return Counter(name for names in self.sources.values() for name in names)
+
+
+def schedule(
+    module: fx.GraphModule, net: Net, recomputed: Collection[str], name_of: Mapping[str, str]
+) -> Schedule:
+    """Return what a module does to carry out a plan.
+
+    Args:
+        module: The lowered graph, or a stage of it; what a stage is given is there.
+        net: The graph, prepared for training.
+        recomputed: Names of the values that are computed again.
+        name_of: Names of nodes by those of values.
+    """
+    nodes = {node.name: node for node in module.graph.nodes if node.op != "placeholder"}
+    targets = {name_of[value] for value in recomputed} & nodes.keys()
+    kept = {name_of[value.name] for value in net.kept_values() if value.name in name_of} - targets
+    dropped = {}
+    for node in module.graph.nodes:
+        own = node.meta.get("node")
+        if own in net.backward:
+            names = {name_of.get(value.name) for value in net.kept(own)} & targets
+            dropped[node.name] = frozenset(names)
+    sources = {name: frozenset(_sources(nodes[name], kept | targets)) for name in targets}
+    return Schedule({name: names for name, names in dropped.items() if names}, sources)
+
+
+def _sources(node: fx.Node, there: Collection[str]) -> set[str]:
+    found, seen, todo = set(), set(), list(node.all_input_nodes)
+    while todo:
+        one = todo.pop()
+        if one.name in seen:
+            continue
+        seen.add(one.name)
+        if one.op == "placeholder" or one.name in there:
+            found.add(one.name)
+        else:
+            todo += one.all_input_nodes
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What autograd keeps instead of a tensor."""
+
+    run: _Run
+    name: str
+    size: torch.Size
+    stride: tuple[int, ...]
+    offset: int
+
+    def tensor(self) -> Tensor:
+        """Return the tensor, computed again."""
+        return self.run.value_again(self.name).as_strided(self.size, self.stride, self.offset)
+
+
+class _Run:
+    """One forward pass and what is held of it for backward.
+
+    Args:
+        module: The lowered graph.
+        plan: What is let go.
+        cast: The mixed precision that the net went forward in.
+    """
+
+    def __init__(self, module: fx.GraphModule, plan: Schedule, cast: AbstractContextManager[Any]) -> None:
+        self._module = module
+        self._plan = plan
+        self._cast = cast
+        self._nodes = {node.name: node for node in module.graph.nodes}
+        self._reads = plan.reads()
+        self._notes: Counter[str] = Counter()
+        self._held: dict[str, Tensor] = {}
+
+    def hold(self, name: str, tensor: Tensor) -> None:
+        """Hold a value if others are computed from it again; not one that is let go itself."""
+        if self._reads[name] and name not in self._plan.sources:
+            self._held[name] = tensor.detach()
+
+    def note(self, name: str, tensor: Tensor) -> _Note:
+        """Return what stands for a tensor that is let go."""
+        self._notes[name] += 1
+        return _Note(self, name, tensor.size(), tensor.stride(), tensor.storage_offset())
+
+    def value_again(self, name: str) -> Tensor:
+        """Return a value that was let go, for one of the notes of it."""
+        with torch.no_grad(), self._cast:
+            tensor = self._target(name)
+        self._notes[name] -= 1
+        self._drop_if_done(name)
+        return tensor
+
+    def _target(self, name: str) -> Tensor:
+        """Return a value that was let go, computed now unless it is there again."""
+        if name not in self._held:
+            self._held[name] = self._compute(self._nodes[name], {})
+            for read in self._plan.sources[name]:
+                self._reads[read] -= 1
+                self._drop_if_done(read)
+        return self._held[name]
+
+    def _compute(self, node: fx.Node, between: dict[str, Any]) -> Any:
+        """Run a node, and those before it that are not there."""
+
+        def argument(one: fx.Node) -> Any:
+            return self._argument(one, between)
+
+        arguments, keywords = fx.map_arg(node.args, argument), fx.map_arg(node.kwargs, argument)
+        own = node.meta.get("node")
+        if own is not None and own.op_type == "BatchNormalization":
+            arguments, keywords = _with_copies(arguments, keywords)
+        if node.op == "call_method":
+            return getattr(arguments[0], str(node.target))(*arguments[1:], **keywords)
+        assert callable(node.target)
+        return with_gradients(node.target)(*arguments, **keywords)
+
+    def _argument(self, node: fx.Node, between: dict[str, Any]) -> Any:
+        name = node.name
+        if name in self._plan.sources:
+            return self._target(name)
+        if name in self._held:
+            return self._held[name]
+        if node.op == "get_attr":
+            return getattr(self._module, str(node.target))
+        if node.op == "placeholder":
+            raise RunError("a step whose memory is planned goes backward once; forward comes before each")
+        if name not in between:
+            between[name] = self._compute(node, between)
+        return between[name]
+
+    def _drop_if_done(self, name: str) -> None:
+        if self._notes[name] <= 0 and self._reads[name] <= 0:
+            self._held.pop(name, None)
+
+
+def _with_copies(
+    arguments: tuple[Any, ...], keywords: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a normalisation with copies of what it would update."""
+    copied = [one.clone() if index in STATISTICS else one for index, one in enumerate(arguments)]
+    changed = dict(keywords)
+    if changed.get("count") is not None:
+        changed["count"] = changed["count"].clone()
+    return tuple(copied), changed
+
+
+class PlannedModule(fx.Interpreter):
+    """A lowered graph that runs by a schedule.
+
+    Args:
+        module: The lowered graph.
+        plan: What is let go.
+
+    Attributes:
+        current: Name of the node that runs.
+    """
+
+    def __init__(self, module: fx.GraphModule, plan: Schedule) -> None:
+        super().__init__(module)
+        self.extra_traceback = False
+        self.current = ""
+        self._plan = plan
+        self._run: _Run | None = None
+        self._storages: dict[str, int] = {}
+        self._inputs: set[int] = set()
+
+    def __call__(self, *inputs: Tensor) -> Any:
+        """Run forward; autograd keeps what the plan leaves."""
+        cast: AbstractContextManager[Any] = nullcontext()
+        if torch.is_autocast_enabled("cpu"):
+            cast = torch.autocast("cpu", torch.get_autocast_dtype("cpu"))
+        assert isinstance(self.module, fx.GraphModule)
+        self._run = _Run(self.module, self._plan, cast)
+        try:
+            with torch.autograd.graph.saved_tensors_hooks(self._pack, _unpack):
+                return self.run(*inputs, enable_io_processing=False)
+        finally:
+            self._run = None
+            self._storages.clear()
+            self.env.clear()
+
+    def run_node(self, n: fx.Node) -> Any:
+        """Run one node; hold its value if others are computed from it again."""
+        self.current = n.name
+        made = super().run_node(n)
+        if isinstance(made, Tensor):
+            if n.name in self._plan.sources:
+                self._storages[n.name] = made.untyped_storage().data_ptr()
+            assert self._run is not None
+            self._run.hold(n.name, made)
+        return made
+
+    def _pack(self, tensor: Tensor) -> Tensor | _Note:
+        assert self._run is not None
+        dropped = self._plan.dropped.get(self.current, frozenset())
+        for name in dropped:
+            if self._is_value(name, tensor):
+                return self._run.note(name, tensor)
+        return tensor
+
+    def _is_value(self, name: str, tensor: Tensor) -> bool:
+        """Whether a tensor that the current node keeps is a value: an input, or the node's own output.
+
+        An operator that keeps its output keeps nothing else that is computed (``memory_plan.behaviour``).
+        """
+        if name == self.current:
+            return not isinstance(tensor, torch.nn.Parameter)
+        return bool(self._storages.get(name) == tensor.untyped_storage().data_ptr())
+
+
+def _unpack(kept: Tensor | _Note) -> Tensor:
+    return kept.tensor() if isinstance(kept, _Note) else kept

@@ -1,0 +1,172 @@
+"""Which values are let go after forward and computed once more by backward, so that a step needs less memory.
+
+A value may be if its operators give the same bits a second time, down to values that stay. What that costs is
+counted in multiply-adds. Passes over memory are weighed against these, since an operator without any, such as
+a normalisation, is not free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+from typing import TYPE_CHECKING
+
+from netweave.memory_plan.behaviour import behaviour_of, is_stored
+from netweave.memory_plan.program import timeline
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    import onnx_ir as ir
+
+    from netweave.memory_plan.lifetimes import Timeline
+    from netweave.memory_plan.net import Net
+
+MULTIPLY_ADDS_PER_BYTE = 8
+"""A processor does about so many multiply-adds in the time in which a byte comes from memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recomputation:
+    """A choice of values to compute again.
+
+    Attributes:
+        values: The values.
+        timeline: The step with them.
+    """
+
+    values: frozenset[ir.Value]
+    timeline: Timeline
+
+    @property
+    def peak(self) -> int:
+        """The most bytes alive at once."""
+        return self.timeline.peak
+
+
+def candidates(net: Net) -> set[ir.Value]:
+    """Return the values that backward reads and that can be computed again, bit for bit."""
+    kept = net.kept_values()
+    can: set[ir.Value] = set()
+    for node in net.nodes:
+        row = behaviour_of(node)
+        if not row.repeatable or len(net.outputs[node]) != 1:
+            continue
+        given = {net.canonical(value) for value in net.inputs[node]}
+        if all(_is_given(value) or value in kept or value in can for value in given):
+            can.add(net.canonical(net.outputs[node][0]))
+    return (can & kept) - net.wanted
+
+
+def _is_given(value: ir.Value) -> bool:
+    return is_stored(value) or value.producer() is None
+
+
+def square_root(net: Net) -> Recomputation:
+    """Keep the values at about the square root of N places only, and compute all between them again.
+
+    After Chen, Xu, Zhang and Guestrin 2016, "Training deep nets with sublinear memory cost". The places are
+    those at which one value alone leads on, as evenly spread over the bytes that backward reads as they come.
+    What lies behind the last of them stays: it is read at once.
+    """
+    able = candidates(net)
+    places = _bottlenecks(net)
+    if not able or not places:
+        return Recomputation(frozenset(), timeline(net))
+    count = max(1, isqrt(len(net.nodes)))
+    total = sum(map(net.bytes_of, able))
+    stay: set[ir.Value] = set()
+    passed, last = 0, -1
+    for index, node in enumerate(net.nodes):
+        made = {net.canonical(value) for value in net.outputs[node]}
+        passed += sum(map(net.bytes_of, made & able))
+        if made & places and passed * count >= total * (len(stay) + 1):
+            stay |= made
+            last = index
+    behind = {net.canonical(value) for node in net.nodes[last + 1 :] for value in net.outputs[node]}
+    chosen = frozenset(able - stay - behind)
+    return Recomputation(chosen, timeline(net, chosen))
+
+
+def _bottlenecks(net: Net) -> set[ir.Value]:
+    """Return the values through which alone all that comes behind depends on what is before."""
+    last: dict[ir.Value, int] = {}
+    for index, node in enumerate(net.nodes):
+        last.update((net.canonical(value), index) for value in net.inputs[node] if not _is_given(value))
+    alive: set[ir.Value] = set()
+    found = set()
+    for index, node in enumerate(net.nodes):
+        alive.update(net.canonical(value) for value in net.outputs[node])
+        alive = {value for value in alive if last.get(value, -1) > index}
+        if len(alive) == 1:
+            found |= alive
+    return found
+
+
+def cheapest(net: Net, limit: int) -> Recomputation:
+    """Return values to compute again so that a step needs at most so many bytes, at a low cost.
+
+    Where the most memory is alive, the value with the most bytes for its cost is let go, until the step fits;
+    then those that turn out not to be needed are kept again, the dearest first. If it cannot fit, the result
+    is the least that was reached.
+
+    Args:
+        net: The net, prepared for training.
+        limit: Bytes.
+    """
+    able = candidates(net)
+    now = Recomputation(frozenset(), timeline(net))
+    best = now
+    while now.peak > limit:
+        value = _most_for_its_cost(net, now, able - now.values)
+        if value is None:
+            break
+        chosen = now.values | {value}
+        now = Recomputation(chosen, timeline(net, chosen))
+        best = min(best, now, key=lambda one: one.peak)
+    return _pruned(net, now if now.peak <= limit else best, max(limit, best.peak))
+
+
+def _most_for_its_cost(net: Net, now: Recomputation, able: Collection[ir.Value]) -> ir.Value | None:
+    """Return the value that is kept where most is alive and has the most bytes for its cost."""
+    live = now.timeline.live_bytes()
+    peak = live.index(max(live))
+    names = {
+        buffer.name
+        for buffer in now.timeline.buffers
+        if buffer.kind == "value" and buffer.first < peak < buffer.last
+    }
+    there = [value for value in able if value.name in names]
+    return max(
+        there,
+        key=lambda value: (net.bytes_of(value) / _cost(net, value, now.values), value.name),
+        default=None,
+    )
+
+
+def _cost(net: Net, value: ir.Value, again: Collection[ir.Value]) -> float:
+    """Return what it costs to compute a value from what is kept, in multiply-adds."""
+    kept = net.kept_values()
+    todo, seen, cost = [value], set(), 1.0
+    while todo:
+        one = todo.pop()
+        if one in seen:
+            continue
+        seen.add(one)
+        node = net.runner[one]
+        own = net.cost_of(node)
+        cost += own.multiply_adds + MULTIPLY_ADDS_PER_BYTE * own.activation_bytes
+        given = {net.canonical(given) for given in net.inputs[node]}
+        todo += [one for one in given if not _is_given(one) and (one not in kept or one in again)]
+    return cost
+
+
+def _pruned(net: Net, found: Recomputation, limit: int) -> Recomputation:
+    """Keep again what need not be computed again."""
+    order = sorted(found.values, key=lambda value: (-_cost(net, value, ()), value.name or ""))
+    for value in order:
+        fewer = found.values - {value}
+        tried = Recomputation(fewer, timeline(net, fewer))
+        if tried.peak <= limit:
+            found = tried
+    return found

@@ -1,0 +1,66 @@
+"""Computing again changes no bit, and needs what the plan says."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from netweave.backends.torch import TorchNet
+from netweave.backends.torch.allocations import record_allocations
+from netweave.memory_plan import cheapest, prepare, square_root, timeline
+from netweave.memory_plan.recompute import candidates
+from tests.memory_plan.drawn import SIZE, STEPS, build
+from tests.memory_plan.test_measured import SMALL, Head
+
+
+def step(net, data):
+    outputs = net(data=data)
+    Head.apply(outputs["y"]).backward()
+    return outputs["y"].detach().clone()
+
+
+def state(net):
+    arrays = {key: value.detach().clone() for key, value in net.params.items()}
+    return arrays | {f"gradient of {key}": value.clone() for key, value in net.grads.items()}
+
+
+def data_of(net):
+    return net.store.placed(
+        torch.from_numpy(np.random.default_rng(1).normal(size=(4, 3, SIZE, SIZE))).float()
+    )
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(STEPS, st.data())
+def test_a_step_that_computes_again_ends_in_the_same_bits(steps, data):
+    torch.set_num_threads(1)
+    graph = build(steps)
+    plan = prepare(graph, batch=4, training=True)
+    able = sorted(value.name for value in candidates(plan))
+    again = data.draw(st.sets(st.sampled_from(able))) if able else set()
+    plain, planned = TorchNet(graph).train(), TorchNet(graph).train()
+    planned.recompute(plan, again)
+    for _ in range(2):
+        assert torch.equal(step(plain, data_of(plain)), step(planned, data_of(planned)))
+        for (name, one), other in zip(state(plain).items(), state(planned).values(), strict=True):
+            assert torch.equal(one, other), name
+
+
+@pytest.mark.slow
+@settings(max_examples=80, deadline=None)
+@given(STEPS, st.sampled_from(["square root", 0.8, 0.6, 0.0]))
+def test_the_plan_is_what_the_allocator_gives_out(steps, wanted):
+    torch.set_num_threads(1)
+    graph = build(steps)
+    plan = prepare(graph, batch=4, training=True)
+    whole = timeline(plan).peak
+    found = square_root(plan) if wanted == "square root" else cheapest(plan, int(wanted * whole))
+    net = TorchNet(graph).train()
+    net.recompute(plan, {value.name for value in found.values})
+    data = data_of(net)
+    peak = record_allocations(lambda: step(net, data)).peak
+    assert found.peak == pytest.approx(peak, rel=0.05, abs=SMALL)
+    if wanted != "square root":
+        assert found.peak <= whole
