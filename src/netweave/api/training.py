@@ -17,6 +17,7 @@ from netweave.files import is_file
 from netweave.formats.caffe.solver import read_solver
 from netweave.formats.singa import is_job, read_job
 from netweave.job import Job
+from netweave.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,6 +76,7 @@ def train(
     plot: str | Path | None = None,
     keep: int | None = None,
     num_stages: int = 1,
+    memory: str | int | None = None,
     watch: Watch | None = None,
 ) -> TorchNet:
     """Train a net and return it.
@@ -98,11 +100,14 @@ def train(
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
         num_stages: Number of stages that the net is split into, each with its own tasks; the result is
             bit-identical for any number.
+        memory: Memory limit of the run: bytes, or a size such as ``4GB``. Backward then recomputes as few
+            values as needed instead of keeping them; the result is bit-identical.
         watch: Called with each event of ``netweave.training.events``.
 
     Raises:
         SourceError: A file cannot be read, or files do not match.
-        UsageError: Torch is not installed, there is no such device, or the Job cannot be run.
+        UsageError: Torch is not installed, there is no such device, the Job cannot be run, or it does
+            not fit in ``memory``; the message says what would.
         RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
@@ -130,6 +135,7 @@ def train(
             keep=keep or KEPT,
             resume=Path(from_file) if from_file else None,
             num_stages=num_stages,
+            memory=None if memory is None else parse_bytes(memory),
             watch=audience.show,
         )
         try:

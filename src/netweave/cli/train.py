@@ -24,6 +24,7 @@ STOPPED = 130
         "netweave train --solver solver.prototxt --weights net.caffemodel --gpu 0",
         "netweave train solver.prototxt --snapshot net_iter_5000.solverstate",
         "netweave train solver.prototxt --data train=/data/train_lmdb --data test=/data/val_lmdb",
+        "netweave train solver.prototxt --memory 4GB",
         "netweave train solver.prototxt --resume --events runs --plot curves.png",
     ],
 )
@@ -49,6 +50,11 @@ STOPPED = 130
     default="f32",
     show_default=True,
     help="Precision of convolutions and matrix products; parameters and losses stay f32.",
+)
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Memory limit of the run (4GB): recompute as few values in backward as needed.",
 )
 @click.option("--seed", type=int, metavar="N", help="Random seed, instead of the solver's.")
 @threads_option
@@ -76,6 +82,7 @@ def train(
     gpu: str | None,
     seed: int | None,
     precision: str,
+    memory: str | None,
     threads: int | None,
     events: str | None,
     plot: str | None,
@@ -108,6 +115,7 @@ def train(
             device=device_of(gpu),
             seed=seed,
             precision=precision,
+            memory=memory,
             threads=threads,
             trace=trace,
             events=events,

@@ -7,6 +7,7 @@ allocated when, ``share`` gives each buffer a place, ``overwrites`` says which n
 from netweave.memory_plan.behaviour import behaviour_of, pixel_strides
 from netweave.memory_plan.in_place import Overwrite, overwrites
 from netweave.memory_plan.lifetimes import Buffer, Timeline
+from netweave.memory_plan.limit import TrainingMemory, parse_bytes, plan_training
 from netweave.memory_plan.net import Net, prepare
 from netweave.memory_plan.program import timeline
 from netweave.memory_plan.recompute import Recomputation, cheapest, square_root
@@ -19,10 +20,13 @@ __all__ = [
     "Recomputation",
     "Sharing",
     "Timeline",
+    "TrainingMemory",
     "behaviour_of",
     "cheapest",
     "overwrites",
+    "parse_bytes",
     "pixel_strides",
+    "plan_training",
     "prepare",
     "share",
     "square_root",

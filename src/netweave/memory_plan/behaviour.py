@@ -183,7 +183,7 @@ _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {
     ("", "Concat"): replace(_DIFFERENCE, slices_gradient=True),
     ("", "Conv"): _CONV,
     ("", "ConvTranspose"): _CONV,
-    ("", "Dropout"): Behaviour(kept=_floats, repeatable=False),
+    ("", "Dropout"): Behaviour(kept=_floats),
     ("", "Gemm"): _BOTH,
     ("", "LRN"): Behaviour(
         keeps_inputs=(0,),

@@ -19,6 +19,7 @@ from netweave.training.checkpointing import CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
+from netweave.training.memory_limit import limit_memory
 from netweave.training.nets import make_nets, trained
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import OutputElements, averaged, elements
@@ -69,6 +70,7 @@ class Trainer:
         num_stages: Stages that the training net is cut into; any number ends with the same bits.
         slice_elements: Most elements of a slice; None for the layout's own size.
         update_lane: Lane of the engine on which slices are updated.
+        memory: Bytes that the run may hold; values of the net are computed again as it needs.
         watch: Told what happens.
 
     Attributes:
@@ -81,7 +83,8 @@ class Trainer:
         iteration: Updates done; those on their way count.
 
     Raises:
-        UsageError: A rule, policy, filler or transform cannot be made, or an input is not fed.
+        UsageError: A rule, policy, filler or transform cannot be made, an input is not fed, or no plan fits
+            in ``memory``.
         UnsupportedError: The Job wants an algorithm or a cluster that there is not.
         SourceError: Data, weights or a checkpoint cannot be read, or do not fit.
     """
@@ -103,6 +106,7 @@ class Trainer:
         num_stages: int = 1,
         slice_elements: int | None = None,
         update_lane: str = COMPUTE,
+        memory: int | None = None,
         watch: Watch = lambda event: None,
     ) -> None:
         _check(job, dtype, precision)
@@ -130,6 +134,8 @@ class Trainer:
         parameters = trained(job.phases["train"].graph, self.nets["train"])
         sizes = {} if slice_elements is None else {"slice_elements": slice_elements}
         self.updater = Updater(job.solver, parameters, seed=self.seed, **sizes)
+        if memory is not None:
+            limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
         stages = cut(self.nets["train"], num_stages)
         self.program = StepProgram(job, self.nets["train"], stages, self.updater, engine=engine, where=where)
         self.iteration = 0

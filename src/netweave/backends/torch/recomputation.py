@@ -20,8 +20,10 @@ from netweave.backends.torch.table import with_gradients
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
+
+    import onnx_ir as ir
 
     from netweave.memory_plan import Net
 
@@ -59,15 +61,18 @@ def schedule(
     """
     nodes = {node.name: node for node in module.graph.nodes if node.op != "placeholder"}
     targets = {name_of[value] for value in recomputed} & nodes.keys()
-    kept = {name_of[value.name] for value in net.kept_values() if value.name in name_of} - targets
+    kept = _names(net.kept_values(), name_of) - targets
     dropped = {}
     for node in module.graph.nodes:
         own = node.meta.get("node")
         if own in net.backward:
-            names = {name_of.get(value.name) for value in net.kept(own)} & targets
-            dropped[node.name] = frozenset(names)
+            dropped[node.name] = frozenset(_names(net.kept(own), name_of) & targets)
     sources = {name: frozenset(_sources(nodes[name], kept | targets)) for name in targets}
     return Schedule({name: names for name, names in dropped.items() if names}, sources)
+
+
+def _names(values: Iterable[ir.Value], name_of: Mapping[str, str]) -> set[str]:
+    return {name_of[value.name or ""] for value in values if value.name in name_of}
 
 
 def _sources(node: fx.Node, there: Collection[str]) -> set[str]:

@@ -1,0 +1,112 @@
+"""A limit on memory: how it is written, and what fits in it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.graph.costs import num_bytes
+from netweave.graph.wording import bytes_text
+from netweave.memory_plan.net import prepare
+from netweave.memory_plan.recompute import Recomputation, cheapest
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from netweave.graph import Graph
+
+_UNITS = {"": 1, "k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
+_BINARY = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
+
+
+def parse_bytes(text: str | int) -> int:
+    """Return a number of bytes: 4 GB are 4 * 10**9, 4 GiB are 4 * 2**30.
+
+    Raises:
+        UsageError: The text is no size.
+
+    >>> parse_bytes("4GB"), parse_bytes("1.5 MiB"), parse_bytes(1000)
+    (4000000000, 1572864, 1000)
+    """
+    if isinstance(text, int):
+        return text
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*", text.lower())
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"memory is {text!r}, expected a size such as 4GB, 512MB or 4GiB")
+    unit = _BINARY[match[2]] if match[3] else _UNITS[match[2]]
+    return int(float(match[1]) * unit)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingMemory:
+    """What a training run takes, but for the values of a step.
+
+    Attributes:
+        parameters: All stored arrays.
+        solver: What the solver keeps for them.
+        batches: Batches that are there at once: the one that is computed with, and those being made.
+        accumulate: Batches whose gradients are added up for an update.
+    """
+
+    parameters: int
+    solver: int
+    batches: int
+    accumulate: int = 1
+
+    def fixed(self, graph: Graph, batch: int) -> int:
+        """Return the bytes that no plan changes."""
+        inputs = sum(num_bytes(value, batch) for value in graph.inputs)
+        return self.parameters + self.solver + self.batches * inputs
+
+
+def plan_training(
+    graph: Graph, *, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None = None
+) -> Recomputation:
+    """Return the cheapest plan with which training fits in a limit.
+
+    Args:
+        graph: The training net.
+        batch: Records in a batch.
+        limit: Bytes, for all that a run holds.
+        run: What it holds besides the values of a step.
+        losses: Names of the values that gradients begin at; all outputs if nothing is said.
+
+    Raises:
+        UsageError: None fits; the message says what would.
+    """
+    found = _plan(graph, batch, limit, run, losses)
+    needed = run.fixed(graph, batch) + found.peak
+    if needed <= limit:
+        return found
+    fits = _largest_batch(graph, batch, limit, run, losses)
+    advice = f"give it {bytes_text(needed)}"
+    if fits:
+        times = -(-batch * run.accumulate // fits)
+        advice += f", or take batches of {fits} or less ({times} of them accumulated are the same update)"
+    fixed = bytes_text(run.fixed(graph, batch))
+    raise UsageError(
+        f"{graph.name}: training with batches of {batch} needs at least {bytes_text(needed)}, however much "
+        f"is computed again, of which {fixed} are parameters, the solver's arrays and batches; memory is limited to {bytes_text(limit)}: {advice}"
+    )
+
+
+def _plan(
+    graph: Graph, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None
+) -> Recomputation:
+    net = prepare(graph, batch=batch, training=True, losses=losses)
+    return cheapest(net, limit - run.fixed(graph, batch))
+
+
+def _largest_batch(
+    graph: Graph, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None
+) -> int:
+    """Return the largest batch size below one that does not fit; 0 if not even one record fits."""
+    low, high = 0, batch
+    while high - low > max(1, low // 16):  # a size near the largest will do
+        middle = (low + high) // 2
+        found = _plan(graph, middle, limit, run, losses)
+        fits = run.fixed(graph, middle) + found.peak <= limit
+        low, high = (middle, high) if fits else (low, middle)
+    return low

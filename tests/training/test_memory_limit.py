@@ -1,0 +1,103 @@
+"""A run with a limit on its memory ends with the same bits, or is refused before it begins."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from netweave.engine import SerialEngine
+from netweave.errors import UsageError
+from netweave.formats.caffe.solver import read_solver
+from netweave.memory_plan import parse_bytes
+from netweave.training.trainer import Trainer
+
+BATCH, SIZE = 8, 16
+
+LAYERS = """layer { name: "conv%d" type: "Convolution" bottom: "%s" top: "conv%d"
+  convolution_param { num_output: 16 kernel_size: 3 pad: 1 weight_filler { type: "msra" } } }
+layer { name: "norm%d" type: "BatchNorm" bottom: "conv%d" top: "norm%d" }
+layer { name: "scale%d" type: "Scale" bottom: "norm%d" top: "scale%d" scale_param { bias_term: true } }
+layer { name: "relu%d" type: "ReLU" bottom: "scale%d" top: "scale%d" }
+layer { name: "drop%d" type: "Dropout" bottom: "scale%d" top: "drop%d" dropout_param { dropout_ratio: 0.3 } }
+"""
+
+NET = (
+    f"""name: "normalised"
+layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
+  memory_data_param {{ batch_size: {BATCH} channels: 3 height: {SIZE} width: {SIZE} }} }}
+"""
+    + "".join(
+        LAYERS.replace("%s", before).replace("%d", str(number))
+        for number, before in ((1, "data"), (2, "drop1"), (3, "drop2"))
+    )
+    + """layer { name: "ip" type: "InnerProduct" bottom: "drop3" top: "ip"
+  inner_product_param { num_output: 4 weight_filler { type: "xavier" } } }
+layer { name: "loss" type: "SoftmaxWithLoss" bottom: "ip" bottom: "label" top: "loss" }
+"""
+)
+
+SOLVER = """net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: 6 iter_size: 2
+random_seed: 5 snapshot_after_train: false
+"""
+
+
+def trained(folder, **options):
+    """Train; return all arrays, moving statistics among them, and what the run took."""
+    (folder / "net.prototxt").write_text(NET)
+    (folder / "solver.prototxt").write_text(SOLVER)
+    job = read_solver(folder / "solver.prototxt")
+    draw = np.random.default_rng(0)
+    data = {
+        "data": draw.normal(size=(40, 3, SIZE, SIZE)).astype(np.float32),
+        "label": draw.integers(4, size=40),
+    }
+    with SerialEngine() as engine:
+        trainer = Trainer(job, engine=engine, data={"train": data}, **options)
+        trainer.run()
+        trainer.close()
+    return {key: tensor.detach().clone().numpy() for key, tensor in trainer.nets["train"].params.items()}
+
+
+def least(folder):
+    with pytest.raises(UsageError) as refused:
+        trained(folder, memory=1000)
+    return refused.value
+
+
+def needed(message):
+    return parse_bytes(re.search(r"needs at least ([\d.]+ \w+)", str(message))[1])
+
+
+def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path):
+    expected = trained(tmp_path)
+    found = trained(tmp_path, memory=int(needed(least(tmp_path)) * 1.01))
+    assert expected.keys() == found.keys()
+    for key, array in expected.items():
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
+
+
+def test_a_limit_that_nothing_fits_in_is_refused_with_what_would(tmp_path):
+    message = str(least(tmp_path))
+    assert "limited to 1.00 kB" in message
+    assert "give it" in message
+    assert "accumulated" not in message, "not one record fits into 1,000 bytes"
+    some = needed(message) * 3 // 4
+    with pytest.raises(UsageError, match=r"batches of (\d) or less \(\d+ of them accumulated") as refused:
+        trained(tmp_path, memory=some)
+    batch = int(re.search(r"batches of (\d) or less", str(refused.value))[1])
+    assert 1 <= batch < BATCH
+
+
+def test_a_limit_and_stages_are_refused(tmp_path):
+    with pytest.raises(UsageError, match="cut into 2 stages"):
+        trained(tmp_path, memory=10**9, num_stages=2)
+
+
+@pytest.mark.parametrize("text", ["", "4 apples", "GB", "-1MB", "4iB"])
+def test_what_is_no_size_is_refused(text):
+    with pytest.raises(UsageError, match="expected a size such as 4GB"):
+        parse_bytes(text)
