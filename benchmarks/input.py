@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 IMAGES = 128
 BATCH = 32
-TURNS = 10
+ORIENTATIONS = 10
 HERE = Path(__file__).parent
 TRANSFORMS = (
     {"kind": "crop", "height": 224, "width": 224, "where": "random"},
@@ -118,9 +118,9 @@ def measure(options: argparse.Namespace, folder: Path, stack: ExitStack) -> dict
     worker = [sys.executable, str(HERE / "input_dataloader.py"), str(images), *arguments]
     found["DataLoader"] = theirs(worker, stack)
     rates: dict[str, list[float]] = {name: [] for name in found}
-    for _ in range(TURNS):
+    for _ in range(ORIENTATIONS):
         for name, run in found.items():
-            rates[name].append(run(options.seconds / TURNS))
+            rates[name].append(run(options.seconds / ORIENTATIONS))
     return rates
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CATEGORIES = ["toplevel", "devtools.timeline", "blink.user_timing"]
-TURNS = [(240, False)] * 20 + [(240, True)] * 10 + [(-240, False)] * 20 + [(-240, True)] * 10
+ORIENTATIONS = [(240, False)] * 20 + [(240, True)] * 10 + [(-240, False)] * 20 + [(-240, True)] * 10
 """Turns of the wheel and whether Ctrl is held: down the net, out until all is in sight, up, and in again."""
 
 COLLECT = """
@@ -105,7 +105,7 @@ def move(page: Page) -> list[float]:
     page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     page.keyboard.press("0")
     page.evaluate(COLLECT)
-    for turn, zooms in TURNS:
+    for turn, zooms in ORIENTATIONS:
         if zooms:
             page.keyboard.down("Control")
         page.mouse.wheel(0, turn)

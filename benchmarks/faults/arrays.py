@@ -31,11 +31,11 @@ class Stored:
 
 @dataclass(frozen=True)
 class ArrayFault:
-    """A fault in one array: what was done, to which, the traps that explain it, and the new values."""
+    """A fault in one array: what was done, to which, the mismatches that explain it, and the new values."""
 
     kind: str
     stored: Stored
-    traps: frozenset[str]
+    mismatches: frozenset[str]
     in_table: bool
     values: np.ndarray
 
@@ -47,7 +47,7 @@ def array_faults(
     by_role: dict[str, list[Stored]] = defaultdict(list)
     for entry in stored:
         by_role[entry.role].append(entry)
-    for kind, role, change, traps, in_table in CHANGES:
+    for kind, role, change, mismatches, in_table in CHANGES:
         entries = by_role[role]
         if role == "filter" and kind in FIRST_TELLS_INPUT:
             entries = entries[1:]
@@ -58,7 +58,7 @@ def array_faults(
             made = _flattened(values, entry.image) if kind == "flatten order" else change(values)
             if made is not None and not np.array_equal(made, arrays[entry.key]):
                 made = np.ascontiguousarray(made.astype(np.float32))
-                yield ArrayFault(kind, entry, frozenset(traps), in_table, made)
+                yield ArrayFault(kind, entry, frozenset(mismatches), in_table, made)
 
 
 def spread(entries: list, count: int) -> list:
@@ -114,4 +114,4 @@ CHANGES: tuple[tuple[str, str, Change, set[str], bool], ...] = (
     ("bn: gamma as 1", "gamma", np.ones_like, {"fix-gamma"}, True),
     ("prelu: slopes", "slope", lambda values: values * 0 + 0.25, {"slope", "weights"}, True),
 )
-"""Kind, role of the array, what is done, keys of the traps that explain it, whether the table has it."""
+"""Kind, role of the array, what is done, keys of the mismatches that explain it, whether the table has it."""

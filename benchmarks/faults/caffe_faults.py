@@ -44,7 +44,7 @@ def faults(net: CaffeNet, *, count: int) -> Iterator[Fault]:
     for found in array_faults(net.stored(), net.arrays, count=count):
         shared = {key: found.values for key in net.arrays if net.arrays[key] is net.arrays[found.stored.key]}
         made = net.with_arrays({found.stored.key: found.values, **shared}).net()
-        yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made, found.in_table)
 
 
 PARAMS = {
@@ -110,11 +110,11 @@ EDITS: tuple[tuple[str, str, dict[str, Value], set[str]], ...] = (
     ("sigmoid: tanh", "sigmoid", {"type": _to('"TanH"')}, {"operator"}),
     ("bn: eps", "batchnorm", {"eps": _to("0.05")}, {"epsilon"}),
 )
-"""Kind of fault, kind of layer, what is set to what, keys of the traps that explain it."""
+"""Kind of fault, kind of layer, what is set to what, keys of the mismatches that explain it."""
 
 
 def _settings(net: CaffeNet, count: int) -> Iterator[Fault]:
-    for kind, layer_kind, changes, traps in EDITS:
+    for kind, layer_kind, changes, mismatches in EDITS:
         places = [index for index, layer in enumerate(net.body.inner) if layer.kind == layer_kind]
         if layer_kind == "pooling":
             places = [i for i in places if "global_pooling" not in net.body.inner[i].settings]
@@ -124,7 +124,7 @@ def _settings(net: CaffeNet, count: int) -> Iterator[Fault]:
             for name, value in changes.items():
                 path = (name,) if name == "type" else (PARAMS[layer_kind], name)
                 set_field(layer.message, path, value(layer))
-            yield Fault(kind, layer.name, frozenset(traps), net.with_body(body).net())
+            yield Fault(kind, layer.name, frozenset(mismatches), net.with_body(body).net())
 
 
 def set_field(message: Message, path: tuple[str, ...], value: str) -> None:

@@ -89,7 +89,7 @@ def subjects(zoo: Path, wanted: Wanted) -> Subjects:
 def faults(net: ChainerNet, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a model."""
     lines = net.source.split("\n")
-    for kind, pattern, change, traps, in_table in EDITS:
+    for kind, pattern, change, mismatches, in_table in EDITS:
         places = [i for i, line in enumerate(lines) if re.search(pattern, line)]
         for place in spread(places, count):
             changed = [*lines[:place], re.sub(pattern, change, lines[place]), *lines[place + 1 :]]
@@ -98,10 +98,10 @@ def faults(net: ChainerNet, *, count: int) -> Iterator[Fault]:
             gone = f"{layer}/b" if kind == "bias left out" else None
             arrays = {key: values for key, values in net.arrays.items() if key != gone}
             made = replace(net, source="\n".join(changed), arrays=arrays).net()
-            yield Fault(kind, layer, frozenset(traps), made, in_table, line=line)
+            yield Fault(kind, layer, frozenset(mismatches), made, in_table, line=line)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values}).net()
-        yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made, found.in_table)
 
 
 def _layer(line: str) -> str:
@@ -153,4 +153,4 @@ EDITS: tuple[Edit, ...] = (
     ("layer left out", r"= F\.(?:relu|elu|tanh|leaky_relu)\((\w).*\)", r"= \1", {"missing-layer"}, False),
     ("layer left out", r"= self\.(?:bn\d?|prelu)\((\w)\)", r"= \1", {"missing-layer"}, False),
 )  # fmt: skip
-"""Kind, what is looked for in a line, what it becomes, traps that explain it, whether the table has it."""
+"""Kind, what is looked for in a line, what it becomes, what explains it, whether the table has it."""

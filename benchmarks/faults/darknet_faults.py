@@ -25,16 +25,16 @@ def subjects(wanted: Wanted) -> Subjects:
 
 def faults(net: DarknetNet, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a net."""
-    for kind, section, test, change, traps, in_table in EDITS:
+    for kind, section, test, change, mismatches, in_table in EDITS:
         places = [i for i, (k, settings) in enumerate(net.sections) if k == section and test(settings)]
         for place in spread(places, count):
             made = net.having(place, **change(net.sections[place][1]))
             if made.sections == net.sections:
                 continue
-            yield Fault(kind, layer_name(net.sections, place), frozenset(traps), made.net(), in_table)
+            yield Fault(kind, layer_name(net.sections, place), frozenset(mismatches), made.net(), in_table)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values})
-        yield Fault(found.kind, found.stored.layer, found.traps, made.net(), found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made.net(), found.in_table)
 
 
 def _any(settings: Settings) -> bool:
@@ -96,4 +96,4 @@ EDITS: tuple[Edit, ...] = (
     ("another part", "route", _part, _to(group_id="0"), {"input"}, False),
     ("another branch", "shortcut", _any, _to(from_="-2"), {"input"}, False),
 )  # fmt: skip
-"""Kind, section, which of them, what is set to what, traps that explain it, whether the table has it."""
+"""Kind, section, which of them, what is set to what, mismatches that explain it, whether the table has it."""

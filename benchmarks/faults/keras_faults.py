@@ -133,11 +133,11 @@ def frozen(zoo: Path, name: str, shape: tuple[int, ...]) -> Net:
 
 def faults(net: KerasNet, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a net."""
-    for kind, classes, test, change, traps, in_table in EDITS:
+    for kind, classes, test, change, mismatches, in_table in EDITS:
         places = [i for i, x in enumerate(net.layers) if x["class_name"] in classes and test(x["config"])]
         for place in spread(places, count):
             made = net.edited(place, lambda layer, change=change: change(layer))
-            yield _planted(net, kind, place, traps, made, in_table=in_table)
+            yield _planted(net, kind, place, mismatches, made, in_table=in_table)
     for place in spread([i for i, x in enumerate(net.layers) if x["class_name"] == "Concatenate"], count):
         made = net.edited(place, lambda layer: layer["inbound_nodes"][0]["args"][0].reverse())
         yield _planted(net, "branches swapped", place, {"input-order"}, made, in_table=False)
@@ -145,13 +145,13 @@ def faults(net: KerasNet, *, count: int) -> Iterator[Fault]:
     for found in array_faults(net.stored(), arrays, count=count):
         values = {**net.arrays, found.stored.key: outputs_last(found.values)}
         made = replace(net, arrays=values).net()
-        yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made, found.in_table)
 
 
 def _planted(
-    net: KerasNet, kind: str, place: int, traps: set[str], made: KerasNet, *, in_table: bool
+    net: KerasNet, kind: str, place: int, mismatches: set[str], made: KerasNet, *, in_table: bool
 ) -> Fault:
-    return Fault(kind, net.layers[place]["config"]["name"], frozenset(traps), made.net(), in_table)
+    return Fault(kind, net.layers[place]["config"]["name"], frozenset(mismatches), made.net(), in_table)
 
 
 def _any(config: Config) -> bool:
@@ -219,4 +219,4 @@ EDITS: tuple[Edit, ...] = (
     ("activation left out", ACTIVE, _active("relu"), _set(activation="linear"),
      {"missing-layer"}, False),
 )  # fmt: skip
-"""Kind, classes of layers, which of them, what is done, traps that explain it, whether the table has it."""
+"""Kind, classes of layers, which of them, what is done, what explains it, whether the table has it."""

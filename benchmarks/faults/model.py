@@ -41,16 +41,16 @@ class Fault:
     Attributes:
         kind: What was done (``pool: max to average``).
         layer: Name of the layer that it was done to.
-        traps: Keys of the traps that may explain it.
+        mismatches: Keys of the mismatches that may explain it.
         net: The net with the fault.
-        in_table: Whether a row of the trap table describes it.
+        in_table: Whether a row of the mismatch table describes it.
         beside: Layers that may be named as well: of two in the wrong order the second.
         line: Where it was done, for files whose layers share names; 0 where the name is enough.
     """
 
     kind: str
     layer: str
-    traps: frozenset[str]
+    mismatches: frozenset[str]
     net: Net
     in_table: bool = True
     beside: tuple[str, ...] = ()

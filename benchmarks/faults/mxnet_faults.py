@@ -125,17 +125,17 @@ def caffe_faces(folder: Path, name: str, shape: tuple[int, ...]) -> Net:
 
 def faults(net: MxnetNet, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a net."""
-    for kind, op, test, change, traps in EDITS:
+    for kind, op, test, change, mismatches in EDITS:
         places = [i for i, n in enumerate(net.symbol["nodes"]) if n["op"] == op and test(n)]
         for place in spread(places, count):
             symbol = copy.deepcopy(net.symbol)
             node = symbol["nodes"][place]
             node["attrs"] = {**node.get("attrs", {}), **change(node)}
-            yield Fault(kind, node["name"], frozenset(traps), replace(net, symbol=symbol).net())
+            yield Fault(kind, node["name"], frozenset(mismatches), replace(net, symbol=symbol).net())
     yield from _structure(net, count)
     for found in array_faults(net.stored(), net.arrays, count=count):
         made = replace(net, arrays={**net.arrays, found.stored.key: found.values}).net()
-        yield Fault(found.kind, found.stored.layer, found.traps, made, found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made, found.in_table)
 
 
 def _attribute(node: Node, name: str, default: str = "") -> str:
@@ -209,7 +209,7 @@ EDITS: tuple[Edit, ...] = (
     ("relu: sigmoid", "Activation", lambda n: True, _set(act_type="sigmoid"), {"operator"}),
     ("prelu: leaky", "LeakyReLU", lambda n: True, _set(act_type="leaky"), SLOPES),
 )  # fmt: skip
-"""Kind of fault, operator, which of its nodes, what is set to what, keys of the traps that explain it."""
+"""Kind of fault, operator, which of its nodes, what is set to what, keys of what explains it."""
 
 REMOVABLE = frozenset({"Activation", "BatchNorm"})
 

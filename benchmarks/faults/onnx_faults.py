@@ -59,14 +59,14 @@ def net_of(model: onnx.ModelProto) -> Net:
 
 def faults(model: onnx.ModelProto, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a net."""
-    for kind, op, test, change, traps in EDITS:
+    for kind, op, test, change, mismatches in EDITS:
         places = [i for i, n in enumerate(model.graph.node) if n.op_type == op and test(values(n))]
         for place in spread(places, count):
             made = _copied(model)
             node = made.graph.node[place]
             for name, value in change(values(node)).items():
                 _set(node, name, value)
-            yield Fault(kind, node.name, frozenset(traps), net_of(made))
+            yield Fault(kind, node.name, frozenset(mismatches), net_of(made))
     yield from _structure(model, count)
     arrays = {array.name: array for array in model.graph.initializer}
     numbers = {name: numpy_helper.to_array(array) for name, array in arrays.items()}
@@ -76,7 +76,7 @@ def faults(model: onnx.ModelProto, *, count: int) -> Iterator[Fault]:
         kind = found.kind if stored.dims else "wrong factor"
         wrong = found.values.reshape(stored.dims)
         stored.CopyFrom(numpy_helper.from_array(wrong, found.stored.key))
-        yield Fault(kind, found.stored.layer, found.traps, net_of(made), found.in_table)
+        yield Fault(kind, found.stored.layer, found.mismatches, net_of(made), found.in_table)
 
 
 def _copied(model: onnx.ModelProto) -> onnx.ModelProto:
@@ -211,7 +211,7 @@ EDITS: tuple[Edit, ...] = (
     ("deconv: shift", "ConvTranspose", _any, _to(pads=[0, 0, 1, 1], output_padding=[0, 0]), DECONV),
     ("deconv: padding", "ConvTranspose", _any, _to(pads=[0, 0, 2, 2]), {"padding"}),
 )  # fmt: skip
-"""Kind of fault, operator, which of its nodes, what is set to what, keys of the traps that explain it."""
+"""Kind of fault, operator, which of its nodes, what is set to what, keys of what explains it."""
 
 REMOVABLE = frozenset({"Relu", "LeakyRelu", "Tanh", "LRN", "BatchNormalization", "PRelu", "Mul", "Clip"})
 TWICE = frozenset({"LeakyRelu", "Tanh", "LRN", "BatchNormalization", "PRelu"})

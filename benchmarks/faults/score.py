@@ -48,15 +48,15 @@ class Row:
         kind: Kind of the fault.
         layer: Where it was planted.
         effect: Largest change of an output by the oracle, relative to its rms.
-        in_table: Whether a row of the trap table describes it.
+        in_table: Whether a row of the mismatch table describes it.
         lacking: Which of the two has no weights, as in ``Lacking``.
         found: Whether the two were told apart.
         located: Whether the first culprit is the right layer.
-        explained: Whether a right trap explains it.
-        wrong: Whether a wrong trap explains it.
+        explained: Whether a right mismatch explains it.
+        wrong: Whether a wrong mismatch explains it.
         false_equal: Whether the two were said to be the same.
         told: Whether a difference that weights may make up for (``bare.UNDECIDABLE``) was told as that.
-        trap: The traps that the tool names.
+        mismatch: The mismatches that the tool names.
         said: The sentence.
     """
 
@@ -73,7 +73,7 @@ class Row:
     wrong: bool = False
     false_equal: bool = False
     told: bool = False
-    trap: str = ""
+    mismatch: str = ""
     said: str = ""
 
     @property
@@ -101,10 +101,10 @@ def score(row: Row, fault: Fault, names: dict[str, str], found: Comparison) -> R
     row.located = bool(_layers(found, culprit) & _planted(fault, names)) and _on_line(
         culprit.finding, fault.line
     )
-    row.trap = culprit.finding.trap or ""
-    keys = set(row.trap.split(" + ")) - {""}
-    row.explained = row.located and bool(keys) and keys <= fault.traps
-    row.wrong = bool(keys) and not keys <= fault.traps
+    row.mismatch = culprit.finding.mismatch or ""
+    keys = set(row.mismatch.split(" + ")) - {""}
+    row.explained = row.located and bool(keys) and keys <= fault.mismatches
+    row.wrong = bool(keys) and not keys <= fault.mismatches
     return row
 
 
@@ -120,7 +120,7 @@ def _is_told(fault: Fault, names: dict[str, str], found: Comparison) -> bool:
         group.finding is not None
         and group.finding.latent
         and _layers(found, group) & _planted(fault, names)
-        and set((group.finding.trap or "").split(" + ")) <= fault.traps
+        and set((group.finding.mismatch or "").split(" + ")) <= fault.mismatches
         for group in found.groups
     )
 
@@ -265,18 +265,21 @@ class Score:
         }
         bare = self.bare.to_json([*COUNTS, "unseen", "told"]) | unseen
         whole = self.whole.to_json(COUNTS)
-        return {**whole, "traps": self._traps(), "halves": halves, "without_weights": bare}
+        return {**whole, "mismatches": self._mismatches(), "halves": halves, "without_weights": bare}
 
-    def _traps(self) -> dict[str, dict[str, Any]]:
-        """Return how often each trap was named rightly, and the median effect; None if sizes change."""
+    def _mismatches(self) -> dict[str, dict[str, Any]]:
+        """Return how often each mismatch was named rightly, and the median effect; None if sizes change."""
         effects: dict[str, list[float]] = defaultdict(list)
         for row in self.whole.rows:
             if row.effective and row.explained:
-                effects[row.trap].append(row.effect)
-        middle = {trap: median(values) for trap, values in effects.items()}
+                effects[row.mismatch].append(row.effect)
+        middle = {mismatch: median(values) for mismatch, values in effects.items()}
         return {
-            trap: {"named": len(values), "effect": middle[trap] if isfinite(middle[trap]) else None}
-            for trap, values in sorted(effects.items())
+            mismatch: {
+                "named": len(values),
+                "effect": middle[mismatch] if isfinite(middle[mismatch]) else None,
+            }
+            for mismatch, values in sorted(effects.items())
         }
 
 

@@ -158,24 +158,24 @@ def _layer(node: str) -> str:
 def faults(net: FrozenNet, *, count: int) -> Iterator[Fault]:
     """Yield the faults of a net."""
     nodes = net.graph.node
-    for kind, op, test, edit, traps, in_table in EDITS:
+    for kind, op, test, edit, mismatches, in_table in EDITS:
         for place in spread([i for i, node in enumerate(nodes) if node.op == op and test(node)], count):
             made = net.edited(place, edit)
-            yield Fault(kind, _whole(nodes[place].name), frozenset(traps), made.net(), in_table)
+            yield Fault(kind, _whole(nodes[place].name), frozenset(mismatches), made.net(), in_table)
     for place in spread([i for i, node in enumerate(nodes) if node.op in REMOVABLE], count):
         made = net.edited(place, lambda node: _become(node, "Identity"))
         # a rectifier that is part of a PReLU leaves another activation
-        traps = frozenset(
+        mismatches = frozenset(
             {"missing-layer", "operator"} if "prelu" in nodes[place].name else {"missing-layer"}
         )
-        yield Fault("layer left out", nodes[place].name, traps, made.net(), False)
+        yield Fault("layer left out", nodes[place].name, mismatches, made.net(), False)
     stored = {entry.key: (place, values) for entry, place, values in net.stored()}
     arrays = {key: outputs_first(values) for key, (_, values) in stored.items()}
     for found in array_faults([entry for entry, *_ in net.stored()], arrays, count=count):
         place, _ = stored[found.stored.key]
         content = np.ascontiguousarray(outputs_last(found.values)).tobytes()
         made = net.edited(place, lambda node, content=content: _store(node, content))
-        yield Fault(found.kind, found.stored.layer, found.traps, made.net(), found.in_table)
+        yield Fault(found.kind, found.stored.layer, found.mismatches, made.net(), found.in_table)
 
 
 def _store(node: Node, content: bytes) -> None:
@@ -317,4 +317,4 @@ EDITS: tuple[Edit, ...] = (
     ("branches swapped", "ConcatV2", _any, _swapped, {"input-order"}, False),
     ("sum: product", "AddV2", _of_branches, _op("Mul"), {"operator"}, False),
 )  # fmt: skip
-"""Kind, operator, which of its nodes, what is done, traps that explain it, whether the table has it."""
+"""Kind, operator, which of its nodes, what is done, mismatches that explain it, whether the table has it."""

@@ -38,13 +38,13 @@ def _planted(
     net: TorchNet,
     kind: str,
     layer: str,
-    traps: set[str],
+    mismatches: set[str],
     changed: TorchNet,
     *,
     in_table: bool = True,
     beside: tuple[str, ...] = (),
 ) -> Fault:
-    return Fault(kind, layer, frozenset(traps), changed.net(), in_table, beside)
+    return Fault(kind, layer, frozenset(mismatches), changed.net(), in_table, beside)
 
 
 def _any(_: Settings) -> bool:
@@ -116,7 +116,7 @@ SETTINGS: tuple[Edit, ...] = (
     ("deconv: output padding", "ConvTranspose2d", _any, _to(output_padding="0"),
      {"convtranspose-output_padding"}, True),
 )  # fmt: skip
-"""Kind, module, which of them, what is set to what, traps that explain it, whether the table has it."""
+"""Kind, module, which of them, what is set to what, mismatches that explain it, whether the table has it."""
 
 MODULES: tuple[tuple[str, str, str, set[str]], ...] = (
     ("pool: operator", "MaxPool2d", "nn.AvgPool2d", {"operator"}),
@@ -129,7 +129,7 @@ MODULES: tuple[tuple[str, str, str, set[str]], ...] = (
     ("gelu: relu", "GELU", "nn.ReLU()", {"operator"}),
     ("elu: relu", "ELU", "nn.ReLU()", {"operator"}),
 )
-"""Kind, module, what it becomes (with its own arguments, or with those that are given), traps."""
+"""Kind, module, what it becomes (with its own arguments, or with those that are given), mismatches."""
 
 REMOVABLE = frozenset(
     {"ReLU", "ReLU6", "LeakyReLU", "PReLU", "Sigmoid", "ELU", "GELU", "BatchNorm2d", "LocalResponseNorm",
@@ -159,21 +159,23 @@ def norms(net: TorchNet) -> list[str]:
 
 def _settings(net: TorchNet, count: int) -> Iterator[Fault]:
     made = _made(net)
-    for kind, name, test, change, traps, in_table in SETTINGS:
+    for kind, name, test, change, mismatches, in_table in SETTINGS:
         places = [line for line in made if line.function == f"nn.{name}" and test(line.settings)]
         if name == "AvgPool2d":
             places = [line for line in places if line.settings.get("stride") != "1"]
         for line in spread(places, count):
             text = line.having(**change(line.settings)).text()
             changed = net.having(source=edited(net.source, (line, text)))
-            yield _planted(net, kind, line.target, traps, changed, in_table=in_table)
-    for kind, name, other, traps in MODULES:
+            yield _planted(net, kind, line.target, mismatches, changed, in_table=in_table)
+    for kind, name, other, mismatches in MODULES:
         for line in spread([line for line in made if line.function == f"nn.{name}"], count):
             kept = {k: v for k, v in line.settings.items() if k != "count_include_pad"}
             text = replace(line, function=other, settings=kept).text()
             if "(" in other:
                 text = f"self.{line.target} = {other}"
-            yield _planted(net, kind, line.target, traps, net.having(source=edited(net.source, (line, text))))
+            yield _planted(
+                net, kind, line.target, mismatches, net.having(source=edited(net.source, (line, text)))
+            )
     for line in spread([line for line in made if line.function == "nn.PReLU"], count):
         text = f"self.{line.target} = nn.LeakyReLU(0.25)"
         arrays = {k: v for k, v in net.arrays.items() if k != f"{line.target}.weight"}
@@ -298,7 +300,7 @@ def _arrays(net: TorchNet, count: int) -> Iterator[Fault]:
     for found in array_faults(net.stored(), net.arrays, count=count):
         changed = net.having(arrays={**net.arrays, found.stored.key: found.values})
         yield _planted(
-            net, found.kind, found.stored.layer, set(found.traps), changed, in_table=found.in_table
+            net, found.kind, found.stored.layer, set(found.mismatches), changed, in_table=found.in_table
         )
     for layer in spread(norms(net), count):
         keys = (f"{layer}.running_mean", f"{layer}.running_var")

@@ -33,7 +33,7 @@ def write_pairs(folder: Path, corpus: Path | None) -> list[dict[str, Any]]:
     """Write all pairs, and a list of them for the interpreter of the peers.
 
     A row says: the files ``a`` and ``b``, the form of ``a``, and, of a fault, the node of ``b`` that it was
-    planted in (``layer``), what that node is called in ``a``, its kind and the traps that may explain it.
+    planted in (``layer``), what that node is called in ``a``, its kind and the mismatches that explain it.
     """
     rows = [row for subject in onnx_faults.subjects(is_drawn) for row in _rows(folder, subject)]
     if corpus is not None:
@@ -63,7 +63,7 @@ def _rows(folder: Path, subject: Subject) -> Iterator[dict[str, Any]]:
                 "layer": fault.layer,
                 "layer_a": subject.names.get(form, {}).get(fault.layer, fault.layer),
                 "kind": fault.kind,
-                "traps": sorted(fault.traps),
+                "mismatches": sorted(fault.mismatches),
                 "in_table": fault.in_table,
             }
 

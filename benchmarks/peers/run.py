@@ -44,7 +44,7 @@ def ask_netweave(row: dict[str, Any]) -> dict[str, Any]:
     return {
         "says": says,
         "where": (first.layer_b or first.layer_a) if first else "",
-        "why": (first.trap or "") if first else "",
+        "why": (first.mismatch or "") if first else "",
         "seconds": seconds,
     }
 
@@ -66,7 +66,9 @@ def score(rows: list[dict[str, Any]], answers: list[dict[str, Any]], tool: str) 
             counts["faults"] += 1
             counts["found"] += found
             counts["located"] += located
-            counts["explained"] += bool(set(answer[tool].get("why", "").split(" + ")) & set(row["traps"]))
+            counts["explained"] += bool(
+                set(answer[tool].get("why", "").split(" + ")) & set(row["mismatches"])
+            )
     times = [answer[tool]["seconds"] for answer in answers]
     seconds = {"median": statistics.median(times), "most": max(times)}
     return counts | {"seconds": {name: round(value, 3) for name, value in seconds.items()}}

@@ -99,8 +99,8 @@ def test_a_port_that_is_another_net_gets_no_weights(folder):
     port = netweave.load(folder / "leaves-symbol.json", input_shapes=SHAPE)
     with pytest.raises(
         UsageError,
-        match=r"cannot be carried over to .*leaves-symbol.json: they differ first at pool1 / down1",
+        match=r"cannot be transferred to .*leaves-symbol.json: they differ first at pool1 / down1",
     ):
         api.carry(net, port)
-    with pytest.raises(UsageError, match="leaves: has no weights that could be carried over to leaves"):
+    with pytest.raises(UsageError, match="leaves: has no weights that could be transferred to leaves"):
         api.carry(port, net)

@@ -45,8 +45,8 @@ def test_counts():
     rows = [
         {},
         {},
-        {"layer": "x", "layer_a": "n1", "traps": ["pad"]},
-        {"layer": "y", "layer_a": "y", "traps": []},
+        {"layer": "x", "layer_a": "n1", "mismatches": ["pad"]},
+        {"layer": "y", "layer_a": "y", "mismatches": []},
     ]
     says = [("equal", ""), ("different", ""), ("different", "n1"), ("equal", "")]
     answers = [

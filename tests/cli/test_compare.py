@@ -16,7 +16,7 @@ from netweave.cli.console import PIPE_WIDTH
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 
 POOL = Finding(
-    trap="pool-rounding",
+    mismatch="pool-rounding",
     cause="a.prototxt rounds the size up, b.json down",
     fix="set pooling_convention=full in b.json:17",
     place_a="a.prototxt:13",
@@ -52,13 +52,13 @@ def different(net) -> Comparison:
             group(pool, pool, Status.DIFFERENT, Evidence.WEIGHTS, error=0.534, finding=POOL),
             group(both, both, Status.DIFFERENT, Evidence.STRUCTURE, error=0.1, finding=RIDDLE),
             *(
-                group(conv, conv, Status.CARRIED, Evidence.GUESS, error=0.4, graft_error=1e-7)
+                group(conv, conv, Status.PROPAGATED, Evidence.GUESS, error=0.4, isolated_error=1e-7)
                 for _ in range(3)
             ),
             group(relu, (), Status.ONLY_A),
             group((), relu, Status.ONLY_B),
         ),
-        inputs=(TensorMapping("data", "image", (0, 1, 3, 2), text="height and width swapped"),),
+        inputs=(TensorMapping("data", "image", axes=(0, 1, 3, 2), text="height and width swapped"),),
         outputs=(TensorMapping("pool", "pool"),),
         error=0.3,
         probes=("data 1x3x8x8, noise",),
@@ -156,7 +156,7 @@ def test_long_names_are_folded_not_cut(width, small_net):
 def test_equal_layers_are_left_out_but_counted(small_net):
     short = shown(different(small_net), width=120)
     assert "equal 4" in short
-    assert "carries an earlier difference 1" in joined(short)
+    assert "propagates an earlier difference 1" in joined(short)
     everything = shown(different(small_net), width=120, everything=True)
     assert "..." not in everything
     assert everything.count("conv[1]  Convolution") == 2 * 8
@@ -174,7 +174,7 @@ def test_guess_is_called_a_guess(small_net):
     rows = shown(different(small_net), width=200, everything=True).splitlines()
     guesses = [row for row in rows if "a guess" in row]
     assert len(guesses) == 3
-    assert all("carries an earlier difference" in row for row in guesses)
+    assert all("propagates an earlier difference" in row for row in guesses)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 HEIGHT, WIDTH = 16, 12
-"""The image's sizes; even, so that a mirrored image is pooled by two to a mirrored one."""
+"""The image's sizes; even, so that a flipped image is pooled by two to a flipped one."""
 
 POOLED = {"kernel_shape": [2, 2], "strides": [2, 2]}
 SMOOTHED = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
@@ -28,12 +28,12 @@ SMOOTHED = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
 
 Arrays = dict[str, np.ndarray]
 
-TURNS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+ORIENTATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "": lambda x: x,
     "height and width swapped": lambda x: x.swapaxes(-1, -2),
-    "turned by 180 degrees": lambda x: x[..., ::-1, ::-1],
-    "mirrored left to right": lambda x: x[..., ::-1],
-    "mirrored top to bottom": lambda x: x[..., ::-1, :],
+    "rotated by 180 degrees": lambda x: x[..., ::-1, ::-1],
+    "flipped left to right": lambda x: x[..., ::-1],
+    "flipped top to bottom": lambda x: x[..., ::-1, :],
 }
 """What is done to an image and to every filter that reads it or what is made of it."""
 
@@ -115,12 +115,12 @@ class Relation:
     """How a port takes its input.
 
     Attributes:
-        turn: Key of ``TURNS``.
+        orientation: Key of ``ORIENTATIONS``.
         orders: For each image of the input the order of its channels; none where they stay.
         channels_last: Whether it takes (N, H, W, C).
     """
 
-    turn: str = ""
+    orientation: str = ""
     orders: tuple[tuple[int, ...], ...] = ()
     channels_last: bool = False
 
@@ -132,23 +132,23 @@ class Relation:
 
     def port(self, net: Net) -> Net:
         """Return the net that computes the same on an input in this layout."""
-        turn = TURNS[self.turn]
+        reorient = ORIENTATIONS[self.orientation]
         arrays = dict(net.arrays)
         for key, array in net.arrays.items():
             if array.ndim == 4:
-                arrays[key] = np.ascontiguousarray(turn(array))
+                arrays[key] = np.ascontiguousarray(reorient(array))
         for i, name in enumerate(net.firsts):
             if self.orders:
                 arrays[f"{name}.weight"] = arrays[f"{name}.weight"][:, list(self.orders[i])]
         if net.dense:
             images = arrays["fc.weight"].reshape(7, 10, net.shape[0] // 2, net.shape[1] // 2)
-            arrays["fc.weight"] = turn(images).reshape(7, -1).copy()
-        shape = net.shape[::-1] if self.turn == "height and width swapped" else net.shape
+            arrays["fc.weight"] = reorient(images).reshape(7, -1).copy()
+        shape = net.shape[::-1] if self.orientation == "height and width swapped" else net.shape
         return replace(net, arrays=arrays, shape=shape, channels_last=self.channels_last)
 
     def image(self, net: Net, x: np.ndarray) -> np.ndarray:
         """Return the port's input for one of the net."""
-        x = TURNS[self.turn](x[:, self.order(net)])
+        x = ORIENTATIONS[self.orientation](x[:, self.order(net)])
         return np.ascontiguousarray(x.transpose(0, 2, 3, 1) if self.channels_last else x)
 
 
@@ -174,13 +174,13 @@ def _channels_swapped(x: np.ndarray) -> np.ndarray:
 
 DAMAGES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str, str]] = {
     "transposed": (lambda x: x.swapaxes(2, 3), "axis-order", "swapped"),
-    "mirrored": (lambda x: x[..., ::-1], "axis-order", "mirrored"),
-    "turned": (lambda x: x[..., ::-1, ::-1], "axis-order", "turned by 180 degrees"),
+    "mirrored": (lambda x: x[..., ::-1], "axis-order", "flipped"),
+    "rotated": (lambda x: x[..., ::-1, ::-1], "axis-order", "rotated by 180 degrees"),
     "filter doubled": (_doubled, "weights", "differ"),
     "filters swapped": (_filters_swapped, "channel-order", "3, 1, 2, 0"),
     "channel scaled": (_channel_scaled, "weights", "differ"),
 }
-"""By name: what is done to filters, the trap that explains it, and a part of its words."""
+"""By name: what is done to filters, the mismatch that explains it, and a part of its words."""
 
 
 def onnx_file(net: Net, path: Path) -> Path:

@@ -55,7 +55,7 @@ def test_layers_that_see_zeros_alone_are_tested_on_drawn_inputs() -> None:
     """All filters are zero, so that no input of the net shows the slope."""
     found = netweave.compare(chain((0, 0), "a.net"), chain((0, 0), "b.net", slope=0.5))
     assert found.verdict is Verdict.DIFFERENT
-    assert [f.trap for f in found.findings] == ["leaky-slope"]
+    assert [f.mismatch for f in found.findings] == ["leaky-slope"]
     assert netweave.compare(chain((0, 0), "a.net"), chain((0, 0), "b.net")).verdict is Verdict.UNDECIDED
 
 
@@ -63,7 +63,7 @@ def test_layers_that_are_too_many_to_be_tested_are_not_decided(monkeypatch) -> N
     """The output is saturated, so that only the test of each layer alone proves anything."""
     nets = [chain((1, 1), f"{name}.net", hide="saturated") for name in "ab"]
     assert netweave.compare(*nets).equal
-    monkeypatch.setattr(agreement, "MAX_PROVOKED", 0)
+    monkeypatch.setattr(agreement, "MAX_DRAWN", 0)
     found = netweave.compare(*nets)
     assert found.verdict is Verdict.UNDECIDED
     assert "nothing can be said about" in found.sentence

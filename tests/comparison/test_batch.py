@@ -54,7 +54,7 @@ def test_a_fault_is_found_in_a_net_with_a_bound_batch(tmp_path):
     fixed = written(tmp_path / "fixed.onnx", 2, wrong)
     found = netweave.compare(written(tmp_path / "free.onnx", None), fixed)
     assert found.verdict is Verdict.DIFFERENT
-    assert [(f.layer_b, f.trap) for f in found.findings] == [("dense", "weights")]
+    assert [(f.layer_b, f.mismatch) for f in found.findings] == [("dense", "weights")]
 
 
 def test_two_bound_batches_cannot_be_compared_and_both_are_said(tmp_path):

@@ -38,7 +38,7 @@ def test_equal_nets_do_not_part(base):
 def test_the_layer_at_fault_is_found(base, fault):
     found = bisect(build(), build(dataclasses.replace(base, **FAULTS[fault])))
     assert found.layer_a == fault
-    assert f"the nets part at {fault}" in found.sentence
+    assert f"the nets diverge at {fault}" in found.sentence
 
 
 @pytest.mark.parametrize("side", [0, 1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import netweave
-from netweave.comparison.carry import carry_weights
+from netweave.comparison.weight_transfer import transfer_weights
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.oracles import recipe
 
@@ -32,7 +32,7 @@ def block(*, shortcut_first: bool):
 
 def test_a_shortcut_is_not_taken_for_the_convolution_beside_it():
     net, port = block(shortcut_first=False), block(shortcut_first=True)
-    filled = carry_weights(net, port)
+    filled = transfer_weights(net, port)
     for key in ("shortcut", "first", "second"):
         taken, given = (graph.model.graph.initializers[key].const_value.numpy() for graph in (filled, net))
         np.testing.assert_array_equal(taken, given)
@@ -67,6 +67,6 @@ def test_branches_that_begin_alike_are_told_apart_by_where_they_lead(tmp_path):
     net = two_branches(tmp_path / "a.prototxt", "lr", [0, 4, 1, 5, 2, 6, 3, 7], "CEIL")
     port = two_branches(tmp_path / "b.prototxt", "xy", [4, 5, 6, 7, 0, 1, 2, 3], "FLOOR")
     found = netweave.compare(net, port)
-    assert [finding.trap for finding in found.findings] == ["pool-rounding"]
+    assert [finding.mismatch for finding in found.findings] == ["pool-rounding"]
     same = two_branches(tmp_path / "c.prototxt", "xy", [4, 5, 6, 7, 0, 1, 2, 3], "CEIL")
     assert netweave.compare(net, same).same_structure

@@ -55,7 +55,7 @@ def test_a_mapping_is_said():
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 @pytest.mark.parametrize("base", [Form(), Form(prefix="other_"), Form(channels_last=True)], ids=str)
 def test_faults_are_found_placed_and_explained(fault, base):
-    form, layer, trap = fault
+    form, layer, mismatch = fault
     changed = {
         name: getattr(form, name)
         for name in Form.__dataclass_fields__
@@ -66,8 +66,8 @@ def test_faults_are_found_placed_and_explained(fault, base):
     assert found.exit_status == 1
     (culprit,) = [g.finding for g in found.groups if g.status in {Status.DIFFERENT, Status.ONLY_A}]
     assert culprit.layer_a == layer
-    assert culprit.trap == trap
-    if trap != "missing-layer":
+    assert culprit.mismatch == mismatch
+    if mismatch != "missing-layer":
         assert culprit.error_fixed <= 1e-4 < culprit.error
 
 
@@ -76,7 +76,7 @@ def test_layers_after_a_fault_only_carry_it():
     status = {group.layers_a: group.status for group in found.groups}
     assert status["relu1",] is Status.DIFFERENT
     assert status["conv1",] is status["bn1",] is Status.EQUAL
-    assert status["conv2",] is status["fc",] is Status.CARRIED
+    assert status["conv2",] is status["fc",] is Status.PROPAGATED
 
 
 def test_a_difference_without_effect_is_latent():
@@ -84,7 +84,7 @@ def test_a_difference_without_effect_is_latent():
     assert found.equal
     (finding,) = found.findings
     assert finding.latent
-    assert finding.trap == "pool-rounding"
+    assert finding.mismatch == "pool-rounding"
 
 
 def test_places_and_fix_are_in_the_words_of_the_sources():

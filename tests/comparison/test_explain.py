@@ -12,18 +12,18 @@ from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
 from netweave.comparison import Status, Verdict, compare
-from netweave.comparison.explain.traps import (
+from netweave.comparison.explain.known_mismatches import (
     attributes,
-    behind,
     constants,
     folded,
     functions,
     groups,
     operators,
     order,
+    scaling_order,
 )
-from netweave.comparison.explain.traps.attributes import differences
-from netweave.comparison.explain.traps.keys import TRAP_KEYS
+from netweave.comparison.explain.known_mismatches.attributes import differences
+from netweave.comparison.explain.known_mismatches.keys import MISMATCHES
 from tests.comparison.nets import Form, arrays, build
 from tests.oracles import recipe
 
@@ -50,9 +50,9 @@ def culprit(found):
 
 @pytest.mark.parametrize("fault", AGAINST_FOLDED.values(), ids=AGAINST_FOLDED)
 def test_a_fault_is_explained_against_a_net_with_its_normalisation_folded(fault):
-    form, trap, layer = fault
+    form, mismatch, layer = fault
     finding = culprit(compare(build(Form(fold=True, file="a.net")), build(form)))
-    assert finding.trap == trap
+    assert finding.mismatch == mismatch
     assert finding.layer_b == layer
     assert finding.error_fixed <= 1e-4 < finding.error
 
@@ -60,7 +60,7 @@ def test_a_fault_is_explained_against_a_net_with_its_normalisation_folded(fault)
 def test_wrong_arrays_of_one_layer_are_explained_together():
     changed = {"mean": ((...,), 99 * arrays()["mean"]), "var": ((...,), 99 * arrays()["var"])}
     finding = culprit(compare(build(), build(Form(changed=changed))))
-    assert finding.trap == "bn-scale-factor"
+    assert finding.mismatch == "bn-scale-factor"
     assert "running mean" in finding.cause
     assert "running variance" in finding.cause
 
@@ -70,7 +70,7 @@ def test_branches_in_another_order_are_told_where_they_are_joined(tmp_path, read
     right = joined(tmp_path / "a.onnx", reader, ["left", "right"])
     wrong = joined(tmp_path / "b.onnx", reader, ["right", "left"])
     finding = culprit(netweave.compare(right, wrong))
-    assert finding.trap == "input-order"
+    assert finding.mismatch == "input-order"
     assert finding.layer_a == finding.layer_b == "join"
     assert netweave.compare(right, right).verdict is Verdict.IDENTICAL
 
@@ -122,7 +122,7 @@ WITHIN = {"local_size": "3", "alpha": "0.9", "beta": "0.75", "norm_region": "WIT
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "trap", "fix"),
+    ("name", "value", "mismatch", "fix"),
     [
         ("alpha", "8.1", "lrn-alpha", "alpha: 0.9"),
         ("beta", "0.5", "lrn-beta", "beta: 0.75"),
@@ -130,11 +130,11 @@ WITHIN = {"local_size": "3", "alpha": "0.9", "beta": "0.75", "norm_region": "WIT
         ("norm_region", "ACROSS_CHANNELS", "operator", "compute LRN within each channel"),
     ],
 )
-def test_settings_of_a_normalisation_within_channels_are_explained(tmp_path, name, value, trap, fix):
+def test_settings_of_a_normalisation_within_channels_are_explained(tmp_path, name, value, mismatch, fix):
     right = normalised(tmp_path / "a.prototxt", WITHIN)
     wrong = normalised(tmp_path / "b.prototxt", WITHIN | {name: value})
     finding = culprit(netweave.compare(right, wrong))
-    assert (finding.trap, finding.layer_b, finding.fix) == (trap, "norm", fix)
+    assert (finding.mismatch, finding.layer_b, finding.fix) == (mismatch, "norm", fix)
     assert ("does not divide alpha" in finding.cause) == (name == "alpha")
 
 
@@ -166,11 +166,11 @@ def saved(path, nodes, arrays, *, opset=20):
 
 
 @pytest.mark.parametrize(
-    ("gamma", "factor", "trap"),
+    ("gamma", "factor", "mismatch"),
     [(False, 0.7, "fix-gamma"), (True, 0.5, "weights"), (False, (0.7, 0.7, 0.7), "weights")],
     ids=["gammas of 1", "another number", "gammas of 1 beside a factor for each channel"],
 )
-def test_gammas_of_one_in_front_of_one_number_are_told_from_the_number(tmp_path, gamma, factor, trap):
+def test_gammas_of_one_in_front_of_one_number_are_told_from_the_number(tmp_path, gamma, factor, mismatch):
     stored = {
         name: recipe.weight(name, shape, "filter") for name, shape in (("w", (3, 3, 3, 3)), ("shift", (3,)))
     }
@@ -194,7 +194,7 @@ def test_gammas_of_one_in_front_of_one_number_are_told_from_the_number(tmp_path,
         {**arrays, "mean": np.zeros(3, np.float32), "var": variance, "factor": product},
     )
     finding = culprit(netweave.compare(right, wrong))
-    assert finding.trap == trap
+    assert finding.mismatch == mismatch
 
 
 def scaled(path, gamma):
@@ -211,7 +211,7 @@ def scaled(path, gamma):
 def test_gammas_that_a_scale_takes_as_one_are_told(tmp_path):
     nets = scaled(tmp_path / "a.onnx", [0.5, 2, 3]), scaled(tmp_path / "b.onnx", [1, 1, 1])
     for finding in (culprit(netweave.compare(*nets)), culprit(netweave.compare(*reversed(nets)))):
-        assert (finding.trap, finding.layer_b) == ("fix-gamma", "scale")
+        assert (finding.mismatch, finding.layer_b) == ("fix-gamma", "scale")
 
 
 def shifted(path, op_type):
@@ -227,7 +227,7 @@ def test_another_operator_on_a_computed_constant_is_told(tmp_path):
     finding = culprit(
         netweave.compare(shifted(tmp_path / "a.onnx", "Add"), shifted(tmp_path / "b.onnx", "Sub"))
     )
-    assert (finding.trap, finding.layer_b, finding.fix) == ("operator", "sum", "op_type=Add")
+    assert (finding.mismatch, finding.layer_b, finding.fix) == ("operator", "sum", "op_type=Add")
 
 
 def dense(path, *, joined, weights, bias):
@@ -251,10 +251,10 @@ def test_dense_layers_of_one_node_and_of_two_are_explained(tmp_path, joined):
     right = dense(tmp_path / "a.onnx", joined=joined, weights=weights, bias=bias)
     channels_first = weights.reshape(4, 4, 3, 5).transpose(2, 0, 1, 3).reshape(48, 5)
     another = dense(tmp_path / "order.onnx", joined=not joined, weights=channels_first, bias=bias)
-    assert culprit(netweave.compare(right, another)).trap == "flatten-order"
+    assert culprit(netweave.compare(right, another)).mismatch == "flatten-order"
     none = dense(tmp_path / "none.onnx", joined=not joined, weights=weights, bias=0 * bias)
     (finding,) = netweave.compare(right, none).findings
-    assert finding.trap in {"weights", "missing-bias"}
+    assert finding.mismatch in {"weights", "missing-bias"}
 
 
 def summed(path, reads):
@@ -275,7 +275,7 @@ def test_a_sum_with_the_output_of_another_layer_is_told(tmp_path):
     finding = culprit(
         netweave.compare(summed(tmp_path / "a.onnx", "one"), summed(tmp_path / "b.onnx", "two"))
     )
-    assert (finding.trap, finding.layer_b) == ("input", "sum")
+    assert (finding.mismatch, finding.layer_b) == ("input", "sum")
     assert finding.cause == "A reads what 'conv1' makes, B what 'conv2' makes"
     assert finding.error_fixed <= 1e-5
 
@@ -294,7 +294,7 @@ def test_padding_at_the_other_end_is_told(tmp_path):
     finding = culprit(
         netweave.compare(padded(tmp_path / "a.onnx", right), padded(tmp_path / "b.onnx", wrong))
     )
-    assert (finding.trap, finding.layer_b) == ("padding", "pad")
+    assert (finding.mismatch, finding.layer_b) == ("padding", "pad")
     assert finding.cause == "padding before and after axis 2 is (0, 1) in A and (1, 0) in B"
 
 
@@ -324,7 +324,7 @@ def scores(path, opset, axis):
 def test_a_softmax_over_images_is_explained_in_both_meanings_of_its_axis(tmp_path, opset):
     right, wrong = scores(tmp_path / "a.onnx", 13, 1), scores(tmp_path / "b.onnx", opset, 0)
     finding = culprit(netweave.compare(right, wrong))
-    assert (finding.trap, finding.fix, finding.layer_b) == ("softmax-axis", "axis=1", "prob")
+    assert (finding.mismatch, finding.fix, finding.layer_b) == ("softmax-axis", "axis=1", "prob")
 
 
 ACTIVATIONS = {
@@ -372,7 +372,7 @@ def test_another_function_of_several_nodes_is_told(tmp_path, right, wrong):
     finding = culprit(
         netweave.compare(activated(tmp_path / "a.onnx", right), activated(tmp_path / "b.onnx", wrong))
     )
-    assert finding.trap == "operator"
+    assert finding.mismatch == "operator"
     assert f"A computes {right}" in finding.cause
     assert finding.error_fixed <= 1e-4 < finding.error
 
@@ -406,7 +406,7 @@ def test_channels_in_another_number_of_groups_are_told(tmp_path, groups, is_fold
         right = grouped(tmp_path / "a.onnx", groups, weights, factor)
     wrong = grouped(tmp_path / "b.onnx", 1, np.tile(weights, (1, groups, 1, 1)), factor)
     finding = culprit(netweave.compare(right, wrong))
-    assert (finding.trap, finding.layer_b) == ("group", "groups")
+    assert (finding.mismatch, finding.layer_b) == ("group", "groups")
     assert finding.cause == f"the channels are read in {groups} groups in A and in one group in B"
     assert finding.error_fixed <= 1e-5 < finding.error
 
@@ -438,7 +438,7 @@ def test_a_normalisation_behind_its_activation_is_told(tmp_path, order):
     found = netweave.compare(right, normalised_later(tmp_path / "b.onnx", ["act", "norm"]))
     first = next(group.finding for group in found.groups if group.finding)
     assert found.verdict is Verdict.DIFFERENT
-    assert first.trap == "layer-order"
+    assert first.mismatch == "layer-order"
     assert "after" in first.cause
 
 
@@ -459,18 +459,18 @@ def biased(path, *, apart, bias):
 def test_a_bias_lost_in_front_of_a_normalisation_is_told_at_the_filters(tmp_path):
     right = biased(tmp_path / "a.onnx", apart=True, bias=[1, -2, 3])
     finding = culprit(netweave.compare(right, biased(tmp_path / "b.onnx", apart=False, bias=[0, 0, 0])))
-    assert (finding.trap, finding.layer_a, finding.layer_b) == ("missing-bias", "bias", "conv")
+    assert (finding.mismatch, finding.layer_a, finding.layer_b) == ("missing-bias", "bias", "conv")
     assert finding.error_fixed <= 1e-5
 
 
-def test_every_trap_has_a_row_in_the_documentation():
-    named = set(attributes.TRAP_OF.values()) | set(attributes.SPECIAL.values())
-    for module in (behind, constants, folded, functions, groups, operators, order):
+def test_every_known_mismatch_has_a_row_in_the_documentation():
+    named = set(attributes.MISMATCH_OF.values()) | set(attributes.SPECIAL.values())
+    for module in (constants, folded, functions, groups, operators, order, scaling_order):
         text = Path(module.__file__).read_text()
-        named |= set(re.findall(r'trap(?:=|, cause = )\(?"([a-z-]+)"', text))
+        named |= set(re.findall(r'mismatch(?:=|, cause = )\(?"([a-z-]+)"', text))
         named |= set(re.findall(r'return \(?\s*"([a-z]+-[a-z-]+)",', text))
     assert named
-    assert named <= TRAP_KEYS.keys()
+    assert named <= MISMATCHES.keys()
 
 
 @pytest.mark.parametrize(("stride", "rounds"), [(1, False), (2, True)])

@@ -85,7 +85,7 @@ def test_one_changed_number_is_found(copies, name, layer, key, index, factor):
     _change_stored(copies, name, key, index, factor)
     (culprit,) = _culprits(copies, name)
     assert culprit.layer_b == layer
-    assert culprit.trap in {"weights", "slope"}
+    assert culprit.mismatch in {"weights", "slope"}
     assert "1 of " in culprit.cause
 
 
@@ -93,23 +93,23 @@ def test_one_changed_number_is_found(copies, name, layer, key, index, factor):
 @pytest.mark.parametrize("name", PAIRS)
 def test_a_damaged_first_convolution_is_not_taken_for_another_input(corpus, name, damage):
     """The port sees BGR with height and width swapped, whatever its first filters say."""
-    change, trap, words = DAMAGES[damage]
+    change, mismatch, words = DAMAGES[damage]
     b = netweave.load(corpus / "mtcnn" / f"{name}-symbol.json")
     filters = b.model.graph.initializers["conv1_weight"].const_value.numpy()
     (culprit,) = _culprits(corpus / "mtcnn", name, conv1_weight=np.ascontiguousarray(change(filters)))
-    assert (culprit.layer_b, culprit.trap) == ("conv1", trap)
+    assert (culprit.layer_b, culprit.mismatch) == ("conv1", mismatch)
     assert words in culprit.cause
 
 
 @pytest.mark.parametrize(
-    ("name", "node", "setting", "value", "trap"),
+    ("name", "node", "setting", "value", "mismatch"),
     [
         ("det1", "pool1", "pooling_convention", "valid", "pool-rounding"),
         ("det2", "pool1", "pad", "(1,1)", "padding"),
         ("det1", "conv3", "stride", "(2,2)", "stride"),
     ],
 )
-def test_one_changed_setting_is_found(copies, name, node, setting, value, trap):
+def test_one_changed_setting_is_found(copies, name, node, setting, value, mismatch):
     file = copies / f"{name}-symbol.json"
     symbol = json.loads(file.read_text())
     (entry,) = [n for n in symbol["nodes"] if n["name"] == node]
@@ -117,5 +117,5 @@ def test_one_changed_setting_is_found(copies, name, node, setting, value, trap):
     file.write_text(json.dumps(symbol, indent=2))
     (culprit,) = _culprits(copies, name)
     assert culprit.layer_b == node
-    assert culprit.trap == trap
+    assert culprit.mismatch == mismatch
     assert culprit.error_fixed < 1e-5

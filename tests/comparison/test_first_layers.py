@@ -75,7 +75,7 @@ def test_the_first_layers_that_contradict_the_others_are_wrong(tmp_path, changed
     found = compare(load(tmp_path, "a", a), load(tmp_path, "b", b))
     assert found.verdict is Verdict.DIFFERENT
     (finding,) = wrong(found)
-    assert (finding.trap, finding.layer_b) == ("channel-order", layer)
+    assert (finding.mismatch, finding.layer_b) == ("channel-order", layer)
     assert [mapping.channel_order for mapping in found.inputs] == [order]
 
 
@@ -167,5 +167,5 @@ def test_of_two_layers_that_contradict_each_other_the_first_is_believed(tmp_path
     turned = arrays | {"v": np.ascontiguousarray(arrays["v"].swapaxes(2, 3))}
     nets = [model(nodes, {"x": ["N", 3, 11, 9]}, ["y"], stored) for stored in (arrays, turned)]
     found = compare(load(tmp_path, "a", nets[0]), load(tmp_path, "b", nets[1]))
-    assert [(finding.trap, finding.layer_b) for finding in found.findings] == [("axis-order", "second")]
+    assert [(finding.mismatch, finding.layer_b) for finding in found.findings] == [("axis-order", "second")]
     assert all(mapping.is_identity for mapping in found.inputs)

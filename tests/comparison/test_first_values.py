@@ -34,19 +34,19 @@ def test_a_port_with_first_values_is_compared_by_structure():
     assert not found.equal
     assert found.sentence == (
         "same structure, weights not compared: with weights copied from one to the other, "
-        "the output agrees to 0 of the rms"
+        "the output is identical"
     )
     assert "B came without weights: 7 arrays were copied from A to B" in found.notes[0]
     wrong = netweave.compare(net, fresh(Form(prefix="b", eps=0.1)))
-    assert [finding.trap for finding in wrong.findings] == ["epsilon"]
+    assert [finding.mismatch for finding in wrong.findings] == ["epsilon"]
     turned = netweave.compare(fresh(Form(file="a.net")), build(Form(rounding="floor")))
-    assert [finding.trap for finding in turned.findings] == ["pool-rounding"]
+    assert [finding.mismatch for finding in turned.findings] == ["pool-rounding"]
 
 
 def test_two_nets_with_first_values_are_compared_with_drawn_ones():
     """With the first values themselves, the BatchNorm would show nothing."""
     found = netweave.compare(fresh(Form(file="a.net"), 4), fresh(Form(prefix="b", eps=0.1)))
-    assert [finding.trap for finding in found.findings] == ["epsilon"]
+    assert [finding.mismatch for finding in found.findings] == ["epsilon"]
     assert "A and B came without weights" in found.notes[0]
 
 
@@ -54,4 +54,4 @@ def test_first_values_that_are_the_other_net_s_weights_are_weights():
     """Code may load its weights itself."""
     found = netweave.compare(build(), first(build(Form(changed={"fc": ((3, 5), 0.5)}))))
     assert not found.sentence.startswith("by structure")
-    assert [finding.trap for finding in found.findings] == ["weights"]
+    assert [finding.mismatch for finding in found.findings] == ["weights"]

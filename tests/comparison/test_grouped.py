@@ -7,7 +7,7 @@ import pytest
 
 import netweave
 from netweave.comparison import Status, Verdict
-from netweave.comparison.carry import carry_weights
+from netweave.comparison.weight_transfer import transfer_weights
 from netweave.graph import GraphBuilder, Layer, Parameter, with_arrays
 from netweave.graph.stored import stored_arrays
 from tests.oracles import recipe
@@ -99,7 +99,7 @@ PORTS = {"branches": branches(), "rectified behind": branches(behind=True), "pac
 def test_weights_are_carried_to_branches_and_back(form, back):
     forms = [grouped, PORTS[form]]
     net, port = (Net(seed).finish(make) for seed, make in zip("ab", forms[:: -1 if back else 1], strict=True))
-    filled = carry_weights(net, port)
+    filled = transfer_weights(net, port)
     found = netweave.compare(net, filled)
     assert found.equal
     assert not any(group.status.name.startswith("ONLY") for group in found.groups)
@@ -116,7 +116,7 @@ FAULTS = {
     "activation": ("missing-layer", "relu"),
     "function": ("operator", "relu"),
 }
-"""What is planted: the trap that should explain it, and A's layer."""
+"""What is planted: the mismatch that should explain it, and A's layer."""
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -124,7 +124,7 @@ FAULTS = {
 @pytest.mark.parametrize("back", [False, True])
 def test_a_fault_in_one_branch_is_found_there(fault, faulty, back):
     net = Net("a").finish(grouped)
-    right = stored_arrays(carry_weights(net, Net("b").finish(branches())))
+    right = stored_arrays(transfer_weights(net, Net("b").finish(branches())))
     broken = Net("b").finish(branches(faulty=faulty, fault=fault))
     arrays = {
         key: right[key] * np.float32(1.5 if key == f"w{faulty}" and fault == "weights" else 1)
@@ -134,16 +134,16 @@ def test_a_fault_in_one_branch_is_found_there(fault, faulty, back):
     found = netweave.compare(port, net) if back else netweave.compare(net, port)
     assert found.verdict is Verdict.DIFFERENT
     (finding,) = found.findings
-    trap, layer = FAULTS[fault]
+    mismatch, layer = FAULTS[fault]
     places = [finding.layer_b, finding.layer_a] if back else [finding.layer_a, finding.layer_b]
-    assert (finding.trap, places[0]) == (trap, layer)
-    assert places[1] == f"branch{faulty}" or f"behind branch{faulty}" in finding.cause
+    assert (finding.mismatch, places[0]) == (mismatch, layer)
+    assert places[1] == f"branch{faulty}" or f"after branch{faulty}" in finding.cause
     assert sum(group.status is Status.EQUAL for group in found.groups) >= 6
 
 
 def test_weights_in_the_wrong_branch_are_found():
     net = Net("a").finish(grouped)
-    port = carry_weights(net, Net("b").finish(branches()))
+    port = transfer_weights(net, Net("b").finish(branches()))
     arrays = stored_arrays(port)
     found = netweave.compare(net, with_arrays(port, arrays | {"w0": arrays["w1"], "w1": arrays["w0"]}))
     assert found.verdict is Verdict.DIFFERENT

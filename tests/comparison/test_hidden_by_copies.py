@@ -9,7 +9,8 @@ import netweave
 from netweave.comparison import Evidence, Verdict
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.structure import Extension
-from netweave.comparison.signals import Signals, comparable
+from netweave.comparison.side import Side
+from netweave.comparison.signals import comparable
 from netweave.graph import GraphBuilder, Layer, Parameter
 from netweave.graph.parameters import drawn
 from tests.comparison.nets import Form, build
@@ -25,7 +26,7 @@ def test_gammas_that_one_net_fixes(fixed, lacks, tmp_path) -> None:
     found = netweave.compare(*nets)
     assert found.verdict is Verdict.STRUCTURE
     (finding,) = found.findings
-    assert (finding.trap, finding.latent) == ("fix-gamma", True)
+    assert (finding.mismatch, finding.latent) == ("fix-gamma", True)
     assert finding.cause.startswith(f"{lacks} takes every gamma as 1")
 
 
@@ -33,7 +34,7 @@ def test_gammas_of_a_trained_net_that_the_port_fixes(tmp_path) -> None:
     net = _fixing(tmp_path / "a", is_fixed=False, weights=True)
     found = netweave.compare(net, _fixing(tmp_path / "b", is_fixed=True))
     assert found.verdict is Verdict.DIFFERENT
-    assert [finding.trap for finding in found.findings] == ["fix-gamma"]
+    assert [finding.mismatch for finding in found.findings] == ["fix-gamma"]
 
 
 def _fixing(folder, is_fixed, *, weights=False):
@@ -45,7 +46,7 @@ def test_a_normalisation_that_one_net_has_folded() -> None:
     found = netweave.compare(build(Form(file="a.net")), without(build(Form(fold=True))))
     assert found.verdict is Verdict.STRUCTURE
     (finding,) = found.findings
-    assert (finding.trap, finding.latent) == ("missing-layer", True)
+    assert (finding.mismatch, finding.latent) == ("missing-layer", True)
     assert finding.cause.startswith("A has bn1, B has none")
 
 
@@ -55,12 +56,13 @@ def test_with_weights_a_folded_normalisation_is_no_difference() -> None:
 
 def test_a_padding_of_its_own_does_not_stop_the_alignment() -> None:
     """TensorFlow's ports pad in a node of its own; what is behind it belongs together and is no guess."""
-    a, b = (Signals.of(comparable(_branched(padded=padded))) for padded in (False, True))
+    a = Side.of("A", _branched(padded=False), comparable)
+    b = Side.of("B", _branched(padded=True), comparable)
     alignment = Alignment(a, b)
     alignment.pair_signals(SignalPair("data", "data", Evidence.VALUES))
-    Extension(alignment, {}, {}).run()
-    assert {evidence for _, evidence in alignment.node_of_a.values()} == {Evidence.STRUCTURE}
-    assert len(alignment.node_of_a) == len(a.nodes)
+    Extension(alignment).run()
+    assert set(alignment.evidence.values()) == {Evidence.STRUCTURE}
+    assert len(alignment.a.partners) == len(a.signals.nodes)
 
 
 def _branched(*, padded: bool):

@@ -8,10 +8,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from netweave.comparison import Status, Verdict, compare
-from netweave.comparison.trial.trial import Bench
+from netweave.comparison.execution.pair_run import PairRunner
 from tests.comparison.damaged_inputs import (
     DAMAGES,
-    TURNS,
+    ORIENTATIONS,
     Relation,
     applied,
     load_pair,
@@ -28,9 +28,9 @@ EQUAL: dict[str, tuple[int, int, Relation, str]] = {
     "BGR": (1, 3, Relation(orders=(REVERSED,)), "channels reversed (RGB and BGR)"),
     "swapped": (1, 3, Relation(SWAPPED), SWAPPED),
     "swapped, BGR": (1, 3, Relation(SWAPPED, (REVERSED,)), f"{SWAPPED}, channels reversed (RGB and BGR)"),
-    "mirrored": (1, 3, Relation("mirrored left to right"), "mirrored left to right"),
-    "upside down": (1, 3, Relation("mirrored top to bottom"), "mirrored top to bottom"),
-    "turned": (1, 3, Relation("turned by 180 degrees"), "turned by 180 degrees"),
+    "flipped": (1, 3, Relation("flipped left to right"), "flipped left to right"),
+    "upside down": (1, 3, Relation("flipped top to bottom"), "flipped top to bottom"),
+    "turned": (1, 3, Relation("rotated by 180 degrees"), "rotated by 180 degrees"),
     "RGBA as BGRA": (1, 4, Relation(orders=((2, 1, 0, 3),)), "channels in the order 2, 1, 0, 3"),
     "ARGB": (1, 4, Relation(SWAPPED, ((3, 0, 1, 2),)), f"{SWAPPED}, channels in the order 3, 0, 1, 2"),
     "NHWC, BGR": (
@@ -46,9 +46,9 @@ EQUAL: dict[str, tuple[int, int, Relation, str]] = {
         3, 3, Relation(orders=(REVERSED, (0, 1, 2), (1, 2, 0))),
         "channels in the order 2, 1, 0, 3, 4, 5, 7, 8, 6",
     ),
-    "slices, mirrored, NHWC": (
-        3, 3, Relation("mirrored left to right", (REVERSED,) * 3, channels_last=True),
-        "channels last (NHWC), mirrored left to right, channels reversed within each of 3 slices of 3",
+    "slices, flipped, NHWC": (
+        3, 3, Relation("flipped left to right", (REVERSED,) * 3, channels_last=True),
+        "channels last (NHWC), flipped left to right, channels reversed within each of 3 slices of 3",
     ),
 }  # fmt: skip
 """Slices of the input, channels of each, the relation, and its words."""
@@ -62,10 +62,10 @@ def mapping_of(found):
 
 
 def culprits(found):
-    """Return trap, layer and cause of everything that is wrong."""
+    """Return mismatch, layer and cause of everything that is wrong."""
     effective = {Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B, Status.UNKNOWN}
     findings = [group.finding for group in found.groups if group.status in effective]
-    return [(finding.trap, finding.layer_b, finding.cause) for finding in findings]
+    return [(finding.mismatch, finding.layer_b, finding.cause) for finding in findings]
 
 
 @pytest.mark.parametrize("dense", [True, False], ids=["dense", "pooled"])
@@ -109,9 +109,9 @@ def test_slices_are_found_in_files_of_other_formats(tmp_path, forms, alike):
         Relation(orders=(REVERSED,)),
         Relation(SWAPPED),
         Relation(SWAPPED, (REVERSED,), channels_last=True),
-        Relation("mirrored left to right"),
+        Relation("flipped left to right"),
     ],
-    ids=["as it is", "BGR", "swapped", "swapped, NHWC, BGR", "mirrored"],
+    ids=["as it is", "BGR", "swapped", "swapped, NHWC, BGR", "flipped"],
 )
 def test_a_damaged_layer_is_blamed_and_not_the_input(tmp_path, relation, layer, damage):
     net = original(1)
@@ -131,22 +131,22 @@ def test_one_run_is_enough_where_no_weights_contradict(tmp_path, monkeypatch, re
     damaged = port.changed(f"{layer}.weight", DAMAGES["filter doubled"][0]) if layer else port
     a, b = load_pair((net, damaged), ("onnx", "onnx"), tmp_path)
     runs = []
-    trial = Bench.trial
+    run = PairRunner.run
     monkeypatch.setattr(
-        Bench, "trial", lambda *args, **settings: runs.append(args) or trial(*args, **settings)
+        PairRunner, "run", lambda *args, **settings: runs.append(args) or run(*args, **settings)
     )
     assert compare(a, b, one_size=True).equal is not bool(layer)
     assert len(runs) == 1
 
 
 def check_damage(folder, net, relation, layer, damage, *, forms):
-    change, trap, words = DAMAGES[damage]
+    change, mismatch, words = DAMAGES[damage]
     port = relation.port(net).changed(f"{layer}.weight", change)
     a, b = load_pair((net, port), forms, folder)
     found = compare(a, b)
     assert found.verdict is Verdict.DIFFERENT, found.sentence
     ((kind, place, cause),) = culprits(found)
-    assert kind == trap
+    assert kind == mismatch
     assert words in cause
     assert layer in place  # PyTorch gives a module its name, with what it does behind it
     x = np.zeros((1, net.channels, *net.shape), np.float32)
@@ -160,7 +160,7 @@ ORDERS = st.permutations(range(3)).map(tuple)
 @st.composite
 def relations(draw, patches, channels_last):
     orders = draw(st.one_of(st.just(()), st.tuples(*[ORDERS] * patches)))
-    return Relation(draw(st.sampled_from(sorted(TURNS))), orders, draw(channels_last))
+    return Relation(draw(st.sampled_from(sorted(ORIENTATIONS))), orders, draw(channels_last))
 
 
 @pytest.mark.slow

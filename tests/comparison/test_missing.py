@@ -9,8 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, save
 
 import netweave
-from netweave.comparison import Status, Verdict, pipeline
-from netweave.comparison.trial import probes
+from netweave.comparison import Status, Verdict, size_search
+from netweave.comparison.execution import probes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def test_an_addition_behind_a_product_that_one_net_lacks_is_its_bias(tmp_path, s
     biased = written(tmp_path / "biased.onnx", (4,), rows, stored)
     pair = (biased, without) if side == "a" else (without, biased)
     finding = culprit(netweave.compare(*pair))
-    assert finding.trap == "missing-bias"
+    assert finding.mismatch == "missing-bias"
     assert (finding.layer_a, finding.layer_b) == (("bias", "dense") if side == "a" else ("dense", "bias"))
 
 
@@ -86,7 +86,7 @@ def test_a_wrong_factor_behind_a_normalisation_is_not_called_its_gamma(tmp_path)
     assert netweave.compare(a, right).equal
     wrong = written(tmp_path / "wrong.onnx", (3, 9, 9), rows, stored | {"factor": 1.25 * vectors["factor"]})
     finding = culprit(netweave.compare(a, wrong))
-    assert (finding.trap, finding.layer_b) == ("weights", "mul")
+    assert (finding.mismatch, finding.layer_b) == ("weights", "mul")
     assert finding.error_fixed <= 1e-4
 
 
@@ -109,15 +109,15 @@ def test_more_inputs_are_drawn_before_a_difference_is_said_to_have_no_effect(tmp
         "v": RNG.standard_normal((3, 3)),
     }
     graph = netweave.load(written(tmp_path / "any.onnx", (4,), rows, stored))
-    first, later = largest(0), max(map(largest, pipeline.FURTHER_SEEDS))
+    first, later = largest(0), max(map(largest, size_search.FURTHER_SEEDS))
     assert later > first  # as drawn; else another unit must be taken
     stored["t"] = np.array([-(first + later) / 2, 0, 0])
     a = written(tmp_path / "a.onnx", (4,), rows, stored)
     other = stored["v"].copy()
     other[0, 0] = 30
     b = written(tmp_path / "b.onnx", (4,), rows, stored | {"v": other})
-    assert culprit(netweave.compare(a, b)).trap == "weights"
-    monkeypatch.setattr(pipeline, "FURTHER_SEEDS", ())
+    assert culprit(netweave.compare(a, b)).mismatch == "weights"
+    monkeypatch.setattr(size_search, "FURTHER_SEEDS", ())
     found = netweave.compare(a, b)
     assert found.equal
     assert any(group.status is Status.LATENT for group in found.groups)
@@ -129,4 +129,4 @@ def test_weights_that_have_nothing_in_common_are_told_apart(tmp_path):
     single[0] = 5
     a = written(tmp_path / "a.onnx", (4,), [("MatMul", "dense", ["w"])], {"w": WEIGHT})
     b = written(tmp_path / "b.onnx", (4,), [("MatMul", "dense", ["w"])], {"w": single})
-    assert culprit(netweave.compare(a, b)).trap == "weights"
+    assert culprit(netweave.compare(a, b)).mismatch == "weights"

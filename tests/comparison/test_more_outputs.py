@@ -22,7 +22,7 @@ def test_outputs_that_only_b_has_are_said_to_be_more():
     found = compare(net(), net("Sigmoid", "Tanh"))
     assert found.verdict is Verdict.DIFFERENT
     assert found.sentence == (
-        "different only in what B makes besides: A's output agrees to 0 of the rms; "
+        "different only in what B makes besides: A's output is identical; "
         "B has the outputs 'sigmoid', 'tanh' as well"
     )
 

@@ -50,10 +50,10 @@ def test_what_is_other_about_the_filters_is_said(tmp_path, changed, layer, cause
     net = write(tmp_path / "a.prototxt")
     found = netweave.compare(net, write(tmp_path / "b.prototxt", **changed))
     first = found.findings[0]
-    assert (first.trap, first.layer_a, first.layer_b) == ("filter-shape", layer, layer)
+    assert (first.mismatch, first.layer_a, first.layer_b) == ("filter-shape", layer, layer)
     assert (first.cause, first.fix) == (cause, fix)
     assert found.exit_status == 1
-    assert all(finding.trap is None for finding in found.findings[1:])
+    assert all(finding.mismatch is None for finding in found.findings[1:])
 
 
 JOINED = """layer { name: "data" type: "Input" top: "data"
@@ -80,7 +80,7 @@ def test_branches_may_be_joined_one_by_one(tmp_path):
     net.write_text(JOINED.replace("POOL", "MAX") + concat("xyz", "x", "y", "z"))
     port.write_text(JOINED.replace("POOL", "AVE") + concat("xy", "x", "y") + concat("xyz", "xy", "z"))
     found = netweave.compare(net, port)
-    assert [(finding.trap, finding.layer_b) for finding in found.findings] == [("operator", "pool")]
+    assert [(finding.mismatch, finding.layer_b) for finding in found.findings] == [("operator", "pool")]
     port.write_text(JOINED.replace("POOL", "MAX") + concat("xy", "x", "y") + concat("xyz", "xy", "z"))
     assert netweave.compare(net, port).same_structure
 

@@ -42,7 +42,7 @@ def test_branches_that_are_joined_in_another_order_at_the_end_are_a_difference()
     found = netweave.compare(heads(joined=(0, 1)), heads(("m", "e"), joined=(1, 0)))
     assert (found.verdict, found.exit_status) == (Verdict.DIFFERENT, 1)
     (finding,) = found.findings
-    assert (finding.trap, finding.layer_a, finding.layer_b) == ("input-order", "join", "join")
+    assert (finding.mismatch, finding.layer_a, finding.layer_b) == ("input-order", "join", "join")
     assert "channels in the order 4, 5, 6, 7, 0, 1, 2, 3" in finding.cause
     assert found.error > 0.1
 
@@ -50,7 +50,7 @@ def test_branches_that_are_joined_in_another_order_at_the_end_are_a_difference()
 def test_outputs_that_changed_their_names_are_a_difference():
     found = netweave.compare(heads(), heads(("edge", "mask"), given=(1, 0)))
     assert found.verdict is Verdict.DIFFERENT
-    assert [(finding.trap, finding.layer_b) for finding in found.findings] == [
+    assert [(finding.mismatch, finding.layer_b) for finding in found.findings] == [
         ("output-order", "Sigmoid"),
         ("output-order", "Tanh"),
     ]
@@ -117,8 +117,8 @@ def test_a_net_that_goes_on_behind_an_output_differs_there():
     """As a detector with its post-processing: B's output has the name of A's, and A's is no output of B."""
     found = netweave.compare(goes_on(["sigmoid"], names=("prob",)), goes_on(["double"]))
     assert found.verdict is Verdict.DIFFERENT
-    assert [finding.trap for finding in found.findings] == ["missing-layer"]
-    assert "B has double here, A has nothing behind sigmoid" in found.sentence
+    assert [finding.mismatch for finding in found.findings] == ["missing-layer"]
+    assert "B has double here, A has nothing after sigmoid" in found.sentence
 
 
 def test_another_layer_under_the_name_of_an_output_is_a_difference():
@@ -126,6 +126,6 @@ def test_another_layer_under_the_name_of_an_output_is_a_difference():
     found = netweave.compare(a, goes_on(["conv", "double"], names=("raw", "twice")))
     assert found.verdict is Verdict.DIFFERENT
     (finding,) = found.findings
-    assert (finding.trap, finding.layer_a, finding.layer_b) == ("output", "sigmoid", "sigmoid")
+    assert (finding.mismatch, finding.layer_a, finding.layer_b) == ("output", "sigmoid", "sigmoid")
     assert "B gives as 'prob' what 'conv' makes" in finding.cause
     assert finding.fix == "give what 'sigmoid' makes as 'prob'"

@@ -7,9 +7,9 @@ import onnx_ir as ir
 import pytest
 
 import netweave
-from netweave.comparison.carry import carry_weights
 from netweave.comparison.recurrent import recurrent_layers
 from netweave.comparison.signals import comparable
+from netweave.comparison.weight_transfer import transfer_weights
 from netweave.errors import UsageError
 from netweave.graph import GraphBuilder, Layer, Parameter
 from tests.oracles import recipe
@@ -149,7 +149,7 @@ def test_weights_are_carried_from_any_manner_to_any(net, port):
     if net is port:
         return
     first = net(seed="net").build()
-    filled = carry_weights(first, port(seed="port").build())
+    filled = transfer_weights(first, port(seed="port").build())
     words = recipe.draw("words", (2, STEPS), f"integers {WORDS}").astype(np.int64)
     wanted, found = (next(iter(netweave.run(graph, {"words": words}).values())) for graph in (first, filled))
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
@@ -171,5 +171,5 @@ def test_weights_that_are_read_from_a_layer_and_written_again_are_the_same(manne
 def test_a_port_that_goes_from_the_last_word_to_the_first_is_refused():
     port = Chainer(seed="port")
     port.steps = lambda x: Model.steps(port, x)[::-1]
-    with pytest.raises(UsageError, match="cannot be carried over"):
-        carry_weights(Fused(seed="net").build(), port.build())
+    with pytest.raises(UsageError, match="cannot be transferred"):
+        transfer_weights(Fused(seed="net").build(), port.build())

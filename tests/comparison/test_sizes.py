@@ -48,7 +48,7 @@ def test_a_size_at_which_a_net_does_not_run_is_left_out_and_said(tmp_path, bias)
     found = netweave.compare(written(tmp_path / "a.onnx"), written(tmp_path / "b.onnx", bias))
     assert found.probes == ("x 3x2x8x8",)
     assert found.notes == ("not compared at x 3x2x13x20, at which a net does not run",)
-    assert [finding.trap for finding in found.findings] == (["weights"] if bias else [])
+    assert [finding.mismatch for finding in found.findings] == (["weights"] if bias else [])
 
 
 def test_nets_that_run_at_no_size_are_an_error(tmp_path):
@@ -83,7 +83,7 @@ def test_a_layer_that_only_a_net_of_another_size_has_is_judged_on_the_first_nets
     """B cannot be run on A's images; its own layers can be, one by one."""
     found = netweave.compare(bound(8), bound(12, "Tanh"))
     assert found.verdict is Verdict.DIFFERENT
-    assert found.findings[0].cause == "B has Tanh here, A has nothing behind conv"
+    assert found.findings[0].cause == "B has Tanh here, A has nothing after conv"
     assert "does not take x 3x3x8x8" in found.notes[0]
     (group,) = [group for group in found.groups if group.layers_b == ("Tanh",)]
     assert group.status is Status.ONLY_B

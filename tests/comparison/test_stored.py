@@ -9,8 +9,9 @@ import pytest
 
 import netweave
 from netweave.comparison import Status, Verdict, compare_all
+from netweave.comparison.layout.stored import match_stored
+from netweave.comparison.layout.words import describe
 from netweave.comparison.stored.arrays import stored_arrays
-from netweave.comparison.stored.change import find_change
 from netweave.comparison.stored.pairing import Pairing
 from netweave.errors import UsageError
 from netweave.graph import graph_of_weights
@@ -63,7 +64,7 @@ def test_the_relations_of_the_ports_are_consistent(corpus, name):
         pairing.run()
         assert not pairing.only_a
         assert not pairing.only_b
-        return {key: (pair.b.key, pair.likeness.change) for key, pair in pairing.pairs.items()}
+        return {key: (pair.b.key, pair.match.change) for key, pair in pairing.pairs.items()}
 
     for a, b, c in permutations(arrays, 3):
         first, second, direct = steps(a, b), steps(b, c), steps(a, c)
@@ -94,7 +95,7 @@ DENSE = RNG.standard_normal((10, 6, 4, 4))  # (outputs, C, H, W)
         (FILTERS.transpose(2, 3, 1, 0), FILTERS, "OIHW for HWIO"),
         (FILTERS, FILTERS.transpose(0, 1, 3, 2), "height and width swapped"),
         (FILTERS, FILTERS[:, ::-1], REVERSED.removeprefix(", ")),
-        (FILTERS, FILTERS[:, :, ::-1, ::-1], "filters turned by 180 degrees"),
+        (FILTERS, FILTERS[:, :, ::-1, ::-1], "filters rotated by 180 degrees"),
         (FILTERS, FILTERS.transpose(0, 2, 3, 1), "OHWI for OIHW"),
         (FILTERS[..., 0], FILTERS[..., 0].transpose(2, 1, 0), "WIO for OIW"),
         (DENSE.reshape(10, -1), DENSE.reshape(10, -1).T, "transposed"),
@@ -116,10 +117,10 @@ DENSE = RNG.standard_normal((10, 6, 4, 4))  # (outputs, C, H, W)
 )
 def test_a_change_is_found_and_undone(a, b, text):
     b = a.reshape(-1) if b is None else b
-    found = find_change(a, b)
-    assert found.num_different == 0
-    assert np.array_equal(found.change.apply(a), b)
-    assert found.change.text == text
+    match = match_stored(a, b)
+    assert match.num_different == 0
+    assert np.array_equal(match.change.apply(a), b)
+    assert describe(match.change) == text
 
 
 def weights(**arrays):

@@ -102,7 +102,7 @@ def test_the_hard_sigmoid_of_another_keras_is_found():
     result = netweave.compare(
         netweave.load(FOLDER / "words.keras"), netweave.load(FOLDER / "words.keras2.h5")
     )
-    assert [finding.trap for finding in result.findings] == ["lstm-activation_alpha"]
+    assert [finding.mismatch for finding in result.findings] == ["lstm-activation_alpha"]
     assert "0.1666" in result.findings[0].cause
 
 
@@ -144,10 +144,10 @@ FAULTS = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_mistake_in_a_port_is_found_and_explained(fault):
-    op_type, change, which, trap = FAULTS[fault]
+    op_type, change, which, mismatch = FAULTS[fault]
     right = netweave.load(FOLDER / "convolutions.keras")
     result = netweave.compare(right, changed(right, op_type, change, which))
-    assert [finding.trap for finding in result.findings] == [trap]
+    assert [finding.mismatch for finding in result.findings] == [mismatch]
     assert result.findings[0].error_fixed <= 1e-4 < result.findings[0].error
 
 
@@ -165,5 +165,5 @@ def test_gates_in_another_order_are_found():
     """The order of TensorFlow 1's cells, i, c, f, o, taken for Keras's, i, f, c, o."""
     right = netweave.load(FOLDER / "words.keras")
     result = netweave.compare(right, changed(right, "LSTM", gates_in_order((0, 1, 3, 2))))
-    assert [finding.trap for finding in result.findings] == ["gate-order"]
+    assert [finding.mismatch for finding in result.findings] == ["gate-order"]
     assert "B has A's i, o, c, f" in result.findings[0].cause

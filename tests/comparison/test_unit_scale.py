@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netweave.comparison.execution import probes
+from netweave.comparison.execution.unit_scale import LEAST_VARIANCE, SETTLED, keep_unit_scale
 from netweave.comparison.signals import Signals, comparable
-from netweave.comparison.trial import probes
-from netweave.comparison.trial.unit_scale import LEAST_VARIANCE, SETTLED, keep_unit_scale
 from netweave.graph import Graph, GraphBuilder, Parameter
 from netweave.graph.parameters import drawn
 

@@ -18,7 +18,7 @@ from netweave.api.arguments import (
 from netweave.backends import prepare
 from netweave.comparison import OUTPUT_TOLERANCE
 from netweave.comparison import compare as compare_graphs
-from netweave.comparison.trial.probes import OPEN_SIZE
+from netweave.comparison.execution.probes import OPEN_SIZE
 from netweave.errors import UsageError
 from netweave.files import OutputFiles, Source, is_file
 from netweave.formats import find_written, read

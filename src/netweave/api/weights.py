@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.nets import load
-from netweave.comparison import carry_weights
+from netweave.comparison import transfer_weights
 from netweave.errors import UsageError
 from netweave.graph import Graph, complete_arrays
 from netweave.training.checkpoint import write_whole
@@ -63,7 +63,7 @@ def carry(net: Any, port: Any) -> Graph:
         UsageError: The net has no weights, or the port computes something else with them.
     """
     graphs = [given if isinstance(given, Graph) else load(given) for given in (net, port)]
-    return carry_weights(*graphs)
+    return transfer_weights(*graphs)
 
 
 def _ending(file: Path) -> str | None:

@@ -115,7 +115,7 @@ def _alike(findings: Iterable[Finding]) -> list[list[tuple[int, Finding]]]:
     """Return findings with their numbers, those together that say the same of several layers."""
     found: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(findings, start=1):
-        said = finding.trap or number, finding.cause, finding.fix, finding.latent
+        said = finding.mismatch or number, finding.cause, finding.fix, finding.latent
         found.setdefault(said, []).append((number, finding))
     return list(found.values())
 

@@ -193,8 +193,8 @@ def _standing(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
         lines[0].append(f"  {ratio_text(group.error)}", style="not bold default")
-    if group.status is Status.CARRIED and group.graft_error is not None:
-        lines.append(Text(f"{ratio_text(group.graft_error)} on A's own inputs", style="dim"))
+    if group.status is Status.CARRIED and group.isolated_error is not None:
+        lines.append(Text(f"{ratio_text(group.isolated_error)} on A's own inputs", style="dim"))
     if mapping and not named:
         lines.append(Text(mapping, style="cyan"))
     if group.finding:

@@ -1,7 +1,11 @@
 """Two Graphs -> one Comparison: where two nets agree, where they do not, and why."""
 
-from netweave.comparison.bisect import Parting, bisect
-from netweave.comparison.carry import carry_weights
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from netweave.comparison.bisect import Divergence, bisect
 from netweave.comparison.matrix import Matrix, compare_all
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
@@ -16,24 +20,35 @@ from netweave.comparison.result.comparison import (
 )
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.saved import open_comparison, save_comparison
+from netweave.comparison.weight_transfer import transfer_weights
 
 __all__ = [
     "LOCAL_TOLERANCE",
     "OUTPUT_TOLERANCE",
     "Comparison",
+    "Divergence",
     "Evidence",
     "Finding",
     "Group",
     "Matrix",
     "NetRecord",
-    "Parting",
     "Status",
     "TensorMapping",
     "Verdict",
     "bisect",
-    "carry_weights",
     "compare",
     "compare_all",
     "open_comparison",
     "save_comparison",
+    "transfer_weights",
 ]
+
+_RENAMED = {"Parting": "Divergence", "carry_weights": "transfer_weights"}
+"""Former names, which work for one release."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

@@ -1,4 +1,4 @@
-"""The first layer at which two nets part on one input, without holding all their tensors.
+"""The first layer at which two nets diverge on one input, without holding all their tensors.
 
 ``compare`` taps every signal of both nets at once. Here the nets are aligned by weights and structure alone,
 and a binary search runs them with one tensor tapped at a time: about log2 of the number of layers runs.
@@ -14,17 +14,19 @@ import numpy as np
 
 from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.chains import find_segments
-from netweave.comparison.align.layout import solve_layout
 from netweave.comparison.align.structure import Extension
 from netweave.comparison.align.weights import match_weights
-from netweave.comparison.explain.causes import where
+from netweave.comparison.execution import probes
+from netweave.comparison.execution.input_candidates import InputCandidate, input_candidates
+from netweave.comparison.execution.input_mapping import InputMapping, pair_inputs
+from netweave.comparison.execution.sizes import Sizes, declared_sizes, sizes_text
+from netweave.comparison.explain.findings import where
+from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE
 from netweave.comparison.result.comparison import Evidence
-from netweave.comparison.signals import Signals, comparable
-from netweave.comparison.trial import probes
-from netweave.comparison.trial.candidates import Candidate, input_candidates
-from netweave.comparison.trial.inputs import InputRule, pair_inputs
-from netweave.comparison.trial.trial import declared_sizes
+from netweave.comparison.side import Side
+from netweave.comparison.signals import comparable
+from netweave.comparison.size_search import check_probe
 from netweave.errors import UsageError
 from netweave.graph import known_shape
 
@@ -35,8 +37,8 @@ Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Parting:
-    """Where two nets part on one input.
+class Divergence:
+    """Where two nets diverge on one input.
 
     Attributes:
         layer_a: A's layer whose output differs though its inputs agree; empty if nothing differs.
@@ -62,7 +64,7 @@ class Parting:
             return f"no paired tensor differs on this input ({effort})"
         place = " / ".join(filter(None, (self.place_a, self.place_b)))
         names = " / ".join(dict.fromkeys((self.layer_a, self.layer_b)))
-        return f"the nets part at {names} ({place}): what it reads agrees, what it makes does not ({effort})"
+        return f"the nets diverge at {names} ({place}): its inputs agree, its outputs do not ({effort})"
 
 
 def bisect(
@@ -72,15 +74,15 @@ def bisect(
     probe: Mapping[str, np.ndarray] | None = None,
     tolerance: float = LOCAL_TOLERANCE,
     progress: Progress | None = None,
-) -> Parting:
-    """Find the first layer at which two nets part on one input.
+) -> Divergence:
+    """Find the first layer at which two nets diverge on one input, by binary search.
 
     Args:
         a: The first net.
         b: The second net.
         probe: Inputs of A by name; drawn if there are none.
-        tolerance: Largest error of a tensor, relative to its rms, that counts as none.
-        progress: Told what is being run.
+        tolerance: Largest relative error of a tensor treated as equal.
+        progress: Called with what is being run.
 
     Raises:
         UsageError: A net came without weights, the inputs cannot be paired, or the nets do not take the
@@ -100,8 +102,8 @@ def bisect(
 @dataclass(slots=True)
 class _Search:
     alignment: Alignment
-    rules: Sequence[InputRule]
-    probe: probes.Probe
+    probe_a: probes.Probe
+    probe_b: probes.Probe
     tolerance: float
     progress: Progress
     _known: dict[str, bool] = field(default_factory=dict)
@@ -115,25 +117,27 @@ class _Search:
         tolerance: float,
         progress: Progress,
     ) -> _Search:
-        a, b = comparable(a), comparable(b)
-        candidate = _likeliest(Signals.of(a), Signals.of(b))
-        rules = candidate.rules
-        drawn = _probe(a, b, rules, probe)
-        fitted_a = _fitted(a, {rule.a: drawn.inputs[rule.a].shape for rule in rules})
-        fitted_b = _fitted(b, {rule.b: rule.sizes_of_b(drawn.inputs[rule.a].shape) for rule in rules})
-        alignment = Alignment(Signals.of(fitted_a), Signals.of(fitted_b), turn=candidate.turn)
-        for rule in rules:
-            mapping = rule.mapping(drawn.inputs[rule.a].shape)
-            alignment.pair_signals(SignalPair(rule.a, rule.b, Evidence.VALUES, mapping, 0.0))
-        extension = Extension(alignment, _sizes(fitted_a), _sizes(fitted_b))
-        for node_a, node_b in match_weights(alignment.a.nodes, alignment.b.nodes):
+        side_a, side_b = Side.of("A", a, comparable), Side.of("B", b, comparable)
+        candidate = _likeliest(side_a, side_b)
+        given = _probe(side_a, side_b, candidate.mappings, probe)
+        sizes_a = {mapping.a: given.inputs[mapping.a].shape for mapping in candidate.mappings}
+        sizes_b = {mapping.b: mapping.sizes_of_b(sizes_a[mapping.a]) for mapping in candidate.mappings}
+        alignment = Alignment(
+            _resized(side_a, sizes_a), _resized(side_b, sizes_b), orientation=candidate.orientation
+        )
+        inputs = [mapping.tensor_mapping(sizes_a[mapping.a]) for mapping in candidate.mappings]
+        for tensor in inputs:
+            alignment.pair_signals(SignalPair(tensor.a, tensor.b, Evidence.VALUES, tensor, 0.0))
+        extension = Extension(alignment)
+        for node_a, node_b in match_weights(alignment.a.signals.nodes, alignment.b.signals.nodes):
             extension.seed(node_a, node_b, Evidence.WEIGHTS)
         extension.run()
-        return cls(alignment, rules, drawn, tolerance, progress)
+        inputs_b = {tensor.b: tensor.apply(given.inputs[tensor.a]) for tensor in inputs}
+        return cls(alignment, given, probes.given(inputs_b), tolerance, progress)
 
-    def run(self) -> Parting:
+    def run(self) -> Divergence:
         """Search by halves, then walk back to a pair whose inputs agree."""
-        made = self.alignment.a.producer
+        a, b = self.alignment.a.signals, self.alignment.b.signals
         chosen = self._pairs()
         low, high = 0, len(chosen)
         while low < high:
@@ -143,31 +147,32 @@ class _Search:
             else:
                 high = middle
         if low == len(chosen):
-            return Parting(num_runs=len(self._known), num_pairs=len(chosen))
+            return Divergence(num_runs=len(self._known), num_pairs=len(chosen))
         first = self._first_before(chosen[low])
-        layer_a, place_a = where(self.alignment.a, made[first.a])
-        layer_b, place_b = where(self.alignment.b, self.alignment.b.producer[first.b])
-        return Parting(layer_a, layer_b, place_a, place_b, len(self._known), len(chosen))
+        layer_a, place_a = where(a, a.producer[first.a])
+        layer_b, place_b = where(b, b.producer[first.b])
+        return Divergence(layer_a, layer_b, place_a, place_b, len(self._known), len(chosen))
 
     def _pairs(self) -> list[SignalPair]:
-        """Return the pairs that should agree, in A's order: of chains cut differently only the ends."""
-        a, b = self.alignment.a, self.alignment.b
-        found = {name: pair for name, pair in self.alignment.of_a.items() if name in a.producer}
+        """Return the pairs that should agree, in A's order: of chains split differently only the ends."""
+        a, b = self.alignment.a.signals, self.alignment.b.signals
+        pairs = {name: pair for name, pair in self.alignment.a.pairs.items() if name in a.producer}
         for nodes_a, nodes_b in find_segments(self.alignment):
             if not nodes_a or not nodes_b or len(nodes_a) == len(nodes_b) == 1:
                 continue
             for node in nodes_a:
-                found.pop(a.outputs_of(node)[0], None)
+                pairs.pop(a.outputs_of(node)[0], None)
             ends = a.outputs_of(nodes_a[-1])[0], b.outputs_of(nodes_b[-1])[0]
-            found[ends[0]] = SignalPair(*ends, Evidence.STRUCTURE)
-        return [found[name] for name in a.names if name in found]
+            pairs[ends[0]] = SignalPair(*ends, Evidence.STRUCTURE)
+        return [pairs[name] for name in a.names if name in pairs]
 
     def _first_before(self, pair: SignalPair) -> SignalPair:
         """Follow inputs that differ back to where they begin to: the halves may have missed a branch."""
+        a = self.alignment.a
         while True:
-            read = self.alignment.a.inputs_of(self.alignment.a.producer[pair.a])
-            known = [self.alignment.of_a[name] for name in read if name in self.alignment.of_a]
-            earlier = [p for p in known if p.a in self.alignment.a.producer and not self._agrees(p)]
+            read = a.signals.inputs_of(a.signals.producer[pair.a])
+            known = [a.pairs[name] for name in read if name in a.pairs]
+            earlier = [p for p in known if p.a in a.signals.producer and not self._agrees(p)]
             if not earlier:
                 return pair
             pair = earlier[0]
@@ -175,49 +180,38 @@ class _Search:
     def _agrees(self, pair: SignalPair) -> bool:
         if pair.a not in self._known:
             self.progress(f"running both nets up to {pair.a}")
-            given = self.probe.inputs
-            mapped = {r.b: r.mapping(given[r.a].shape).apply(given[r.a]) for r in self.rules}
-            x = probes.run_tapped(self.alignment.a.graph, self.probe, [pair.a])[pair.a]
-            y = probes.run_tapped(self.alignment.b.graph, probes.Probe(mapped, ""), [pair.b])[pair.b]
-            self._known[pair.a] = (
-                solve_layout(x, y, tolerance=self.tolerance, turn=self.alignment.turn) is not None
-            )
+            x = probes.run_tapped(self.alignment.a.graph, self.probe_a, [pair.a])[pair.a]
+            y = probes.run_tapped(self.alignment.b.graph, self.probe_b, [pair.b])[pair.b]
+            solved = solve_layout(x, y, tolerance=self.tolerance, orientation=self.alignment.orientation)
+            self._known[pair.a] = solved is not None
         return self._known[pair.a]
 
 
-def _likeliest(a: Signals, b: Signals) -> Candidate:
-    pairs = pair_inputs(a, b)
-    if pairs is None:
+def _likeliest(a: Side, b: Side) -> InputCandidate:
+    inputs = pair_inputs(a.signals, b.signals)
+    if inputs is None:
         raise UsageError("the two nets do not take the same number of inputs")
-    return input_candidates(a, b, pairs, match_weights(a.nodes, b.nodes))[0]
+    seeds = match_weights(a.signals.nodes, b.signals.nodes)
+    return input_candidates(a.signals, b.signals, inputs, seeds)[0]
 
 
 def _probe(
-    a: Graph, b: Graph, rules: Sequence[InputRule], probe: Mapping[str, np.ndarray] | None
+    a: Side, b: Side, mappings: Sequence[InputMapping], probe: Mapping[str, np.ndarray] | None
 ) -> probes.Probe:
     if probe is None:
-        return probes.draw(a, declared_sizes(a, b, rules), seed=0)
-    probes.check_finite(probe)
-    missing = [rule.a for rule in rules if rule.a not in probe]
-    if missing:
-        raise UsageError(f"the probe has no {', '.join(map(repr, missing))}, an input of A")
+        return probes.draw(a.graph, declared_sizes(a.graph, b.graph, mappings), seed=0)
+    check_probe(probe, [mapping.a for mapping in mappings])
     return probes.given(probe)
 
 
-def _fitted(graph: Graph, sizes: Mapping[str, tuple[int, ...]]) -> Graph:
-    fitted = probes.with_sizes(graph, sizes)
-    if fitted is None:
-        shown = ", ".join(f"{name} {'x'.join(map(str, size))}" for name, size in sizes.items())
-        raise UsageError(f"net {graph.name!r} does not take inputs of the size {shown}")
-    return fitted
-
-
-def _sizes(graph: Graph) -> dict[str, np.ndarray]:
-    """Return stand-ins of the right sizes for all values, that take no memory."""
-    found = {}
+def _resized(side: Side, sizes: Sizes) -> Side:
+    """Return a net at other sizes, with stand-ins of the right sizes for tensors, which take no memory."""
+    graph = probes.resized(side.graph, sizes)
+    if graph is None:
+        raise UsageError(f"net {side.source.name!r} does not take inputs of the size {sizes_text(sizes)}")
+    standins = {}
     for name, value in graph.values().items():
         shape = known_shape(value)
         if shape is not None and None not in shape[1:]:
-            full = tuple(size or 1 for size in shape)
-            found[name] = np.broadcast_to(np.float32(0), full)
-    return found
+            standins[name] = np.broadcast_to(np.float32(0), tuple(size or 1 for size in shape))
+    return side.with_graph(graph).with_tensors(standins)

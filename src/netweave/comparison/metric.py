@@ -11,6 +11,36 @@ OUTPUT_TOLERANCE = 1e-3
 """Largest error of a net's output that counts as no difference; a fault below it is latent."""
 
 
+WEIGHT_TOLERANCE = 1e-5
+"""Largest difference of equal weights, relative to the largest of them (of one output channel for filters).
+
+Weights are copied, not computed: what differs by more was changed. Float32 rounds at 6e-8, so a folded
+normalisation, a product and a division, stays far below.
+"""
+
+FACTOR_TOLERANCE = 1e-4
+"""Largest difference of equal factors: quotients of weights, which round more than the weights."""
+
+
+def differing(a: np.ndarray, b: np.ndarray, *, by_row: bool = False) -> np.ndarray:
+    """Return which elements of two stored arrays differ by more than rounding; NaN differs from all.
+
+    Args:
+        a: An array.
+        b: An array of the same shape.
+        by_row: Measure each entry of axis 0 (an output channel) by its own largest element.
+
+    >>> differing(np.array([100.0, 1.0]), np.array([100.0001, 1.1])).tolist()
+    [False, True]
+    """
+    axes = tuple(range(1, a.ndim)) if by_row else None
+    largest = np.maximum(
+        np.abs(a).max(axis=axes, keepdims=True, initial=0), np.abs(b).max(axis=axes, keepdims=True, initial=0)
+    )
+    different: np.ndarray = ~(np.abs(a - b) <= WEIGHT_TOLERANCE * largest)
+    return different
+
+
 def relative_error(a: np.ndarray, b: np.ndarray) -> float:
     """Return the largest difference relative to the rms of ``a``, the worst over the batch (axis 0).
 

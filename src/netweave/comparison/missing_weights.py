@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from netweave.comparison.completion import Completion
     from netweave.comparison.result.comparison import Group
+    from netweave.comparison.side import Side
     from netweave.comparison.signals import Signals
     from netweave.graph import Graph
 
@@ -39,7 +41,7 @@ class Weights:
     absent: frozenset[str]
 
 
-def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) -> tuple[Weights, Weights]:
+def find_weights(a: Side, b: Side) -> tuple[Weights, Weights]:
     """Say which arrays of two nets can be compared, and which are stand-ins.
 
     Drawn values that a file or a module holds are weights like others, if any of them is the other net's too:
@@ -47,9 +49,10 @@ def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) ->
     drawn values have nothing in common were drawn apart, and that says nothing of either.
 
     Args:
-        nets: The nets as they were read.
-        signals: Their signals, in the form that is compared.
+        a: The first net.
+        b: The second net.
     """
+    nets = a.source, b.source
     if all(net.loaded and not net.initial for net in nets):
         first, second = (Weights(frozenset(net.parameters), frozenset(), frozenset()) for net in nets)
         return first, second
@@ -59,8 +62,8 @@ def find_weights(nets: tuple[Graph, Graph], signals: tuple[Signals, Signals]) ->
     ]
     missing = absent
     drawn = [_first_values(net, keys) for net, keys in zip(nets, used, strict=True)]
-    if any(drawn) and not _have_common_arrays(nets, signals, absent):
-        missing = [a | b for a, b in zip(absent, drawn, strict=True)]
+    if any(drawn) and not _have_common_arrays((a, b), absent):
+        missing = [never | first for never, first in zip(absent, drawn, strict=True)]
     first, second = (
         Weights(frozenset(keys - lost), frozenset(lost), frozenset(never))
         for keys, lost, never in zip(used, missing, absent, strict=True)
@@ -83,16 +86,14 @@ def nodes_with(signals: Signals, keys: Collection[str]) -> frozenset[str]:
     )
 
 
-def by_structure(
-    groups: Iterable[Group], nodes_a: Collection[str], nodes_b: Collection[str]
-) -> tuple[Group, ...]:
-    """Return groups with those that agree told apart by whether their own weights agree.
+def by_structure(groups: Iterable[Group], completion: Completion) -> tuple[Group, ...]:
+    """Return groups with those that agree distinguished by whether their own weights agree.
 
     Args:
         groups: All groups, judged.
-        nodes_a: Names of A's nodes that ran with weights that are not its own.
-        nodes_b: The same of B.
+        completion: What the nets were given.
     """
+    nodes_a, nodes_b = completion.a.borrowing, completion.b.borrowing
     return tuple(
         replace(group, status=Status.STRUCTURE)
         if group.status in {Status.EQUAL, Status.MAPPED}
@@ -133,13 +134,12 @@ def _first_values(net: Graph, keys: set[str]) -> set[str]:
     return {key for key in keys if net.parameters[key].loaded and net.parameters[key].initial}
 
 
-def _have_common_arrays(
-    nets: tuple[Graph, Graph], signals: tuple[Signals, Signals], absent: Sequence[set[str]]
-) -> bool:
-    """Whether two nets hold an array in common that is no coincidence, or none that could tell."""
-    if match_weights(*(_nodes_with_values(*pair) for pair in zip(signals, absent, strict=True))):
+def _have_common_arrays(sides: tuple[Side, Side], absent: Sequence[set[str]]) -> bool:
+    """Whether two nets hold an array in common that is no coincidence, or none that could be."""
+    pairs = list(zip(sides, absent, strict=True))
+    if match_weights(*(_nodes_with_values(side.signals, keys) for side, keys in pairs)):
         return True
-    digests = [_digests(*pair) for pair in zip(nets, absent, strict=True)]
+    digests = [_digests(side.source, keys) for side, keys in pairs]
     return bool(digests[0] & digests[1]) or not any(digests)
 
 

@@ -196,7 +196,7 @@ def _unrolled(graph: Graph, first: Step, second: Step) -> list[Unrolled]:
     return [layer]
 
 
-def carry_recurrent(source: Sequence[Layer], target: Sequence[Layer]) -> dict[str, np.ndarray]:
+def copy_recurrent(source: Sequence[Layer], target: Sequence[Layer]) -> dict[str, np.ndarray]:
     """Give the recurrent layers of a net the weights of another's, in their order.
 
     Args:

@@ -16,6 +16,8 @@ from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.spread import spread_groups
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import onnx_ir as ir
 
     from netweave.graph import Graph
@@ -149,6 +151,10 @@ class Signals:
             self.root[str(value.name)] = str(value.name)
             self.producer[str(value.name)] = node
 
+    def place_of(self, node: ir.Node) -> int:
+        """Return the place of a node in topological order."""
+        return self.position[id(node)]
+
     def inputs_of(self, node: ir.Node) -> list[str]:
         """Return the signals that a node reads, in the order of its inputs; constants are left out."""
         return self.reads[id(node)]
@@ -156,6 +162,29 @@ class Signals:
     def outputs_of(self, node: ir.Node) -> list[str]:
         """Return the signals that a node makes and somebody can read."""
         return [str(value.name) for value in node.outputs if value.name]
+
+    def readers_of(self, node: ir.Node) -> list[ir.Node]:
+        """Return the nodes that read what a node makes."""
+        return [reader for name in self.outputs_of(node) for reader in self.consumers.get(name, ())]
+
+    def reads_from_outside(self, nodes: Iterable[ir.Node]) -> list[str]:
+        """Return the signals that some nodes read and none of them makes, each once."""
+        nodes = list(nodes)
+        inside = {name for node in nodes for name in self.outputs_of(node)}
+        read = (name for node in nodes for name in self.inputs_of(node) if name not in inside)
+        return list(dict.fromkeys(read))
+
+    def leaving(self, nodes: Iterable[ir.Node]) -> list[str]:
+        """Return the signals of some nodes that other nodes read, or that are outputs of the net."""
+        nodes = list(nodes)
+        inside = {id(node) for node in nodes}
+        ends = set(self.outputs)
+        return [
+            name
+            for node in nodes
+            for name in self.outputs_of(node)
+            if name in ends or any(id(reader) not in inside for reader in self.consumers.get(name, ()))
+        ]
 
     @property
     def names(self) -> list[str]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.trial.inputs import InputRule
-from netweave.comparison.trial.probes import with_sizes
-from netweave.comparison.trial.trial import declared_sizes
+from netweave.comparison.execution.input_mapping import InputMapping
+from netweave.comparison.execution.probes import resized
+from netweave.comparison.execution.sizes import declared_sizes
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
@@ -73,12 +73,12 @@ def _nets(comparison: Comparison) -> list[Json]:
 def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
     """Return both nets as they were compared, at the sizes that they declare."""
     shown_a, shown_b = to_inference(a), to_inference(b)
-    rules = [InputRule.from_mapping(mapping) for mapping in comparison.inputs]
-    if not rules:
+    mappings = [InputMapping.from_mapping(mapping) for mapping in comparison.inputs]
+    if not mappings:
         return shown_a, shown_b
-    sizes = declared_sizes(shown_a, shown_b, rules)
-    sizes_b = {rule.b: rule.sizes_of_b(sizes[rule.a]) for rule in rules}
-    return with_sizes(shown_a, sizes) or shown_a, with_sizes(shown_b, sizes_b) or shown_b
+    sizes = declared_sizes(shown_a, shown_b, mappings)
+    sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
+    return resized(shown_a, sizes) or shown_a, resized(shown_b, sizes_b) or shown_b
 
 
 class _Places:
@@ -104,7 +104,7 @@ def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int])
         "status": group.status.name,
         "evidence": group.evidence.name,
         "error": real(group.error),
-        "graft_error": real(group.graft_error),
+        "isolated_error": real(group.isolated_error),
         "mapping": group.mapping.text if group.mapping else "",
         "finding": numbers[id(group.finding)] if group.finding else None,
     }
@@ -112,7 +112,7 @@ def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int])
 
 def _finding_json(finding: Finding, short: Callable[[str], str]) -> Json:
     return {
-        "trap": finding.trap,
+        "mismatch": finding.mismatch,
         "cause": short(finding.cause),
         "fix": short(finding.fix),
         "places": [short(finding.place_a), short(finding.place_b)],

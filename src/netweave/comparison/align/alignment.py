@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.comparison.align.layout import solve_layout
 from netweave.comparison.align.sketches import SketchIndex
+from netweave.comparison.layout.orientation import ORIENTATIONS
+from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.metric import LOCAL_TOLERANCE
-from netweave.comparison.result.comparison import Evidence, TensorMapping
+from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import family_of
 
 if TYPE_CHECKING:
@@ -18,18 +20,24 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.comparison.signals import Signals
+    from netweave.comparison.layout.change import LayoutChange
+    from netweave.comparison.side import Side
 
 
 @dataclass(frozen=True, slots=True)
 class SignalPair:
-    """A signal of A and its counterpart in B; ``mapping`` and ``error`` are known if values prove it."""
+    """A signal of A and its counterpart in B; ``change`` and ``error`` are known if their values agree."""
 
     a: str
     b: str
     evidence: Evidence
-    mapping: TensorMapping | None = None
+    change: LayoutChange | None = None
     error: float | None = None
+
+    @property
+    def has_equal_values(self) -> bool:
+        """Whether the two hold the same values, which is more than to stand in the same place."""
+        return self.evidence is Evidence.VALUES
 
 
 @dataclass(slots=True)
@@ -37,77 +45,108 @@ class Alignment:
     """Pairs found so far; a signal or node is in one pair at most, the first one found.
 
     Attributes:
-        a: Signals of the first net.
-        b: Signals of the second net.
-        of_a: Pair of a signal of A.
-        of_b: Pair of a signal of B.
-        node_of_a: B's node and the evidence, by ``id`` of A's node.
-        node_of_b: A's node, by ``id`` of B's node.
-        layouts: How often each permutation of axes was found, most trusted first when asked for.
-        turn: What was done to the image that B sees, a key of ``TURNS``.
+        a: The first net; the alignment gives it pairs of its own.
+        b: The second net, likewise.
+        evidence: Why two nodes are paired, by ``id`` of A's.
+        votes: How often each permutation of axes was found.
+        orientation: What was done to the image that B sees, a key of ``ORIENTATIONS``.
     """
 
-    a: Signals
-    b: Signals
-    of_a: dict[str, SignalPair] = field(default_factory=dict)
-    of_b: dict[str, SignalPair] = field(default_factory=dict)
-    node_of_a: dict[int, tuple[ir.Node, Evidence]] = field(default_factory=dict)
-    node_of_b: dict[int, ir.Node] = field(default_factory=dict)
-    layouts: Counter[tuple[int, ...]] = field(default_factory=Counter)
-    turn: str = ""
+    a: Side
+    b: Side
+    evidence: dict[int, Evidence] = field(default_factory=dict)
+    votes: Counter[tuple[int, ...]] = field(default_factory=Counter)
+    orientation: str = ""
+
+    def __post_init__(self) -> None:
+        self.a, self.b = self.a.unpaired(), self.b.unpaired()
+        if ORIENTATIONS[self.orientation].swap:
+            # an image with height and width swapped makes maps that are: the first guess for every tensor
+            self.votes[0, 1, 3, 2] += 1
+
+    @property
+    def sides(self) -> tuple[Side, Side]:
+        """Both nets, A first."""
+        return self.a, self.b
+
+    def other(self, side: Side) -> Side:
+        """Return the other one of the two nets."""
+        return self.b if side.is_a else self.a
+
+    def with_tensors(
+        self, a: Mapping[str, np.ndarray] | None = None, b: Mapping[str, np.ndarray] | None = None
+    ) -> Alignment:
+        """Return the same pairs, seen with other tensors of a side."""
+        seen = copy(self)
+        seen.a = self.a if a is None else self.a.with_tensors(a)
+        seen.b = self.b if b is None else self.b.with_tensors(b)
+        return seen
 
     def pair_signals(self, pair: SignalPair) -> bool:
         """Take a pair in, unless one of its signals is taken; say whether it was."""
-        if pair.a in self.of_a or pair.b in self.of_b:
+        if pair.a in self.a.pairs or pair.b in self.b.pairs:
             return False
-        self.of_a[pair.a] = pair
-        self.of_b[pair.b] = pair
-        if pair.mapping is not None and pair.mapping.axes is not None:
-            self.layouts[pair.mapping.axes] += 1
-        elif pair.mapping is not None and pair.mapping.shape is None:
-            self.layouts[()] += 1
+        self.a.pairs[pair.a] = self.b.pairs[pair.b] = pair
+        if pair.change is not None and pair.change.axes is not None:
+            self.votes[pair.change.axes] += 1
+        elif pair.change is not None and pair.change.shape is None:
+            self.votes[()] += 1
         return True
 
     def pair_nodes(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> bool:
         """Take a pair in, unless one of its nodes is taken; say whether it was."""
-        if id(a) in self.node_of_a or id(b) in self.node_of_b:
+        if id(a) in self.a.partners or id(b) in self.b.partners:
             return False
-        self.node_of_a[id(a)] = (b, evidence)
-        self.node_of_b[id(b)] = a
+        self.a.partners[id(a)], self.b.partners[id(b)] = b, a
+        self.evidence[id(a)] = evidence
         return True
 
-    def partner(self, node: ir.Node) -> ir.Node | None:
-        """Return B's node for a node of A."""
-        found = self.node_of_a.get(id(node))
-        return found[0] if found else None
+    def release_nodes(self, a: ir.Node, b: ir.Node) -> None:
+        """Take a pair of nodes apart again, and the signals that they make."""
+        del self.a.partners[id(a)], self.b.partners[id(b)], self.evidence[id(a)]
+        for name in self.a.signals.outputs_of(a):
+            pair = self.a.pairs.get(name)
+            if pair is not None and pair.b in self.b.signals.outputs_of(b):
+                del self.a.pairs[name], self.b.pairs[pair.b]
+
+    def has_equal_values(self, name_a: str) -> bool:
+        """Whether a signal of A has a counterpart in B that holds the same values."""
+        pair = self.a.pairs.get(name_a)
+        return pair is not None and pair.has_equal_values
+
+    def num_votes(self, change: LayoutChange) -> int:
+        """Return how often tensors of these nets were permuted like this."""
+        return self.votes[change.axes or ()]
 
     def hints(self) -> tuple[tuple[int, ...], ...]:
         """Return the permutations of axes found so far, the most frequent first."""
-        return tuple(axes for axes, _ in self.layouts.most_common() if axes)
+        return tuple(axes for axes, _ in self.votes.most_common() if axes)
 
 
-def match_values(
-    alignment: Alignment, tensors_a: Mapping[str, np.ndarray], tensors_b: Mapping[str, np.ndarray]
-) -> None:
+MAX_CANDIDATES = 8
+"""Signals of A whose values are held against one of B: sketches that agree are rarely wrong, zeros aside."""
+
+
+def match_values(alignment: Alignment) -> None:
     """Pair all signals that hold the same values, in B's order, and the nodes that make them.
 
     Sketches propose, a comparison of all elements decides. Where several signals of A hold the same values,
     one made by the same kind of node and not yet taken goes first.
     """
     a, b = alignment.a, alignment.b
-    index = SketchIndex.of({name: tensors_a[name] for name in a.names})
-    for name_b in b.names:
-        if name_b in alignment.of_b or name_b not in tensors_b:
+    index = SketchIndex.of({name: a.tensors[name] for name in a.signals.names})
+    for name_b in b.signals.names:
+        if name_b in b.pairs or name_b not in b.tensors:
             continue
-        candidates = [name for name in index.like(tensors_b[name_b]) if name not in alignment.of_a]
-        candidates.sort(key=lambda name: _unlike(alignment, name, name_b))
-        for name_a in candidates[:8]:
+        candidates = [name for name in index.like(b.tensors[name_b]) if name not in a.pairs]
+        candidates.sort(key=lambda name: _unlikeness(alignment, name, name_b))
+        for name_a in candidates[:MAX_CANDIDATES]:
             solved = solve_layout(
-                tensors_a[name_a],
-                tensors_b[name_b],
+                a.tensors[name_a],
+                b.tensors[name_b],
                 tolerance=LOCAL_TOLERANCE,
                 hints=alignment.hints(),
-                turn=alignment.turn,
+                orientation=alignment.orientation,
             )
             if solved is not None:
                 pair = SignalPair(name_a, name_b, Evidence.VALUES, solved[0], solved[1])
@@ -116,16 +155,19 @@ def match_values(
                 break
 
 
-def _unlike(alignment: Alignment, name_a: str, name_b: str) -> tuple[bool, bool, int]:
-    made_a, made_b = alignment.a.producer.get(name_a), alignment.b.producer.get(name_b)
-    if made_a is None or made_b is None:
+def _unlikeness(alignment: Alignment, name_a: str, name_b: str) -> tuple[bool, bool, int]:
+    """Return what orders signals of A with B's values, the likeliest first: same kind, same input."""
+    a, b = alignment.a.signals, alignment.b.signals
+    producer_a, producer_b = a.producer.get(name_a), b.producer.get(name_b)
+    if producer_a is None or producer_b is None:
         return True, True, 0
-    sources = [alignment.of_b[s].a for s in alignment.b.inputs_of(made_b) if s in alignment.of_b]
-    follows = any(s in alignment.a.inputs_of(made_a) for s in sources)
-    return family_of(made_a) != family_of(made_b), not follows, alignment.a.position[id(made_a)]
+    sources = [alignment.b.pairs[s].a for s in b.inputs_of(producer_b) if s in alignment.b.pairs]
+    follows = any(s in a.inputs_of(producer_a) for s in sources)
+    return family_of(producer_a) != family_of(producer_b), not follows, a.position[id(producer_a)]
 
 
 def _pair_producers(alignment: Alignment, pair: SignalPair) -> None:
-    made_a, made_b = alignment.a.producer.get(pair.a), alignment.b.producer.get(pair.b)
-    if made_a is not None and made_b is not None and family_of(made_a) == family_of(made_b):
-        alignment.pair_nodes(made_a, made_b, Evidence.VALUES)
+    producer_a = alignment.a.signals.producer.get(pair.a)
+    producer_b = alignment.b.signals.producer.get(pair.b)
+    if producer_a is not None and producer_b is not None and family_of(producer_a) == family_of(producer_b):
+        alignment.pair_nodes(producer_a, producer_b, Evidence.VALUES)

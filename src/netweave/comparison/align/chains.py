@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import Signals, constants_of, family_of, num_signals
 from netweave.graph.parameters import source_keys
 
@@ -26,15 +25,15 @@ Segment = tuple[list["ir.Node"], list["ir.Node"]]
 
 def find_segments(alignment: Alignment) -> list[Segment]:
     """Return the segments of all chains of A that have a counterpart in B."""
-    chains_b = {id(node): chain for chain in chains_of(alignment.b) for node in chain}
-    found: list[Segment] = []
-    for chain_a in chains_of(alignment.a):
+    chains_b = {id(node): chain for chain in chains_of(alignment.b.signals) for node in chain}
+    segments: list[Segment] = []
+    for chain_a in chains_of(alignment.a.signals):
         chain_b = _partner(alignment, chain_a, chains_b)
         if chain_b is not None and (len(chain_a) > 1 or len(chain_b) > 1):
-            found += _cut(alignment, chain_a, chain_b)
+            segments += _cut(alignment, chain_a, chain_b)
             for node in chain_b:
                 chains_b.pop(id(node), None)
-    return found
+    return segments
 
 
 def _partner(
@@ -42,11 +41,11 @@ def _partner(
 ) -> list[ir.Node] | None:
     """Return the chain of B that belongs to one of A; what a chain begins with decides."""
     for node in chain_a:
-        partner = alignment.partner(node)
+        partner = alignment.a.partners.get(id(node))
         chain_b = chains_b.get(id(partner)) if partner is not None else None
         if chain_b is None:
             continue
-        head = alignment.node_of_b.get(id(chain_b[0]))
+        head = alignment.b.partners.get(id(chain_b[0]))
         if head is None or any(head is node for node in chain_a):
             return chain_b
     return None
@@ -54,15 +53,15 @@ def _partner(
 
 def chains_of(signals: Signals) -> list[list[ir.Node]]:
     """Return the chains of a net: a filter or scaling and the scalings that alone read what it makes."""
-    found: list[list[ir.Node]] = []
+    chains: list[list[ir.Node]] = []
     taken: set[int] = set()
     for node in signals.nodes:
         if id(node) in taken or family_of(node) not in FILTERS | {"affine"} or num_signals(node) != 1:
             continue
         chain = chain_from(signals, node)
         taken.update(map(id, chain))
-        found.append(chain)
-    return found
+        chains.append(chain)
+    return chains
 
 
 def chain_from(signals: Signals, node: ir.Node) -> list[ir.Node]:
@@ -85,15 +84,17 @@ def only_reader(signals: Signals, node: ir.Node) -> ir.Node | None:
 
 
 def _cut(alignment: Alignment, a: list[ir.Node], b: list[ir.Node]) -> list[Segment]:
-    """Cut two chains where their values are proven equal, and node by node where they are cut alike."""
+    """Cut two chains where their values agree, and node by node where they are cut alike."""
     place_b = {
-        alignment.b.outputs_of(node)[0]: index for index, node in enumerate(b) if not _lacks_scale(b, index)
+        alignment.b.signals.outputs_of(node)[0]: index
+        for index, node in enumerate(b)
+        if not _lacks_scale(b, index)
     }
     segments: list[Segment] = []
     start_a = start_b = 0
     for index, node in enumerate(a):
-        pair = alignment.of_a.get(alignment.a.outputs_of(node)[0])
-        end_b = place_b.get(pair.b, -1) if pair and pair.evidence is Evidence.VALUES else -1
+        pair = alignment.a.pairs.get(alignment.a.signals.outputs_of(node)[0])
+        end_b = place_b.get(pair.b, -1) if pair and pair.has_equal_values else -1
         if end_b < start_b or _lacks_scale(a, index):
             continue
         segments += _split(a[start_a : index + 1], b[start_b : end_b + 1])

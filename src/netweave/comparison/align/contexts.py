@@ -38,45 +38,56 @@ class Contexts:
     """
 
     def __init__(self, a: Signals, b: Signals) -> None:
-        self._sides = a, b
         self._numbers: dict[Hashable, int] = {}
-        self._levels = [self._first(a)], [self._first(b)]
-        self._next = [{id(node): _following(signals, node) for node in signals.nodes} for signals in (a, b)]
+        self._levels_a, self._levels_b = _Levels(a, self._numbers), _Levels(b, self._numbers)
 
     def pairs(self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:
         """Return the pairs of nodes that alone are followed by the same, the shortest look ahead first."""
         left_a, left_b = list(nodes_a), list(nodes_b)
-        found: list[tuple[ir.Node, ir.Node]] = []
+        pairs: list[tuple[ir.Node, ir.Node]] = []
         for reach in REACHES:
             if not left_a or not left_b:
                 break
-            keyed_a, keyed_b = self._keyed(0, left_a, reach), self._keyed(1, left_b, reach)
+            keyed_a, keyed_b = self._levels_a.keyed(left_a, reach), self._levels_b.keyed(left_b, reach)
             for key, group_a in keyed_a.items():
                 group_b = keyed_b.get(key, [])
                 if len(group_a) == len(group_b) == 1:
-                    found.append((group_a[0], group_b[0]))
-            taken = {id(node) for pair in found for node in pair}
+                    pairs.append((group_a[0], group_b[0]))
+            taken = {id(node) for pair in pairs for node in pair}
             left_a = [node for node in left_a if id(node) not in taken]
             left_b = [node for node in left_b if id(node) not in taken]
-        return found
+        return pairs
 
-    def _keyed(self, side: int, nodes: Sequence[ir.Node], reach: int) -> dict[int, list[ir.Node]]:
-        levels = self._levels[side]
-        while len(levels) <= reach:
-            levels.append(self._deeper(side, levels[-1]))
+
+class _Levels:
+    """For each reach, a number for what follows each node of one net up to there.
+
+    Args:
+        signals: The net.
+        numbers: Numbers given so far, of both nets.
+    """
+
+    def __init__(self, signals: Signals, numbers: dict[Hashable, int]) -> None:
+        self._numbers = numbers
+        self._next = {id(node): _following(signals, node) for node in signals.nodes}
+        self._levels = [
+            {id(node): self._number((family_of(node), filter_shape(node))) for node in signals.nodes}
+        ]
+
+    def keyed(self, nodes: Sequence[ir.Node], reach: int) -> dict[int, list[ir.Node]]:
+        """Return nodes by the number of what follows them."""
+        while len(self._levels) <= reach:
+            self._levels.append(self._deeper(self._levels[-1]))
         keyed = defaultdict(list)
         for node in nodes:
-            keyed[levels[reach][id(node)]].append(node)
+            keyed[self._levels[reach][id(node)]].append(node)
         return keyed
 
-    def _first(self, signals: Signals) -> dict[int, int]:
-        return {id(node): self._number((family_of(node), filter_shape(node))) for node in signals.nodes}
-
-    def _deeper(self, side: int, level: dict[int, int]) -> dict[int, int]:
-        following, first = self._next[side], self._levels[side][0]
+    def _deeper(self, level: dict[int, int]) -> dict[int, int]:
+        first = self._levels[0]
         return {
             key: self._number((first[key], tuple(sorted((place, level[reader]) for place, reader in after))))
-            for key, after in following.items()
+            for key, after in self._next.items()
         }
 
     def _number(self, key: Hashable) -> int:
@@ -85,13 +96,15 @@ class Contexts:
 
 def _following(signals: Signals, node: ir.Node) -> list[tuple[int, int]]:
     """Return the nodes that read what a node makes, each by its ``id``, and at which of its places."""
-    found: list[tuple[int, int]] = []
+    readers: list[tuple[int, int]] = []
     for name in signals.outputs_of(node):
         for reader in signals.consumers.get(name, ()):
             if family_of(reader) in SEEN_THROUGH and num_signals(reader) == 1:
-                found += _following(signals, reader)
+                readers += _following(signals, reader)
             elif reader.op_type in COMMUTATIVE:
-                found.append((0, id(reader)))
+                readers.append((0, id(reader)))
             else:
-                found += [(i, id(reader)) for i, read in enumerate(signals.inputs_of(reader)) if read == name]
-    return found
+                readers += [
+                    (i, id(reader)) for i, read in enumerate(signals.inputs_of(reader)) if read == name
+                ]
+    return readers

@@ -20,10 +20,11 @@ from netweave.comparison.result.comparison import Evidence
 from netweave.comparison.signals import Signals, family_of
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Sequence
 
-    import numpy as np
     import onnx_ir as ir
+
+    from netweave.comparison.side import Side
 
 MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
@@ -44,22 +45,15 @@ class Extension:
     New pairs go first: from the same weights on, a path is followed to its end before the next one is begun.
 
     Args:
-        alignment: The pairs so far, the seeds; grown in place.
-        tensors_a: Tapped tensors of A, for their sizes.
-        tensors_b: Tapped tensors of B, for their sizes.
+        alignment: The pairs so far, the seeds; grown in place. Of the tensors of its sides, sizes are used.
     """
 
-    def __init__(
-        self,
-        alignment: Alignment,
-        tensors_a: Mapping[str, np.ndarray],
-        tensors_b: Mapping[str, np.ndarray],
-    ) -> None:
-        self._pairs = alignment
-        self._tensors = (tensors_a, tensors_b)
+    def __init__(self, alignment: Alignment) -> None:
+        self._alignment = alignment
+        self._a, self._b = alignment.sides
         self._signals: deque[tuple[str, str]] = deque()
         self._nodes: deque[tuple[ir.Node, ir.Node]] = deque()
-        self._contexts = Contexts(alignment.a, alignment.b)
+        self._contexts = Contexts(alignment.a.signals, alignment.b.signals)
 
     def run(self) -> None:
         """Grow along edges: where filters and sizes agree, then one of them, then the kind; fill the gaps.
@@ -76,95 +70,66 @@ class Extension:
 
     def seed(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
         """Take a pair of nodes in, and queue it."""
-        if self._pairs.pair_nodes(a, b, evidence):
+        if self._alignment.pair_nodes(a, b, evidence):
             self._nodes.append((a, b))
 
     def _grow(self, detail: int) -> None:
-        a = self._pairs.a
-        self._signals.extend((pair.a, pair.b) for pair in self._pairs.of_a.values())
-        self._nodes.extend((n, p) for n in a.nodes if (p := self._pairs.partner(n)) is not None)
+        partners = self._a.partners
+        self._signals.extend((pair.a, pair.b) for pair in self._a.pairs.values())
+        self._nodes.extend((n, partners[id(n)]) for n in self._a.signals.nodes if id(n) in partners)
         while self._signals or self._nodes:
             while self._nodes:
                 self._around(*self._nodes.popleft())
             if self._signals:
                 self._after(*self._signals.popleft(), detail)
 
-    def _pair(self, a: ir.Node, b: ir.Node, evidence: Evidence) -> None:
-        if self._pairs.pair_nodes(a, b, evidence):
-            self._nodes.append((a, b))
-
     def _after(self, name_a: str, name_b: str, detail: int) -> None:
         """Pair the nodes that read a pair of signals, and those that make it, where there is no choice."""
-        a, b = self._pairs.a, self._pairs.b
         readers_a, readers_b = self._readers(name_a, name_b)
         for node_a, node_b in self._unique(readers_a, readers_b, detail):
-            self._pair(node_a, node_b, Evidence.STRUCTURE)
-        made_a, made_b = a.producer.get(name_a), b.producer.get(name_b)
-        if made_a is not None and made_b is not None and stand_in(made_a, made_b):
-            self._pair(made_a, made_b, Evidence.STRUCTURE)
+            self.seed(node_a, node_b, Evidence.STRUCTURE)
+        producer_a = self._a.signals.producer.get(name_a)
+        producer_b = self._b.signals.producer.get(name_b)
+        if producer_a is not None and producer_b is not None and stand_in(producer_a, producer_b):
+            self.seed(producer_a, producer_b, Evidence.STRUCTURE)
 
     def _readers(self, name_a: str, name_b: str) -> tuple[list[ir.Node], list[ir.Node]]:
         """Return the unpaired readers of two signals; behind a padding, where only one net has one."""
-        found: list[list[ir.Node]] = []
-        for signals, known, name in (
-            (self._pairs.a, self._pairs.node_of_a, name_a),
-            (self._pairs.b, self._pairs.node_of_b, name_b),
-        ):
-            found.append([node for node in signals.consumers.get(name, ()) if id(node) not in known])
-        is_padded = [any(node.op_type == "Pad" for node in nodes) for nodes in found]
-        if is_padded[0] != is_padded[1]:
-            side = is_padded.index(True)
-            signals = (self._pairs.a, self._pairs.b)[side]
-            found[side] = [
-                reader
-                for node in found[side]
-                for reader in (_behind(signals, node) if node.op_type == "Pad" else [node])
-            ]
-        return found[0], found[1]
+        readers_a, readers_b = _free_readers(self._a, name_a), _free_readers(self._b, name_b)
+        pads_a, pads_b = (any(node.op_type == "Pad" for node in nodes) for nodes in (readers_a, readers_b))
+        if pads_a and not pads_b:
+            readers_a = _behind_pads(self._a.signals, readers_a)
+        if pads_b and not pads_a:
+            readers_b = _behind_pads(self._b.signals, readers_b)
+        return readers_a, readers_b
 
     def _around(self, node_a: ir.Node, node_b: ir.Node) -> None:
         """Pair what a pair of nodes makes, and what it reads."""
-        a, b = self._pairs.a, self._pairs.b
+        a, b = self._a.signals, self._b.signals
         ends = self._ends(node_a, node_b)
         for out_a, out_b in zip(a.outputs_of(ends[0]), b.outputs_of(ends[1]), strict=False):
             self._pair_signals(out_a, out_b)
-        ins_a = [s for s in a.inputs_of(node_a) if s not in self._pairs.of_a]
-        ins_b = [s for s in b.inputs_of(node_b) if s not in self._pairs.of_b]
+        ins_a = [s for s in a.inputs_of(node_a) if s not in self._a.pairs]
+        ins_b = [s for s in b.inputs_of(node_b) if s not in self._b.pairs]
         if len(ins_a) != len(ins_b):
             return
         if len(ins_a) > 1 and node_a.op_type in COMMUTATIVE:
-            ins_a.sort(key=lambda s: self._producer_key(0, s))
-            ins_b.sort(key=lambda s: self._producer_key(1, s))
+            ins_a.sort(key=lambda s: _producer_key(self._a, s))
+            ins_b.sort(key=lambda s: _producer_key(self._b, s))
         for in_a, in_b in zip(ins_a, ins_b, strict=True):
-            if self._producer_key(0, in_a) == self._producer_key(1, in_b):
+            if _producer_key(self._a, in_a) == _producer_key(self._b, in_b):
                 self._pair_signals(in_a, in_b)
 
     def _ends(self, node_a: ir.Node, node_b: ir.Node) -> tuple[ir.Node, ir.Node]:
         """Return the nodes whose outputs belong together: after filters the last scalings, if cut apart."""
         if family_of(node_a) not in CHAINED or family_of(node_b) not in CHAINED:
             return node_a, node_b
-        chain_a, chain_b = chain_from(self._pairs.a, node_a), chain_from(self._pairs.b, node_b)
+        chain_a, chain_b = chain_from(self._a.signals, node_a), chain_from(self._b.signals, node_b)
         return (node_a, node_b) if len(chain_a) == len(chain_b) else (chain_a[-1], chain_b[-1])
 
     def _pair_signals(self, name_a: str, name_b: str) -> None:
-        if self._pairs.pair_signals(SignalPair(name_a, name_b, Evidence.STRUCTURE)):
+        if self._alignment.pair_signals(SignalPair(name_a, name_b, Evidence.STRUCTURE)):
             self._signals.appendleft((name_a, name_b))
-
-    def _producer_key(self, side: int, signal: str) -> tuple[str, tuple[int, ...]]:
-        signals = (self._pairs.a, self._pairs.b)[side]
-        made = signals.producer.get(signal)
-        return ("input" if made is None else family_of(made)), self._size(side, signal)
-
-    def _size(self, side: int, signal: str) -> tuple[int, ...]:
-        x = self._tensors[side].get(signal)
-        return () if x is None else tuple(sorted(size for size in x.shape[1:] if size != 1))
-
-    def _key(self, side: int, node: ir.Node, detail: int) -> Hashable:
-        signals = (self._pairs.a, self._pairs.b)[side]
-        outputs = signals.outputs_of(node)
-        size = self._size(side, outputs[0]) if detail in {SIZES, BOTH} and outputs else None
-        filters = filter_shape(node) if detail in {FILTERS, BOTH} else None
-        return family_of(node), size, filters
 
     def _unique(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node], detail: int
@@ -172,54 +137,47 @@ class Extension:
         """Return the pairs whose key occurs once on each side, or that names or what follows tell apart."""
         keyed_a, keyed_b = defaultdict(list), defaultdict(list)
         for node in nodes_a:
-            keyed_a[self._key(0, node, detail)].append(node)
+            keyed_a[_key(self._a, node, detail)].append(node)
         for node in nodes_b:
-            keyed_b[self._key(1, node, detail)].append(node)
-        found = []
+            keyed_b[_key(self._b, node, detail)].append(node)
+        pairs = []
         for key, group_a in keyed_a.items():
             group_b = keyed_b.get(key, [])
             if len(group_a) == len(group_b) == 1:
-                found.append((group_a[0], group_b[0]))
+                pairs.append((group_a[0], group_b[0]))
             elif group_b:
-                found += self._told_apart(group_a, group_b)
-        return found or self._dense(nodes_a, nodes_b)
+                pairs += self._distinguished(group_a, group_b)
+        return pairs or _dense(nodes_a, nodes_b)
 
-    def _dense(self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:
-        """Return the one pair of a dense layer and a convolution that stands for it."""
-        found = [(a, b) for a in nodes_a for b in nodes_b if family_of(a) != family_of(b) and stand_in(a, b)]
-        return found if len(found) == 1 else []
-
-    def _told_apart(
+    def _distinguished(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
     ) -> list[tuple[ir.Node, ir.Node]]:
         """Pair nodes of one key: by their names, by what follows them, by the last part of their names."""
-        found: list[tuple[ir.Node, ir.Node]] = []
-        for way in (self._by_name, self._contexts.pairs, self._by_last_name):
-            taken = {id(node) for pair in found for node in pair}
+        pairs: list[tuple[ir.Node, ir.Node]] = []
+        for pair_up in (self._by_name, self._contexts.pairs, self._by_last_name):
+            taken = {id(node) for pair in pairs for node in pair}
             left_a, left_b = ([n for n in nodes if id(n) not in taken] for nodes in (nodes_a, nodes_b))
-            found += way(left_a, left_b) if left_a and left_b else []
-        return found
+            pairs += pair_up(left_a, left_b) if left_a and left_b else []
+        return pairs
 
     def _by_name(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
     ) -> list[tuple[ir.Node, ir.Node]]:
-        names_b = {layer_names(self._pairs.b, node): node for node in nodes_b}
-        found = []
+        names_b = {layer_names(self._b.signals, node): node for node in nodes_b}
+        pairs = []
         for node in nodes_a:
-            name = layer_names(self._pairs.a, node)
+            name = layer_names(self._a.signals, node)
             if name and name in names_b:
-                found.append((node, names_b.pop(name)))
-        return found
+                pairs.append((node, names_b.pop(name)))
+        return pairs
 
     def _by_last_name(
         self, nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]
     ) -> list[tuple[ir.Node, ir.Node]]:
-        names = [
-            [_last_name(layer_names(signals, node)) for node in nodes]
-            for signals, nodes in ((self._pairs.a, nodes_a), (self._pairs.b, nodes_b))
-        ]
-        once = {name for name in names[0] if name and names[0].count(name) == names[1].count(name) == 1}
-        return [(nodes_a[names[0].index(name)], nodes_b[names[1].index(name)]) for name in sorted(once)]
+        names_a = [_last_name(layer_names(self._a.signals, node)) for node in nodes_a]
+        names_b = [_last_name(layer_names(self._b.signals, node)) for node in nodes_b]
+        once = {name for name in names_a if name and names_a.count(name) == names_b.count(name) == 1}
+        return [(nodes_a[names_a.index(name)], nodes_b[names_b.index(name)]) for name in sorted(once)]
 
     def _fill_chains(self) -> bool:
         """Align gaps in which each node reads the one before; say whether anything was paired.
@@ -227,8 +185,8 @@ class Extension:
         There the order says what belongs together, also where no layer has the sizes of its counterpart.
         """
         changed = False
-        for gap_a, gap_b in _gaps(self._pairs):
-            if not (_is_chain(self._pairs.a, gap_a) and _is_chain(self._pairs.b, gap_b)):
+        for gap_a, gap_b in _gaps(self._alignment):
+            if not (_is_chain(self._a.signals, gap_a) and _is_chain(self._b.signals, gap_b)):
                 continue
             for i, j in best_in_order([[self._likeness(a, b) for b in gap_b] for a in gap_a]):
                 changed |= self._guess(gap_a[i], gap_b[j])
@@ -238,32 +196,63 @@ class Extension:
         if family_of(a) != family_of(b):
             return 0
         return OF_A_KIND + sum(
-            self._key(0, a, detail) == self._key(1, b, detail) for detail in (SIZES, FILTERS)
+            _key(self._a, a, detail) == _key(self._b, b, detail) for detail in (SIZES, FILTERS)
         )
 
     def _fill_gaps(self, detail: int) -> bool:
         """Align what is left between neighbouring pairs as sequences; say whether anything was paired."""
         changed = False
-        for gap_a, gap_b in _gaps(self._pairs):
+        for gap_a, gap_b in _gaps(self._alignment):
             if not gap_a or not gap_b or max(len(gap_a), len(gap_b)) > MAX_GAP:
                 continue
-            keys_a = [self._key(0, node, detail) for node in gap_a]
-            keys_b = [self._key(1, node, detail) for node in gap_b]
+            keys_a = [_key(self._a, node, detail) for node in gap_a]
+            keys_b = [_key(self._b, node, detail) for node in gap_b]
             for i, j in common_subsequence(keys_a, keys_b):
                 changed |= self._guess(gap_a[i], gap_b[j])
         return changed
 
     def _guess(self, a: ir.Node, b: ir.Node) -> bool:
-        name = layer_names(self._pairs.a, a)
-        same = bool(name) and name == layer_names(self._pairs.b, b)
-        if self._pairs.pair_nodes(a, b, Evidence.NAME if same else Evidence.GUESS):
+        name = layer_names(self._a.signals, a)
+        same = bool(name) and name == layer_names(self._b.signals, b)
+        if self._alignment.pair_nodes(a, b, Evidence.NAME if same else Evidence.GUESS):
             self._nodes.append((a, b))
             return True
         return False
 
 
-def _behind(signals: Signals, node: ir.Node) -> list[ir.Node]:
-    return [reader for name in signals.outputs_of(node) for reader in signals.consumers.get(name, ())]
+def _free_readers(side: Side, signal: str) -> list[ir.Node]:
+    return [node for node in side.signals.consumers.get(signal, ()) if not side.is_paired(node)]
+
+
+def _behind_pads(signals: Signals, nodes: Sequence[ir.Node]) -> list[ir.Node]:
+    """Return nodes with the readers of a padding in its place."""
+    return [
+        reader for node in nodes for reader in (signals.readers_of(node) if node.op_type == "Pad" else [node])
+    ]
+
+
+def _dense(nodes_a: Sequence[ir.Node], nodes_b: Sequence[ir.Node]) -> list[tuple[ir.Node, ir.Node]]:
+    """Return the one pair of a dense layer and a convolution that stands for it."""
+    pairs = [(a, b) for a in nodes_a for b in nodes_b if family_of(a) != family_of(b) and stand_in(a, b)]
+    return pairs if len(pairs) == 1 else []
+
+
+def _producer_key(side: Side, signal: str) -> tuple[str, tuple[int, ...]]:
+    producer = side.signals.producer.get(signal)
+    return ("input" if producer is None else family_of(producer)), _size(side, signal)
+
+
+def _size(side: Side, signal: str) -> tuple[int, ...]:
+    """Return the sizes of a tensor in no order, since the nets may have other layouts, and without ones."""
+    x = side.tensors.get(signal)
+    return () if x is None else tuple(sorted(size for size in x.shape[1:] if size != 1))
+
+
+def _key(side: Side, node: ir.Node, detail: int) -> Hashable:
+    outputs = side.signals.outputs_of(node)
+    size = _size(side, outputs[0]) if detail in {SIZES, BOTH} and outputs else None
+    filters = filter_shape(node) if detail in {FILTERS, BOTH} else None
+    return family_of(node), size, filters
 
 
 def layer_names(signals: Signals, node: ir.Node) -> str:
@@ -283,23 +272,21 @@ def _last_name(name: str) -> str:
 def _is_chain(signals: Signals, nodes: Sequence[ir.Node]) -> bool:
     """Whether nodes are few, and nobody but the next one reads what each of them makes."""
     return 0 < len(nodes) <= MAX_CHAIN and all(
-        [reader for made in signals.outputs_of(node) for reader in signals.consumers.get(made, ())] == [after]
-        for node, after in itertools.pairwise(nodes)
+        signals.readers_of(node) == [after] for node, after in itertools.pairwise(nodes)
     )
 
 
-def _gaps(pairs: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
+def _gaps(alignment: Alignment) -> list[tuple[list[ir.Node], list[ir.Node]]]:
     """Return what is unpaired between neighbouring pairs of the longest chain that runs the same way."""
-    a, b = pairs.a, pairs.b
+    a, b = alignment.sides
+    nodes_a, nodes_b, position_b = a.signals.nodes, b.signals.nodes, b.signals.position
     anchors = [
-        (i, b.position[id(partner)])
-        for i, node in enumerate(a.nodes)
-        if (partner := pairs.partner(node)) is not None
+        (i, position_b[id(a.partners[id(node)])]) for i, node in enumerate(nodes_a) if a.is_paired(node)
     ]
-    chain = [(-1, -1), *increasing(anchors), (len(a.nodes), len(b.nodes))]
+    chain = [(-1, -1), *increasing(anchors), (len(nodes_a), len(nodes_b))]
     gaps = []
     for (i0, j0), (i1, j1) in itertools.pairwise(chain):
-        gap_a = [n for n in a.nodes[i0 + 1 : i1] if id(n) not in pairs.node_of_a]
-        gap_b = [n for n in b.nodes[j0 + 1 : j1] if id(n) not in pairs.node_of_b]
+        gap_a = [node for node in nodes_a[i0 + 1 : i1] if not a.is_paired(node)]
+        gap_b = [node for node in nodes_b[j0 + 1 : j1] if not b.is_paired(node)]
         gaps.append((gap_a, gap_b))
     return gaps

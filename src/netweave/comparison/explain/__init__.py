@@ -1,1 +1,1 @@
-"""Which groups are wrong, and why: grafts, and the table of traps."""
+"""Which groups are wrong, and why: tests, and the table of mismatches."""

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.comparison.pieces import PieceBuilder
+from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from netweave.comparison.explain.traps.trap import Case
+    from netweave.comparison.explain.known_mismatches.mismatch import Case
     from netweave.comparison.signals import Signals
 
 
@@ -21,10 +21,10 @@ def column_order(case: Case, node_a: ir.Node, node_b: ir.Node) -> np.ndarray | N
 
     None if either reads no views, or the order cannot be found.
     """
-    ends = [flattened(signals, node) for signals, node in ((case.a, node_a), (case.b, node_b))]
-    if ends[0] is None or ends[1] is None:
+    name_a, name_b = flattened(case.a, node_a), flattened(case.b, node_b)
+    if name_a is None or name_b is None:
         return None
-    return _order(case, node_a, node_b, ends[0], ends[1])
+    return _order(case, node_a, node_b, name_a, name_b)
 
 
 def flattened(signals: Signals, node: ir.Node) -> str | None:
@@ -34,9 +34,9 @@ def flattened(signals: Signals, node: ir.Node) -> str | None:
 
 
 def _order(case: Case, node_a: ir.Node, node_b: ir.Node, name_a: str, name_b: str) -> np.ndarray | None:
-    mapping = case.mappings.get(name_b)
+    change = case.changes.get(name_b)
     shape = case.shapes_a.get(name_a)
-    if mapping is None or shape is None:
+    if change is None or shape is None:
         return None
     count = int(np.prod(shape[1:]))
     if count >= 1 << 24:
@@ -44,7 +44,7 @@ def _order(case: Case, node_a: ir.Node, node_b: ir.Node, name_a: str, name_b: st
     elements = np.arange(count, dtype=np.float32).reshape(1, *shape[1:])
     try:
         flat_a = _through_views(case.a, node_a, name_a, elements)
-        flat_b = _through_views(case.b, node_b, name_b, mapping.apply(elements))
+        flat_b = _through_views(case.b, node_b, name_b, change.apply(elements))
     except NetweaveError:
         return None
     if flat_a.shape != flat_b.shape:
@@ -60,7 +60,7 @@ def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndar
     value = node.inputs[0]
     if value is None or value.name == name:
         return elements.reshape(-1).astype(np.int64)
-    builder = PieceBuilder(signals)
+    builder = SubgraphBuilder(signals)
     builder.add_views(value, {name: elements.shape})
     from netweave.backends import prepare
 

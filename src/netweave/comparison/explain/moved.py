@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.explain.causes import where
-from netweave.comparison.explain.traps.attributes import differences
+from netweave.comparison.explain.findings import where
+from netweave.comparison.explain.known_mismatches.attributes import differences
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 def find_moved(alignment: Alignment, drafts: Sequence[Draft]) -> dict[int, str]:
     """Return where the node of a draft that only one net has stands in the other: words by ``id``."""
-    alone = [[d for d in drafts if not d.nodes[1 - side] and len(d.nodes[side]) == 1] for side in (0, 1)]
-    found: dict[int, str] = {}
-    for draft_a in alone[0]:
-        node_a = draft_a.nodes[0][0]
-        draft_b = next((d for d in alone[1] if id(d) not in found and _alike(node_a, d.nodes[1][0])), None)
+    only_a = [draft for draft in drafts if not draft.nodes_b and len(draft.nodes_a) == 1]
+    only_b = [draft for draft in drafts if not draft.nodes_a and len(draft.nodes_b) == 1]
+    moved: dict[int, str] = {}
+    for draft_a in only_a:
+        node_a = draft_a.nodes_a[0]
+        draft_b = next((d for d in only_b if id(d) not in moved and _alike(node_a, d.nodes_b[0])), None)
         if draft_b is not None:
-            text = _words(alignment, node_a, draft_b.nodes[1][0])
-            found[id(draft_a)] = found[id(draft_b)] = text
-    return found
+            moved[id(draft_a)] = moved[id(draft_b)] = _words(alignment, node_a, draft_b.nodes_b[0])
+    return moved
 
 
 def _alike(a: ir.Node, b: ir.Node) -> bool:
@@ -35,12 +35,13 @@ def _alike(a: ir.Node, b: ir.Node) -> bool:
 
 
 def _words(alignment: Alignment, node_a: ir.Node, node_b: ir.Node) -> str:
-    name_a, name_b = where(alignment.a, node_a)[0], where(alignment.b, node_b)[0]
+    a, b = alignment.sides
+    name_a, name_b = where(a.signals, node_a)[0], where(b.signals, node_b)[0]
     name = name_a if name_a == name_b else f"{name_a} / {name_b}"
     places = []
-    for side, signals, node in (("A", alignment.a, node_a), ("B", alignment.b, node_b)):
-        before = _neighbour(signals, node)
-        places.append(f"after {before} in {side}" if before else f"first in {side}")
+    for side, node in ((a, node_a), (b, node_b)):
+        before = _neighbour(side.signals, node)
+        places.append(f"after {before} in {side.name}" if before else f"first in {side.name}")
     return f"{name} stands {places[0]} and {places[1]}"
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+import warnings
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from netweave.comparison.layout.change import LayoutChange
 
 if TYPE_CHECKING:
     from netweave.comparison.result.record import NetRecord
@@ -54,76 +55,57 @@ _EXIT_STATUSES = {
 class Evidence(enum.Enum):
     """Why two groups of nodes are taken for each other, strongest first. A guess is no fact."""
 
-    VALUES = "proven by values"
+    VALUES = "values agree"
     WEIGHTS = "same weights"
     STRUCTURE = "same structure"
     NAME = "same name"
     GUESS = "guess"
 
 
-class Status(enum.Enum):
-    """How a group of A stands to its group of B."""
+class _RenamedMembers(enum.EnumMeta):
+    """Lets a script use the former name of a member for one release."""
+
+    def __getattr__(cls, name: str) -> Any:
+        renamed = {"CARRIED": "PROPAGATED"}
+        if cls.__name__ == "Status" and name in renamed:
+            warnings.warn(f"Status.{name} is now Status.{renamed[name]}", DeprecationWarning, stacklevel=2)
+            return cls[renamed[name]]
+        raise AttributeError(name)
+
+
+class Status(enum.Enum, metaclass=_RenamedMembers):
+    """How a group of A and its group of B compare."""
 
     EQUAL = "equal"
     MAPPED = "equal under the mapping"
     STRUCTURE = "same structure, weights not compared"
     LATENT = "different, without effect here"
     DIFFERENT = "different"
-    CARRIED = "carries an earlier difference"
+    PROPAGATED = "propagates an earlier difference"
     ONLY_A = "only in A"
     ONLY_B = "only in B"
     UNKNOWN = "not compared"
 
 
 @dataclass(frozen=True, slots=True)
-class TensorMapping:
-    """How a tensor of A becomes its counterpart in B.
-
-    First the axes are permuted, then entries along some axes, then the shape is changed.
+class TensorMapping(LayoutChange):
+    """How a tensor of A becomes its counterpart in B: a change of layout between two that have names.
 
     Attributes:
         a: Name of the value in A.
         b: Name of the value in B.
-        axes: ``b = a.transpose(axes)``; None where the axes stay.
-        orders: ``(axis, order)``: after the axes, entry ``i`` along the axis is entry ``order[i]``.
-        shape: Sizes in B without the batch, where the number of axes changes.
-        scale: Factor on the values.
-        channel_axis: A's axis of channels, where they are not at 1.
-        text: The same in words; empty for "as it is".
+        text: The change in words; empty for "as it is".
     """
 
     a: str
     b: str
-    axes: tuple[int, ...] | None = None
-    orders: tuple[tuple[int, tuple[int, ...]], ...] = ()
-    shape: tuple[int, ...] | None = None
-    scale: float = 1.0
-    channel_axis: int = 1
     text: str = ""
 
-    @property
-    def is_identity(self) -> bool:
-        """Whether the values are taken over in their order."""
-        return self.axes is None and not self.orders and self.scale == 1.0
-
-    def is_channel_axis(self, axis: int) -> bool:
-        """Whether an axis of B is that of the channels."""
-        return (self.axes[axis] if self.axes else axis) == self.channel_axis
-
-    @property
-    def channel_order(self) -> tuple[int, ...] | None:
-        """The order of the channels; None if they stay."""
-        return next((order for axis, order in self.orders if self.is_channel_axis(axis)), None)
-
-    def apply(self, array: np.ndarray) -> np.ndarray:
-        """Turn A's array into B's."""
-        if self.axes is not None:
-            array = array.transpose(self.axes)
-        for axis, order in self.orders:
-            array = np.take(array, order, axis=axis)
-        if self.shape is not None:
-            array = array.reshape(array.shape[0], *self.shape)
-        return array if self.scale == 1.0 else array * np.asarray(self.scale, array.dtype)
+    @classmethod
+    def named(cls, a: str, b: str, change: LayoutChange, text: str) -> TensorMapping:
+        """Return a change of layout as one between two tensors."""
+        steps = {step.name: getattr(change, step.name) for step in fields(LayoutChange)}
+        return cls(a, b, text=text, **steps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +113,7 @@ class Finding:
     """One difference, explained as far as possible.
 
     Attributes:
-        trap: Key of the trap that explains it (``pool-rounding``); None if nothing does.
+        mismatch: Key of the known mismatch that explains it (``pool-rounding``); None if none does.
         cause: What differs, in the words of both sources.
         fix: What to change so that the two agree; empty if unknown.
         place_a: Where in A's files, as text.
@@ -140,10 +122,10 @@ class Finding:
         layer_b: Name of B's layer; empty if there is none.
         error: Largest difference relative to the rms of A's tensor, before the fix.
         error_fixed: The same with the fix tried on B; None if none was tried.
-        latent: The difference is there and makes none for these weights and inputs.
+        latent: The difference is there and has no effect with these weights and inputs.
     """
 
-    trap: str | None
+    mismatch: str | None
     cause: str
     fix: str = ""
     place_a: str = ""
@@ -153,6 +135,12 @@ class Finding:
     error: float | None = None
     error_fixed: float | None = None
     latent: bool = False
+
+    @property
+    def trap(self) -> str | None:
+        """The former name of ``mismatch``; goes with the next release."""
+        warnings.warn("Finding.trap is now Finding.mismatch", DeprecationWarning, stacklevel=2)
+        return self.mismatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +153,10 @@ class Group:
         layers_a: Keys of A's layers that the nodes belong to.
         layers_b: Keys of B's layers that the nodes belong to.
         evidence: Why they are taken for each other.
-        status: How they stand to each other.
+        status: How they compare.
         error: Difference of the outputs, each net run on its own inputs, relative to the rms of A's.
-        graft_error: The same with A's real inputs fed to B's nodes; None if it was not needed.
+        isolated_error: The same with A's real inputs fed to B's nodes, as no earlier difference then counts;
+            None if that was not needed.
         mapping: How the output of A becomes that of B; None if not compared or the same.
         finding: The explanation, where there is something to explain.
     """
@@ -179,9 +168,15 @@ class Group:
     evidence: Evidence
     status: Status
     error: float | None = None
-    graft_error: float | None = None
+    isolated_error: float | None = None
     mapping: TensorMapping | None = None
     finding: Finding | None = None
+
+    @property
+    def graft_error(self) -> float | None:
+        """The former name of ``isolated_error``; goes with the next release."""
+        warnings.warn("Group.graft_error is now Group.isolated_error", DeprecationWarning, stacklevel=2)
+        return self.isolated_error
 
     @property
     def is_pair(self) -> bool:

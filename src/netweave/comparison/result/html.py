@@ -18,7 +18,7 @@ COLOURS = {
     "MAPPED": "good",
     "STRUCTURE": "info",
     "LATENT": "warn",
-    "CARRIED": "warn",
+    "PROPAGATED": "warn",
     "DIFFERENT": "bad",
     "ONLY_A": "bad",
     "ONLY_B": "bad",
@@ -43,7 +43,7 @@ def comparison_html(comparison: Comparison) -> str:
     columns = (
         f"A: {comparison.a.name}",
         f"B: {comparison.b.name}",
-        "standing",
+        "status",
         "error / rms",
         "evidence",
     )

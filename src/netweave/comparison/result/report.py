@@ -12,8 +12,8 @@ from netweave.graph import LayerTable
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison
 
-VERSION = 1
-"""Version of the JSON form; a file of another one is refused."""
+VERSION = 2
+"""Version of the JSON form; those of version 1 are read as well, others are refused."""
 
 
 def comparison_to_json(comparison: Comparison) -> dict[str, Any]:

@@ -10,14 +10,12 @@ import typing
 from pathlib import Path
 from typing import Any
 
-from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
+from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
 from netweave.graph import Graph, Layer, LayerTable, Origin
-
-BY_STRUCTURE = "by structure, with weights copied from one to the other: "
-"""So began the sentence of equal nets without weights before their verdict had a name of its own."""
 
 NAMES = {"Graph": Graph, "NetRecord": NetRecord}
 """What the annotations of a comparison name and its module does not import."""
@@ -43,10 +41,10 @@ def open_comparison(file: str | Path) -> Comparison:
         raise ReadError(f"is no saved comparison: {error}", place=place) from error
     if not isinstance(found, dict) or "verdict" not in found or "groups" not in found:
         raise ReadError("is no saved comparison; 'netweave compare A B --json FILE' writes one", place=place)
-    if found.get("version") != VERSION:
-        raise ReadError(f"is of version {found.get('version')!r}, expected {VERSION}", place=place)
+    if found.get("version") not in {1, VERSION}:
+        raise ReadError(f"is of version {found.get('version')!r}, expected 1 or {VERSION}", place=place)
     try:
-        return _comparison(found)
+        return _comparison(of_version_1(found) if found["version"] == 1 else found)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReadError(f"is a damaged comparison: {type(error).__name__}: {error}", place=place) from error
 
@@ -55,11 +53,6 @@ def _comparison(found: dict[str, Any]) -> Comparison:
     hints = typing.get_type_hints(Comparison, localns=NAMES)
     names = [field.name for field in dataclasses.fields(Comparison) if field.name not in {"a", "b"}]
     values: dict[str, Any] = {name: _made(hints[name], found[name]) for name in names}
-    if values["verdict"] in {Verdict.IDENTICAL, Verdict.EQUAL} and values["sentence"].startswith(
-        BY_STRUCTURE
-    ):
-        said = values["sentence"].removeprefix(BY_STRUCTURE).removeprefix("identical: ")
-        values |= {"verdict": Verdict.STRUCTURE, "sentence": f"{Verdict.STRUCTURE.value}: {said}"}
     return Comparison(a=_net(found["a"]), b=_net(found["b"]), **values)
 
 

@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.names import list_names
 from netweave.comparison.result.comparison import Finding, Group, Status, TensorMapping, Verdict
+from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from netweave.comparison.explain.agreement import Agreement
-
-MAX_NAMES = 4
-"""More layers than this are not named."""
+    from netweave.comparison.result.output_pair import OutputPair
 
 EFFECTIVE = frozenset({Status.DIFFERENT, Status.ONLY_A, Status.ONLY_B})
-
-
-@dataclass(frozen=True, slots=True)
-class OutputPair:
-    """An output of A against one of B.
-
-    Attributes:
-        a: Name of A's output; empty if only B has it.
-        b: Name of B's output; empty if only A has it.
-        error: Difference relative to the rms; None if they cannot be compared.
-        mapping: How A's becomes B's.
-        moved: Whether it stands in another place among B's outputs, under another name.
-    """
-
-    a: str
-    b: str
-    error: float | None = None
-    mapping: TensorMapping | None = None
-    moved: bool = False
-
-    def agrees(self, tolerance: float = OUTPUT_TOLERANCE) -> bool:
-        """Whether the two are equal under the mapping."""
-        return self.error is not None and self.error <= tolerance
+"""What alone makes two nets different: what propagates an earlier difference, or has no effect, does not."""
 
 
 def decide(
@@ -58,8 +35,8 @@ def decide(
         inputs: How A's inputs become B's, with words.
         outputs: All outputs.
         groups: All groups, judged.
-        agreement: What it proves that the outputs agree, if they do.
-        tolerance: Largest error of an output that counts as none.
+        agreement: What the agreement of the outputs is worth, if they agree.
+        tolerance: Largest relative error of an output treated as equal.
         weights_compared: Whether both nets ran with their own weights. Where one ran with copies of the
             other's, agreement says something of the structure only.
         unfilled: Number of arrays without values of their own that no values were found for.
@@ -81,9 +58,7 @@ def decide(
     worst = max((pair.error for pair in apart if pair.error is not None), default=None)
     said = "no output can be compared" if worst is None else _apart(worst)
     if unknown:
-        where = ", ".join(
-            dict.fromkeys(name for group in unknown[:4] for name in group.layers_a or group.layers_b)
-        )
+        where = list_names(name for group in unknown for name in group.layers_a or group.layers_b)
         return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
     if unfilled:
         return Verdict.STRUCTURE, (
@@ -96,26 +71,34 @@ def decide(
 
 
 def _doubtful(agreement: Agreement, outputs: Sequence[OutputPair]) -> tuple[Verdict, str] | None:
-    """Return the verdict where agreeing outputs prove nothing; None if they do."""
+    """Return the verdict where agreeing outputs say nothing; None if they do (decision 0128)."""
     agree = _agreement(outputs)
     if agreement.hidden:
         culprits = [group for group in agreement.hidden if group.finding] or agreement.hidden
         return Verdict.DIFFERENT, f"{_different(culprits, [])}; {agree}, but {agreement.reason}"
     if agreement.untested:
-        names = ", ".join(agreement.untested[:MAX_NAMES])
-        more = len(agreement.untested) - MAX_NAMES
-        names += f" and {more} more" if more > 0 else ""
         return Verdict.UNDECIDED, (
-            f"not decidable: {agree}, but {agreement.reason}, and nothing can be said about {names}, "
-            "whose results do not depend on their inputs"
+            f"not decidable: {agree}, but {agreement.reason}, and nothing can be said about "
+            f"{list_names(agreement.untested)}, whose results do not depend on their inputs"
         )
     return None
 
 
-def _agreement(outputs: Sequence[OutputPair]) -> str:
+def _agreement(outputs: Sequence[OutputPair], whose: str = "") -> str:
+    """Say how far outputs agree.
+
+    Args:
+        outputs: Pairs that agree.
+        whose: Whose outputs they are, where the other net has more: ``A``.
+    """
     worst = max(pair.error or 0.0 for pair in outputs)
-    count = f"all {len(outputs)} outputs agree" if len(outputs) > 1 else "the output agrees"
-    return f"{count} to {worst:.1g} of the rms"
+    if len(outputs) > 1:
+        subject, verbs = f"all {len(outputs)} outputs{f' of {whose}' if whose else ''}", ("are", "agree")
+    else:
+        subject, verbs = f"{whose}'s output" if whose else "the output", ("is", "agrees")
+    if worst == 0:
+        return f"{subject} {verbs[0]} identical"
+    return f"{subject} {verbs[1]} to {ratio_text(worst)} of the rms"
 
 
 def _equal(
@@ -158,14 +141,12 @@ def _more_outputs(
 ) -> str:
     """Say that B does all that A does, and makes other outputs besides."""
     agreeing = [pair for pair in outputs if pair.a]
-    worst = max(pair.error or 0.0 for pair in agreeing)
-    count = f"all {len(agreeing)} outputs of A agree" if len(agreeing) > 1 else "A's output agrees"
     mapped = _mapped_in_words(inputs, agreeing)
     under = f" ({mapped})" if mapped else ""
     named = ", ".join(repr(pair.b) for pair in more)
     noun = "the output" if len(more) == 1 else "the outputs"
     return (
-        f"different only in what B makes besides: {count} to {worst:.1g} of the rms{under}; "
+        f"different only in what B makes besides: {_agreement(agreeing, 'A')}{under}; "
         f"B has {noun} {named} as well"
     )
 
@@ -191,7 +172,7 @@ def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
 def _apart(error: float) -> str:
     if error == float("inf"):
         return "the outputs have other sizes, or values that are no numbers"
-    return f"the outputs differ by {error:.2g} of their rms"
+    return f"the outputs differ by {ratio_text(error)} of their rms"
 
 
 def place_in_words(finding: Finding) -> str:
@@ -205,4 +186,4 @@ def place_in_words(finding: Finding) -> str:
 def _remedy(finding: Finding) -> str:
     if not finding.fix or finding.error_fixed is None:
         return ""
-    return f"; with {finding.fix} the layer agrees to {finding.error_fixed:.1g}"
+    return f"; with {finding.fix} the layer agrees to {ratio_text(finding.error_fixed)}"

@@ -6,6 +6,7 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
+from netweave.comparison.names import list_stretch
 from netweave.comparison.result.comparison import (
     Comparison,
     Evidence,
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 NOTE = "only stored arrays are compared, since {} no net: what is computed with them may still differ"
-
-MAX_NAMES = 4
-"""Layers that a sentence names; of more it says how many they are."""
 
 
 def compare_stored(a: Graph, b: Graph) -> Comparison:
@@ -74,12 +72,10 @@ def _groups(a: Graph, pairing: Pairing) -> list[Group]:
 
 
 def _group(layer_a: str, layer_b: str, pairs: Sequence[Pair]) -> Group:
-    main = max(pairs, key=lambda pair: (bool(pair.likeness.change.text), pair.a.values.size))
-    wrong = [pair for pair in pairs if pair.likeness.num_different]
-    status = Status.DIFFERENT if wrong else Status.MAPPED if main.likeness.change.text else Status.EQUAL
-    mapping = TensorMapping(
-        main.a.key, main.b.key, axes=main.likeness.change.axes, text=main.likeness.change.text
-    )
+    main = max(pairs, key=lambda pair: (bool(pair.text), pair.a.values.size))
+    wrong = [pair for pair in pairs if not pair.match.is_equal]
+    status = Status.DIFFERENT if wrong else Status.MAPPED if main.text else Status.EQUAL
+    mapping = TensorMapping.named(main.a.key, main.b.key, main.match.change, main.text)
     return Group(
         nodes_a=(),
         nodes_b=(),
@@ -87,7 +83,7 @@ def _group(layer_a: str, layer_b: str, pairs: Sequence[Pair]) -> Group:
         layers_b=(layer_b,),
         evidence=Evidence.WEIGHTS if all(pair.by_values for pair in pairs) else Evidence.NAME,
         status=status,
-        error=max(pair.likeness.error for pair in pairs),
+        error=max(pair.match.error for pair in pairs),
         mapping=mapping if mapping.text else None,
         finding=_finding(wrong) if wrong else None,
     )
@@ -96,7 +92,7 @@ def _group(layer_a: str, layer_b: str, pairs: Sequence[Pair]) -> Group:
 def _finding(wrong: Sequence[Pair]) -> Finding:
     first = wrong[0]
     return Finding(
-        trap="weights",
+        mismatch="weights",
         cause="; ".join(map(_difference, wrong)),
         fix=f"take {', '.join(pair.b.key for pair in wrong)} from A",
         place_a=first.a.place,
@@ -107,14 +103,13 @@ def _finding(wrong: Sequence[Pair]) -> Finding:
 
 
 def _difference(pair: Pair) -> str:
-    likeness, size = pair.likeness, pair.a.values.size
-    if likeness.num_different == size:
+    match, worst = pair.match, pair.match.worst
+    if match.num_different == match.num_elements or worst is None:
         return f"{pair.a.key} and {pair.b.key} have no number in common"
-    worst = likeness.worst
-    was, made = likeness.change.apply(pair.a.values)[worst], pair.b.values[worst]
+    in_a, in_b = match.change.apply(pair.a.values)[worst], pair.b.values[worst]
     return (
-        f"{likeness.num_different:,} of {size:,} numbers of {pair.b.key} differ, most at {list(worst)}: "
-        f"{was:.6g} in A and {made:.6g} in B"
+        f"{match.num_different:,} of {match.num_elements:,} numbers of {pair.b.key} differ, most at "
+        f"{list(worst)}: {in_a:.6g} in A and {in_b:.6g} in B"
     )
 
 
@@ -122,7 +117,7 @@ def _alone(array: Stored, *, side: int) -> Group:
     mine, other = ("A", "B") if side == 0 else ("B", "A")
     sizes = "x".join(map(str, array.values.shape)) or "one number"
     finding = Finding(
-        trap="missing-layer",
+        mismatch="missing-layer",
         cause=f"{mine} stores {array.key} ({sizes}), {other} has no array like it",
         place_a=array.place if side == 0 else "",
         place_b=array.place if side == 1 else "",
@@ -153,14 +148,7 @@ def _verdict(pairing: Pairing, groups: Sequence[Group]) -> tuple[Verdict, str]:
     agree = f"all {count} arrays agree" if count > 1 else "the one array agrees"
     by_text: dict[str, list[str]] = defaultdict(list)
     for pair in pairing.pairs.values():
-        if pair.likeness.change.text:
-            by_text[pair.likeness.change.text].append(pair.a.layer)
-    stated = "; ".join(f"{text} ({_listed(layers)})" for text, layers in by_text.items())
+        if pair.text:
+            by_text[pair.text].append(pair.a.layer)
+    stated = "; ".join(f"{text} in {list_stretch(layers)}" for text, layers in by_text.items())
     return Verdict.EQUAL, f"equal weights: {agree}" + (f", stored in B as {stated}" if stated else "")
-
-
-def _listed(names: Sequence[str]) -> str:
-    names = list(dict.fromkeys(names))
-    if len(names) <= MAX_NAMES:
-        return ", ".join(names)
-    return f"{names[0]} to {names[-1]}, {len(names)} layers"

@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.sketches import SketchIndex
-from netweave.comparison.stored.change import Change, Likeness, find_change
+from netweave.comparison.layout.stored import match_stored
+from netweave.comparison.layout.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from netweave.comparison.layout.change import LayoutChange, LayoutMatch
     from netweave.comparison.stored.arrays import Stored
 
 HALF = 0.5
@@ -21,17 +23,22 @@ HALF = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pair:
-    """An array of A and its counterpart in B, told by their values or only by their names."""
+    """An array of A and its counterpart in B, found by their values or only by their names."""
 
     a: Stored
     b: Stored
-    likeness: Likeness
+    match: LayoutMatch
     by_values: bool
+
+    @property
+    def text(self) -> str:
+        """How A's array became B's, in words; empty for "as it is"."""
+        return describe(self.match.change)
 
 
 @dataclass(slots=True)
 class Pairing:
-    """Pairs found so far, and the changes that they tell of.
+    """Pairs found so far, and the changes of layout that they show.
 
     Attributes:
         a: Arrays of A.
@@ -45,10 +52,10 @@ class Pairing:
     b_is_net: bool = False
     pairs: dict[str, Pair] = field(default_factory=dict)
     _taken: set[str] = field(default_factory=set)
-    _changes: Counter[Change] = field(default_factory=Counter)
+    _changes: Counter[LayoutChange] = field(default_factory=Counter)
 
     def run(self) -> None:
-        """Find pairs: large arrays first, since they tell the layout that small ones leave open."""
+        """Find pairs: large arrays first, since they show the layout that small ones leave open."""
         index = SketchIndex.of({array.key: array.values for array in self.b})
         by_key = {array.key: array for array in self.b}
         for array in sorted(self.a, key=lambda array: -array.values.size):
@@ -77,18 +84,18 @@ class Pairing:
         best: Pair | None = None
         for b in free:
             hints = [change for change, _ in self._changes.most_common()]
-            likeness = find_change(a.values, b.values, hints, b_is_net=self.b_is_net)
-            if likeness is None or (by_values and likeness.num_different > HALF * a.values.size):
+            match = match_stored(a.values, b.values, hints, b_is_net=self.b_is_net)
+            if match is None or (by_values and match.num_different > HALF * match.num_elements):
                 continue
-            if best is None or likeness.num_different < best.likeness.num_different:
-                best = Pair(a, b, likeness, by_values)
-            if likeness.num_different == 0:
+            if best is None or match.num_different < best.match.num_different:
+                best = Pair(a, b, match, by_values)
+            if match.is_equal:
                 break
         if best is not None:
             self.pairs[a.key] = best
             self._taken.add(best.b.key)
-            if best.likeness.num_different == 0:
-                self._changes[best.likeness.change] += 1
+            if best.match.is_equal:
+                self._changes[best.match.change] += 1
 
     def _stand_alike(self, a: Stored, b: Stored) -> bool:
         """Whether other arrays of their two layers are pairs."""

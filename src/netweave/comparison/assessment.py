@@ -1,0 +1,159 @@
+"""What one run of a pair says: groups judged and explained, outputs compared, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.execution.variation import Variation
+from netweave.comparison.explain.agreement import review
+from netweave.comparison.explain.judge import Judge
+from netweave.comparison.explain.latent import all_folded
+from netweave.comparison.input_choice import extend
+from netweave.comparison.missing_weights import by_structure
+from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.verdict import decide
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.comparison.align.alignment import Alignment
+    from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.pair_run import PairRun
+    from netweave.comparison.explain.agreement import Agreement
+    from netweave.comparison.prepare import PreparedPair
+    from netweave.comparison.result.comparison import Group, TensorMapping
+    from netweave.comparison.result.output_pair import OutputPair
+    from netweave.comparison.stage_log import StageLog
+
+COPIED = "by structure, with weights copied from one to the other: "
+
+
+@dataclass(frozen=True, slots=True)
+class Assessment:
+    """What was found of a pair, on one probe or more.
+
+    Attributes:
+        pair: The pair.
+        tolerance: Largest relative error of an output treated as equal.
+        candidate: How B took A's inputs.
+        inputs: The same at the sizes of the first probe, in words.
+        groups: All groups, judged.
+        outputs: All outputs, each with its largest error on any probe.
+        agreement: What the agreement of the outputs is worth; None if they do not agree.
+        probes: What the nets were run on, in words.
+    """
+
+    pair: PreparedPair
+    tolerance: float
+    candidate: InputCandidate
+    inputs: tuple[TensorMapping, ...]
+    groups: Sequence[Group]
+    outputs: Sequence[OutputPair]
+    agreement: Agreement | None
+    probes: tuple[str, ...]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether the nets compute the same, given the same weights."""
+        return self._decided()[0] in {Verdict.IDENTICAL, Verdict.EQUAL, Verdict.STRUCTURE}
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether some layer differs, though it may have no effect."""
+        return any(group.finding for group in self.groups)
+
+    def on_another_probe(self, run: PairRun) -> Assessment | None:
+        """Return the assessment with another run under the same candidate; None if the outputs differ there.
+
+        Args:
+            run: The run, of which only the outputs are needed.
+        """
+        known = {pair.a: pair.b for pair in self.outputs if pair.mapping is not None}
+        outputs = {(pair.a, pair.b): pair for pair in run.outputs(known, tolerance=self.tolerance)}
+        if not all(pair.agrees(self.tolerance) for pair in outputs.values()):
+            return None
+        return replace(
+            self,
+            outputs=[_worse(pair, outputs.get((pair.a, pair.b))) for pair in self.outputs],
+            probes=tuple(dict.fromkeys((*self.probes, run.text))),
+        )
+
+    def comparison(self, log: StageLog) -> Comparison:
+        """Return the result: the verdict, and all that speaks for it."""
+        verdict, sentence = self._decided()
+        completion = self.pair.completion
+        if completion.weights_copied and verdict is not Verdict.STRUCTURE:
+            sentence = COPIED + sentence
+        errors = [pair.error for pair in self.outputs if pair.error is not None]
+        return Comparison(
+            self.pair.a.source,
+            self.pair.b.source,
+            verdict,
+            sentence,
+            groups=by_structure(self.groups, completion),
+            inputs=self.inputs,
+            outputs=tuple(pair.mapping for pair in self.outputs if pair.mapping is not None),
+            error=max(errors, default=None),
+            probes=self.probes,
+            notes=tuple(log.notes),
+            seconds=log.seconds,
+        )
+
+    def _decided(self) -> tuple[Verdict, str]:
+        return decide(
+            self.inputs,
+            self.outputs,
+            self.groups,
+            self.agreement,
+            tolerance=self.tolerance,
+            weights_compared=not self.pair.completion.weights_copied,
+            unfilled=self.pair.completion.num_unfilled,
+        )
+
+
+def assess(run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog) -> Assessment:
+    """Align both nets to the end, judge their groups, explain what differs, and review what agrees.
+
+    Args:
+        run: Both nets run, with the signals of equal values paired.
+        pair: The pair.
+        tolerance: Largest relative error of an output treated as equal.
+        log: Takes times and notes.
+    """
+    with log.stage("align"):
+        extend(run, pair.seeds)
+    with log.stage("judge"):
+        judge = Judge(run.alignment, pair.completion)
+        groups: Sequence[Group] = judge.groups()
+    if pair.completion.weights_copied:
+        _note_folded(run.alignment, log)
+    outputs = run.outputs(tolerance=tolerance)
+    agreement: Agreement | None = None
+    if outputs and all(output.agrees(tolerance) for output in outputs):
+        with log.stage("review"):
+            variation = Variation(run.a.signals, [run.a.tensors, *run.other_runs()])
+            agreement = review(judge, groups, variation, tolerance=tolerance)
+            groups = agreement.groups
+        for name, flaw in (agreement.flaws or {}).items():
+            log.note(f"output {name!r} is {flaw} on the inputs tried; the layers before it decide")
+    return Assessment(
+        pair, tolerance, run.candidate, run.inputs, groups, outputs, agreement, probes=(run.text,)
+    )
+
+
+def _note_folded(alignment: Alignment, log: StageLog) -> None:
+    """Note that one net has no normalisation where copied weights make up for those of the other."""
+    side = all_folded(alignment)
+    if side is not None:
+        log.note(
+            f"{side.name} has no normalisation: it would have to hold those of {side.other_name} in its "
+            "filters"
+        )
+
+
+def _worse(pair: OutputPair, other: OutputPair | None) -> OutputPair:
+    """Return an output with the larger of its errors on two probes."""
+    if other is None or other.error is None or (pair.error is not None and pair.error >= other.error):
+        return pair
+    return replace(pair, error=other.error)

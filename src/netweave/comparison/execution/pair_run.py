@@ -1,0 +1,194 @@
+"""Both nets run on the same inputs, mapped from one to the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.align.alignment import Alignment, SignalPair
+from netweave.comparison.align.output_order import counterpart, in_order, is_moved
+from netweave.comparison.execution import probes
+from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
+from netweave.comparison.layout.words import describe
+from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
+from netweave.comparison.result.comparison import Evidence, TensorMapping
+from netweave.comparison.result.output_pair import OutputPair
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import numpy as np
+
+    from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.sizes import Resizer, Sizes
+    from netweave.comparison.side import Side
+
+OTHER_SEED = 100
+"""Draws the inputs of a second run, away from the seeds 0 to 4 that comparisons run on."""
+
+
+@dataclass(slots=True)
+class PairRun:
+    """Both nets run on one probe, under one way to map A's inputs to B's.
+
+    Attributes:
+        candidate: How A's inputs became B's.
+        alignment: Pairs of signals, the inputs to begin with; its sides hold what the nets computed.
+        text: The probe in words.
+        is_extended: Whether the alignment has grown by structure already.
+    """
+
+    candidate: InputCandidate
+    alignment: Alignment
+    text: str
+    is_extended: bool = False
+
+    @property
+    def a(self) -> Side:
+        """The first net, and what it computed."""
+        return self.alignment.a
+
+    @property
+    def b(self) -> Side:
+        """The second net, and what it computed: nothing but its inputs if it could not be run."""
+        return self.alignment.b
+
+    @property
+    def inputs(self) -> tuple[TensorMapping, ...]:
+        """How A's inputs became B's, at these sizes and in words."""
+        return tuple(
+            mapping.tensor_mapping(self.a.tensors[mapping.a].shape) for mapping in self.candidate.mappings
+        )
+
+    @property
+    def num_equal_signals(self) -> int:
+        """How many signals of B besides its inputs hold the values of one of A's."""
+        return len(self.a.pairs) - len(self.candidate.mappings)
+
+    def other_runs(self) -> list[Mapping[str, np.ndarray]]:
+        """Return A's tensors on other inputs, if the probe has one sample, to show what depends on it."""
+        inputs = [str(value.name) for value in self.a.graph.inputs]
+        sizes = {name: self.a.tensors[name].shape for name in inputs}
+        if any(size and size[0] > 1 for size in sizes.values()):
+            return []
+        probe = probes.draw(self.a.graph, sizes, seed=OTHER_SEED)
+        return [probes.run_tapped(self.a.graph, probe, self.a.signals.names)]
+
+    def outputs(
+        self, known: Mapping[str, str] | None = None, *, tolerance: float = OUTPUT_TOLERANCE
+    ) -> list[OutputPair]:
+        """Pair the outputs of both nets, and compare them.
+
+        Args:
+            known: B's output for an output of A, where that was found before.
+            tolerance: Largest relative error treated as equal.
+        """
+        names_a = [str(value.name) for value in self.a.graph.outputs]
+        names_b = [str(value.name) for value in self.b.graph.outputs]
+        only_one = len(names_a) == len(names_b) == 1
+        free_b = list(names_b)
+        pairs = []
+        for name_a in names_a:
+            name_b = (known or {}).get(name_a) or (
+                names_b[0] if only_one else counterpart(self.alignment, name_a, free_b)
+            )
+            if name_b is None:
+                pairs.append(OutputPair(name_a, ""))
+                continue
+            free_b.remove(name_b)
+            pairs.append(self._compare(name_a, name_b, tolerance))
+        return pairs + [OutputPair("", name) for name in free_b]
+
+    def _compare(self, name_a: str, name_b: str, tolerance: float) -> OutputPair:
+        x, y = self.a.tensors[name_a], self.b.tensors.get(name_b)
+        if y is None:
+            return OutputPair(name_a, name_b)
+        known = self.alignment
+        solved = solve_layout(x, y, tolerance=tolerance, hints=known.hints(), orientation=known.orientation)
+        if solved is not None:
+            change, error = in_order(known, solved[0]), solved[1]
+            error = error if change is solved[0] else relative_error(change.apply(x), y)
+        else:
+            # of layouts that all leave an error, the one that most of the net's tensors have
+            layouts = candidate_layouts(x.shape, y.shape, orientation=known.orientation)
+            likely = max(layouts, key=known.num_votes, default=None)
+            if likely is None:
+                return OutputPair(name_a, name_b, float("inf"))
+            change, error = likely, relative_error(likely.apply(x), y)
+        mapping = TensorMapping.named(name_a, name_b, change, describe(change))
+        return OutputPair(name_a, name_b, error, mapping, is_moved(known, name_a, name_b))
+
+
+class PairRunner:
+    """Runs both nets at one size; A is run once, B under each candidate for the mapping of the inputs.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        sizes: Sizes of A's inputs.
+        resizer: Resizes the nets.
+        tapped: Whether every signal is wanted, and not the outputs alone.
+        probe: A's inputs of these sizes; drawn if there are none.
+        seed: Seed of the draw.
+    """
+
+    def __init__(
+        self,
+        a: Side,
+        b: Side,
+        sizes: Sizes,
+        resizer: Resizer,
+        *,
+        tapped: bool = True,
+        probe: Mapping[str, np.ndarray] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._a = resizer.resized(a, sizes)
+        self._b = b
+        self._sizes = sizes
+        self._resizer = resizer
+        self._tapped = tapped
+        self._given = probe
+        self._seed = seed
+        self._probe: probes.Probe | None = None
+
+    def run(self, candidate: InputCandidate, *, without_b: bool = False) -> PairRun | None:
+        """Run the nets under a candidate; None if one of them does not take the size.
+
+        Args:
+            candidate: How A's inputs become B's.
+            without_b: Leave B unrun, for a net that takes no size that A takes.
+
+        Raises:
+            RunError: A net takes the size as far as shapes are known, and does not run.
+        """
+        if self._a is None:
+            return None
+        sizes_b = {mapping.b: mapping.sizes_of_b(self._sizes[mapping.a]) for mapping in candidate.mappings}
+        b = self._b if without_b else self._resizer.resized(self._b, sizes_b)
+        if b is None:
+            return None
+        probe = self._run_a(self._a)
+        inputs = [mapping.tensor_mapping(probe.inputs[mapping.a].shape) for mapping in candidate.mappings]
+        tensors_b: Mapping[str, np.ndarray]
+        tensors_b = {mapping.b: mapping.apply(probe.inputs[mapping.a]) for mapping in inputs}
+        if not without_b:
+            tensors_b = probes.run_tapped(b.graph, probes.Probe(tensors_b, ""), self._taps(b))
+        alignment = Alignment(self._a, b.with_tensors(tensors_b), orientation=candidate.orientation)
+        for mapping in inputs:
+            alignment.pair_signals(SignalPair(mapping.a, mapping.b, Evidence.VALUES, mapping, 0.0))
+        return PairRun(candidate, alignment, probe.text)
+
+    def _run_a(self, a: Side) -> probes.Probe:
+        if self._probe is None:
+            probe = (
+                probes.draw(a.graph, self._sizes, seed=self._seed)
+                if self._given is None
+                else probes.given(self._given)
+            )
+            self._a = replace(a, tensors=probes.run_tapped(a.graph, probe, self._taps(a)))
+            self._probe = probe  # last: a run that failed leaves none
+        return self._probe
+
+    def _taps(self, side: Side) -> list[str]:
+        return side.signals.names if self._tapped else []

@@ -1,0 +1,171 @@
+"""Probes: the inputs that both nets are run on, and running them with every signal tapped."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave.backends import prepare
+from netweave.errors import RunError, ShapeError, UsageError
+from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
+from netweave.passes.scaffolding import has_scaffolding, see_through
+from netweave.passes.specialise import specialise
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+NUM_SAMPLES = 3
+"""Samples of a probe: noise, a smooth positive image, and noise of the size of pixels."""
+
+OPEN_SIZE = 33
+"""Stands for a spatial size that neither net says; odd, so that rounding rules show."""
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Inputs of one net.
+
+    Attributes:
+        inputs: Arrays by input name, batch first.
+        text: The sizes in words.
+    """
+
+    inputs: Mapping[str, np.ndarray]
+    text: str
+
+
+def base_sizes(graph: Graph) -> dict[str, tuple[int | None, ...]]:
+    """Return the input sizes of a net as declared, None where it says nothing and for an open batch."""
+    base: dict[str, tuple[int | None, ...]] = {}
+    for value in graph.inputs:
+        name = str(value.name)
+        declared = graph.declared.get(name)
+        sizes = tuple(declared) if declared is not None else known_shape(value) or ()
+        base[name] = (None, *sizes[1:]) if _is_open(value) else sizes
+    return base
+
+
+def _is_open(value: ir.Value) -> bool:
+    """Whether the first size of an input may be any."""
+    return value.shape is not None and len(value.shape) > 0 and not isinstance(value.shape[0], int)
+
+
+def resized(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None:
+    """Return a copy of a graph for other input sizes, the batch left open; None if they do not fit."""
+    shapes: dict[str, list[int | str]] = {}
+    for value in graph.inputs:
+        given = list(sizes[str(value.name)])
+        shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
+    try:
+        if not has_rules(graph) and not has_scaffolding(graph):
+            plain = graph.clone()
+            infer_shapes(plain, shapes)
+            return plain
+        special = specialise(graph, shapes)
+        if has_scaffolding(special):
+            see_through.edit(special)
+    except ShapeError:
+        return None
+    return special
+
+
+def has_rules(graph: Graph) -> bool:
+    """Whether some node has a rule that becomes numbers only with the input's size."""
+    for node in graph.nodes:
+        padding = node.attributes.get("auto_pad")
+        if node.domain == DOMAIN or "output_shape" in node.attributes:
+            return True
+        if padding is not None and padding.as_string() not in {"NOTSET", "VALID"}:
+            return True
+    return False
+
+
+def draw(graph: Graph, sizes: Mapping[str, Sequence[int]], *, seed: int) -> Probe:
+    """Draw the inputs of a net.
+
+    Args:
+        graph: The net.
+        sizes: Input sizes by name, the batch among them.
+        seed: Seed of the draw.
+    """
+    generator = np.random.default_rng(seed)
+    inputs = {}
+    for value in graph.inputs:
+        inputs[str(value.name)] = _draw_one(value, tuple(sizes[str(value.name)]), generator)
+    return given(inputs)
+
+
+def given(inputs: Mapping[str, np.ndarray]) -> Probe:
+    """Return a probe of the user's own inputs."""
+    return Probe(inputs, ", ".join(f"{name} {'x'.join(map(str, x.shape))}" for name, x in inputs.items()))
+
+
+def check_finite(inputs: Mapping[str, np.ndarray]) -> None:
+    """Refuse inputs with values that are no numbers: on them all nets agree.
+
+    Raises:
+        UsageError: An input holds NaN or infinity.
+    """
+    for name, x in inputs.items():
+        if x.dtype.kind == "f" and not np.isfinite(x).all():
+            count = int(np.count_nonzero(~np.isfinite(x)))
+            raise UsageError(
+                f"the probe's {name!r} holds {count:,} values that are NaN or infinite; give finite ones"
+            )
+
+
+def _draw_one(value: ir.Value, shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    dtype = value.dtype.numpy() if value.dtype is not None else np.dtype(np.float32)
+    if dtype.kind == "b":
+        return generator.integers(0, 2, shape).astype(dtype)
+    if dtype.kind in "iu":
+        return generator.integers(0, _num_rows(value), shape).astype(dtype)
+    x = generator.standard_normal(shape)
+    if shape and shape[0] > 1:
+        x[1] = _smooth(shape[1:], generator)
+    if shape and shape[0] > 2:
+        x[2] *= 64.0
+    return x.astype(dtype)
+
+
+def _smooth(shape: tuple[int, ...], generator: np.random.Generator) -> np.ndarray:
+    """Return a positive picture of a few waves with a little noise, different along every axis."""
+    x = np.zeros(shape)
+    for _ in range(4):
+        phase = generator.uniform(0, 2 * np.pi)
+        wave = np.full(shape, phase)
+        for axis, size in enumerate(shape):
+            ramp = np.arange(size).reshape([-1 if i == axis else 1 for i in range(len(shape))])
+            wave = wave + ramp * (2 * np.pi * generator.uniform(0.2, 1.5) / max(size, 2))
+        x = x + np.sin(wave)
+    return 0.5 + 0.1 * x + 0.05 * generator.random(shape)
+
+
+def _num_rows(value: ir.Value) -> int:
+    """Rows of the table that an integer input looks things up in; 2 if none is found."""
+    for node in value.consumers():
+        table = node.inputs[0]
+        if node.op_type == "Gather" and table is not None and table.shape is not None:
+            rows = table.shape[0]
+            return rows if isinstance(rows, int) else 2
+    return 2
+
+
+def run_tapped(graph: Graph, probe: Probe, taps: Sequence[str]) -> dict[str, np.ndarray]:
+    """Run a net and return its outputs and taps by name, the inputs among them.
+
+    Raises:
+        RunError: The net cannot be run.
+    """
+    given = {name: np.asarray(x) for name, x in probe.inputs.items()}
+    missing = [str(value.name) for value in graph.inputs if str(value.name) not in given]
+    if missing:
+        raise RunError(f"net {graph.name!r}: no probe for its inputs {', '.join(missing)}")
+    computed = prepare(graph, taps=[name for name in taps if name not in given]).run(given)
+    return {**given, **computed}

@@ -1,0 +1,93 @@
+"""The sizes of inputs that two nets are compared at, and the nets at these sizes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.comparison.execution import probes
+from netweave.passes.fitting import likely_size
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.comparison.execution.input_mapping import InputMapping
+    from netweave.comparison.side import Side
+    from netweave.graph import Graph
+
+Sizes = dict[str, tuple[int, ...]]
+"""Sizes of inputs by name."""
+
+SizeKey = tuple[tuple[str, tuple[int, ...]], ...]
+"""Sizes of inputs by name, in the order of the names."""
+
+
+class Resizer:
+    """Resizes the nets of a pair, each to one size once: a net of thousands of nodes takes a while."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, SizeKey], Side | None] = {}
+
+    def resized(self, side: Side, sizes: Sizes) -> Side | None:
+        """Return one net of the pair at other sizes of its inputs; None if it does not take them.
+
+        Args:
+            side: The net, always in the same form.
+            sizes: Sizes of its own inputs.
+        """
+        key = side.name, size_key(sizes)
+        if key not in self._known:
+            graph = probes.resized(side.graph, sizes)
+            self._known[key] = None if graph is None else side.with_graph(graph)
+        return self._known[key]
+
+
+def size_key(sizes: Sizes) -> SizeKey:
+    """Return sizes as what can be looked up."""
+    return tuple(sorted(sizes.items()))
+
+
+def sizes_text(sizes: Sizes) -> str:
+    """Return sizes for people.
+
+    >>> sizes_text({"data": (1, 3, 24, 31)})
+    'data 1x3x24x31'
+    """
+    return ", ".join(f"{name} {'x'.join(map(str, size))}" for name, size in sizes.items())
+
+
+def declared_sizes(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> Sizes:
+    """Return input sizes of A: as A declares them, else as B does, else what fits.
+
+    A batch that one net leaves open is that of the other; one that both leave open is ``NUM_SAMPLES``.
+    """
+    sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
+    pairs = [(m.a, sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
+    batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other])
+    sizes = {}
+    for name, own, other in pairs:
+        if len(own) != len(other):
+            other = (None,) * len(own)
+        both = [x if x is not None else y for x, y in zip(own, other, strict=True)]
+        both[:1] = [batch if x is None else x for x in both[:1]]
+        size = likely_size(a) or likely_size(b) or probes.OPEN_SIZE if None in both else 0
+        sizes[name] = tuple(size if x is None else x for x in both)
+    return sizes
+
+
+def oblong(sizes: Sizes) -> Sizes:
+    """Return sizes whose images are neither square nor even, so that rules show that depend on it.
+
+    A square image hides height and width that are swapped, an even one how windows are rounded.
+    """
+    return {
+        name: (*size[:2], size[2] + 5, size[3] + 12) if len(size) == 4 else size
+        for name, size in sizes.items()
+    }
+
+
+def _batch(firsts: Sequence[tuple[int | None, int | None]]) -> int:
+    """Return the batch of both nets from the first sizes of their inputs, None where it is open."""
+    for own, other in firsts:
+        if (own is None) != (other is None):
+            return own or other or 1
+    return probes.NUM_SAMPLES if all(first == (None, None) for first in firsts) else 1

@@ -1,0 +1,59 @@
+"""Findings with the places in both sources that they are about."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.comparison.result.comparison import Finding
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from netweave.comparison.signals import Signals
+
+
+def where(signals: Signals, node: ir.Node) -> tuple[str, str]:
+    """Return the name of a node's layer and its place in the source, both as text."""
+    layers = signals.graph.layers_of(node)
+    if not layers:
+        return str(node.name), signals.graph.files[0] if signals.graph.files else signals.graph.name
+    return layers[0].name, str(layers[0].origin) if layers[0].origin else ""
+
+
+def finding_at(
+    a: tuple[Signals, ir.Node | None],
+    b: tuple[Signals, ir.Node | None],
+    *,
+    mismatch: str | None,
+    cause: str,
+    fix: str = "",
+    error: float | None = None,
+    error_fixed: float | None = None,
+    latent: bool = False,
+) -> Finding:
+    """Return a finding about a node of A and one of B.
+
+    Args:
+        a: The first net, and its node; None if the finding is about B alone.
+        b: The second net, likewise.
+        mismatch: As in ``Finding``, like all that follow.
+        cause: What differs.
+        fix: What to change.
+        error: Error before the fix.
+        error_fixed: Error with it.
+        latent: Whether it has no effect here.
+    """
+    layer_a, place_a = ("", "") if a[1] is None else where(a[0], a[1])
+    layer_b, place_b = ("", "") if b[1] is None else where(b[0], b[1])
+    return Finding(
+        mismatch=mismatch,
+        cause=cause,
+        fix=fix,
+        place_a=place_a,
+        place_b=place_b,
+        layer_a=layer_a,
+        layer_b=layer_b,
+        error=error,
+        error_fixed=error_fixed,
+        latent=latent,
+    )

@@ -1,0 +1,32 @@
+"""The table of known mismatches: ways in which two nets that should be the same often differ.
+
+To add one: write a function ``(case) -> Iterator[Proposal]`` in the file of its family (or a new file) and
+add it to ``KNOWN_MISMATCHES``. A proposal says what differs and how to change B; it is tried on A's real
+inputs and reported only if B's nodes then do what A's do. Where nothing differs, nothing must be proposed.
+"""
+
+from netweave.comparison.explain.known_mismatches.attributes import attribute_mismatches
+from netweave.comparison.explain.known_mismatches.constants import constant_mismatches
+from netweave.comparison.explain.known_mismatches.folded import folded_mismatches
+from netweave.comparison.explain.known_mismatches.functions import function_mismatches
+from netweave.comparison.explain.known_mismatches.gates import gate_mismatches
+from netweave.comparison.explain.known_mismatches.groups import group_mismatches
+from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
+from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
+from netweave.comparison.explain.known_mismatches.scaling_order import scaling_behind_mismatches
+from netweave.comparison.explain.known_mismatches.softmax import softmax_mismatches
+
+KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
+    attribute_mismatches,
+    softmax_mismatches,
+    group_mismatches,
+    gate_mismatches,
+    constant_mismatches,
+    folded_mismatches,
+    scaling_behind_mismatches,
+    input_order_mismatches,
+    operator_mismatches,
+    function_mismatches,
+)
+
+__all__ = ["KNOWN_MISMATCHES", "Case", "KnownMismatch", "Proposal"]

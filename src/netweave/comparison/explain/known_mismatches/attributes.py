@@ -1,0 +1,225 @@
+"""Mismatches that are settings of an operator: padding, rounding, eps, slopes, axes, ..."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import onnx
+
+from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.explain.wording import in_words, setting
+from netweave.comparison.layout.orientation import ORIENTATIONS
+from netweave.graph import OPSET, attributes_of, known_shape
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import onnx_ir as ir
+
+    from netweave.graph import Graph
+
+MISMATCH_OF = {
+    "pads": "padding",
+    "auto_pad": "padding",
+    "strides": "stride",
+    "dilations": "dilation",
+    "kernel_shape": "kernel-size",
+    "rounding": "pool-rounding",
+    "count_include_pad": "count-include-pad",
+    "epsilon": "epsilon",
+    "axis": "axis",
+    "axes": "axis",
+    "keepdims": "axis",
+    "perm": "axis-order",
+}
+"""Key of the mismatch for an attribute; others have a key of the operator and the attribute."""
+
+SPECIAL = {
+    ("LRN", "alpha"): "lrn-alpha",
+    ("LRN", "bias"): "lrn-k",
+    ("LRN", "beta"): "lrn-beta",
+    ("LRN", "size"): "lrn-size",
+    ("ChannelLRN", "alpha"): "lrn-alpha",
+    ("ChannelLRN", "beta"): "lrn-beta",
+    ("ChannelLRN", "size"): "lrn-size",
+    ("LeakyRelu", "alpha"): "leaky-slope",
+    ("Elu", "alpha"): "elu-alpha",
+    ("Softmax", "axis"): "softmax-axis",
+    ("LogSoftmax", "axis"): "softmax-axis",
+    ("Concat", "axis"): "concat-axis",
+}
+
+NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
+"""Local response normalisations: along how many axes their window has its size."""
+
+ROUNDED = {"floor": "down", "ceil": "up", "caffe": "up (by Caffe's rule)", "full": "up (by MXNet's 'full')"}
+
+SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_padding"})
+OWN = frozenset({"group"})
+"""Attributes that have a mismatch of their own."""
+IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
+"""Attributes that say nothing of the values, or say again what the weights say."""
+
+TRANSPARENT = frozenset({"Gemm", "Transpose"})
+"""Operators whose attributes are the layout of their weights or values, which is compared elsewhere."""
+
+
+def attribute_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose A's value for every setting in which nodes of one operator differ."""
+    for node_a, node_b in case.pairs():
+        if node_a.op_type != node_b.op_type or node_a.op_type in TRANSPARENT:
+            continue
+        for name, (value_a, value_b) in differences(node_a, node_b, orientation=case.orientation).items():
+            if name in OWN:
+                continue
+            yield Proposal(
+                mismatch=mismatch_key(node_b.op_type, name),
+                cause=_cause(node_a, name, value_a, value_b),
+                fix=setting(case.b.graph.format, node_b, name, value_a),
+                node_a=node_a,
+                node_b=node_b,
+                change=set_attribute(node_b.name, name, value_a),
+            )
+
+
+def mismatch_key(op_type: str, name: str) -> str:
+    """Return the key of the mismatch for an attribute of an operator."""
+    return SPECIAL.get((op_type, name)) or MISMATCH_OF.get(name) or f"{op_type.lower()}-{name}"
+
+
+def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> dict[str, tuple[Any, Any]]:
+    """Return the settings in which two nodes of one operator differ: name to (A's, B's) value.
+
+    Args:
+        node_a: A's node.
+        node_b: B's node of the same ``op_type``.
+        orientation: What was done to the image that B sees, a key of ``ORIENTATIONS``, and so to A's values.
+    """
+    values_a, values_b = canonical(node_a), canonical(node_b)
+    if orientation:
+        values_a = {name: _reoriented(name, value, orientation) for name, value in values_a.items()}
+    found = {}
+    for name in sorted(values_a.keys() | values_b.keys()):
+        a, b = values_a.get(name), values_b.get(name)
+        if name not in IGNORED and not _same(a, b) and a is not None:
+            found[name] = (a, b)
+    if node_a.op_type == "AveragePool" and not any(values_a.get("pads", ())) and "pads" not in found:
+        found.pop("count_include_pad", None)
+    if "strides" not in found and set(values_a.get("strides", ())) <= {1}:
+        found.pop("rounding", None)  # a step of one leaves nothing to round
+    if node_a.op_type in {"Conv", "ConvTranspose"}:
+        found.pop("kernel_shape", None)
+    return found
+
+
+def canonical(node: ir.Node) -> dict[str, Any]:
+    """Return a node's attributes with every default filled in and pooling's rounding by name."""
+    values = dict(_defaults(node.op_type)) | attributes_of(node)
+    kernel = values.get("kernel_shape") or _kernel(node)
+    if kernel:
+        rank = len(kernel)
+        values["kernel_shape"] = tuple(kernel)
+        values.setdefault("strides", (1,) * rank)
+        values.setdefault("dilations", (1,) * rank)
+        values.setdefault("pads", (0,) * (2 * rank))
+    if node.op_type in {"MaxPool", "AveragePool"}:
+        values["rounding"] = values.get("rounding") or ("ceil" if values.get("ceil_mode") else "floor")
+        values.pop("ceil_mode", None)
+    if node.op_type in {"Softmax", "LogSoftmax", "Concat", "Flatten", "Gather"} and values.get("axis", 0) < 0:
+        shape = known_shape(node.outputs[0])
+        values["axis"] = values["axis"] + len(shape) if shape else values["axis"]
+    return {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
+
+
+@lru_cache(maxsize=256)
+def _defaults(op_type: str) -> tuple[tuple[str, Any], ...]:
+    try:
+        schema = onnx.defs.get_schema(op_type, OPSET)
+    except onnx.defs.SchemaError:
+        return ()
+    rows = []
+    for name, attribute in schema.attributes.items():
+        if attribute.default_value.type:
+            value = onnx.helper.get_attribute_value(attribute.default_value)
+            rows.append((name, value.decode() if isinstance(value, bytes) else value))
+    return tuple(rows)
+
+
+def _kernel(node: ir.Node) -> tuple[int, ...] | None:
+    if node.op_type not in {"Conv", "ConvTranspose"} or len(node.inputs) < 2:
+        return None
+    shape = known_shape(node.inputs[1])
+    if shape is None or any(size is None for size in shape):
+        return None
+    return tuple(size for size in shape[2:] if size is not None)
+
+
+def _reoriented(name: str, value: Any, orientation: str) -> Any:
+    if name not in SPATIAL or not isinstance(value, tuple) or len(value) not in {2, 4}:
+        return value
+    return ORIENTATIONS[orientation].of_setting(value)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, float) and isinstance(b, (int, float)):
+        return abs(a - b) <= 1e-6 * max(abs(a), abs(b))
+    return bool(a == b)
+
+
+def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
+    if name == "pads" and b is not None and len(a) == len(b):
+        half = len(a) // 2
+        if (*b[half:], *b[:half]) == a:
+            return (
+                f"begin and end of the padding are swapped: A pads {in_words(name, a)}, "
+                f"B pads {in_words(name, b)}"
+            )
+    if name == "alpha" and node_a.op_type in NUM_AXES_OF_WINDOW and b is not None:
+        num_values = attributes_of(node_a)["size"] ** NUM_AXES_OF_WINDOW[node_a.op_type]
+        reason = _lrn_alpha(float(a), float(b), num_values)
+        if reason:
+            return f"{reason}: alpha is {in_words(name, a)} in A and {in_words(name, b)} in B"
+    if name == "rounding":
+        return f"A rounds the number of windows {ROUNDED[a]}, B rounds it {ROUNDED.get(b, b)}"
+    noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)
+    return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
+
+
+def _lrn_alpha(a: float, b: float, num_values: int) -> str:
+    if _same(a * num_values, b):
+        return "B does not divide alpha by the window's size"
+    return "B divides alpha by the window's size once more" if _same(a / num_values, b) else ""
+
+
+def set_attribute(node: str | None, name: str, value: Any) -> Callable[[Graph], None]:
+    """Return a change that gives a node, by its name, another value for a setting."""
+    return _Change(node, name, value)
+
+
+class _Change:
+    """Gives a node of a subgraph A's value for one setting."""
+
+    def __init__(self, node: str | None, name: str, value: Any) -> None:
+        self._node, self._name, self._value = node, name, value
+
+    def __call__(self, graph: Graph) -> None:
+        import onnx_ir as ir
+
+        node = node_named(graph, self._node)
+        if self._name == "rounding":
+            self._round(node)
+            return
+        node.attributes[self._name] = ir.convenience.convert_attribute(self._name, self._value)
+
+    def _round(self, node: ir.Node) -> None:
+        import onnx_ir as ir
+
+        node.attributes.pop("rounding", None)
+        node.attributes.pop("ceil_mode", None)
+        if self._value in {"floor", "ceil"}:
+            node.domain = ""
+            node.attributes["ceil_mode"] = ir.AttrInt64("ceil_mode", int(self._value == "ceil"))
+        else:
+            node.domain = "netweave"
+            node.attributes["rounding"] = ir.AttrString("rounding", self._value)

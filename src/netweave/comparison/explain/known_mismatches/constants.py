@@ -1,0 +1,282 @@
+"""Mismatches that are stored arrays: wrong weights, statistics not divided, gamma, slopes, flatten order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.comparison.align.weights import filters_of
+from netweave.comparison.explain.known_mismatches.filters import DENSE, in_input_order, say_filters
+from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.layout.orientation import ORIENTATIONS
+from netweave.comparison.metric import FACTOR_TOLERANCE, differing, relative_error
+from netweave.comparison.signals import constants_of, is_constant
+from netweave.graph.parameters import source_keys
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from netweave.graph import Graph
+
+ROLES = {
+    "BatchNormalization": ("", "gamma", "beta", "running mean", "running variance"),
+    "Conv": ("", "weights", "bias"),
+    "ConvTranspose": ("", "weights", "bias"),
+    "Gemm": ("", "weights", "bias"),
+    "MatMul": ("weights", "weights"),
+    "PRelu": ("", "slopes"),
+    "Clip": ("", "lower bound", "upper bound"),
+    "Add": ("addend", "addend"),
+    "Mul": ("factor", "factor"),
+}
+
+
+def constant_mismatches(case: Case) -> Iterator[Proposal]:
+    """Propose A's arrays, in B's layout, where B's differ."""
+    for node_a, node_b in case.pairs():
+        if node_a.op_type == node_b.op_type:
+            yield from _node_mismatches(case, node_a, node_b)
+            yield from _superfluous(node_a, node_b)
+
+
+def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
+    arrays_a, arrays_b = constants_of(node_a), constants_of(node_b)
+    for index, value_a in arrays_a.items():
+        array_a = _numpy(value_a)
+        value_b = arrays_b.get(index)
+        if array_a is None:
+            continue
+        if value_b is None:
+            yield from _missing(node_a, node_b, index, array_a)
+            continue
+        array_b = _numpy(value_b)
+        if array_b is not None and node_b.op_type == "Pad" and index == 1:
+            yield from _amounts(node_a, node_b, array_a, array_b)
+        if array_b is None or array_b.dtype.kind != "f":
+            continue
+        wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
+        if wanted is None or same_array(wanted, array_b):
+            continue
+        if _role(node_b, index) == "bias" and not source_keys(value_b) and not np.any(array_b):
+            yield _missing_array(node_a, node_b, index, wanted)  # zeros that stand for no bias
+            continue
+        mismatch, cause = _say(case, node_a, node_b, index, wanted, array_a, array_b)
+        yield Proposal(
+            mismatch=mismatch,
+            subject=_role(node_b, index),
+            cause=cause,
+            fix=f"give {_role(node_b, index)} {value_b.name!r} A's values",
+            node_a=node_a,
+            node_b=node_b,
+            change=replace_constant(node_b.name, index, wanted),
+            array=index,
+        )
+
+
+def _amounts(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
+    """Propose what A's Pad adds at the begins and ends of all axes."""
+    if a.shape != b.shape or np.array_equal(a, b):
+        return
+    pairs_a, pairs_b = (x.reshape(2, -1).T.tolist() for x in (a, b))
+    apart = [axis for axis, pairs in enumerate(zip(pairs_a, pairs_b, strict=True)) if pairs[0] != pairs[1]]
+    shown_a, shown_b = (", ".join(str(tuple(pairs[axis])) for axis in apart) for pairs in (pairs_a, pairs_b))
+    axes = f"{'axes' if len(apart) > 1 else 'axis'} {', '.join(map(str, apart))}"
+    yield Proposal(
+        mismatch="padding",
+        cause=f"padding before and after {axes} is {shown_a} in A and {shown_b} in B",
+        fix=f"pad {axes} by {shown_a}",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 1, a),
+    )
+
+
+def _numpy(value: ir.Value) -> np.ndarray | None:
+    return None if value.const_value is None else value.const_value.numpy()
+
+
+def same_array(a: np.ndarray, b: np.ndarray) -> bool:
+    """Whether two stored arrays are the same up to rounding."""
+    if a.shape != b.shape:
+        return False
+    return np.array_equal(a, b) or not differing(a, b).any()
+
+
+def wanted_constant(
+    case: Case, node_a: ir.Node, node_b: ir.Node, index: int, a: np.ndarray, b: np.ndarray
+) -> np.ndarray | None:
+    """Return what B's array should be: A's in B's layout; None if there is no telling."""
+    if index == 1 and node_a.op_type in {"Conv", "ConvTranspose"}:
+        filters = ORIENTATIONS[case.orientation](a) if a.ndim == 4 else a
+        order = _input_order(case, node_b)
+        if order is not None and node_a.op_type == "Conv":
+            filters = in_input_order(filters, order)
+        return np.asarray(filters, order="C") if filters.shape == b.shape else None
+    if index == 1 and node_a.op_type in DENSE:
+        return _dense(case, node_a, node_b, b)
+    order = _input_order(case, node_b)
+    if order is not None and _is_vector(a) and a.size == len(order):
+        a = a.reshape(-1)[list(order)].reshape(a.shape)
+    if a.shape == b.shape:
+        return a
+    return a.reshape(b.shape) if a.size == b.size and max(a.ndim, b.ndim) <= 4 and _is_vector(a) else None
+
+
+def _input_order(case: Case, node_b: ir.Node) -> tuple[int, ...] | None:
+    """Return the order in which the channels of A reach a node of B."""
+    for signal in case.b.inputs_of(node_b):
+        if signal in case.changes:
+            return case.changes[signal].channel_order
+    return None
+
+
+def _is_vector(x: np.ndarray) -> bool:
+    return bool(sum(size != 1 for size in x.shape) <= 1)
+
+
+def _dense(case: Case, node_a: ir.Node, node_b: ir.Node, b: np.ndarray) -> np.ndarray | None:
+    """Return A's dense weights with the inputs in the order in which B's flatten has them."""
+    from netweave.comparison.explain.flatten import column_order
+
+    filters = filters_of(node_a)
+    if filters is None or filters.ndim != 2 or filters.size != b.size:
+        return None
+    order = column_order(case, node_a, node_b)
+    if order is not None and len(order) == filters.shape[1]:
+        filters = filters[:, order]
+    wanted = as_stored(node_b, filters)
+    return wanted if wanted.shape == b.shape else None
+
+
+def as_stored(dense: ir.Node, filters: np.ndarray) -> np.ndarray:
+    """Return the weights of a dense layer, given with outputs first, as its node has them."""
+    transposed = dense.attributes.get("transB")
+    return filters if transposed is not None and transposed.as_int() else filters.T
+
+
+def _role(node: ir.Node, index: int) -> str:
+    roles = ROLES.get(node.op_type, ())
+    return roles[index] if index < len(roles) and roles[index] else f"input {index}"
+
+
+def _say(
+    case: Case,
+    node_a: ir.Node,
+    node_b: ir.Node,
+    index: int,
+    wanted: np.ndarray,
+    a: np.ndarray,
+    b: np.ndarray,
+) -> tuple[str, str]:
+    """Return the key and the words of the mismatch that made B's array differ."""
+    role = _role(node_b, index)
+    if role == "gamma" or (role == "factor" and _is_scale(node_b)):
+        if same_array(np.ones_like(wanted), wanted):
+            return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
+        if same_array(np.ones_like(b), b):
+            return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies the stored ones"
+    factor = _common_factor(wanted, b)
+    if role.startswith("running") and factor is not None:
+        return "bn-scale-factor", (
+            f"the {role} of B is {factor:.6g} times A's: only one divides by the stored scale factor"
+        )
+    if index == 1 and wanted.ndim >= 2:
+        named = say_filters(case, node_a, node_b, wanted)
+        if named is not None:
+            return named
+    if factor is not None:
+        return "weights", f"{role} of B is {factor:.6g} times A's"
+    different = differing(wanted, b)
+    place = tuple(int(i) for i in np.unravel_index(int(np.abs(wanted - b).argmax()), b.shape))
+    return ("slope" if role == "slopes" else "weights"), (
+        f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
+        f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
+    )
+
+
+def _is_scale(node: ir.Node) -> bool:
+    """Whether a product scales what a batch normalisation made, as Caffe's Scale does: by gamma."""
+    sources = [value.producer() for value in node.inputs if value is not None]
+    return any(source is not None and source.op_type == "BatchNormalization" for source in sources)
+
+
+def _common_factor(a: np.ndarray, b: np.ndarray) -> float | None:
+    largest = int(np.abs(a).argmax())
+    top = a.reshape(-1)[largest]
+    if top == 0:
+        return None
+    factor = float(b.reshape(-1)[largest] / top)
+    if factor == 1.0 or a.size < 2 or not np.isfinite(factor) or factor == 0:
+        return None
+    return (
+        factor if relative_error(b.reshape(1, -1), (a * factor).reshape(1, -1)) < FACTOR_TOLERANCE else None
+    )
+
+
+def _missing(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) -> Iterator[Proposal]:
+    """A has an array that B's node lacks, such as a bias."""
+    has_input = index < len(node_b.inputs) and node_b.inputs[index] is not None
+    if has_input or not np.any(array):
+        return
+    yield _missing_array(node_a, node_b, index, array)
+
+
+def _missing_array(node_a: ir.Node, node_b: ir.Node, index: int, array: np.ndarray) -> Proposal:
+    role = _role(node_a, index)
+    return Proposal(
+        mismatch="missing-bias" if role == "bias" else "missing-input",
+        cause=f"A has a {role}, B has none",
+        fix=f"give B's layer A's {role}",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, index, array),
+    )
+
+
+def _superfluous(node_a: ir.Node, node_b: ir.Node) -> Iterator[Proposal]:
+    """B's filter has a bias that A's lacks."""
+    bias = constants_of(node_b).get(2) if filters_of(node_b) is not None else None
+    array = _numpy(bias) if bias is not None else None
+    if array is None or not np.any(array) or (len(node_a.inputs) > 2 and node_a.inputs[2] is not None):
+        return
+    yield Proposal(
+        mismatch="missing-bias",
+        cause="B has a bias, A has none",
+        fix="take the bias from B's layer",
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 2, np.zeros_like(array)),
+    )
+
+
+def replace_constant(node: str | None, index: int, values: np.ndarray) -> Callable[[Graph], None]:
+    """Return a change that gives an input of a node, by its name, other values."""
+    return _Replace(node, index, values.astype(np.float32) if values.dtype == np.float64 else values)
+
+
+class _Replace:
+    """Gives an input of a node of a subgraph other values."""
+
+    def __init__(self, node: str | None, index: int, array: np.ndarray) -> None:
+        self._node, self._index, self._array = node, index, array
+
+    def __call__(self, graph: Graph) -> None:
+        node = node_named(graph, self._node)
+        name = f"{self._node}/fixed{self._index}"
+        while name in graph.model.graph.initializers:  # of two changes of one array the later holds
+            name += "_"
+        value = ir.Value(
+            name=name,
+            shape=ir.Shape(self._array.shape),
+            type=ir.TensorType(ir.DataType.from_numpy(self._array.dtype)),
+            const_value=ir.Tensor(np.asarray(self._array, order="C")),
+        )
+        graph.model.graph.register_initializer(value)
+        if self._index >= len(node.inputs):
+            node.resize_inputs(self._index + 1)
+        old = node.inputs[self._index]
+        node.replace_input_with(self._index, value)
+        if old is not None and is_constant(old) and not old.uses() and old.name:
+            graph.model.graph.initializers.pop(old.name, None)

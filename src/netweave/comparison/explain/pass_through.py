@@ -1,0 +1,45 @@
+"""Whether nodes that only one net has pass on just what they read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.comparison.metric import LOCAL_TOLERANCE, relative_error
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.comparison.side import Side
+
+    Run = Callable[[Sequence[ir.Node], Sequence[str]], Mapping[str, np.ndarray]]
+
+
+def is_pass_through(side: Side, nodes: Sequence[ir.Node], run: Run) -> bool | None:
+    """Whether nodes make nothing but what they read; None if their values are not known.
+
+    Args:
+        side: The net that has the nodes.
+        nodes: The nodes, in topological order.
+        run: Runs nodes alone, on the other net's values: returns what they read and the given signals, as far
+            as that is possible.
+    """
+    left = side.signals.leaving(nodes)
+    if not left:
+        return True
+    read = side.signals.reads_from_outside(nodes)
+    if len(read) != 1:
+        return False
+    (source,) = read
+    tensors = side.tensors
+    if not {source, *left} <= tensors.keys():
+        tensors = run(nodes, left)
+    if not {source, *left} <= tensors.keys():
+        return None
+    x = tensors[source]
+    return all(
+        tensors[name].shape == x.shape and relative_error(x, tensors[name]) <= LOCAL_TOLERANCE
+        for name in left
+    )

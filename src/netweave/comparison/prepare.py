@@ -1,0 +1,83 @@
+"""What is settled before two nets are run: their form, their weights, and how their inputs may correspond."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.align.weights import match_weights
+from netweave.comparison.completion import Completion
+from netweave.comparison.copied_weights import complete_weights, redrawn
+from netweave.comparison.execution.input_candidates import input_candidates
+from netweave.comparison.execution.input_mapping import pair_inputs
+from netweave.comparison.missing_weights import find_weights
+from netweave.comparison.side import Side
+from netweave.comparison.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.input_choice import NodePairs
+    from netweave.comparison.stage_log import StageLog
+    from netweave.graph import Graph
+
+
+class NotComparableError(Exception):
+    """Two nets of which nothing can be decided; the message says why. It never leaves the comparison."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPair:
+    """Two nets, ready to be run.
+
+    Attributes:
+        a: The first net.
+        b: The second net.
+        seeds: Pairs of nodes with the same weights.
+        candidates: Ways in which B may take A's inputs, the likeliest first.
+        completion: What the nets were given in the place of weights that they came without.
+    """
+
+    a: Side
+    b: Side
+    seeds: NodePairs
+    candidates: Sequence[InputCandidate]
+    completion: Completion
+
+
+def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -> PreparedPair:
+    """Bring two nets into the form that is compared, give them weights, and find how their inputs correspond.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        form: Makes a copy of a net in the form that is compared.
+        log: Takes times and notes.
+
+    Raises:
+        NotComparableError: A net computes nothing, or the inputs cannot be paired.
+    """
+    with log.stage("normalise"):
+        side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+    for side in (side_a, side_b):
+        if not side.signals.nodes:
+            raise NotComparableError(f"{side.name} computes nothing: it has no node that changes a value")
+    inputs = pair_inputs(side_a.signals, side_b.signals)
+    if inputs is None:
+        counts = len(side_a.graph.inputs), len(side_b.graph.inputs)
+        raise NotComparableError(f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired")
+    weights = find_weights(side_a, side_b)
+    completion = Completion()
+    if any(of_net.missing for of_net in weights):
+        with log.stage("copy weights"):
+            drawn = redrawn(a, weights)
+            if drawn is not None:
+                side_a = replace(side_a, signals=Signals.of(form(drawn)))
+            completion = complete_weights(side_a, side_b, inputs, weights)
+        for note in completion.notes:
+            log.note(note)
+    with log.stage("match weights"):
+        seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
+        candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
+    return PreparedPair(side_a, side_b, seeds, candidates, completion)

@@ -1,0 +1,75 @@
+"""One net of a pair, with everything that a comparison knows of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.signals import Signals
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.comparison.align.alignment import SignalPair
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One net of a pair: as it was read, as it is compared, what it computed, and what it is paired with.
+
+    Attributes:
+        name: ``A`` for the net that is taken for right, ``B`` for its port.
+        source: The net as it was read.
+        signals: Its signals, in the form and at the sizes that are compared.
+        tensors: What it computed on the probe, by signal: nothing before it is run, and its inputs alone if
+            it cannot be run.
+        pairs: Pairs of an alignment by this side's signal; the alignment adds to it.
+        partners: The other side's node by ``id`` of this side's; likewise.
+    """
+
+    name: str
+    source: Graph
+    signals: Signals
+    tensors: Mapping[str, np.ndarray] = field(default_factory=dict)
+    pairs: dict[str, SignalPair] = field(default_factory=dict)
+    partners: dict[int, ir.Node] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, name: str, source: Graph, form: Callable[[Graph], Graph]) -> Side:
+        """Return a net in the form in which it is compared."""
+        return cls(name, source, Signals.of(form(source)))
+
+    @property
+    def graph(self) -> Graph:
+        """The net in the form and at the sizes that are compared."""
+        return self.signals.graph
+
+    @property
+    def is_a(self) -> bool:
+        """Whether it is the net that is taken for right."""
+        return self.name == "A"
+
+    @property
+    def other_name(self) -> str:
+        """The name of the other side."""
+        return "B" if self.is_a else "A"
+
+    def with_graph(self, graph: Graph) -> Side:
+        """Return the side with another form of its net, at other sizes for instance."""
+        return self if graph is self.graph else replace(self, signals=Signals.of(graph))
+
+    def with_tensors(self, tensors: Mapping[str, np.ndarray]) -> Side:
+        """Return the side with what its net computed; what it is paired with stays shared."""
+        return replace(self, tensors=tensors)
+
+    def unpaired(self) -> Side:
+        """Return the side as no alignment has seen it yet."""
+        return replace(self, pairs={}, partners={})
+
+    def is_paired(self, node: ir.Node) -> bool:
+        """Whether the other side has a counterpart of a node."""
+        return id(node) in self.partners

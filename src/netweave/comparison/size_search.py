@@ -1,0 +1,169 @@
+"""At which sizes and on which inputs a pair is run until its verdict stands.
+
+First at a size that is neither square nor even, where most differences of settings show; if the nets are
+equal there, at the sizes that they declare; and if all differences are without effect, on more inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from netweave.comparison.assessment import Assessment, assess
+from netweave.comparison.execution import probes
+from netweave.comparison.execution.pair_run import PairRunner
+from netweave.comparison.execution.sizes import (
+    Resizer,
+    SizeKey,
+    Sizes,
+    declared_sizes,
+    oblong,
+    size_key,
+    sizes_text,
+)
+from netweave.comparison.input_choice import run_best
+from netweave.comparison.prepare import NotComparableError
+from netweave.errors import RunError, UsageError
+from netweave.graph.summary import value_summary
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.prepare import PreparedPair
+    from netweave.comparison.stage_log import StageLog
+
+FURTHER_SEEDS = range(1, 5)
+"""More inputs are drawn by these before a difference is said to be without effect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the caller of a comparison chose.
+
+    Attributes:
+        tolerance: Largest relative error of an output treated as equal.
+        probe: Inputs of A to run on, by name, instead of drawn ones.
+        one_size: Compare at the declared sizes alone.
+    """
+
+    tolerance: float
+    probe: Mapping[str, np.ndarray] | None = None
+    one_size: bool = False
+
+
+def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog) -> Assessment:
+    """Run a pair at one size after another, and return what was found.
+
+    Args:
+        pair: The pair.
+        settings: What the caller chose.
+        log: Takes times and notes.
+
+    Raises:
+        RunError: A net cannot be run at any size that both take.
+        UsageError: The probe does not fit.
+        NotComparableError: The nets take no common size.
+    """
+    return _Search(pair, settings, log).run()
+
+
+def check_probe(probe: Mapping[str, np.ndarray], names: Sequence[str]) -> None:
+    """Refuse a probe that lacks inputs, or holds values that are no numbers.
+
+    Raises:
+        UsageError: It does.
+    """
+    missing = [name for name in names if name not in probe]
+    if missing:
+        given = ", ".join(map(repr, probe))
+        raise UsageError(f"the probe has no {', '.join(map(repr, missing))}, an input of A; it has {given}")
+    probes.check_finite(probe)
+
+
+@dataclass(slots=True)
+class _Search:
+    pair: PreparedPair
+    settings: Settings
+    log: StageLog
+    resizer: Resizer = field(default_factory=Resizer)
+    failures: dict[SizeKey, RunError] = field(default_factory=dict)
+    """Sizes of A's inputs that fit as far as shapes are known, and that a net then does not run at."""
+
+    def run(self) -> Assessment:
+        sizes = self._sizes()
+        assessment: Assessment | None = None
+        for size in map(dict, dict.fromkeys(map(size_key, sizes))):
+            if assessment is None:
+                assessment = self._assess(size, self.pair.candidates)
+            elif assessment.is_equal:
+                # where the outputs differ at this size, the layers are judged again, at it
+                assessment = (
+                    self._confirm(assessment, size) or self._assess(size, self.pair.candidates) or assessment
+                )
+        if assessment is None and self.failures:
+            raise next(iter(self.failures.values()))
+        if assessment is None:
+            return self._without_b(sizes[-1])
+        if self.settings.probe is None and assessment.is_equal and assessment.has_findings:
+            return self._on_more_inputs(assessment, sizes)
+        return assessment
+
+    def _sizes(self) -> list[Sizes]:
+        """Return sizes of A's inputs to compare at: the probe's, or an oblong one and the declared one."""
+        a, b, mappings = self.pair.a, self.pair.b, self.pair.candidates[0].mappings
+        probe = self.settings.probe
+        if probe is None:
+            declared = declared_sizes(a.graph, b.graph, mappings)
+            return [declared] if self.settings.one_size else [oblong(declared), declared]
+        names = [mapping.a for mapping in mappings]
+        check_probe(probe, names)
+        return [{name: probe[name].shape for name in names}]
+
+    def _assess(
+        self, sizes: Sizes, candidates: Sequence[InputCandidate], *, seed: int = 0
+    ) -> Assessment | None:
+        """Run and assess the pair at one size; None if it does not run there."""
+        probe, tolerance = self.settings.probe, self.settings.tolerance
+        with self.log.stage("run"):
+            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, probe=probe, seed=seed)
+        try:
+            run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
+        except RunError as error:
+            self.failures[size_key(sizes)] = error
+            self.log.note(f"not compared at {sizes_text(sizes)}, at which a net does not run")
+            return None
+        return None if run is None else assess(run, self.pair, tolerance=tolerance, log=self.log)
+
+    def _confirm(self, assessment: Assessment, sizes: Sizes, *, seed: int = 0) -> Assessment | None:
+        """Return an assessment with one more probe, of which only the outputs are looked at.
+
+        The same if the nets do not take the size; None if the outputs differ there.
+        """
+        with self.log.stage("check another size"):
+            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, tapped=False, seed=seed)
+            run = runner.run(assessment.candidate)
+            return assessment if run is None else assessment.on_another_probe(run)
+
+    def _on_more_inputs(self, assessment: Assessment, sizes: Sequence[Sizes]) -> Assessment:
+        """Draw more inputs, on which a difference that had no effect so far may have one."""
+        taken = [size for size in sizes if size_key(size) not in self.failures]
+        for seed in FURTHER_SEEDS:
+            for size in taken:
+                if self._confirm(assessment, size, seed=seed) is None:
+                    return self._assess(size, [assessment.candidate], seed=seed) or assessment
+        return assessment
+
+    def _without_b(self, sizes: Sizes) -> Assessment:
+        """Assess with A alone run: B takes no size that A takes, but its layers can be tested one by one."""
+        runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer)
+        run = runner.run(self.pair.candidates[0], without_b=True)
+        if run is None:
+            raise NotComparableError("the two nets take no common input size")
+        own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.pair.b.source.inputs)
+        self.log.note(
+            f"B, whose inputs are {own}, does not take {run.text}: its sizes do not fit together then"
+        )
+        return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log)

@@ -1,0 +1,132 @@
+"""Pieces of a net: some of its nodes, with the views between them, as a graph of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import onnx_ir as ir
+
+from netweave.comparison.signals import Signals, is_view
+from netweave.graph import DOMAIN, OPSET, Graph
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    Find = Callable[[ir.Value | None], ir.Value | None]
+
+
+class SubgraphBuilder:
+    """Copies nodes of one net into a new graph, with the views between them.
+
+    Args:
+        signals: The net.
+    """
+
+    def __init__(self, signals: Signals) -> None:
+        self._signals = signals
+        self._inputs: list[ir.Value] = []
+        self._outputs: list[ir.Value] = []
+        self._nodes: list[ir.Node] = []
+        self._constants: dict[str, ir.Value] = {}
+
+    def add(
+        self,
+        nodes: Iterable[ir.Node],
+        outputs: Sequence[str],
+        shapes: Mapping[str, Sequence[int]],
+        *,
+        prefix: str,
+    ) -> list[str]:
+        """Add a group; return the signals that it must be fed, whose inputs are named with the prefix.
+
+        Args:
+            nodes: The group, in topological order.
+            outputs: Signals of the group to give back, named with the prefix.
+            shapes: Sizes of the signals that will be fed.
+            prefix: Put before the names of values.
+        """
+        made: dict[str, ir.Value] = {}
+        fed: list[str] = []
+        find = self._finder(made, fed, shapes, prefix)
+        for node in nodes:
+            self._copy(node, find, made, prefix)
+        self._outputs += [made[name] for name in outputs]
+        return fed
+
+    def add_views(self, value: ir.Value, shapes: Mapping[str, Sequence[int]]) -> None:
+        """Add the views that lead to a value, which becomes an output; see ``add``."""
+        made: dict[str, ir.Value] = {}
+        found = self._finder(made, [], shapes, "")(value)
+        if found is not None:
+            self._outputs.append(found)
+
+    def _finder(
+        self, made: dict[str, ir.Value], fed: list[str], shapes: Mapping[str, Sequence[int]], prefix: str
+    ) -> Find:
+        def find(value: ir.Value | None) -> ir.Value | None:
+            if value is None:
+                return None
+            name = str(value.name)
+            if name in made:
+                return made[name]
+            if value.is_initializer():
+                return self._constant(value)
+            producer = value.producer()
+            if producer is not None and is_view(producer) and name != self._signals.root.get(name, name):
+                self._copy(producer, find, made, prefix)
+                return made[name]
+            made[name] = _input(f"{prefix}{name}", value, shapes.get(name))
+            self._inputs.append(made[name])
+            fed.append(name)
+            return made[name]
+
+        return find
+
+    def _copy(
+        self,
+        node: ir.Node,
+        find: Callable[[ir.Value | None], ir.Value | None],
+        made: dict[str, ir.Value],
+        prefix: str,
+    ) -> None:
+        inputs = [find(value) for value in node.inputs]
+        copy = ir.Node(
+            node.domain,
+            node.op_type,
+            inputs,
+            attributes=list(node.attributes.values()),
+            num_outputs=len(node.outputs),
+            name=f"{prefix}{node.name}",
+            metadata_props=dict(node.metadata_props),
+        )
+        for old, new in zip(node.outputs, copy.outputs, strict=True):
+            new.name = f"{prefix}{old.name}" if old.name else ""
+            new.type = old.type
+            if old.name:
+                made[old.name] = new
+        self._nodes.append(copy)
+
+    def _constant(self, value: ir.Value) -> ir.Value:
+        name = str(value.name)
+        if name not in self._constants:
+            self._constants[name] = ir.Value(
+                name=name, shape=value.shape, type=value.type, const_value=value.const_value
+            )
+        return self._constants[name]
+
+    def finish(self) -> Graph:
+        """Return the graph of all groups added."""
+        graph = ir.Graph(
+            self._inputs,
+            self._outputs,
+            nodes=self._nodes,
+            initializers=list(self._constants.values()),
+            opset_imports={"": OPSET, DOMAIN: 1, **self._signals.graph.model.opset_imports},
+            name="test",
+        )
+        source = self._signals.graph
+        return Graph(ir.Model(graph, ir_version=source.model.ir_version), layers=source.layers)
+
+
+def _input(name: str, value: ir.Value, shape: Sequence[int] | None) -> ir.Value:
+    return ir.Value(name=name, shape=ir.Shape(shape) if shape else value.shape, type=value.type)
