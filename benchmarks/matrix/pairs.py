@@ -58,7 +58,7 @@ def check(a: Callable[[], netweave.Graph], b: Their, *, changed: str | None) -> 
     ways = [(first, second, "to B"), (second, first, "to A")]
     for net, port, way in ways if changed is None else ways[:1]:
         try:
-            filled = netweave.carry(net, port)
+            filled = netweave.transfer_weights(net, port)
         except NetweaveError as error:
             reasons.append(" ".join(str(error).split()))
             continue

@@ -58,7 +58,7 @@ function compared(a: Net, b: Net, groups: [string[], string[]][] = []): Comparis
       nodes: [[], []],
       layers: [numbers(a, keysA), numbers(b, keysB)],
       sides: [keysA.length > 0, keysB.length > 0],
-      ...{ status: "EQUAL", evidence: "VALUES", error: 0, graft_error: null, mapping: "", finding: null },
+      ...{ status: "EQUAL", evidence: "VALUES", error: 0, isolated_error: null, mapping: "", finding: null },
     })),
   };
 }

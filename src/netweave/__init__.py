@@ -18,13 +18,15 @@ if TYPE_CHECKING:
         Module,
         Sequential,
         Verdict,
-        carry,
+        bisect,
         compare,
+        compare_all,
         evaluate,
         evaluate_boxes,
         extract,
         find_boxes,
         load,
+        load_all,
         load_job,
         operator,
         pack,
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
         save_weights,
         time_layers,
         train,
+        transfer_weights,
     )
 
 __all__ = [
@@ -42,13 +45,15 @@ __all__ = [
     "Module",
     "Sequential",
     "Verdict",
-    "carry",
+    "bisect",
     "compare",
+    "compare_all",
     "evaluate",
     "evaluate_boxes",
     "extract",
     "find_boxes",
     "load",
+    "load_all",
     "load_job",
     "operator",
     "pack",
@@ -58,11 +63,16 @@ __all__ = [
     "symbol",
     "time_layers",
     "train",
+    "transfer_weights",
 ]
 
 
+_RENAMED = frozenset({"carry"})
+"""Former names, which work for one release; the API says what they are called now."""
+
+
 def __getattr__(name: str) -> Any:
-    if name in __all__:
+    if name in __all__ or name in _RENAMED:
         from netweave import api
 
         return getattr(api, name)

@@ -34,7 +34,16 @@ class NetweaveError(Exception):
 
 
 class UsageError(NetweaveError):
-    """A call, option or argument that cannot be carried out as asked."""
+    """A call, option or argument that cannot be carried out as asked.
+
+    Args:
+        message: What was asked, what is possible, and what to do.
+        unknown_inputs: Names that the caller took for inputs of a net, if that is what is wrong.
+    """
+
+    def __init__(self, message: str, *, unknown_inputs: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.unknown_inputs = unknown_inputs
 
 
 class SourceError(NetweaveError):

@@ -31,4 +31,4 @@ def test_every_name_is_that_of_the_api():
 def test_compare_is_the_function_whatever_was_imported(before):
     script = f"{before}\nimport netweave\nprint(netweave.compare.__module__)"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("netweave.api.nets\n", "")
+    assert (done.stdout, done.stderr) == ("netweave.api.comparing\n", "")

@@ -38,7 +38,7 @@ def folder(tmp_path):
 def test_weights_go_to_mxnet_and_back(folder):
     net = netweave.load(folder / "leaves.prototxt")
     port = netweave.load(folder / "mended-symbol.json", input_shapes=SHAPE)
-    api.save_weights(api.carry(net, port), folder / "mended-0001.params")
+    api.save_weights(api.transfer_weights(net, port), folder / "mended-0001.params")
     assert {name for name in read_arrays(folder / "mended-0001.params") if name.startswith("aux:")} == {
         "aux:norm_moving_mean",
         "aux:norm_moving_var",
@@ -49,7 +49,7 @@ def test_weights_go_to_mxnet_and_back(folder):
     (output,) = netweave.run(taken, inputs).values()
     assert golden.difference(output, RECORDS["mended-symbol.json"]) < golden.TOLERANCE
     (folder / "leaves.caffemodel").unlink()
-    back = api.carry(taken, netweave.load(folder / "leaves.prototxt"))
+    back = api.transfer_weights(taken, netweave.load(folder / "leaves.prototxt"))
     api.save_weights(back, folder / "back.caffemodel")
     again = netweave.load(folder / "leaves.prototxt", folder / "back.caffemodel")
     (output,) = netweave.run(again, {again.inputs[0].name: data}).values()
@@ -101,6 +101,11 @@ def test_a_port_that_is_another_net_gets_no_weights(folder):
         UsageError,
         match=r"cannot be transferred to .*leaves-symbol.json: they differ first at pool1 / down1",
     ):
-        api.carry(net, port)
+        api.transfer_weights(net, port)
     with pytest.raises(UsageError, match="leaves: has no weights that could be transferred to leaves"):
-        api.carry(port, net)
+        api.transfer_weights(port, net)
+
+
+def test_the_former_name_works_for_one_release():
+    with pytest.warns(DeprecationWarning, match="carry is now transfer_weights"):
+        assert api.carry is api.transfer_weights

@@ -75,8 +75,9 @@ def loads_small_net(monkeypatch, small_net):
         asked.update(net=net, **options)
         return small_net
 
-    import netweave.api
+    import netweave.api.comparing
 
     monkeypatch.setattr(sys.modules["netweave.api"], "load", load)
+    monkeypatch.setattr(netweave.api.comparing, "load", load)
     assert netweave.api.load is load
     return asked

@@ -29,7 +29,7 @@ POOL = Finding(
 EPS = Finding(
     "bn-eps", "eps is 1e-05 against 0.001", "set eps=1e-05", layer_a="relu", layer_b="act", latent=True
 )
-RIDDLE = Finding(None, "the outputs differ", layer_a="both", layer_b="cat", error=0.1)
+RIDDLE = Finding(None, "another operator", layer_a="both", layer_b="cat", error=0.1)
 
 
 def group(a, b, status, evidence=Evidence.VALUES, **more):
@@ -89,9 +89,8 @@ def test_whole_at_every_width(width, small_net):
         "pool (a.prototxt:13) against down (b.json:17)",
         "a.prototxt rounds the size up, b.json down",
         "set pooling_convention=full in b.json:17",
-        "the outputs differ by 0.5 of their rms. With the fix tried on B they differ by 2e-07 of their rms",
-        "the outputs differ by at most 0.3 of their rms",
-        "it makes no difference for these weights and inputs",
+        "fed with A's values, B's layer is off by 0.5 of the rms; with the fix, by 2e-07 of the rms",
+        "no effect with these weights and inputs",
         "the weights of A were drawn",
         "compared in 1.2 s",
     ):
@@ -107,8 +106,14 @@ def test_outputs_of_other_sizes_are_not_called_infinitely_apart(small_net):
     groups = (group(("pool",), ("pool",), Status.DIFFERENT, finding=finding),)
     found = replace(different(small_net), groups=groups, error=float("inf"))
     text = joined(shown(found, width=120))
-    assert "proof the outputs have other sizes, or values that are no numbers. With the fix" in text
-    assert "result the outputs have other sizes, or values that are no numbers" in text
+    assert "B's layer is off by other sizes, or values that are no numbers; with the fix, by 2e-07" in text
+
+
+def test_the_outputs_have_one_number(small_net):
+    """What a layer is off by alone has other words than what the nets' outputs differ by."""
+    sentence = "different at pool: the size is rounded down; the outputs differ by 0.3 of their rms"
+    text = joined(shown(replace(different(small_net), sentence=sentence), width=200, everything=True))
+    assert text.count("the outputs differ by") == 1
 
 
 def test_latent_findings_come_last_and_rows_point_at_their_number(small_net):
@@ -148,7 +153,7 @@ def test_long_names_are_folded_not_cut(width, small_net):
     text = shown(Comparison(net_a, net_b, Verdict.UNDECIDED, "", groups), width=width)
     assert max(map(len, text.splitlines())) <= width
     head, rows = (part.splitlines() for part in re.split(r" ─+ \n", text))
-    starts = [max(line.find(title) for line in head) for title in (" A  small", " B  small", " standing")]
+    starts = [max(line.find(title) for line in head) for title in (" A  small", " B  small", " status")]
     for name, (start, end) in zip(names, pairwise(starts), strict=True):
         assert name in "".join(row[start:end].strip(" ?") for row in rows)
 
@@ -165,9 +170,9 @@ def test_equal_layers_are_left_out_but_counted(small_net):
 def test_table_is_left_out_when_nothing_is_in_it(small_net):
     same = (("relu",), ("relu",), Status.EQUAL)
     found = Comparison(small_net, small_net, Verdict.IDENTICAL, "identical", (group(*same), group(*same)))
-    assert "standing" not in shown(found, width=120)
+    assert "status" not in shown(found, width=120)
     assert "2 groups of layers: equal 2" in shown(found, width=120)
-    assert "standing" in shown(found, width=120, everything=True)
+    assert "status" in shown(found, width=120, everything=True)
 
 
 def test_guess_is_called_a_guess(small_net):
@@ -201,7 +206,7 @@ def test_mapping(mapping, text):
 )
 def test_exit_status_and_json(verdict, status, netweave, loads_small_net, small_net, monkeypatch, tmp_path):
     found = Comparison(small_net, small_net, verdict, "one sentence")
-    monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)
+    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, **options: found)
     file = tmp_path / "found.json"
     called = netweave("compare", "a", "b", "--json", str(file))
     assert (called.status, called.err) == (status, "")
@@ -221,7 +226,7 @@ def test_help_tells_every_exit_status(netweave):
 def test_a_matrix_marks_every_verdict(netweave, loads_small_net, small_net, monkeypatch):
     verdicts = iter([Verdict.STRUCTURE, Verdict.EQUAL, Verdict.DIFFERENT])
     monkeypatch.setattr(
-        "netweave.api.compare",
+        "netweave.comparison.compare",
         lambda a, b, **options: Comparison(small_net, small_net, next(verdicts), "said"),
     )
     rows = netweave("compare", "a", "b", "c").out.splitlines()[3:6]
@@ -230,7 +235,7 @@ def test_a_matrix_marks_every_verdict(netweave, loads_small_net, small_net, monk
 
 def test_numbers_that_json_lacks(netweave, loads_small_net, small_net, monkeypatch):
     found = Comparison(small_net, small_net, Verdict.DIFFERENT, "one sentence", error=float("inf"))
-    monkeypatch.setattr("netweave.api.compare", lambda a, b, **options: found)
+    monkeypatch.setattr("netweave.comparison.compare", lambda a, b, **options: found)
     assert json.loads(netweave("compare", "a", "b", "--json", "-").out)["error"] == "inf"
 
 

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+import netweave
 from netweave import comparison
 from netweave.comparison import (
     Evidence,
     Status,
     Verdict,
     compare,
-    compare_all,
     open_comparison,
     save_comparison,
 )
@@ -104,14 +104,17 @@ def test_what_an_older_version_saved_of_nets_without_weights_is_no_equality(tmp_
 
 def test_several_nets_of_one_structure_are_not_equal():
     nets = [("a", build()), ("b", without(build(Form()))), ("c", build(Form(fold=True)))]
-    matrix = compare_all(nets, compare)
+    matrix = netweave.compare_all(nets)
     assert [found.verdict for found in matrix.pairs.values()] == [
         Verdict.STRUCTURE,
         Verdict.IDENTICAL,
         Verdict.STRUCTURE,
     ]
     assert matrix.exit_status == 4
-    changed = compare_all([*nets, ("d", build(Form(changed={"fc": ((3, 5), 0.5)})))], compare)
+    with pytest.warns(DeprecationWarning, match="compare_all compares by itself"):
+        former = netweave.compare_all(nets, compare)
+    assert [found.verdict for found in former.pairs.values()] == [c.verdict for c in matrix.pairs.values()]
+    changed = netweave.compare_all([*nets, ("d", build(Form(changed={"fc": ((3, 5), 0.5)})))])
     assert changed.pairs[1, 3].verdict is Verdict.STRUCTURE
     assert changed.pairs[0, 3].verdict is Verdict.DIFFERENT
     assert changed.contradictions == ()  # nets of one structure may have other weights
@@ -120,7 +123,7 @@ def test_several_nets_of_one_structure_are_not_equal():
 
 def test_a_matrix_holds_every_pair_and_no_contradiction():
     forms = {"plain": {}, "folded": {"fold": True}, "swapped": {"swapped": True}, "wrong": {"slope": 0.3}}
-    matrix = compare_all([(name, build(Form(**form))) for name, form in forms.items()], compare)
+    matrix = netweave.compare_all([(name, build(Form(**form))) for name, form in forms.items()])
     assert len(matrix.pairs) == 6
     equal = {(matrix.names[i], matrix.names[j]) for (i, j), found in matrix.pairs.items() if found.equal}
     assert equal == {("plain", "folded"), ("plain", "swapped"), ("folded", "swapped")}

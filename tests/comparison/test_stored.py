@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import netweave
-from netweave.comparison import Status, Verdict, compare_all
+from netweave.comparison import Status, Verdict
 from netweave.comparison.layout.stored import match_stored
 from netweave.comparison.layout.words import describe
 from netweave.comparison.stored.arrays import stored_arrays
@@ -78,7 +78,7 @@ def test_the_relations_of_the_ports_are_consistent(corpus, name):
 
 @pytest.mark.parametrize("name", ["det1", "det2"])
 def test_the_matrix_of_the_ports_has_no_contradiction(corpus, name):
-    matrix = compare_all(list(forms(corpus, name).items()), netweave.compare)
+    matrix = netweave.compare_all(list(forms(corpus, name).items()))
     assert matrix.exit_status == 0
     assert not matrix.contradictions
 

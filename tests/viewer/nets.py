@@ -79,12 +79,12 @@ def shared(num_readers: int = 100) -> Graph:
     return builder.finish([x])
 
 
-def compared(a: Graph, b: Graph, standings: dict[str, tuple[Status, Evidence]]) -> Comparison:
+def compared(a: Graph, b: Graph, statuses: dict[str, tuple[Status, Evidence]]) -> Comparison:
     """Return a comparison of two nets of one structure in which every layer is equal but those named."""
     groups = []
     for node_a, node_b in zip(a.nodes, b.nodes, strict=True):
         layers_a, layers_b = ([layer.key for layer in g.layers_of(n)] for g, n in ((a, node_a), (b, node_b)))
-        status, evidence = standings.get(layers_a[0], (Status.EQUAL, Evidence.VALUES))
+        status, evidence = statuses.get(layers_a[0], (Status.EQUAL, Evidence.VALUES))
         names = ((node_a.name,), (node_b.name,))
         groups.append(Group(*names, tuple(layers_a), tuple(layers_b), evidence, status, error=1e-7))
     return Comparison(a, b, Verdict.DIFFERENT, "different as the test says", groups=tuple(groups))

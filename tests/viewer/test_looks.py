@@ -1,4 +1,4 @@
-"""The page and Python name the same verdicts and standings, with the same marks."""
+"""The page and Python name the same verdicts and statuses, with the same marks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def test_every_verdict_has_its_mark_and_its_colour():
         assert f'[data-verdict="{key}"]' in VIEWER_STYLE
 
 
-def test_every_standing_of_a_group_has_a_look_and_a_colour():
+def test_every_status_of_a_group_has_a_look_and_a_colour():
     for status in Status:
         assert re.search(rf"\b{status.name}: look\(", table("LOOKS")), status
-        assert f'[data-standing="{status.name}"]' in VIEWER_STYLE
+        assert f'[data-status="{status.name}"]' in VIEWER_STYLE
 
 
 def test_the_list_of_the_workbench_colours_every_verdict():

@@ -185,7 +185,7 @@ def test_a_guess_never_looks_like_a_fact(show):
     guess = {"block1/conv1": (Status.EQUAL, Evidence.GUESS)}
     shown = show(nets.compared(a, b, guess), hash_="#layer=A:block1%2Fconv1")
     assert "paired by a guess" in shown.page.locator(".nw-chips").inner_text()
-    row = shown.page.locator('.nw-legend [data-standing="GUESS"]')
+    row = shown.page.locator('.nw-legend [data-status="GUESS"]')
     assert row.inner_text().split() == ["?", "paired", "by", "a", "guess", "1"]
     marks = [mark for mark in texts(shown.svg()) if mark in {"?", "="}]
     assert marks.count("?") == 2

@@ -285,13 +285,13 @@ export class App {
 
   private clicked(hit: Box | Frame | undefined, side: number): void {
     this.side = side;
-    const isFrame = hit !== undefined && !("standing" in hit);
+    const isFrame = hit !== undefined && !("status" in hit);
     if (isFrame) void this.toggleFold(hit.id);
     else void this.select(hit?.id ?? null, { side, stays: true });
   }
 
   private async opened(hit: Box | Frame): Promise<void> {
-    if ("standing" in hit && hit.isFold) await this.toggleFold(hit.id);
+    if ("status" in hit && hit.isFold) await this.toggleFold(hit.id);
   }
 
   private firstOf(id: number): number {
@@ -371,7 +371,7 @@ export class App {
     const sides = names.map((name, side) =>
       name && model.nets.length > 1 ? `${"AB"[side]}: ${name}` : name,
     );
-    this.say([...sides.filter(Boolean), LOOKS[item.standing].words].join("; "));
+    this.say([...sides.filter(Boolean), LOOKS[item.status].words].join("; "));
   }
 
   private say(text: string): void {

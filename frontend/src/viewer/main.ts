@@ -3,6 +3,7 @@
 import { App } from "./app.ts";
 import { listenToKeys } from "./keys.ts";
 import { type Document, VERSION } from "./model/document.ts";
+import { ofToday } from "./model/version1.ts";
 import { pause } from "./pause.ts";
 import "./viewer.css";
 
@@ -12,7 +13,8 @@ export interface Options {
 }
 
 /** Show a document in an element; resolves when it is on the page. */
-export async function mount(element: HTMLElement, shown: Document, options: Options = {}): Promise<void> {
+export async function mount(element: HTMLElement, document: Document, options: Options = {}): Promise<void> {
+  const shown = ofToday(document);
   if (shown.version !== VERSION) {
     throw new Error(
       `this viewer shows documents of version ${VERSION}, this one is of version ${shown.version}`,

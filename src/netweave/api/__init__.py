@@ -1,11 +1,15 @@
 """The public API: what ``import netweave`` provides."""
 
+import warnings
+from typing import Any
+
 from netweave import symbol
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
+from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.gains import gain_of
 from netweave.api.models import History, Module, Sequential
-from netweave.api.nets import compare, load, port, predicting, run, save
+from netweave.api.nets import load, port, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts, unpack_parts
@@ -13,7 +17,7 @@ from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
-from netweave.api.weights import carry, save_weights, writes_weights
+from netweave.api.weights import save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, zoo_costs
 from netweave.api.zoo_picture import save_zoo_picture
 from netweave.backends.custom import operator
@@ -21,8 +25,6 @@ from netweave.comparison import (
     OUTPUT_TOLERANCE,
     Comparison,
     Verdict,
-    bisect,
-    compare_all,
     open_comparison,
     save_comparison,
 )
@@ -40,7 +42,6 @@ __all__ = [
     "Verdict",
     "ZooNet",
     "bisect",
-    "carry",
     "compare",
     "compare_all",
     "draw_inputs",
@@ -53,6 +54,7 @@ __all__ = [
     "formats",
     "gain_of",
     "load",
+    "load_all",
     "load_arrays",
     "load_for_timing",
     "load_job",
@@ -74,7 +76,18 @@ __all__ = [
     "symbol",
     "time_layers",
     "train",
+    "transfer_weights",
     "unpack_parts",
     "writes_weights",
     "zoo_costs",
 ]
+
+_RENAMED = {"carry": "transfer_weights"}
+"""Former names, which work for one release."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn(f"{name} is now {_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+    return globals()[_RENAMED[name]]

@@ -1,10 +1,10 @@
-"""Loading, running, comparing and saving nets by name."""
+"""Loading, running and saving nets by name."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from netweave.api.arguments import (
     check_arrays,
@@ -13,13 +13,11 @@ from netweave.api.arguments import (
     check_names,
     check_phase,
     check_shapes,
-    check_tolerance,
 )
 from netweave.backends import prepare
-from netweave.comparison import OUTPUT_TOLERANCE
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.probes import OPEN_SIZE
-from netweave.errors import UsageError
+from netweave.errors import SourceError, UsageError
 from netweave.files import OutputFiles, Source, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
@@ -33,6 +31,17 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison import Comparison
+
+
+class ReadOptions(TypedDict, total=False):
+    """Options of ``load`` that hold for several nets at once; see there."""
+
+    phase: str
+    stages: Sequence[str]
+    level: int
+    trust: bool
+    code: bool
+    around: bool
 
 
 _ENTRY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
@@ -132,47 +141,9 @@ def run(
         SourceError: The files cannot be read.
         RunError: The net cannot be run on these inputs.
     """
-    graph = _read_if_named(net)
+    graph = net if isinstance(net, Graph) else _load_for(net, inputs)
     check_arrays(inputs, what="inputs", names=[str(value.name) for value in graph.inputs])
     return prepare(graph, taps=check_names(taps, what="taps"), backend=backend).run(inputs)
-
-
-def compare(
-    a: Any,
-    b: Any,
-    *,
-    first: str | None = None,
-    last: str | None = None,
-    probe: Mapping[str, np.ndarray] | None = None,
-    tolerance: float = OUTPUT_TOLERANCE,
-    progress: Callable[[str], None] | None = None,
-) -> Comparison:
-    """Compare two nets: where they agree, where they do not, why, and what to change.
-
-    Args:
-        a: The first net: a Graph, or files as for ``load``.
-        b: The second net, the one that a fix would change.
-        first: Layer, node or value of A that the compared part begins with; what stands for it in B is found.
-        last: Layer, node or value of A that the compared part ends with.
-        probe: Inputs of A to run on, by name, instead of drawn ones.
-        tolerance: Largest error of an output, relative to its rms, that counts as none, > 0.
-        progress: Told what is being done, in words.
-
-    Raises:
-        SourceError: The files cannot be read.
-    """
-    graph_a, graph_b = _read_if_named(a), _read_if_named(b)
-    if probe is not None:
-        check_arrays(probe, what="probe", names=[str(value.name) for value in graph_a.inputs])
-    return compare_graphs(
-        graph_a,
-        graph_b,
-        first=first,
-        last=last,
-        probe=probe,
-        tolerance=check_tolerance(tolerance),
-        progress=progress,
-    )
 
 
 def predicting(graph: Graph, *, folded: bool = False) -> Graph:
@@ -278,5 +249,11 @@ def _with_checkpoint(graph: Graph, file: Path) -> Graph:
     return with_arrays(graph, arrays)
 
 
-def _read_if_named(net: Any) -> Graph:
-    return net if isinstance(net, Graph) else load(net)
+def _load_for(net: Any, inputs: Mapping[str, np.ndarray]) -> Graph:
+    """Read a net that is run on arrays; if it leaves the sizes of inputs open, with those of the arrays."""
+    try:
+        return load(net)
+    except SourceError as error:
+        if not error.open_inputs or not all(hasattr(inputs.get(name), "shape") for name in error.open_inputs):
+            raise
+        return load(net, input_shapes={name: inputs[name].shape for name in error.open_inputs})

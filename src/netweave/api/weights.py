@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave import comparison
 from netweave.api.nets import load
-from netweave.comparison import transfer_weights
 from netweave.errors import UsageError
 from netweave.graph import Graph, complete_arrays
 from netweave.training.checkpoint import write_whole
@@ -51,7 +51,7 @@ def save_weights(graph: Graph, path: str | Path, *, random_weights: bool = False
     write_whole(file, encode(graph))
 
 
-def carry(net: Any, port: Any) -> Graph:
+def transfer_weights(net: Any, port: Any) -> Graph:
     """Transfer the weights of a net to its port, and check that the port computes the same.
 
     Args:
@@ -63,7 +63,7 @@ def carry(net: Any, port: Any) -> Graph:
         UsageError: The net has no weights, or the port computes something else with them.
     """
     graphs = [given if isinstance(given, Graph) else load(given) for given in (net, port)]
-    return transfer_weights(*graphs)
+    return comparison.transfer_weights(*graphs)
 
 
 def _ending(file: Path) -> str | None:

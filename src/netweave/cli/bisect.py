@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+from typing import Any
 
 import click
 
 from netweave.cli.options import NET, Command, reads_nets
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from netweave.graph import Graph
 
 
 @click.command(
@@ -26,8 +22,8 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="Inputs of A to run on: .npz by name, or .npy for a single input.",
 )
-@reads_nets
-def bisect(a: str, b: str, probe_file: str | None, load: Callable[[str], Graph]) -> int:
+@functools.partial(reads_nets, several=True)
+def bisect(a: str, b: str, probe_file: str | None, reading: dict[str, Any]) -> int:
     """Binary-search for the first layer at which nets A and B diverge on one input.
 
     Use it for nets too large for 'netweave compare', which keeps every tensor of both nets in memory: bisect
@@ -38,9 +34,7 @@ def bisect(a: str, b: str, probe_file: str | None, load: Callable[[str], Graph])
     from netweave import api
     from netweave.cli.console import output_console, working
 
-    net_a, net_b = load(a), load(b)
-    probe = api.load_arrays(probe_file, [str(v.name) for v in net_a.inputs]) if probe_file else None
     with working("searching") as status:
-        found = api.bisect(net_a, net_b, probe=probe, progress=status.update)
-    output_console().print(found.sentence, highlight=False)
-    return 1 if found.layer_a else 0
+        divergence = api.bisect(a, b, probe=probe_file, progress=status.update, **reading)
+    output_console().print(divergence.sentence, highlight=False)
+    return 1 if divergence.layer_a else 0

@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from netweave.cli.options import Command, everything_option, html_option, json_option, reads_nets
 from netweave.errors import UsageError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from netweave.cli.options import InputShapes
-    from netweave.cli.together import Load
-    from netweave.comparison import Comparison
-    from netweave.graph import Graph
 
 
 @click.command(
@@ -52,8 +44,7 @@ def compare(
     tolerance: float | None,
     json_file: str | None,
     html_file: str | None,
-    input_shapes: InputShapes,
-    load: Load,
+    reading: dict[str, Any],
 ) -> int:
     """Say whether nets A and B compute the same, where they do not, why, and what to change.
 
@@ -67,40 +58,28 @@ def compare(
     from netweave import api
     from netweave.cli.compare_view import show_comparison, show_matrix
     from netweave.cli.console import output_console, working, write_json
-    from netweave.cli.together import load_together
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
     if html_file and len(nets) > 2:
         raise UsageError("--html shows two nets; of more, compare two at a time")
-    graphs = list(zip(nets, load_together(nets, load, input_shapes), strict=True))
     with working("comparing") as status:
-
-        def compare_two(a: Graph, b: Graph) -> Comparison:
-            return api.compare(
-                a,
-                b,
-                first=first,
-                last=last,
-                probe=_probe(a, probe_file) if probe_file else None,
-                tolerance=tolerance or api.OUTPUT_TOLERANCE,
-                progress=lambda stage: status.update(f"comparing: {stage}"),
-            )
-
-        found = api.compare_all(graphs, compare_two)
-    only = found.pairs[0, 1]
+        matrix = api.compare_all(
+            nets,
+            first=first,
+            last=last,
+            probe=probe_file,
+            tolerance=tolerance or api.OUTPUT_TOLERANCE,
+            progress=status.update,
+            **reading,
+        )
+    comparison = matrix.pairs[0, 1]
     if html_file:
-        api.save_page(only, html_file)
+        api.save_page(comparison, html_file)
     if json_file:
-        write_json(only.to_json() if len(nets) == 2 else found.to_json(), json_file)
+        write_json(comparison.to_json() if len(nets) == 2 else matrix.to_json(), json_file)
     if json_file != "-" and len(nets) == 2:
-        show_comparison(output_console(), only, everything=everything)
+        show_comparison(output_console(), comparison, everything=everything)
     elif json_file != "-":
-        show_matrix(output_console(), found)
-    return found.exit_status
-
-
-def _probe(net: Graph, file: str) -> dict[str, np.ndarray]:
-    from netweave import api
-
-    return api.load_arrays(file, [str(value.name) for value in net.inputs])
+        show_matrix(output_console(), matrix)
+    return matrix.exit_status

@@ -90,8 +90,6 @@ def _facts(comparison: Comparison) -> Table:
             grid.add_row(label, Text("\n").join(map(mapping_text, mappings)))
     if comparison.probes:
         grid.add_row("run on", _listed(comparison.probes))
-    if comparison.error is not None:
-        grid.add_row("result", Text(f"the outputs {_apart(comparison.error, 'at most ')}"))
     for note in (*comparison.notes, *_reading_notes(comparison)):
         grid.add_row("note", Text(note, style="yellow"))
     return grid
@@ -113,11 +111,11 @@ def mapping_text(mapping: TensorMapping) -> Text:
 
 def _alike(findings: Iterable[Finding]) -> list[list[tuple[int, Finding]]]:
     """Return findings with their numbers, those together that say the same of several layers."""
-    found: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
+    alike: dict[tuple[object, ...], list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(findings, start=1):
-        said = finding.mismatch or number, finding.cause, finding.fix, finding.latent
-        found.setdefault(said, []).append((number, finding))
-    return list(found.values())
+        words = finding.mismatch or number, finding.cause, finding.fix, finding.latent
+        alike.setdefault(words, []).append((number, finding))
+    return list(alike.values())
 
 
 def _explanation(number: int, finding: Finding, also: Iterable[tuple[int, Finding]]) -> Table:
@@ -133,7 +131,7 @@ def _explanation(number: int, finding: Finding, also: Iterable[tuple[int, Findin
         grid.add_row("fix", Text.assemble((finding.fix, "bold green"), _in(finding.place_b)))
     elif not finding.latent:
         grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
-    grid.add_row("proof", Text(". ".join(_proof(finding)), style="dim"))
+    grid.add_row("tested", Text(_tested(finding), style="dim"))
     others = [f"{n} {one.layer_a or one.layer_b} ({one.place_b or one.place_a})" for n, one in also]
     if others:
         grid.add_row("also", Text("; ".join(others)))
@@ -148,21 +146,21 @@ def _in(place: str) -> str:
     return f"  in {place}" if place else ""
 
 
-def _proof(finding: Finding) -> Iterable[str]:
+def _tested(finding: Finding) -> str:
+    """Say how far the layer is off by itself; how far the nets are, the sentence on top says."""
     if finding.latent:
-        yield "it makes no difference for these weights and inputs"
-    elif finding.error is not None:
-        yield f"the outputs {_apart(finding.error)}"
-    if finding.error_fixed is not None:
-        yield f"With the fix tried on B they {_apart(finding.error_fixed)}"
-    if finding.error is None and finding.error_fixed is None and not finding.latent:
-        yield "none by values; it follows from the two files"
+        return "no effect with these weights and inputs"
+    if finding.error is None:
+        return "not run; the difference follows from the two files"
+    alone = f"fed with A's values, B's layer is off by {_error(finding.error)}"
+    fixed = finding.error_fixed
+    return alone if fixed is None else f"{alone}; with the fix, by {_error(fixed)}"
 
 
-def _apart(error: float, bound: str = "") -> str:
+def _error(error: float) -> str:
     if not isfinite(error):
-        return "have other sizes, or values that are no numbers"
-    return f"differ by {bound}{ratio_text(error)} of their rms"
+        return "other sizes, or values that are no numbers"
+    return f"{ratio_text(error)} of the rms"
 
 
 def _tally(comparison: Comparison) -> Text:

@@ -96,7 +96,7 @@ def convert(
         graph = api.predicting(graph, folded=True)
     if port:
         with working(f"carrying weights over to {port}"):
-            graph = api.carry(graph, api.load(port, input_shapes=into_shapes))
+            graph = api.transfer_weights(graph, api.load(port, input_shapes=into_shapes))
     if port or api.writes_weights(out):
         api.save_weights(graph, out, random_weights=random_weights)
         output_console().print(weights_written(graph, Path(out)))

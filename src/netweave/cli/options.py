@@ -113,7 +113,7 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
 
     Args:
         command: The command.
-        several: The command reads several nets and is also passed ``input_shapes``, to distribute among them.
+        several: The command hands several nets to the API, and is passed ``reading``, the options for it.
     """
 
     @click.option(
@@ -150,22 +150,23 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
         trust: bool,
         **kwargs: Any,
     ) -> Any:
-        def load(net: str, shapes: InputShapes | None = None) -> Graph:
+        options: dict[str, Any] = {
+            "input_shapes": input_shapes,
+            "phase": phase.upper(),
+            "stages": stages,
+            "level": level,
+            "trust": trust,
+        }
+        if several:
+            return command(*args, reading=options, **kwargs)
+
+        def load(net: str) -> Graph:
             from netweave import api
             from netweave.cli.console import working
 
             with working(f"reading {net}"):
-                return api.load(
-                    net,
-                    input_shapes=input_shapes if shapes is None else shapes,
-                    phase=phase.upper(),
-                    stages=stages,
-                    level=level,
-                    trust=trust,
-                )
+                return api.load(net, **options)
 
-        if several:
-            kwargs["input_shapes"] = input_shapes
         return command(*args, load=load, **kwargs)
 
     return wrapped

@@ -33,8 +33,8 @@ MAX_LISTED = 4
 SEPARATOR = 3
 """Columns between two cells."""
 
-MIN_STANDING = 20
-"""The narrowest column that says how two groups stand."""
+MIN_STATUS = 20
+"""The narrowest column for the status of a group."""
 
 WIDE = 110
 """Columns from which on the evidence has a column of its own."""
@@ -55,7 +55,7 @@ LOOKS = {
     Status.STRUCTURE: Look("≟", "cyan", matters=False),
     Status.LATENT: Look("~", "yellow", matters=True),
     Status.DIFFERENT: Look("≠", "bold red", matters=True),
-    Status.CARRIED: Look("~", "yellow", matters=False),
+    Status.PROPAGATED: Look("~", "yellow", matters=False),
     Status.ONLY_A: Look("<", "red", matters=True),
     Status.ONLY_B: Look(">", "red", matters=True),
     Status.UNKNOWN: Look("?", "magenta", matters=True),
@@ -93,7 +93,7 @@ def side_by_side(
         f"A  {comparison.a.name}",
         "",
         f"B  {comparison.b.name}",
-        "standing, error / rms",
+        "status, error / rms",
         "evidence",
     ]
     if in_lines(console):
@@ -137,7 +137,7 @@ def _rows(
             yield [[dots], [], [dots], [Text(_left_out(members), style="dim")], *[[]] * wide]
             continue
         for group in members:
-            last = [_standing(group, numbers), _evidence(group)]
+            last = [_status(group, numbers), _evidence(group)]
             yield [
                 _layers(comparison.a, group.layers_a, group.nodes_a, group.status),
                 [_mark(group)],
@@ -152,12 +152,12 @@ def _width(cell: Text) -> int:
 
 def _shared_out(needed: Sequence[int], width: int) -> list[int]:
     """Return the widths of the columns: as needed, or what there is, first for the names of the layers."""
-    a, mark, b, standing, *evidence = needed
+    a, mark, b, status, *evidence = needed
     free = width - SEPARATOR * len(needed) - mark - sum(evidence)
-    standing = min(standing, max(free - a - b, free * 2 // 5, MIN_STANDING))
-    both = free - standing
+    status = min(status, max(free - a - b, free * 2 // 5, MIN_STATUS))
+    both = free - status
     a = min(a, max(both - b, both // 2))
-    return [a, mark, min(b, both - a), standing, *evidence]
+    return [a, mark, min(b, both - a), status, *evidence]
 
 
 def _left_out(groups: Sequence[Group]) -> str:
@@ -187,13 +187,13 @@ def _layers(
     return lines
 
 
-def _standing(group: Group, numbers: Mapping[int, int]) -> list[Text]:
+def _status(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     mapping = group.mapping.text if group.mapping else ""
     named = group.status in {Status.MAPPED, Status.STRUCTURE} and mapping
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
         lines[0].append(f"  {ratio_text(group.error)}", style="not bold default")
-    if group.status is Status.CARRIED and group.isolated_error is not None:
+    if group.status is Status.PROPAGATED and group.isolated_error is not None:
         lines.append(Text(f"{ratio_text(group.isolated_error)} on A's own inputs", style="dim"))
     if mapping and not named:
         lines.append(Text(mapping, style="cyan"))

@@ -6,7 +6,7 @@ import warnings
 from typing import Any
 
 from netweave.comparison.bisect import Divergence, bisect
-from netweave.comparison.matrix import Matrix, compare_all
+from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
@@ -37,7 +37,6 @@ __all__ = [
     "Verdict",
     "bisect",
     "compare",
-    "compare_all",
     "open_comparison",
     "save_comparison",
     "transfer_weights",

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations, permutations
+from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.comparison import Verdict
 
 if TYPE_CHECKING:
-    from netweave.graph import Graph
-
-Compare = Callable[["Graph", "Graph"], Comparison]
+    from netweave.comparison.result.comparison import Comparison
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +46,3 @@ class Matrix:
 
     def _of(self, i: int, j: int) -> Comparison:
         return self.pairs[min(i, j), max(i, j)]
-
-
-def compare_all(nets: Sequence[tuple[str, Graph]], compare: Compare) -> Matrix:
-    """Compare every pair of nets.
-
-    Args:
-        nets: Names and graphs, two or more.
-        compare: Compares two of them.
-    """
-    pairs = {(i, j): compare(nets[i][1], nets[j][1]) for i, j in combinations(range(len(nets)), 2)}
-    return Matrix(tuple(name for name, _ in nets), pairs)

@@ -47,6 +47,7 @@ def answer(work: Callable[[dict[str, Any]], object]) -> None:
             "message": made.message if isinstance(made, SourceError) else str(made),
             "place": made.place if isinstance(made, SourceError) else None,
             "open_inputs": made.open_inputs if isinstance(made, SourceError) else (),
+            "unknown_inputs": made.unknown_inputs if isinstance(made, UsageError) else (),
         }
         Path(ERROR).write_text(json.dumps(row))
         sys.exit(1)
@@ -63,6 +64,8 @@ def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
     if isinstance(error, SourceError):
         open_inputs = error.open_inputs
         return error if error.place else type(error)(error.message, place=place, open_inputs=open_inputs)
+    if isinstance(error, UsageError):
+        return UsageError(f"{request['place']}: {error}", unknown_inputs=error.unknown_inputs)
     if isinstance(error, NetweaveError):
         return type(error)(f"{request['place']}: {error}")
     text = " ".join(str(error).split())[:300]
@@ -77,7 +80,7 @@ def failure(outcome: Outcome, place: str) -> NetweaveError:
         kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
         where = str(row.get("place") or place)[:500]
         if kind is UsageError:
-            return UsageError(message)
+            return UsageError(message, unknown_inputs=_names(row.get("unknown_inputs")))
         made: NetweaveError = kind(message, place=where, open_inputs=_names(row.get("open_inputs")))
         return made
     last = outcome.report.strip().splitlines()[-1:] or ["without a word"]

@@ -147,4 +147,7 @@ def check_input_names(given: Iterable[str], inputs: Iterable[str], *, place: str
     unknown = [name for name in given if name not in inputs]
     if unknown:
         there = names_text(inputs, most=10) or "none"
-        raise UsageError(f"{place}: no input named {names_text(unknown)}; the inputs are {there}")
+        raise UsageError(
+            f"{place}: no input named {names_text(unknown)}; the inputs are {there}",
+            unknown_inputs=tuple(unknown),
+        )

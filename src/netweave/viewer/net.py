@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from netweave.comparison import NetRecord
     from netweave.graph import Graph, Layer, NodeSummary
 
-VERSION = 1
-"""Version of the document; the page refuses another one."""
+VERSION = 2
+"""Version of the document; the page shows those of version 1 as well, and refuses others."""
 
 Json = dict[str, Any]
 

@@ -148,7 +148,7 @@ def test_nets_without_weights_are_not_shown_as_equal(visit, tmp_path, scheme):
     expect(chip).to_have_attribute("data-verdict", "structure")
     expect(chip).to_have_text(f"{mark}{name.capitalize()}")
     colours = {
-        key: page.locator(f".nw-sidebar [data-standing={key}] .nw-mark").first.evaluate(
+        key: page.locator(f".nw-sidebar [data-status={key}] .nw-mark").first.evaluate(
             "mark => getComputedStyle(mark).color"
         )
         for key in ("STRUCTURE", "EQUAL")

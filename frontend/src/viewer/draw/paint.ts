@@ -1,6 +1,6 @@
 /** Painting a scene, one net at a time: less of it from afar. */
 
-import { LOOKS, type Standing } from "../model/looks.ts";
+import { LOOKS, type ItemStatus } from "../model/looks.ts";
 import { type Box, type Frame, MAX_ROWS, ROW, type Row, type Scene, type SceneEdge } from "./scene.ts";
 import type { Surface } from "./surface.ts";
 import type { Theme } from "./theme.ts";
@@ -87,7 +87,7 @@ function paintEdge(surface: Surface, painting: Painting, edge: SceneEdge): void 
 
 function paintGap(surface: Surface, painting: Painting, box: Box): void {
   const { theme, scale, side } = painting;
-  const isMissing = box.standing === "ONLY_A" || box.standing === "ONLY_B";
+  const isMissing = box.status === "ONLY_A" || box.status === "ONLY_B";
   if (!isMissing || scale < BORDERED) return;
   const stroke = theme.colour("line");
   surface.box(box.x, box.y, box.width, box.height, { stroke, dash: [3, 4], radius: 7 });
@@ -104,7 +104,7 @@ function paintGap(surface: Surface, painting: Painting, box: Box): void {
 function paintBox(surface: Surface, painting: Painting, box: Box): void {
   const { theme, scale, side } = painting;
   const { x, y, width, height } = box;
-  const look = LOOKS[box.standing];
+  const look = LOOKS[box.status];
   const colour = theme.colour(look.colour);
   const hot = painting.heatOf?.(box, side) ?? null;
   if (scale < BORDERED) {
@@ -145,7 +145,7 @@ function ring(surface: Surface, painting: Painting, box: Box): void {
 /** From afar only names, larger. */
 function paintNames(surface: Surface, painting: Painting, box: Box): void {
   const { theme, scene, side, scale } = painting;
-  const { mark, colour } = LOOKS[box.standing];
+  const { mark, colour } = LOOKS[box.status];
   const size = Math.min(9 / scale, 22);
   const middle = (box.height - (box.isFold ? 4 : 0)) / 2;
   const rows = scene.rows(box, side).slice(0, MAX_ROWS);
@@ -163,7 +163,7 @@ function paintNames(surface: Surface, painting: Painting, box: Box): void {
 
 function paintRows(surface: Surface, painting: Painting, box: Box, heatText: string | null): void {
   const { theme, scene, side } = painting;
-  const look = LOOKS[box.standing];
+  const look = LOOKS[box.status];
   const rows = scene.rows(box, side);
   const dim = theme.colour("dim");
   const left = box.x + (look.mark ? 25 : 13);
@@ -216,22 +216,22 @@ function paintDetail(
   if (row.settings) surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });
 }
 
-/** A thin bar with a piece for each standing in a fold. */
+/** A thin bar with a piece for each status in a fold. */
 function paintShares(surface: Surface, painting: Painting, box: Box): void {
   const total = box.shares.reduce((sum, [, count]) => sum + count, 0);
   let x = box.x + 10;
   const room = box.width - 20;
-  box.shares.forEach(([standing, count]) => {
+  box.shares.forEach(([status, count]) => {
     const width = (room * count) / total;
     surface.box(x, box.y + box.height - 4, Math.max(width - 1, 1.5), 2, {
-      fill: colourOf(painting, standing),
+      fill: colourOf(painting, status),
     });
     x += width;
   });
 }
 
-function colourOf(painting: Painting, standing: Standing): string {
-  return painting.theme.colour(LOOKS[standing].colour);
+function colourOf(painting: Painting, status: ItemStatus): string {
+  return painting.theme.colour(LOOKS[status].colour);
 }
 
 /** From nothing to a strong orange, so that text on it stays legible in light and dark. */

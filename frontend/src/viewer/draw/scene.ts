@@ -3,7 +3,7 @@
 import type { FoldKind, FoldTree } from "../layout/folds.ts";
 import { BOX_WIDTH, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
 import type { Item } from "../model/document.ts";
-import { LOOKS, type Standing } from "../model/looks.ts";
+import { LOOKS, type ItemStatus } from "../model/looks.ts";
 import type { Model, UnionItem } from "../model/model.ts";
 import { counted, shortSettings, sizesText, typesText } from "../model/wording.ts";
 
@@ -27,12 +27,12 @@ export interface Box {
   y: number;
   width: number;
   height: number;
-  standing: Standing;
+  status: ItemStatus;
   isFold: boolean;
   /** Whether the nets have something in it. */
   present: [boolean, boolean];
   /** Of a fold, how many of its items stand how; the gravest first. */
-  shares: [Standing, number][];
+  shares: [ItemStatus, number][];
   /** Names of values that many read and this box as well, by side. */
   stubs: [string[], string[]];
 }
@@ -226,7 +226,7 @@ export class Scene {
       y: layout.y[index]! - height / 2,
       width: BOX_WIDTH,
       height,
-      standing: gravest(items),
+      status: gravest(items),
       isFold: this.isFold(id),
       present: [0, 1].map((side) => items.some((item) => item.members[side as 0 | 1].length)) as [
         boolean,
@@ -300,15 +300,15 @@ export class Scene {
   }
 }
 
-function gravest(items: UnionItem[]): Standing {
-  let worst: Standing = "PLAIN";
-  for (const { standing } of items) if (LOOKS[standing].weight > LOOKS[worst].weight) worst = standing;
+function gravest(items: UnionItem[]): ItemStatus {
+  let worst: ItemStatus = "PLAIN";
+  for (const { status } of items) if (LOOKS[status].weight > LOOKS[worst].weight) worst = status;
   return worst;
 }
 
-function shares(items: UnionItem[]): [Standing, number][] {
-  const counts = new Map<Standing, number>();
-  for (const { standing } of items) counts.set(standing, (counts.get(standing) ?? 0) + 1);
+function shares(items: UnionItem[]): [ItemStatus, number][] {
+  const counts = new Map<ItemStatus, number>();
+  for (const { status } of items) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].sort((a, b) => LOOKS[b[0]].weight - LOOKS[a[0]].weight);
 }
 

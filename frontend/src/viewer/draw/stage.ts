@@ -211,7 +211,7 @@ export class Stage {
 
   private hover(canvas: HTMLCanvasElement, hit: Box | Frame | undefined, side: number): void {
     canvas.style.cursor = hit ? "pointer" : "grab";
-    const isBox = hit && "standing" in hit;
+    const isBox = hit && "status" in hit;
     const rows = isBox && hit.present[side as 0 | 1] ? this.scene!.rows(hit, side) : [];
     const text = rows
       .map((row) => [row.title, `${row.type} ${row.settings}`.trim(), row.shape].filter(Boolean).join("\n"))

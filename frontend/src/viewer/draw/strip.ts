@@ -44,9 +44,9 @@ export class Strip {
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     context.clearRect(0, 0, WIDTH, this.height);
     const [across, down] = this.scales();
-    const ordered = [...scene.boxes].sort((a, b) => LOOKS[a.standing].weight - LOOKS[b.standing].weight);
+    const ordered = [...scene.boxes].sort((a, b) => LOOKS[a.status].weight - LOOKS[b.status].weight);
     for (const box of ordered) {
-      const look = LOOKS[box.standing];
+      const look = LOOKS[box.status];
       const height = Math.max(box.height * down - 0.6, look.isDifference ? 3 : 0.6);
       context.fillStyle = theme.colour(look.colour);
       context.globalAlpha = look.isDifference ? 1 : 0.55;

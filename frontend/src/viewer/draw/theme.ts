@@ -16,14 +16,14 @@ const NAMES = [
     "equal",
     "mapped",
     "structure",
-    "carried",
+    "propagated",
     "guess",
     "latent",
     "different",
     "only-a",
     "only-b",
   ],
-  ...["carried-soft", "guess-soft", "latent-soft", "different-soft", "only-a-soft", "only-b-soft"],
+  ...["propagated-soft", "guess-soft", "latent-soft", "different-soft", "only-a-soft", "only-b-soft"],
 ] as const;
 
 export interface Theme {

@@ -97,7 +97,7 @@ function graphOf(model: Model): LayoutGraph {
       boxHeight(Math.max(members[0].length, members[1].length)),
     ),
     matters: Uint8Array.from(union, (item) =>
-      LOOKS[item.standing].isDifference || item.findings.length ? 1 : 0,
+      LOOKS[item.status].isDifference || item.findings.length ? 1 : 0,
     ),
   };
 }

@@ -1,6 +1,6 @@
 /** The document: what Python says of a net or a comparison (netweave/viewer/net.py and comparison.py). */
 
-export const VERSION = 1;
+export const VERSION = 2;
 
 /** A number that JSON may lack: "nan", "inf" and "-inf" come as strings. */
 export type Real = number | string | null;
@@ -75,7 +75,7 @@ export interface Net {
 }
 
 export type Status =
-  "EQUAL" | "MAPPED" | "STRUCTURE" | "LATENT" | "DIFFERENT" | "CARRIED" | "ONLY_A" | "ONLY_B" | "UNKNOWN";
+  "EQUAL" | "MAPPED" | "STRUCTURE" | "LATENT" | "DIFFERENT" | "PROPAGATED" | "ONLY_A" | "ONLY_B" | "UNKNOWN";
 
 export type Evidence = "VALUES" | "WEIGHTS" | "STRUCTURE" | "NAME" | "GUESS";
 
@@ -87,13 +87,13 @@ export interface Group {
   status: Status;
   evidence: Evidence;
   error: Real;
-  graft_error: Real;
+  isolated_error: Real;
   mapping: string;
   finding: number | null;
 }
 
 export interface Finding {
-  trap: string | null;
+  mismatch: string | null;
   cause: string;
   fix: string;
   places: [string, string];

@@ -1,7 +1,7 @@
 /** What the union is made of: the layers or nodes of a net, and the groups that hold them together. */
 
 import type { Document, Group, Item, Net } from "./document.ts";
-import { LOOKS, type Standing } from "./looks.ts";
+import { LOOKS, type ItemStatus } from "./looks.ts";
 import type { View } from "./model.ts";
 
 /** Names of the inputs that a comparison gave to a net; labels are not among them. */
@@ -64,10 +64,10 @@ export function findingsOf(groups: Group[]): number[] {
   return groups.map((group) => group.finding).filter((number) => number !== null);
 }
 
-export function standingOf(groups: Group[]): Standing {
-  const standings = groups.map((group): Standing => {
+export function statusOf(groups: Group[]): ItemStatus {
+  const statuses = groups.map((group): ItemStatus => {
     const isGuess = group.evidence === "GUESS" && group.sides[0] && group.sides[1];
     return isGuess ? "GUESS" : group.status;
   });
-  return standings.reduce((worst, next) => (LOOKS[next].weight > LOOKS[worst].weight ? next : worst));
+  return statuses.reduce((worst, next) => (LOOKS[next].weight > LOOKS[worst].weight ? next : worst));
 }

@@ -1,9 +1,9 @@
-/** How things stand to each other, and how each standing looks: never by colour alone. */
+/** How two layers compare, and how each status looks: never by colour alone. */
 
 import type { Status } from "./document.ts";
 
-/** The standing of an item of the page; beyond that of a group: */
-export type Standing =
+/** The status of an item of the page; beyond that of a group: */
+export type ItemStatus =
   | Status
   /** Paired on little evidence: whatever was found is no fact. */
   | "GUESS"
@@ -30,13 +30,13 @@ function look(mark: string, words: string, colour: string, weight: number, dash:
   return { mark, words, colour, dash, weight, isDifference: weight >= 6 };
 }
 
-export const LOOKS: Record<Standing, Look> = {
+export const LOOKS: Record<ItemStatus, Look> = {
   PLAIN: look("", "", "plain", 0),
   IDLE: look("·", "computes nothing when predicting", "idle", 1, [2, 3]),
   EQUAL: look("=", "equal", "equal", 2),
   MAPPED: look("≅", "equal under the mapping", "mapped", 3),
   STRUCTURE: look("≟", "same structure, weights not compared", "structure", 3.5),
-  CARRIED: look("~", "carries an earlier difference", "carried", 4),
+  PROPAGATED: look("~", "propagates an earlier difference", "propagated", 4),
   GUESS: look("?", "paired by a guess", "guess", 5, [5, 4]),
   UNKNOWN: look("?", "not compared", "guess", 6, [2, 3]),
   LATENT: look("≈", "different, without effect here", "latent", 7),
@@ -71,8 +71,10 @@ export function verdictLook(verdict: string): VerdictLook {
   return VERDICTS[verdict] ?? { ...VERDICTS["not decidable"]!, words: verdict };
 }
 
-/** Standings, the gravest first. */
-export const STANDINGS = (Object.keys(LOOKS) as Standing[]).sort((a, b) => LOOKS[b].weight - LOOKS[a].weight);
+/** Statuses, the gravest first. */
+export const STATUSES = (Object.keys(LOOKS) as ItemStatus[]).sort(
+  (a, b) => LOOKS[b].weight - LOOKS[a].weight,
+);
 
 export const EVIDENCE: Record<string, string> = {
   VALUES: "paired since their values agree",

@@ -8,7 +8,7 @@
  */
 
 import type { Document, Group, Item, Layer, Net, Node } from "./document.ts";
-import type { Standing } from "./looks.ts";
+import type { ItemStatus } from "./looks.ts";
 
 export type View = "layers" | "operators";
 
@@ -16,7 +16,7 @@ export interface UnionItem {
   /** Indices into `Model.items`, of A and of B. */
   members: [number[], number[]];
   groups: Group[];
-  standing: Standing;
+  status: ItemStatus;
   findings: number[];
 }
 

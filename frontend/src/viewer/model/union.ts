@@ -4,8 +4,8 @@ import { pause } from "../pause.ts";
 import type { Document, Group, Item, Net } from "./document.ts";
 import { connect } from "./edges.ts";
 import { makersOf, ownersReading, readersOf } from "./flow.ts";
-import { findingsOf, givenInputs, itemsOf, joined, standingOf, unique } from "./items.ts";
-import type { Standing } from "./looks.ts";
+import { findingsOf, givenInputs, itemsOf, joined, statusOf, unique } from "./items.ts";
+import type { ItemStatus } from "./looks.ts";
 import type { Model, View } from "./model.ts";
 
 /** Build what the page shows of a document, in steps between which the browser can do other things. */
@@ -50,9 +50,9 @@ class Builder {
     return this.model;
   }
 
-  private add(members: [number[], number[]], groups: Group[], standing: Standing): number {
+  private add(members: [number[], number[]], groups: Group[], status: ItemStatus): number {
     const number = this.model.union.length;
-    this.model.union.push({ members, groups, standing, findings: findingsOf(groups) });
+    this.model.union.push({ members, groups, status, findings: findingsOf(groups) });
     members.forEach((list, side) => list.forEach((index) => this.own(side, index, number)));
     return number;
   }
@@ -65,7 +65,7 @@ class Builder {
     const key = this.model.view === "layers" ? "layers" : "nodes";
     for (const groups of joined(this.groups, key)) {
       const members: [number[], number[]] = [unique(groups, key, 0), unique(groups, key, 1)];
-      if (members[0].length || members[1].length) this.add(members, groups, standingOf(groups));
+      if (members[0].length || members[1].length) this.add(members, groups, statusOf(groups));
     }
   }
 
@@ -79,8 +79,8 @@ class Builder {
         const index = value === undefined ? undefined : this.makers[side]?.get(value);
         return index !== undefined && this.model.owner[side]?.[index] === -1 ? [index] : [];
       });
-      const standing = mapping.text ? "MAPPED" : "EQUAL";
-      if (members[0]?.length && members[1]?.length) this.add(members as [number[], number[]], [], standing);
+      const status = mapping.text ? "MAPPED" : "EQUAL";
+      if (members[0]?.length && members[1]?.length) this.add(members as [number[], number[]], [], status);
     }
   }
 
@@ -112,7 +112,7 @@ class Builder {
   /** Give everything else an item; what stands between the same items on both sides shares it. */
   private takeTheRest(): void {
     // of nets that could not be compared nothing is said, not even that
-    const standing: Standing = this.groups.length ? "IDLE" : "PLAIN";
+    const status: ItemStatus = this.groups.length ? "IDLE" : "PLAIN";
     const free = new Map<string, number[]>();
     this.model.items.forEach((list, side) => {
       const readers = ownersReading(this.model, side);
@@ -126,7 +126,7 @@ class Builder {
           this.own(1, index, same);
           return;
         }
-        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], standing);
+        const number = this.add(side === 0 ? [[index], []] : [[], [index]], [], status);
         if (side === 0) free.set(place, [...(free.get(place) ?? []), number]);
       });
     });

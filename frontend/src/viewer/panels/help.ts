@@ -1,7 +1,7 @@
 /** The dialog that says which keys there are and what the marks mean. */
 
 import { h } from "../dom.ts";
-import { LOOKS, STANDINGS, VERDICTS } from "../model/looks.ts";
+import { LOOKS, STATUSES, VERDICTS } from "../model/looks.ts";
 
 const KEYS: [keys: string[], words: string][] = [
   [["/"], "search by name, type, shape, file or line"],
@@ -20,12 +20,12 @@ export function helpDialog(): HTMLDialogElement {
   const rows = KEYS.map(([keys, words]) =>
     h("tr", {}, h("th", { scope: "row" }, ...keys.map((key) => h("kbd", {}, key))), h("td", {}, words)),
   );
-  const marks = STANDINGS.filter((standing) => LOOKS[standing].words).map((standing) =>
+  const marks = STATUSES.filter((status) => LOOKS[status].words).map((status) =>
     h(
       "li",
-      { "data-standing": standing },
-      h("span", { class: "nw-mark" }, LOOKS[standing].mark),
-      LOOKS[standing].words,
+      { "data-status": status },
+      h("span", { class: "nw-mark" }, LOOKS[status].mark),
+      LOOKS[status].words,
     ),
   );
   const verdicts = Object.values(VERDICTS).map(({ mark, words, key }) =>

@@ -3,7 +3,7 @@
 import { h } from "../dom.ts";
 import type { Scene } from "../draw/scene.ts";
 import type { ComparisonDocument, Finding, Group, Item, Layer } from "../model/document.ts";
-import { EVIDENCE, LOOKS, type Standing } from "../model/looks.ts";
+import { EVIDENCE, LOOKS, type ItemStatus } from "../model/looks.ts";
 import { type Model, type UnionItem, counterparts, placeOf } from "../model/model.ts";
 import { amountText, bytesText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
 import { windowsOf } from "../model/windows.ts";
@@ -45,7 +45,7 @@ export class Inspector {
       isClosed ? "Unfold" : "Fold",
       h("kbd", {}, "f"),
     );
-    const leaves = scene.leaves(id).filter((leaf) => LOOKS[scene.model.union[leaf]!.standing].weight >= 6);
+    const leaves = scene.leaves(id).filter((leaf) => LOOKS[scene.model.union[leaf]!.status].weight >= 6);
     const links = leaves.slice(0, 30).map((leaf) => {
       const item = scene.model.union[leaf]!;
       const text =
@@ -90,7 +90,7 @@ export class Inspector {
     return [
       this.head(item, sides),
       ...item.findings.map((number) =>
-        findingPart((model.document as ComparisonDocument).findings[number]!, item.standing),
+        findingPart((model.document as ComparisonDocument).findings[number]!, item.status),
       ),
       ...valuesPart(item),
       ...padding(model, item),
@@ -153,27 +153,22 @@ function membersOf(model: Model, side: number, members: number[]): Item[] {
 }
 
 function chips(item: UnionItem): HTMLElement | null {
-  const { words, mark } = LOOKS[item.standing];
+  const { words, mark } = LOOKS[item.status];
   if (!words) return null;
   const evidences = [...new Set(item.groups.filter((g) => g.sides[0] && g.sides[1]).map((g) => g.evidence))];
   return h(
     "p",
     { class: "nw-chips" },
-    h(
-      "span",
-      { class: "nw-chip", "data-standing": item.standing },
-      h("span", { class: "nw-mark" }, mark),
-      words,
-    ),
+    h("span", { class: "nw-chip", "data-status": item.status }, h("span", { class: "nw-mark" }, mark), words),
     ...evidences.map((evidence) => h("span", { class: "nw-evidence" }, EVIDENCE[evidence] ?? "")),
   );
 }
 
-export function findingPart(finding: Finding, standing: Standing): HTMLElement {
+export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
   const fixed = finding.error_fixed !== null && finding.error !== null;
   return h(
     "section",
-    { class: "nw-finding", "data-standing": standing, "aria-label": "What was found" },
+    { class: "nw-finding", "data-status": status, "aria-label": "What was found" },
     h("p", { class: "nw-cause" }, finding.cause),
     finding.fix
       ? h(
@@ -206,7 +201,7 @@ function valuesPart(item: UnionItem): HTMLElement[] {
 
 function valuesTable(group: Group): HTMLElement {
   const rows: [string, string][] = [["difference / rms", ratioText(group.error)]];
-  if (group.graft_error !== null) rows.push(["on A's own inputs", ratioText(group.graft_error)]);
+  if (group.isolated_error !== null) rows.push(["on A's own inputs", ratioText(group.isolated_error)]);
   if (group.mapping) rows.push(["A becomes B by", group.mapping]);
   return h(
     "table",

@@ -1,11 +1,11 @@
 /** A list of any length of which only the rows in sight are elements; one tab stop, arrows move in it. */
 
 import { h } from "../dom.ts";
-import { LOOKS, type Standing } from "../model/looks.ts";
+import { LOOKS, type ItemStatus } from "../model/looks.ts";
 
 export interface ListRow {
   id: number;
-  standing: Standing;
+  status: ItemStatus;
   title: string;
   note: string;
 }
@@ -93,7 +93,7 @@ export class VirtualList {
   }
 
   private row(row: ListRow, index: number): HTMLElement {
-    const look = LOOKS[row.standing];
+    const look = LOOKS[row.status];
     const element = h(
       "div",
       {
@@ -104,7 +104,7 @@ export class VirtualList {
         "aria-setsize": this.rows.length,
         "aria-posinset": index + 1,
         "data-id": row.id,
-        "data-standing": row.standing,
+        "data-status": row.status,
         onclick: () => this.chosen(row.id),
       },
       h("span", { class: "nw-mark", "aria-hidden": "true" }, look.mark),

@@ -1,7 +1,7 @@
 /** The left side: search, the list of differences or of everything, and the legend, which filters the list. */
 
 import { h } from "../dom.ts";
-import { LOOKS, STANDINGS, type Standing } from "../model/looks.ts";
+import { LOOKS, STATUSES, type ItemStatus } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
 import { SearchIndex } from "../model/search.ts";
 import { counted } from "../model/wording.ts";
@@ -18,7 +18,7 @@ export class Sidebar {
   private readonly count: HTMLElement;
   private model!: Model;
   private index!: SearchIndex;
-  private filter: Standing | "differences" | "all" = "all";
+  private filter: ItemStatus | "differences" | "all" = "all";
   private selected: number | null = null;
 
   constructor(private readonly chosen: (id: number) => void) {
@@ -55,7 +55,7 @@ export class Sidebar {
     this.index = new SearchIndex(model);
     this.differences = model.order.filter((id) => {
       const item = model.union[id]!;
-      return LOOKS[item.standing].isDifference || item.findings.length > 0;
+      return LOOKS[item.status].isDifference || item.findings.length > 0;
     });
     this.filter = this.differences.length ? "differences" : "all";
     this.refresh();
@@ -92,7 +92,7 @@ export class Sidebar {
     if (query) return this.index.find(query);
     if (this.filter === "all") return this.model.order;
     if (this.filter === "differences") return this.differences;
-    return this.model.order.filter((id) => this.model.union[id]!.standing === this.filter);
+    return this.model.order.filter((id) => this.model.union[id]!.status === this.filter);
   }
 
   private refresh(): void {
@@ -127,19 +127,14 @@ export class Sidebar {
   }
 
   private refreshLegend(): void {
-    const counts = new Map<Standing, number>();
-    for (const { standing } of this.model.union) counts.set(standing, (counts.get(standing) ?? 0) + 1);
-    const shown = STANDINGS.filter((standing) => counts.has(standing) && LOOKS[standing].words);
+    const counts = new Map<ItemStatus, number>();
+    for (const { status } of this.model.union) counts.set(status, (counts.get(status) ?? 0) + 1);
+    const shown = STATUSES.filter((status) => counts.has(status) && LOOKS[status].words);
     this.legend.replaceChildren(
-      ...shown.map((standing) => {
-        const { mark, words } = LOOKS[standing];
-        const button = this.filterButton(
-          standing,
-          this.filter === standing,
-          words,
-          ` ${counts.get(standing)}`,
-        );
-        button.dataset["standing"] = standing;
+      ...shown.map((status) => {
+        const { mark, words } = LOOKS[status];
+        const button = this.filterButton(status, this.filter === status, words, ` ${counts.get(status)}`);
+        button.dataset["status"] = status;
         button.prepend(h("span", { class: "nw-mark", "aria-hidden": "true" }, mark));
         return button;
       }),
@@ -165,7 +160,7 @@ export class Sidebar {
     const finding = document.kind === "comparison" ? document.findings[item.findings[0] ?? -1] : undefined;
     return {
       id,
-      standing: item.standing,
+      status: item.status,
       title: [...new Set(titles)].join("  ·  "),
       note: finding?.cause || [...new Set(types)].join("  ·  "),
     };

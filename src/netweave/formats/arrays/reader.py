@@ -35,7 +35,10 @@ def read(source: Source) -> Graph:
         UsageError: Weights or input sizes are given, of which such a file has none.
     """
     if source.weights is not None or source.input_shapes:
-        raise UsageError(f"{source.net} is weights alone; it takes no other weights and no input sizes")
+        raise UsageError(
+            f"{source.net} is weights alone; it takes no other weights and no input sizes",
+            unknown_inputs=tuple(source.input_shapes),
+        )
     kind = kind_of(source.net, source.head(16))
     read_kind = {"npy": _read_npy, "npz": _read_npz, "safetensors": read_safetensors}[str(kind)]
     arrays = read_kind(source.net)
