@@ -88,7 +88,8 @@ def plan_training(
     fixed = bytes_text(run.fixed(graph, batch))
     raise UsageError(
         f"{graph.name}: training with batches of {batch} needs at least {bytes_text(needed)}, however much "
-        f"is computed again, of which {fixed} are parameters, the solver's arrays and batches; memory is limited to {bytes_text(limit)}: {advice}"
+        f"is recomputed; {fixed} of that are parameters, solver state and batches. The limit is "
+        f"{bytes_text(limit)}: {advice}"
     )
 
 

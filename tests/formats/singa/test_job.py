@@ -164,7 +164,7 @@ def test_a_net_without_an_updater_trains_nothing(tmp_path):
 
 def test_records_are_where_the_job_says(tmp_path):
     job(tmp_path)
-    with pytest.raises(UsageError, match=r"job\.conf: a job\.conf says itself where its records are"):
+    with pytest.raises(UsageError, match=r"job\.conf: a job\.conf gives the paths of its records itself"):
         netweave.load_job(tmp_path / "job.conf", data={"train": "elsewhere"})
 
 
