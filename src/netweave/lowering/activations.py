@@ -58,6 +58,9 @@ SYNONYMS = {
 }
 """Other names of these operators, without their underscores and in lower case."""
 
+ONNX_NAMES = {op_type.lower(): op_type for op_type in OPERATORS} | SYNONYMS
+"""ONNX's operator for each name that stands for one alone."""
+
 
 def clip(ctx: NodeAdder, x: ir.Value, low: float | None, high: float | None) -> ir.Value:
     """Bound numbers below and above; None for no bound."""
@@ -151,8 +154,7 @@ def _one_node(op_type: str, ctx: NodeAdder, x: ir.Value) -> ir.Value:
 
 
 FUNCTIONS: dict[str, ElementwiseFunction] = {
-    **{op_type.lower(): partial(_one_node, op_type) for op_type in OPERATORS},
-    **{name: partial(_one_node, op_type) for name, op_type in SYNONYMS.items()},
+    **{name: partial(_one_node, op_type) for name, op_type in ONNX_NAMES.items()},
     **EXPANSIONS,
 }
 """Every function that computes the same in all frameworks, by its name in lower case, without underscores."""

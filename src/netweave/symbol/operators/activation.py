@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.lowering.activations import FUNCTIONS, gelu
 from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
@@ -14,21 +15,14 @@ if TYPE_CHECKING:
     from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
-ACTIVATIONS = {
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "tanh": "Tanh",
-    "softrelu": "Softplus",
-    "softsign": "Softsign",
-}
+ACTIVATIONS = ("relu", "sigmoid", "tanh", "softrelu", "softsign")
 LEAKY = ("leaky", "elu", "prelu", "rrelu", "selu", "gelu")
 
 
 @operator_reader("Activation")
 def activation(ctx: MXNetOperator) -> ir.Value:
     """One of the words of ``ACTIVATIONS``."""
-    kind = ctx.settings.choice("act_type", tuple(ACTIVATIONS))
-    return ctx.add(ACTIVATIONS[kind], [ctx.x])
+    return FUNCTIONS[ctx.settings.choice("act_type", ACTIVATIONS)](ctx, ctx.x)
 
 
 def _leaky_arguments(settings: Settings) -> Sequence[str]:
@@ -45,8 +39,10 @@ def leaky_relu(ctx: MXNetOperator) -> ir.Value:
     x = ctx.x
     if kind == "prelu":
         return ctx.add("PRelu", [x, _slopes(ctx, x)])
-    if kind in {"selu", "gelu"}:
-        return ctx.add(kind.capitalize(), [x])
+    if kind == "gelu":
+        return gelu(ctx, x, approximate=False)
+    if kind == "selu":
+        return ctx.add("Selu", [x])
     if kind == "elu":
         return ctx.add("Elu", [x], {"alpha": slope})
     return ctx.add("LeakyRelu", [x], {"alpha": slope if kind == "leaky" else (lower + upper) / 2})

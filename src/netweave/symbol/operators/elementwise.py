@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.graph import DOMAIN, scale_gradients
+from netweave.lowering.activations import FUNCTIONS, clip, hard_sigmoid
 from netweave.symbol.registry import operator_reader
 from netweave.symbol.variables import onnx_dtype
 
@@ -23,34 +24,12 @@ if TYPE_CHECKING:
     Unary = Callable[[MXNetOperator, ir.Value], ir.Value]
     Binary = Callable[[MXNetOperator, ir.Value, ir.Value], ir.Value]
 
-UNARY = {
-    "abs": "Abs",
-    "arccos": "Acos",
-    "arccosh": "Acosh",
-    "arcsin": "Asin",
-    "arcsinh": "Asinh",
-    "arctan": "Atan",
-    "arctanh": "Atanh",
-    "ceil": "Ceil",
-    "cos": "Cos",
-    "cosh": "Cosh",
-    "erf": "Erf",
-    "exp": "Exp",
-    "floor": "Floor",
-    "log": "Log",
-    "negative": "Neg",
-    "reciprocal": "Reciprocal",
-    "relu": "Relu",
-    "sigmoid": "Sigmoid",
-    "sign": "Sign",
-    "sin": "Sin",
-    "sinh": "Sinh",
-    "softsign": "Softsign",
-    "sqrt": "Sqrt",
-    "tan": "Tan",
-    "tanh": "Tanh",
-}
-"""Operators that ONNX has under another name."""
+UNARY = (
+    "abs", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "ceil", "cos", "cosh", "erf", "exp",
+    "expm1", "floor", "log", "log1p", "negative", "reciprocal", "relu", "rsqrt", "sigmoid", "sign", "sin",
+    "sinh", "softsign", "sqrt", "square", "tan", "tanh",
+)  # fmt: skip
+"""Operators that compute the same in all frameworks."""
 
 BINARY = {
     "add": "Add",
@@ -70,59 +49,30 @@ COMPARISONS = {
 }
 LOGIC = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
 
-ELEMWISE = {
-    "elemwise_add": "add",
-    "_plus": "add",
-    "_Plus": "add",
-    "_add": "add",
-    "_grad_add": "add",
-    "elemwise_sub": "sub",
-    "_minus": "sub",
-    "_Minus": "sub",
-    "_sub": "sub",
-    "elemwise_mul": "mul",
-    "_mul": "mul",
-    "_Mul": "mul",
-    "elemwise_div": "div",
-    "_div": "div",
-    "_Div": "div",
-    "_mod": "mod",
-    "_Mod": "mod",
-    "_power": "power",
-    "_Power": "power",
-    "_maximum": "maximum",
-    "_Maximum": "maximum",
-    "_minimum": "minimum",
-    "_Minimum": "minimum",
-    "_hypot": "hypot",
-    "_Hypot": "hypot",
-    "_equal": "equal",
-    "_Equal": "equal",
-    "_not_equal": "not_equal",
-    "_Not_Equal": "not_equal",
-    "_greater": "greater",
-    "_Greater": "greater",
-    "_greater_equal": "greater_equal",
-    "_Greater_Equal": "greater_equal",
-    "_lesser": "lesser",
-    "_Lesser": "lesser",
-    "_lesser_equal": "lesser_equal",
-    "_Lesser_Equal": "lesser_equal",
-    "_logical_and": "logical_and",
-    "_Logical_And": "logical_and",
-    "_logical_or": "logical_or",
-    "_Logical_Or": "logical_or",
-    "_logical_xor": "logical_xor",
-    "_Logical_Xor": "logical_xor",
-}
+KINDS = (*BINARY, *COMPARISONS, "not_equal", *LOGIC, "mod", "hypot")
+WORDS = {kind: kind for kind in KINDS} | {"add": "plus", "sub": "minus"}
+"""What a kind is called in the names of operators that do not broadcast."""
+
+ELEMWISE = (
+    {f"_{word}": kind for kind, word in WORDS.items()}
+    | {f"_{word.title()}": kind for kind, word in WORDS.items()}  # _Not_Equal, before 0.9
+    | {f"elemwise_{kind}": kind for kind in ("add", "sub", "mul", "div")}
+    | {"_add": "add", "_sub": "sub", "_grad_add": "add"}
+)
 """Operators on two tensors of one shape, and what each computes."""
 
-KINDS = (*BINARY, *COMPARISONS, "not_equal", *LOGIC, "mod", "hypot")
 BROADCAST = {f"broadcast_{kind}": kind for kind in KINDS} | {
     "broadcast_plus": "add",
     "broadcast_minus": "sub",
 }
 """Operators on two tensors whose shapes are made equal as in NumPy."""
+
+SCALAR = (
+    {f"_{kind}_scalar": kind for kind in KINDS}
+    | {f"_{word}_scalar": kind for kind, word in WORDS.items()}
+    | {f"_{word.title().replace('_', '')}Scalar": kind for kind, word in WORDS.items()}  # _NotEqualScalar
+)
+"""Operators on a tensor and the setting ``scalar``."""
 
 REVERSED = {"rminus": "sub", "rdiv": "div", "rpower": "power", "rmod": "mod"}
 SCALAR = {f"_{kind}_scalar": kind for kind in KINDS} | {
@@ -150,10 +100,7 @@ SCALAR = {f"_{kind}_scalar": kind for kind in KINDS} | {
 """Operators on a tensor and the setting ``scalar``."""
 
 SCALAR_FIRST = {f"_{name}_scalar": kind for name, kind in REVERSED.items()} | {
-    "_RMinusScalar": "sub",
-    "_RDivScalar": "div",
-    "_RPowerScalar": "power",
-    "_RModScalar": "mod",
+    f"_R{name[1:].title()}Scalar": kind for name, kind in REVERSED.items()
 }
 """The same with the number on the left."""
 
@@ -201,8 +148,8 @@ def dropout(ctx: MXNetOperator) -> ir.Value:
 
 @operator_reader(*UNARY)
 def unary(ctx: MXNetOperator) -> ir.Value:
-    """One operator of ONNX."""
-    return ctx.add(UNARY[ctx.op], [ctx.x])
+    """A function of each element."""
+    return FUNCTIONS[ctx.op](ctx, ctx.x)
 
 
 COMPOSED: dict[str, Unary] = {
@@ -210,10 +157,6 @@ COMPOSED: dict[str, Unary] = {
     "radians": lambda ctx, x: ctx.add("Mul", [x, ctx.scalar(math.pi / 180, x)]),
     "log2": lambda ctx, x: _logarithm(ctx, x, 2.0),
     "log10": lambda ctx, x: _logarithm(ctx, x, 10.0),
-    "log1p": lambda ctx, x: ctx.add("Log", [ctx.add("Add", [x, ctx.scalar(1, x)])]),
-    "expm1": lambda ctx, x: ctx.add("Sub", [ctx.add("Exp", [x]), ctx.scalar(1, x)]),
-    "square": lambda ctx, x: ctx.add("Mul", [x, x]),
-    "rsqrt": lambda ctx, x: ctx.add("Reciprocal", [ctx.add("Sqrt", [x])]),
     "cbrt": lambda ctx, x: signed_cube_root(ctx, x),
     "rcbrt": lambda ctx, x: ctx.add("Reciprocal", [signed_cube_root(ctx, x)]),
     "fix": lambda ctx, x: _towards_zero(ctx, x, ctx.add("Abs", [x])),
@@ -224,12 +167,12 @@ COMPOSED: dict[str, Unary] = {
     "rint": lambda ctx, x: ctx.add("Ceil", [ctx.add("Sub", [x, ctx.scalar(0.5, x)])]),
     "logical_not": lambda ctx, x: _number(ctx, ctx.add("Equal", [x, ctx.scalar(0, x)]), like=x),
 }
-"""Operators that ONNX writes with several."""
+"""Functions that only MXNet has, or that it computes in a way of its own."""
 
 
 @operator_reader(*COMPOSED)
 def composed(ctx: MXNetOperator) -> ir.Value:
-    """Several operators of ONNX."""
+    """A function of each element, by several operators of ONNX."""
     return COMPOSED[ctx.op](ctx, ctx.x)
 
 
@@ -248,18 +191,16 @@ def _towards_zero(ctx: MXNetOperator, x: ir.Value, size: ir.Value) -> ir.Value:
 
 
 @operator_reader("hard_sigmoid")
-def hard_sigmoid(ctx: MXNetOperator) -> ir.Value:
+def hard_sigmoid_reader(ctx: MXNetOperator) -> ir.Value:
     """``alpha * x + beta`` between 0 and 1."""
-    attributes = {"alpha": ctx.settings.number("alpha", 0.2), "beta": ctx.settings.number("beta", 0.5)}
-    return ctx.add("HardSigmoid", [ctx.x], attributes)
+    slope, offset = ctx.settings.number("alpha", 0.2), ctx.settings.number("beta", 0.5)
+    return hard_sigmoid(ctx, ctx.x, slope=slope, offset=offset)
 
 
 @operator_reader("clip")
-def clip(ctx: MXNetOperator) -> ir.Value:
+def clip_reader(ctx: MXNetOperator) -> ir.Value:
     """Between ``a_min`` and ``a_max``."""
-    x = ctx.x
-    limits = [ctx.scalar(ctx.settings.number(name), x) for name in ("a_min", "a_max")]
-    return ctx.add("Clip", [x, *limits])
+    return clip(ctx, ctx.x, ctx.settings.number("a_min"), ctx.settings.number("a_max"))
 
 
 @operator_reader("smooth_l1")

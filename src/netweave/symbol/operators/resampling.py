@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.lowering.resizing import repeat_elements
 from netweave.symbol.registry import operator_reader
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def upsampling(ctx: MXNetOperator) -> ir.Value:
     if ctx.has("weight"):
         return _interpolated(ctx, scale, filters)
     values = ctx.inputs()
-    enlarged = [_enlarged(ctx, value, _scale(ctx, values, value, scale)) for value in values]
+    enlarged = [repeat_elements(ctx, value, _scale(ctx, values, value, scale)) for value in values]
     if joined == "sum" and len(enlarged) > 1:
         return ctx.add("Sum", enlarged)
     return ctx.concat(enlarged, 1)
@@ -66,16 +67,6 @@ def _scale(ctx: MXNetOperator, values: Sequence[ir.Value], value: ir.Value, scal
     if own < 1 or height * scale % own:
         raise ctx.shape_error(f"an input of height {own} cannot become {height * scale} high")
     return height * scale // own
-
-
-def _enlarged(ctx: MXNetOperator, x: ir.Value, scale: int) -> ir.Value:
-    scales = ctx.array(np.asarray([1, 1, scale, scale], np.float32))
-    attributes = {
-        "mode": "nearest",
-        "coordinate_transformation_mode": "asymmetric",
-        "nearest_mode": "floor",
-    }
-    return ctx.add("Resize", [x, None, scales], attributes)
 
 
 @operator_reader("_contrib_BilinearResize2D")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.lowering.resizing import repeat_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
 _INT64 = 7
 """ONNX's number of the type int64."""
-
-_REPEATS = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
 
 
 @layer("Upsample", bottoms=(1, 2))
@@ -39,8 +38,7 @@ def upsample(ctx: CaffeLayer) -> Sequence[ir.Value]:
     factor = parameter.get("scale", 1)
     if factor < 1:
         raise ctx.read_error(f"'scale' is {factor}, expected 1 or more", parameter.line_of("scale"))
-    factors = ctx.constant([1.0, 1.0, factor, factor])
-    return [ctx.add("Resize", [ctx.x, None, factors], _REPEATS, top=0)]
+    return [repeat_elements(ctx, ctx.x, factor, name=ctx.tops[0])]
 
 
 def _unpooled_size(ctx: CaffeLayer, parameter: Message) -> list[int]:

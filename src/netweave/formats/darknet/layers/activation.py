@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
+from netweave.lowering.activations import FUNCTIONS, gelu, rectify
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import onnx_ir as ir
 
-_NODES: dict[str, tuple[str, dict[str, Any]]] = {
-    "relu": ("Relu", {}),
-    "logistic": ("Sigmoid", {}),
-    "tanh": ("Tanh", {}),
-    "elu": ("Elu", {"alpha": 1.0}),
-    "selu": ("Selu", {"alpha": 1.6732, "gamma": 1.0507}),
-    "leaky": ("LeakyRelu", {"alpha": 0.1}),
-    "relie": ("LeakyRelu", {"alpha": 0.01}),
-    "mish": ("Mish", {}),
-    "gelu": ("Gelu", {"approximate": "tanh"}),
-}
-
-
-def _swish(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
-    return ctx.add("Mul", [x, ctx.add("Sigmoid", [x])])
+_SHARED = ("relu", "logistic", "tanh", "elu", "mish", "swish", "relu6", "hardtan")
+"""Activations that compute the same in all frameworks."""
 
 
 def _loggy(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
@@ -37,17 +26,16 @@ def _ramp(ctx: DarknetLayer, x: ir.Value) -> ir.Value:
     return ctx.add("Add", [ctx.add("Relu", [x]), ctx.add("Mul", [x, ctx.constant(0.1)])])
 
 
-def _clipped(low: float, high: float) -> Callable[[DarknetLayer, ir.Value], ir.Value]:
-    return lambda ctx, x: ctx.add("Clip", [x, ctx.constant(low), ctx.constant(high)])
-
-
-_FORMULAS: dict[str, Callable[[DarknetLayer, ir.Value], ir.Value]] = {
+_ACTIVATIONS: dict[str, Callable[[DarknetLayer, ir.Value], ir.Value]] = {
+    **{name: FUNCTIONS[name] for name in _SHARED},
+    "gelu": partial(gelu, approximate=True),
+    "leaky": partial(rectify, slope=0.1),
     "linear": lambda ctx, x: x,
-    "swish": _swish,
     "loggy": _loggy,
     "ramp": _ramp,
-    "relu6": _clipped(0.0, 6.0),
-    "hardtan": _clipped(-1.0, 1.0),
+    "relie": partial(rectify, slope=0.01),
+    # Darknet rounds the constants of SELU to four places.
+    "selu": lambda ctx, x: ctx.add("Selu", [x], {"alpha": 1.6732, "gamma": 1.0507}),
 }
 
 
@@ -63,13 +51,10 @@ def activate(ctx: DarknetLayer, x: ir.Value, default: str) -> ir.Value:
         UnsupportedError: The name is not known; Darknet itself goes on with ``relu``.
     """
     name = ctx.section.string("activation", default)
-    if name in _NODES:
-        op_type, attributes = _NODES[name]
-        return ctx.add(op_type, [x], attributes)
-    if name not in _FORMULAS:
-        known = ", ".join(sorted([*_NODES, *_FORMULAS]))
+    if name not in _ACTIVATIONS:
+        known = ", ".join(sorted(_ACTIVATIONS))
         raise ctx.unsupported(f"the activation {name!r} is not read; those that are: {known}")
-    return _FORMULAS[name](ctx, x)
+    return _ACTIVATIONS[name](ctx, x)
 
 
 @layer("activation")

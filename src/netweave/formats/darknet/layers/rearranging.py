@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
+from netweave.lowering.resizing import repeat_elements
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -16,14 +17,9 @@ def upsample(ctx: DarknetLayer) -> ir.Value:
     stride = ctx.section.integer("stride", 2)
     if stride < 1:
         raise ctx.unsupported(f"stride={stride}: sums over blocks are not read")
-    x = ctx.x
     ctx.image()
     scale = ctx.section.number("scale", 1.0)
-    enlarged = ctx.add(
-        "Resize",
-        [x, None, ctx.constant([1.0, 1.0, stride, stride])],
-        {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"},
-    )
+    enlarged = repeat_elements(ctx, ctx.x, stride)
     return enlarged if scale == 1.0 else ctx.add("Mul", [enlarged, ctx.constant(scale)])
 
 

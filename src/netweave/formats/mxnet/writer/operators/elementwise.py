@@ -10,19 +10,20 @@ import onnx_ir as ir
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.lowering.activations import ONNX_NAMES
 from netweave.symbol.operators.activation import ACTIVATIONS
-from netweave.symbol.operators.elementwise import BINARY, UNARY
+from netweave.symbol.operators.elementwise import BINARY, UNARY, WORDS
 from netweave.symbol.operators.reduction import REDUCTIONS
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
 
-_ACTIVATIONS = {op_type: word for word, op_type in ACTIVATIONS.items()}
-_UNARY = {op_type: word for word, op_type in UNARY.items() if op_type not in _ACTIVATIONS}
+_ACTIVATIONS = {ONNX_NAMES[word]: word for word in ACTIVATIONS}
+_UNARY = {
+    ONNX_NAMES[word]: word for word in UNARY if word in ONNX_NAMES and ONNX_NAMES[word] not in _ACTIVATIONS
+}
 _BINARY = {op_type: word for word, op_type in BINARY.items()}
 _REDUCTIONS = {op_type: word for word, op_type in reversed(REDUCTIONS.items())}
-_SIGNS = {"add": "plus", "sub": "minus"}
-"""What MXNet calls them with a number, where it is another word."""
 
 
 @writes(*_ACTIVATIONS)
@@ -136,7 +137,7 @@ def _broadcast(node: MXNetNode, word: str, left: Symbol, right: Symbol) -> Symbo
 
 
 def _with_number(node: MXNetNode, word: str, stored: int, other: int) -> Symbol:
-    sign = _SIGNS.get(word, word)
+    sign = WORDS[word]
     swaps = stored == 0 and word in {"sub", "div", "power"}
     number = float(node.constant(stored).reshape(-1)[0])
     return node.make(f"_{'r' * swaps}{sign}_scalar", node.symbol(other), scalar=number)
