@@ -78,6 +78,14 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "singa": (singa("kCConvolution", "convolution_conf { kernel: 3 }"), "num_filters"),
         },
     ),
+    "word that is none of an enumeration": (
+        ReadError,
+        {
+            "caffe": (caffe("Pooling", "pooling_param { pool: SUM kernel_size: 2 }"), "SUM"),
+            "mxnet": (mxnet("Pooling", kernel="(2,2)", pool_type="median"), "'median'"),
+            "singa": (singa("kCPooling", "pooling_conf { pool: SUM kernel: 2 stride: 1 }"), "SUM"),
+        },
+    ),
     "kernel below 1": (
         ReadError,
         {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.errors import ReadError, UnsupportedError
+from netweave.errors import ReadError
 from netweave.files.unknown import UnknownLayer
 from netweave.symbol.settings import Settings
 
@@ -80,7 +80,7 @@ def test_one_number_per_axis():
 
 
 def test_a_word_that_is_not_known_is_refused():
-    with pytest.raises(UnsupportedError, match="'a' is 'z', of which Netweave reads 'x', 'y'"):
+    with pytest.raises(ReadError, match="'a' is 'z', expected one of 'x', 'y'"):
         settings(a="z").choice("a", ("x", "y"))
 
 

@@ -11,14 +11,13 @@ from netweave.symbol import operators
 from netweave.symbol.document import VARIABLE
 from netweave.symbol.naming import fresh_name, scoped_attributes, user_attributes
 from netweave.symbol.registry import COUNT, find_reader
-from netweave.symbol.settings import HARMLESS_SUFFIXES, Settings
+from netweave.symbol.settings import HARMLESS_SUFFIXES
 from netweave.symbol.vertex import Output, Vertex, caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from netweave.graph import Origin
-    from netweave.symbol.registry import OperatorReader
 
 del operators  # imported to enter its rows in the table
 
@@ -60,27 +59,26 @@ def apply(
     if reader is None:
         raise UsageError(f"no operator {op!r}; docs/reference/layers.md has a list of those of MXNet")
     origin = caller()
-    label = fresh_name(name, hint or op.lower())
-    made = Vertex(label, op, {}, (), origin)
+    vertex = Vertex(fresh_name(name, hint or op.lower()), op, {}, (), origin)
     texts = {key: setting_text(value) for key, value in settings.items() if value is not None}
     if reader.counted:
         texts.setdefault(COUNT, str(max(1, len(positional) + len(named))))
     own = {key: text for key, text in texts.items() if not key.endswith(HARMLESS_SUFFIXES)}
     of_arguments = {key: text for key, text in texts.items() if key not in own}
     hidden = {**scoped_attributes(), **user_attributes(attributes or {})}
-    made.attributes.update({**hidden, **own})
-    names = made.argument_names()
+    vertex.attributes.update({**hidden, **own})
+    names = vertex.argument_names()
     if names is None and named:
-        raise UsageError(f"{_place(made)}: takes its inputs in order, not by name ({', '.join(named)})")
-    given = _given(made, names, positional, named)
+        raise UsageError(f"{vertex.place}: takes its inputs in order, not by name ({', '.join(named)})")
+    given = _given(vertex, names, positional, named)
     if names is not None:
-        made.inputs = tuple(
-            given[key] if key in given else _variable(made, key, hidden, of_arguments, origin)
+        vertex.inputs = tuple(
+            given[key] if key in given else _variable(vertex, key, hidden, of_arguments, origin)
             for key in names
         )
     else:
-        made.inputs = tuple(given.values())
-    return tuple(Output(made, number) for number in range(_count(made, reader)))
+        vertex.inputs = tuple(given.values())
+    return tuple(Output(vertex, number) for number in range(reader.count(vertex.settings)))
 
 
 def setting_text(value: Any) -> str:
@@ -99,56 +97,48 @@ def setting_text(value: Any) -> str:
 
 
 def _given(
-    made: Vertex,
+    vertex: Vertex,
     names: Sequence[str] | None,
     positional: Sequence[Sequence[Output]],
     named: Mapping[str, Sequence[Output]],
 ) -> dict[str, Output]:
     if names is not None and len(positional) > len(names):
         raise UsageError(
-            f"{_place(made)}: {len(positional)} inputs are given, expected at most {len(names)}: "
+            f"{vertex.place}: {len(positional)} inputs are given, expected at most {len(names)}: "
             f"{', '.join(names)}"
         )
     keys = list(names or map(str, range(len(positional))))[: len(positional)]
     unknown = [key for key in named if key not in (names or ())]
     if unknown:
         raise UsageError(
-            f"{_place(made)}: no input {', '.join(map(repr, unknown))}; it has: {', '.join(names or ())}"
+            f"{vertex.place}: no input {', '.join(map(repr, unknown))}; it has: {', '.join(names or ())}"
         )
     twice = [key for key in named if key in keys]
     if twice:
-        raise UsageError(f"{_place(made)}: input {twice[0]!r} is given twice")
+        raise UsageError(f"{vertex.place}: input {twice[0]!r} is given twice")
     pairs = [*zip(keys, positional, strict=True), *named.items()]
-    return {key: _single(made, key, outputs) for key, outputs in pairs}
+    return {key: _single(vertex, key, outputs) for key, outputs in pairs}
 
 
-def _single(made: Vertex, key: str, outputs: Sequence[Output]) -> Output:
+def _single(vertex: Vertex, key: str, outputs: Sequence[Output]) -> Output:
     if len(outputs) != 1:
         raise UsageError(
-            f"{_place(made)}: input {key!r} has {len(outputs)} outputs, expected one; take one, as in "
+            f"{vertex.place}: input {key!r} has {len(outputs)} outputs, expected one; take one, as in "
             "symbol[0]"
         )
     return outputs[0]
 
 
 def _variable(
-    made: Vertex, argument: str, hidden: Mapping[str, str], multipliers: Mapping[str, str], origin: Origin
+    vertex: Vertex, argument: str, hidden: Mapping[str, str], multipliers: Mapping[str, str], origin: Origin
 ) -> Output:
     """Return the variable for an input that nobody gave, with the user's attributes of its node."""
     attributes = dict(hidden)
-    rule = FIRST_VALUES.get((made.op, argument)) or FIRST_VALUES.get(("", argument))
+    rule = FIRST_VALUES.get((vertex.op, argument)) or FIRST_VALUES.get(("", argument))
     if rule is not None:
         attributes["__init__"] = rule
     for suffix in HARMLESS_SUFFIXES:
         text = multipliers.get(f"{argument}_{suffix}")
         if text is not None:
             attributes[f"__{suffix}__"] = text
-    return Output(Vertex(f"{made.name}_{argument}", VARIABLE, attributes, (), origin))
-
-
-def _count(made: Vertex, reader: OperatorReader) -> int:
-    return reader.count(Settings(made.attributes, place=_place(made)))
-
-
-def _place(made: Vertex) -> str:
-    return f"{made.origin}: layer {made.name!r} ({made.op})"
+    return Output(Vertex(f"{vertex.name}_{argument}", VARIABLE, attributes, (), origin))

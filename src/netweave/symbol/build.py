@@ -144,9 +144,9 @@ class _Build:
         for value, name in zip(values, names, strict=True):
             producer = value.producer()
             own = producer is not None and key in layer_keys(producer) and value not in named
-            made = value if own else self._builder.add("Identity", [value])
-            self._builder.rename(made, name)
-            named.append(made)
+            output = value if own else self._builder.add("Identity", [value])
+            self._builder.rename(output, name)
+            named.append(output)
         return named
 
     def _input(self, entry: Entry, reading: Node) -> ir.Value | Node:
@@ -166,8 +166,8 @@ class _Build:
         heads: list[ir.Value] = []
         for entry in self._document.heads:
             node = self._document.nodes[entry.node]
-            found = self._input(entry, node)
-            value = self._variables.value(found) if isinstance(found, Node) else found
+            head = self._input(entry, node)
+            value = self._variables.value(head) if isinstance(head, Node) else head
             if value.producer() is None or value in heads:
                 value = self._builder.add("Identity", [value], outputs=f"{node.name}_output")
             heads.append(value)

@@ -35,18 +35,18 @@ def composed(
         if len(replacement) != 1:
             raise UsageError(f"{key!r}: the symbol given has {len(replacement)} outputs, expected one")
     last = outputs[0].vertex if len(outputs) == 1 and name else None
-    made: dict[Vertex, Vertex] = {}
+    copies: dict[Vertex, Vertex] = {}
 
     def moved(entry: Output) -> Output:
         if entry.vertex.is_variable and entry.vertex.name in given:
             return given[entry.vertex.name][0]
-        return Output(made[entry.vertex], entry.number)
+        return Output(copies[entry.vertex], entry.number)
 
     for vertex in vertices:
         inputs = tuple(map(moved, vertex.inputs)) if not vertex.is_variable else ()
         same = inputs == vertex.inputs and vertex is not last
         label = name if name and vertex is last else vertex.name
-        made[vertex] = (
+        copies[vertex] = (
             vertex if same else replace(vertex, name=label, attributes=dict(vertex.attributes), inputs=inputs)
         )
     return tuple(map(moved, outputs))
@@ -54,12 +54,12 @@ def composed(
 
 def cut(outputs: Sequence[Output], at: Mapping[Output, Output]) -> tuple[Output, ...]:
     """Return the outputs of a copy in which some values are replaced; what needs no copy is shared."""
-    made: dict[Vertex, Vertex] = {}
+    copies: dict[Vertex, Vertex] = {}
 
     def moved(entry: Output) -> Output:
-        return at.get(entry) or Output(made[entry.vertex], entry.number)
+        return at.get(entry) or Output(copies[entry.vertex], entry.number)
 
     for vertex in sorted_vertices(outputs):
         inputs = tuple(map(moved, vertex.inputs))
-        made[vertex] = vertex if inputs == vertex.inputs else replace(vertex, inputs=inputs)
+        copies[vertex] = vertex if inputs == vertex.inputs else replace(vertex, inputs=inputs)
     return tuple(map(moved, outputs))

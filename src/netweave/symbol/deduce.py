@@ -46,13 +46,13 @@ def deduce(document: Document, arrays: Mapping[str, np.ndarray]) -> dict[str, De
     for number, node in enumerate(document.nodes):
         if node.inputs:
             users.setdefault(node.inputs[0].node, []).append(number)
-    found: dict[str, Deduced] = {}
+    deduced: dict[str, Deduced] = {}
     for number, node in enumerate(document.nodes):
         if node.is_variable and node.name not in arrays:
             known = next(filter(None, _behind(document, number, users, arrays)), None)
             if known is not None:
-                found[node.name] = known
-    return found
+                deduced[node.name] = known
+    return deduced
 
 
 def _behind(

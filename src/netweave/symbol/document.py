@@ -151,8 +151,8 @@ def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
     variables: set[str] = set()
     for node in nodes:
         if node.is_variable and (node.name in variables or not node.name):
-            found = f"two variables are named {node.name!r}" if node.name else "a variable has no name"
-            raise ReadError(found, place=str(node.origin))
+            message = f"two variables are named {node.name!r}" if node.name else "a variable has no name"
+            raise ReadError(message, place=str(node.origin))
         if node.is_variable:
             variables.add(node.name)
         for entry in node.inputs:

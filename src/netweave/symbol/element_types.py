@@ -54,44 +54,44 @@ def element_types(vertices: Sequence[Vertex], types: Mapping[str, np.dtype]) -> 
     unknown = [name for name in types if name not in variables]
     if unknown:
         raise UsageError(f"no variable {unknown[0]!r}; there are: {', '.join(variables)}")
-    found: dict[Slot, np.dtype] = {(variables[name], 0): dtype for name, dtype in types.items()}
+    dtypes: dict[Slot, np.dtype] = {(variables[name], 0): dtype for name, dtype in types.items()}
     for vertex in vertices:
         if vertex.is_variable and (written := vertex.attributes.get("__dtype__")) in DTYPES:
-            found.setdefault((vertex, 0), np.dtype(DTYPES[written or "0"]))
+            dtypes.setdefault((vertex, 0), np.dtype(DTYPES[written or "0"]))
     operators = [vertex for vertex in vertices if not vertex.is_variable]
     size = -1
-    while size < len(found):
-        size = len(found)
+    while size < len(dtypes):
+        size = len(dtypes)
         for vertex in operators:
-            _fill(vertex, found)
+            _fill(vertex, dtypes)
     every = ((vertex, n) for vertex in vertices for n in range(len(vertex.output_names())))
-    return {slot: found.get(slot, FLOAT) for slot in every}
+    return {slot: dtypes.get(slot, FLOAT) for slot in every}
 
 
-def _fill(vertex: Vertex, found: dict[Slot, np.dtype]) -> None:
+def _fill(vertex: Vertex, dtypes: dict[Slot, np.dtype]) -> None:
     """Enter what follows at one operator from what is known."""
     outputs: list[Slot] = [(vertex, number) for number in range(len(vertex.output_names()))]
     fixed = _fixed(vertex)
     if fixed is not None:
-        found.update(dict.fromkeys(outputs, fixed))
+        dtypes.update(dict.fromkeys(outputs, fixed))
         if vertex.op == "Embedding":
-            found.setdefault(vertex.inputs[1], fixed)
+            dtypes.setdefault(vertex.inputs[1], fixed)
         return
     if (
         vertex.op == "topk"
         and vertex.settings.choice("ret_typ", ("indices", "value", "both"), "indices") != "value"
     ):
-        found[outputs[-1]] = np.dtype(vertex.settings.dtype("dtype", "float32"))
+        dtypes[outputs[-1]] = np.dtype(vertex.settings.dtype("dtype", "float32"))
         outputs = outputs[:-1]
     same = [*_tied(vertex), *outputs]
-    known = next((found[slot] for slot in same if slot in found), None)
+    known = next((dtypes[slot] for slot in same if slot in dtypes), None)
     if known is None:
         return
     for slot in same:
-        found.setdefault(slot, known)
+        dtypes.setdefault(slot, known)
     if vertex.op in NORMALISED:
         for slot in vertex.inputs[1:]:
-            found.setdefault(slot, FLOAT if known == np.float16 else known)
+            dtypes.setdefault(slot, FLOAT if known == np.float16 else known)
 
 
 def _fixed(vertex: Vertex) -> np.dtype | None:

@@ -86,11 +86,11 @@ def infer_types(
 ) -> tuple[list[np.dtype], list[np.dtype], list[np.dtype]]:
     """Return the element types of arguments, outputs and auxiliary states; see ``Symbol.infer_type``."""
     vertices = sorted_vertices(symbol.outputs)
-    found = element_types(vertices, {name: np.dtype(dtype) for name, dtype in types.items()})
+    dtypes = element_types(vertices, {name: np.dtype(dtype) for name, dtype in types.items()})
     states = auxiliaries(vertices)
     variables = [vertex for vertex in vertices if vertex.is_variable]
     return (
-        [found[vertex, 0] for vertex in variables if vertex not in states],
-        [found[output] for output in symbol.outputs],
-        [found[vertex, 0] for vertex in variables if vertex in states],
+        [dtypes[vertex, 0] for vertex in variables if vertex not in states],
+        [dtypes[output] for output in symbol.outputs],
+        [dtypes[vertex, 0] for vertex in variables if vertex in states],
     )

@@ -71,8 +71,8 @@ class Dense(Layer):
 
     def __call__(self, x: Symbol) -> Symbol:
         """Return what the layer makes of a symbol."""
-        made = _weighted("FullyConnected", "dense", self, x, num_hidden=self.units)
-        return activated(made, self.activation)
+        weighted = _weighted("FullyConnected", "dense", self, x, num_hidden=self.units)
+        return activated(weighted, self.activation)
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Conv2D(Layer):
         kernel = pair(self.kernel_size)
         settings = {"kernel": kernel, "stride": pair(self.strides), "num_filter": self.filters}
         pads = padding(self.padding, kernel, pair(self.strides))
-        made = _weighted("Convolution", "conv2d", self, x, pad=pads, **settings)
-        return activated(made, self.activation)
+        weighted = _weighted("Convolution", "conv2d", self, x, pad=pads, **settings)
+        return activated(weighted, self.activation)
 
 
 @dataclass(frozen=True)

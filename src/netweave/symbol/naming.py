@@ -93,15 +93,15 @@ def user_attributes(attributes: Mapping[str, str]) -> dict[str, str]:
     Raises:
         UsageError: A key has no underscores, or a value is no text.
     """
-    found: dict[str, str] = {}
+    spelled_out: dict[str, str] = {}
     for key, value in attributes.items():
         spelled = f"__{key}__" if key in HIDDEN else key
         if not (spelled.startswith("__") and spelled.endswith("__") and len(spelled) > 4):
             raise UsageError(f"attribute {key!r}: expected a key such as '__{key}__', or {', '.join(HIDDEN)}")
         if not isinstance(value, str):
             raise UsageError(f"attribute {key!r} is {value!r}, expected text")
-        found[spelled] = value
-    return found
+        spelled_out[spelled] = value
+    return spelled_out
 
 
 def fresh_name(name: str | None, hint: str) -> str:

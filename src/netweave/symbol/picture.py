@@ -120,8 +120,8 @@ def _order(layers: list[list[Spot]], chains: Iterable[Sequence[Spot]]) -> None:
         place: dict[Spot, float] = {}
         for layer in order:
             for index, spot in enumerate(layer):
-                found = [place[other] for other in near[spot] if other in place]
-                place[spot] = sum(found) / len(found) if found else index - (len(layer) - 1) / 2
+                beside = [place[other] for other in near[spot] if other in place]
+                place[spot] = sum(beside) / len(beside) if beside else index - (len(layer) - 1) / 2
             layer.sort(key=lambda spot: place[spot])
             for index, spot in enumerate(layer):
                 place[spot] = index - (len(layer) - 1) / 2
@@ -144,8 +144,8 @@ def _labels(
     symbol: Symbol, shapes: Mapping[str, Sequence[int]], vertices: Iterable[Vertex]
 ) -> dict[Vertex, str]:
     values = sized_graph(symbol, shapes).values()
-    found = {v: values.get(v.output_names()[0]) for v in vertices}
-    sizes = {vertex: known_shape(value) for vertex, value in found.items() if value is not None}
+    first = {vertex: values.get(vertex.output_names()[0]) for vertex in vertices}
+    sizes = {vertex: known_shape(value) for vertex, value in first.items() if value is not None}
     return {vertex: "×".join(map(str, shape)) for vertex, shape in sizes.items() if shape}
 
 
@@ -205,8 +205,8 @@ def _box(vertex: Vertex, x: float, y: float, label: str | None) -> str:
 def _settings(vertex: Vertex) -> list[str]:
     """Return the settings that tell most: windows, strides and widths."""
     shown = ("kernel", "stride", "num_filter", "num_hidden", "act_type", "pool_type", "p", "dim", "scalar")
-    found = {key: vertex.attributes[key] for key in shown if key in vertex.attributes}
-    return [text.strip("()").replace(", ", "×") for text in found.values()]
+    texts = [vertex.attributes[key] for key in shown if key in vertex.attributes]
+    return [text.strip("()").replace(", ", "×") for text in texts]
 
 
 def _cut(text: str, length: int = 28) -> str:

@@ -178,19 +178,35 @@ class Settings:
         """An element type, as a name or as MXNet's number for it."""
         return self._value(name, default, _dtype, "an element type such as float32")
 
-    def choice(self, name: str, choices: Sequence[str], default: T | Default = Default.NONE) -> str | T:
+    def choice(
+        self,
+        name: str,
+        choices: Sequence[str],
+        default: T | Default = Default.NONE,
+        *,
+        unread: Sequence[str] = (),
+    ) -> str | T:
         """One of the words that the operator knows.
 
+        Args:
+            name: The name of the setting.
+            choices: The words that Netweave reads.
+            default: What holds without the setting; without a default it must be there.
+            unread: Further words that MXNet knows.
+
         Raises:
-            UnsupportedError: It is another word.
+            ReadError: It is a word that MXNet refuses.
+            UnsupportedError: It is one of ``unread``.
         """
         word = self._value(name, default, str, "a string")
-        if isinstance(word, str) and word not in choices:
+        if not isinstance(word, str) or word in choices:
+            return word
+        known = ", ".join(map(repr, choices))
+        if word in unread:
             raise UnsupportedError(
-                f"{name!r} is {_shown(word)}, of which Netweave reads {', '.join(map(repr, choices))}",
-                place=self._place,
+                f"{name!r} is {_shown(word)}, of which Netweave reads {known}", place=self._place
             )
-        return word
+        raise ReadError(f"{name!r} is {_shown(word)}, expected one of {known}", place=self._place)
 
     def string(self, name: str, default: T | Default = Default.NONE) -> str | T:
         """A string, as it is written."""

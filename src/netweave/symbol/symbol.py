@@ -87,8 +87,8 @@ class Symbol(Arithmetic):
             return Symbol([self.outputs[which]])
         names = self.list_outputs()
         if names.count(which) != 1:
-            found = f"{names.count(which)} outputs are" if which in names else "no output is"
-            raise UsageError(f"{found} named {which!r}; there are: {', '.join(names[:20])}")
+            count = f"{names.count(which)} outputs are" if which in names else "no output is"
+            raise UsageError(f"{count} named {which!r}; there are: {', '.join(names[:20])}")
         return Symbol([self.outputs[names.index(which)]])
 
     def __getattr__(self, name: str) -> Callable[..., Symbol]:
@@ -176,8 +176,7 @@ class Symbol(Arithmetic):
 
     def attr(self, key: str) -> str | None:
         """Return an attribute of its node: a setting, or one of the user's in either spelling."""
-        found = self._attributes()
-        return found.get(f"__{key}__" if key in HIDDEN else key)
+        return self._attributes().get(f"__{key}__" if key in HIDDEN else key)
 
     def list_attr(self) -> dict[str, str]:
         """Return all attributes of its node."""

@@ -62,7 +62,12 @@ class Vertex:
     @property
     def settings(self) -> Settings:
         """Its attributes, to be read by name and type."""
-        return Settings(self.attributes, place=f"{self.origin}: layer {self.name!r} ({self.op})")
+        return Settings(self.attributes, place=self.place)
+
+    @property
+    def place(self) -> str:
+        """Where it was made, for messages."""
+        return f"{self.origin}: layer {self.name!r} ({self.op})"
 
     def argument_names(self) -> Sequence[str] | None:
         """Return the names of its inputs, or None if they have none."""
@@ -81,18 +86,18 @@ class Vertex:
 
 def sorted_vertices(outputs: Iterable[Output]) -> list[Vertex]:
     """Return all nodes below some outputs, inputs first: MXNet's depth-first order."""
-    found: dict[Vertex, None] = {}
+    done: dict[Vertex, None] = {}
     for head in outputs:
         waiting = [(head.vertex, 0)]
         while waiting:
             vertex, step = waiting.pop()
-            if vertex in found:
+            if vertex in done:
                 continue
             if step < len(vertex.inputs):
                 waiting += [(vertex, step + 1), (vertex.inputs[step].vertex, 0)]
             else:
-                found[vertex] = None
-    return list(found)
+                done[vertex] = None
+    return list(done)
 
 
 def auxiliaries(vertices: Iterable[Vertex]) -> set[Vertex]:
@@ -135,11 +140,11 @@ def _check_names(vertices: Iterable[Vertex]) -> None:
 
 def from_document(document: Document) -> tuple[Output, ...]:
     """Return the outputs of a net that was read."""
-    made: list[Vertex] = []
+    vertices: list[Vertex] = []
     for node in document.nodes:
-        inputs = tuple(Output(made[entry.node], entry.output) for entry in node.inputs)
-        made.append(Vertex(node.name, node.op, dict(node.attributes), inputs, node.origin))
-    return tuple(Output(made[entry.node], entry.output) for entry in document.heads)
+        inputs = tuple(Output(vertices[entry.node], entry.output) for entry in node.inputs)
+        vertices.append(Vertex(node.name, node.op, dict(node.attributes), inputs, node.origin))
+    return tuple(Output(vertices[entry.node], entry.output) for entry in document.heads)
 
 
 def caller() -> Origin:

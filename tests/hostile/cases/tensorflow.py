@@ -77,7 +77,7 @@ _PAIRS = "tensor_shape { dim { size: 4 } dim { size: 2 } }"
 _STRIDES = "list { i: [1, 1, 1, 1] }"
 
 _TEXTS = {
-    "an unknown operator": (X + _node("y", "Fly", "x"), UnsupportedError, "Fly.*'y' in line 2"),
+    "an unknown operator": (X + _node("y", "Fly", "x"), UnsupportedError, "Fly.*'y' on line 2"),
     "a loop of TensorFlow 1": (
         X + _node("m", "Merge", "x", "n") + _node("n", "NextIteration", "m") + _node("y", "Relu", "m"),
         UnsupportedError,

@@ -70,12 +70,12 @@ class _File:
             )
         _, _, count = self._numbers("<QQQ")
         self._check_count(count, "arrays")
-        found = []
+        records = []
         for number in range(count):
             self._what = f"array {number} of {count}"
-            found.append(self._record())
+            records.append(self._record())
         names = self._names(count)
-        return {name: array for name, array in zip(names, found, strict=True) if array is not None}
+        return {name: array for name, array in zip(names, records, strict=True) if array is not None}
 
     def _names(self, count: int) -> list[str]:
         self._what = "the names"

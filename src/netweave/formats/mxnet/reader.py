@@ -70,10 +70,10 @@ def find_weights(net: Path) -> Path | None:
 
 
 def _by_bare_name(arrays: Mapping[str, np.ndarray], file: str) -> dict[str, np.ndarray]:
-    found: dict[str, np.ndarray] = {}
+    bare_names: dict[str, np.ndarray] = {}
     for name, array in arrays.items():
         bare = name.removeprefix("arg:").removeprefix("aux:")
-        if bare in found:
+        if bare in bare_names:
             raise WeightError(f"holds {bare!r} twice, as arg: and as aux:", place=file)
-        found[bare] = array
-    return found
+        bare_names[bare] = array
+    return bare_names

@@ -22,7 +22,7 @@ LEAKY = ("leaky", "elu", "prelu", "rrelu", "selu", "gelu")
 @operator_reader("Activation")
 def activation(ctx: MXNetOperator) -> ir.Value:
     """One of the words of ``ACTIVATIONS``."""
-    return FUNCTIONS[ctx.settings.choice("act_type", ACTIVATIONS)](ctx, ctx.x)
+    return FUNCTIONS[ctx.settings.choice("act_type", ACTIVATIONS, unread=("log_sigmoid", "mish"))](ctx, ctx.x)
 
 
 def _leaky_arguments(settings: Settings) -> Sequence[str]:

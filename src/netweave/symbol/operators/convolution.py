@@ -41,7 +41,7 @@ def convolution(ctx: MXNetOperator) -> ir.Value:
 def deconvolution(ctx: MXNetOperator) -> ir.Value:
     """Transposed convolution with weights (channels, num_filter / group, kernel...)."""
     window, num_filter, groups = _settings(ctx)
-    ctx.settings.choice("layout", LAYOUTS[:3], None)
+    ctx.settings.choice("layout", LAYOUTS[:3], None, unread=LAYOUTS[3:])
     rank = len(window.kernel)
     channels = _channels(ctx, ctx.x, window)
     ctx.check_groups(groups, (channels, num_filter), setting="num_group")

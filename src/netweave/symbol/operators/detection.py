@@ -52,10 +52,10 @@ def multibox_prior(ctx: MXNetOperator) -> ir.Value:
 
 
 def _variances(ctx: MXNetOperator) -> list[float]:
-    found = ctx.settings.numbers("variances", VARIANCES)
-    if len(found) != 4:
-        raise ctx.read_error(f"'variances' has {len(found)} numbers, expected 4")
-    return list(found)
+    variances = ctx.settings.numbers("variances", VARIANCES)
+    if len(variances) != 4:
+        raise ctx.read_error(f"'variances' has {len(variances)} numbers, expected 4")
+    return list(variances)
 
 
 @operator_reader(

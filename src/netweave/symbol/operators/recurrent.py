@@ -17,6 +17,7 @@ from netweave.symbol.registry import operator_reader
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.lowering.recurrent import RecurrentCell
     from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
 
@@ -26,9 +27,13 @@ MAX_LAYERS = 1000
 UNREAD = ("projection_size", "lstm_state_clip_min", "lstm_state_clip_max")
 
 
+def _cell(settings: Settings) -> RecurrentCell:
+    return CUDNN_CELLS[settings.choice("mode", tuple(CUDNN_CELLS))]
+
+
 def _arguments(settings: Settings) -> Sequence[str]:
     names = ["data", "parameters", "state"]
-    if settings.choice("mode", tuple(CUDNN_CELLS)) == "lstm":
+    if _cell(settings).num_states == 2:
         names.append("state_cell")
     if settings.flag("use_sequence_length", False):
         names.append("sequence_length")
@@ -38,7 +43,7 @@ def _arguments(settings: Settings) -> Sequence[str]:
 def _num_outputs(settings: Settings) -> int:
     if not settings.flag("state_outputs", False):
         return 1
-    return 1 + CUDNN_CELLS[settings.choice("mode", tuple(CUDNN_CELLS))].num_states
+    return 1 + _cell(settings).num_states
 
 
 @operator_reader(
@@ -53,7 +58,7 @@ def rnn(ctx: MXNetOperator) -> Sequence[ir.Value]:
     if any(settings.number(name, None) is not None for name in UNREAD) or ctx.has("sequence_length"):
         raise ctx.unsupported("projected or clipped states and sequences of several lengths are not read")
     settings.ignore("lstm_state_clip_nan")
-    cell = CUDNN_CELLS[settings.choice("mode", tuple(CUDNN_CELLS))]
+    cell = _cell(settings)
     hidden_size, num_layers = settings.count("state_size"), settings.count("num_layers")
     num_directions = 2 if settings.flag("bidirectional", False) else 1
     if num_layers > MAX_LAYERS:

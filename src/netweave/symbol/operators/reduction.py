@@ -74,14 +74,14 @@ def argmax_channel(ctx: MXNetOperator) -> ir.Value:
 
 
 def _topk_outputs(settings: Settings) -> int:
-    return 2 if settings.choice("ret_typ", WANTED, "indices") == "both" else 1
+    return 2 if settings.choice("ret_typ", WANTED, "indices", unread=("mask",)) == "both" else 1
 
 
 @operator_reader("topk", count=_topk_outputs)
 def topk(ctx: MXNetOperator) -> ir.Value | tuple[ir.Value, ...]:
     """The ``k`` largest (or smallest) elements along an axis, their places, or both."""
     settings = ctx.settings
-    wanted = settings.choice("ret_typ", WANTED, "indices")
+    wanted = settings.choice("ret_typ", WANTED, "indices", unread=("mask",))
     values, places = _sorted(ctx, settings.integer("k", 1), ascending=settings.flag("is_ascend", False))
     if wanted == "both":
         return values, places

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 BILINEAR = {"mode": "linear", "align_corners": 1}
 """Places -1 and 1 are the centres of the outer pixels; beyond them is zero, ONNX's default."""
 
+RESIZE_MODES = ("odd_scale", "like", "to_even_down", "to_even_up", "to_odd_down", "to_odd_up")
+
 MAX_PIXELS = 1 << 22
 """A larger grid is refused before its places are computed."""
 
@@ -73,7 +75,7 @@ def _scale(ctx: MXNetOperator, values: Sequence[ir.Value], value: ir.Value, scal
 def bilinear_resize(ctx: MXNetOperator) -> ir.Value:
     """To a height and width, or by factors."""
     settings = ctx.settings
-    settings.choice("mode", ("size",), "size")
+    settings.choice("mode", ("size",), "size", unread=RESIZE_MODES)
     aligned = settings.flag("align_corners", True)
     factors = [settings.number(f"scale_{side}", None) for side in ("height", "width")]
     given = [settings.integer(side, 1) for side in ("height", "width")]
