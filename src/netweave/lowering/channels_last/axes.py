@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.lowering.channels_last.tensor import Operand, Tensor, is_first, position, to_first, to_last
+from netweave.lowering.indexing import FAR, part_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import EllipsisType
 
     import onnx_ir as ir
 
     from netweave.lowering.channels_last.layer import ChannelsLastLayer
-
-FAR = 2**31 - 1
-"""An end of a slice that stands for the end of the axis."""
+    from netweave.lowering.indexing import Index
 
 
 def along(
@@ -110,38 +108,11 @@ def drop(ctx: ChannelsLastLayer, x: Operand, axes: Sequence[int]) -> Tensor:
     return Tensor(ctx.add("Squeeze", [value, ctx.integers(places)]))
 
 
-def index(ctx: ChannelsLastLayer, x: Operand, items: Sequence[slice | int | EllipsisType | None]) -> Tensor:
+def index(ctx: ChannelsLastLayer, x: Operand, items: Sequence[Index]) -> Tensor:
     """Take a part of a tensor, as Python and NumPy write it: ``x[:, 1:3, 0, None]``."""
-    num_unnamed = ctx.rank(x) - sum(item is not None and item is not ... for item in items)
-    bounds: dict[int, tuple[int, int, int]] = {}
-    gone: list[int] = []
-    new: list[int] = []
-    axis = place = 0  # of the tensor, and of what is left of it
-    for item in items:
-        if item is None:
-            new.append(place)
-        elif item is ...:
-            axis += num_unnamed
-            place += num_unnamed
-            continue
-        elif isinstance(item, slice):
-            if (item.start, item.stop, item.step or 1) != (None, None, 1):
-                bounds[axis] = _slice_bounds(item)
-            axis += 1
-        else:
-            bounds[axis] = (item, item + 1 if item != -1 else FAR, 1)
-            gone.append(axis)
-            axis += 1
-            continue
-        place += 1
-    part = drop(ctx, cut(ctx, x, bounds), gone)
-    return widen(ctx, part, new) if new else part
-
-
-def _slice_bounds(item: slice) -> tuple[int, int, int]:
-    step = item.step or 1
-    begin, end = (0, FAR) if step > 0 else (FAR, -FAR)
-    return begin if item.start is None else item.start, end if item.stop is None else item.stop, step
+    part = part_of(items, ctx.rank(x))
+    taken = drop(ctx, cut(ctx, x, part.bounds), part.removed)
+    return widen(ctx, taken, part.added) if part.added else taken
 
 
 def _removable(

@@ -9,6 +9,7 @@ from netweave.formats.keras.layers.preprocessing import METHODS
 from netweave.formats.keras.registry import layer_reader
 from netweave.lowering.channels_last import Tensor, axes
 from netweave.lowering.channels_last.resizing import resize
+from netweave.lowering.indexing import FAR
 
 if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
@@ -68,7 +69,7 @@ def cropping(ctx: KerasLayer) -> Tensor:
     """Without elements at both ends of each axis."""
     first = 1 if ctx.is_last() else 2
     bounds = {
-        axis: (begin, -end if end else axes.FAR, 1)
+        axis: (begin, -end if end else FAR, 1)
         for axis, (begin, end) in enumerate(_pairs(ctx, "cropping", 0), start=first)
         if begin or end
     }

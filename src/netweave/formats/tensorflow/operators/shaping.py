@@ -13,6 +13,7 @@ from netweave.formats.tensorflow.operands import Open, Sizes, numbers_of, of_num
 from netweave.formats.tensorflow.registry import operator_reader
 from netweave.lowering.channels_last import Stored, Tensor, axes
 from netweave.lowering.channels_last.tensor import position
+from netweave.lowering.indexing import FAR
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -165,7 +166,7 @@ def slice_(ctx: TensorFlowOperation) -> Item:
     bounds = {}
     for axis, (begin, length, size) in enumerate(zip(begins, lengths, ctx.shape(), strict=True)):
         if begin or length not in {-1, size}:  # an open length is that of the axis
-            bounds[axis] = (begin, axes.FAR if length in {-1, None} else begin + (length or 0), 1)
+            bounds[axis] = (begin, FAR if length in {-1, None} else begin + (length or 0), 1)
     return axes.cut(ctx, ctx.x, bounds)
 
 
@@ -191,7 +192,7 @@ def _symmetric(ctx: TensorFlowOperation, pairs: Sequence[tuple[int, int]]) -> Te
     for axis, (begin, end) in enumerate(pairs):
         pieces = [x]
         if begin:
-            pieces.insert(0, axes.cut(ctx, x, {axis: (begin - 1, -axes.FAR, -1)}))
+            pieces.insert(0, axes.cut(ctx, x, {axis: (begin - 1, -FAR, -1)}))
         if end:
             pieces.append(axes.cut(ctx, x, {axis: (-1, -end - 1, -1)}))
         x = axes.concat(ctx, pieces, axis)
