@@ -14,9 +14,10 @@ import onnx_ir as ir
 from netweave.errors import CodeError, WeightError
 from netweave.graph import GraphBuilder, Layer, Origin, known_shape
 from netweave.graph import Parameter as Stored
+from netweave.lowering import LayerContext
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from netweave.formats.chainer.shim.link import Link
@@ -58,8 +59,8 @@ def is_recording() -> bool:
     return bool(_CURRENT)
 
 
-class Recorder:
-    """Collects the calls of a model.
+class Recorder(LayerContext):
+    """Collects the calls of a model; the layer that is lowered is the one that is being called.
 
     Args:
         name: Name of the net.
@@ -71,11 +72,10 @@ class Recorder:
     def __init__(
         self, name: str, *, files: Mapping[str, str], place: str, arrays: Mapping[str, np.ndarray] | None
     ) -> None:
+        super().__init__(GraphBuilder(name, format="chainer", files=[place]), place=place)
         self._name = name
         self._files = files
-        self._place = place
         self._arrays = _without_prefix(arrays) if arrays is not None else None
-        self._builder = GraphBuilder(name, format="chainer", files=[place])
         self._layer: Layer | None = None
         self._read: list[str] = []
         self._stored: list[str] = []
@@ -88,7 +88,7 @@ class Recorder:
 
     def renewed(self) -> Recorder:
         """Return a recorder like this one before its first call."""
-        return Recorder(self._name, files=self._files, place=self._place, arrays=self._arrays)
+        return Recorder(self._name, files=self._files, place=self.place, arrays=self._arrays)
 
     @contextmanager
     def recording(self, model: Link) -> Iterator[None]:
@@ -110,7 +110,7 @@ class Recorder:
         """Add an input; its first size is the batch."""
         self._batch = Size(shape[0])
         dtype = ir.DataType.INT64 if is_whole else ir.DataType.FLOAT
-        return self._builder.input(name, shape, dtype=dtype)
+        return self.builder.input(name, shape, dtype=dtype)
 
     def need_whole(self, given: Any) -> None:
         """Note that a variable holds whole numbers.
@@ -127,8 +127,8 @@ class Recorder:
         ends: list[ir.Value] = []
         for value in outputs:
             is_new = value.producer() is not None and value not in ends
-            ends.append(value if is_new else self._builder.add("Identity", [value]))
-        return self._builder.finish(ends)
+            ends.append(value if is_new else self.builder.add("Identity", [value]))
+        return self.builder.finish(ends)
 
     def judge(self, loss: ir.Value) -> None:
         """Note a loss."""
@@ -147,7 +147,7 @@ class Recorder:
         if self._layer is not None:
             yield
             return
-        key = self._builder.layers.free_key(name)
+        key = self.builder.layers.free_key(name)
         layer = Layer(
             key=key,
             name=name,
@@ -158,13 +158,13 @@ class Recorder:
         )
         self._calls[name] += 1
         self._read, self._stored, self._made = [], [], ()
-        with self._builder.layer(layer):
+        with self.builder.layer(layer):
             self._layer = layer
             try:
                 yield
             finally:
                 self._layer = None
-        self._builder.layers.add(
+        self.builder.layers.add(
             replace(
                 layer,
                 inputs=tuple(dict.fromkeys(self._read)),
@@ -183,9 +183,10 @@ class Recorder:
         attributes: Mapping[str, Any] | None = None,
         *,
         domain: str = "",
+        name: str = "",
     ) -> ir.Value:
         """Add a node with one output over values, variables or numbers."""
-        return self.add_many(op_type, inputs, attributes, domain=domain)[0]
+        return self.add_many(op_type, inputs, attributes, outputs=[name], domain=domain)[0]
 
     def add_many(
         self,
@@ -193,17 +194,16 @@ class Recorder:
         inputs: Sequence[Any],
         attributes: Mapping[str, Any] | None = None,
         *,
+        outputs: int | Sequence[str],
         domain: str = "",
-        num_outputs: int = 1,
     ) -> tuple[ir.Value, ...]:
-        """Add a node with several outputs."""
+        """Add a node with several outputs over values, variables or numbers."""
         values = [None if given is None else self.as_value(given) for given in inputs]
         for value in values:
             if value is not None and (value.producer() is not None or value.is_graph_input()):
                 self._read.append(value.name or "")
-        made = self._builder.add_many(op_type, values, attributes, domain=domain, outputs=[""] * num_outputs)
-        self._made = made
-        return made
+        self._made = super().add_many(op_type, values, attributes, outputs=outputs, domain=domain)
+        return self._made
 
     def parameter(self, parameter: Parameter) -> ir.Value:
         """Return the initializer of a stored array.
@@ -223,13 +223,17 @@ class Recorder:
             loaded=array is not None,
             trainable=parameter.is_trainable,
         )
-        value = self._builder.parameter(stored, array)
+        value = self.builder.parameter(stored, array)
         self._values[id(parameter)] = value
         return value
 
-    def constant(self, numbers: Any, *, dtype: Any = np.float32) -> ir.Value:
-        """Return a constant."""
-        return self._builder.constant(numbers, dtype=dtype)
+    def integers(self, numbers: Iterable[Any]) -> ir.Value:
+        """Add a constant list of integers, sizes of a batch among them."""
+        return super().integers([int(number) for number in numbers])
+
+    def scalar(self, number: float, like: Any) -> ir.Value:
+        """Add a constant number of the element type of a variable or a value."""
+        return super().scalar(number, self.as_value(like))
 
     def as_value(self, given: Any) -> ir.Value:
         """Return a value for a variable, an array or a number."""
@@ -241,21 +245,21 @@ class Recorder:
         if array.dtype.kind not in "fiub":
             raise CodeError(f"computes with a {type(given).__name__}, expected a variable or an array")
         dtype = np.float32 if array.dtype.kind == "f" else array.dtype
-        return self._builder.constant(array, dtype=dtype)
+        return self.builder.constant(array, dtype=dtype)
 
     def like(self, given: Any, other: Any) -> Any:
         """Return a number as a constant of the element type of a variable; anything else as it is."""
         if isinstance(given, int | float | np.number) and hasattr(other, "dtype"):
-            return self._builder.constant(given, dtype=other.dtype)
+            return self.builder.constant(given, dtype=other.dtype)
         return given
 
-    def shape(self, value: ir.Value) -> tuple[int, ...]:
-        """Return the sizes of a value; an open first one is the batch.
+    def shape(self, value: Any = None) -> tuple[int, ...]:
+        """Return the sizes of a value or a variable; an open first one is the batch.
 
         Raises:
             CodeError: Another size depends on the batch.
         """
-        found = known_shape(value)
+        found = known_shape(self.as_value(value))
         if found is None:
             raise CodeError("takes the sizes of a variable whose sizes depend on numbers")
         sizes: list[int] = []
@@ -292,7 +296,7 @@ class Recorder:
         while frame is not None and frame.f_code.co_filename not in self._files:
             frame = frame.f_back
         if frame is None:
-            return Origin(self._place, None)
+            return Origin(self.place, None)
         return Origin(self._files[frame.f_code.co_filename], frame.f_lineno)
 
 

@@ -252,8 +252,7 @@ def _one(arguments: tuple[Any, ...]) -> Any:
 
 
 def _call(name: str, *args: Any, **kwargs: Any) -> Variable:
-    made: Variable = FUNCTIONS[name](*args, **kwargs)
-    return made
+    return FUNCTIONS[name](*args, **kwargs)
 
 
 __all__ = ["Parameter", "Size", "Variable"]

@@ -131,8 +131,7 @@ class SeparableConv2DBNActiv(Chain):
     def forward(self, x: Any) -> Variable:
         """Each by itself, then all together."""
         h = self.dw_activ(self.dw_bn(self.depthwise(x)))
-        made: Variable = self.pw_activ(self.pw_bn(self.pointwise(h)))
-        return made
+        return self.pw_activ(self.pw_bn(self.pointwise(h)))
 
 
 @cv_link
@@ -149,8 +148,7 @@ class SEBlock(Chain):
         """The channels, each scaled."""
         means = F["average"](u, axis=(2, 3))
         scales = F["sigmoid"](self.up(F["relu"](self.down(means))))
-        made: Variable = u * F["reshape"](scales, (*scales.shape[:2], 1, 1))
-        return made
+        return u * F["reshape"](scales, (*scales.shape[:2], 1, 1))
 
 
 @cv_link
@@ -197,9 +195,9 @@ class PickableSequentialChain(Chain):
 
     def copy(self, mode: str = "share") -> Any:
         """A copy with an order of its own."""
-        made: Any = super().copy(mode)
-        made.layer_names = copy.copy(self.layer_names)
-        return made
+        chain: Any = super().copy(mode)
+        chain.layer_names = copy.copy(self.layer_names)
+        return chain
 
     def forward(self, x: Any) -> Any:
         """What is asked for."""

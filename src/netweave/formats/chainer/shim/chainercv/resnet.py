@@ -57,8 +57,7 @@ class Bottleneck(Chain):
         """The sum of both ways."""
         h = self.conv3(self.conv2(self.conv1(x)))
         h = self.se(h) if self.has_seblock else h
-        made: Variable = F["relu"](h + (self.residual_conv(x) if self.has_projection else x))
-        return made
+        return F["relu"](h + (self.residual_conv(x) if self.has_projection else x))
 
 
 @cv_link

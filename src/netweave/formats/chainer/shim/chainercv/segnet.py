@@ -44,8 +44,7 @@ class SegNetBasic(Chain):
             places.append(found)
         for level in range(LEVELS, 0, -1):
             h = self._stage(f"conv_decode{level}", _larger(h, places.pop()))
-        made: Variable = self.conv_classifier(h)
-        return made
+        return self.conv_classifier(h)
 
 
 def _larger(x: Any, places: Any) -> Variable:
@@ -54,5 +53,4 @@ def _larger(x: Any, places: Any) -> Variable:
     if x.shape != places.shape:
         x, places = x[:, :, :height, :width], places[:, :, :height, :width]
     outsize = (2 * height, 2 * width)
-    made: Variable = F["upsampling_2d"](x, places, ksize=2, stride=2, outsize=outsize)
-    return made
+    return F["upsampling_2d"](x, places, ksize=2, stride=2, outsize=outsize)

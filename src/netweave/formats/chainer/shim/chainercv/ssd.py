@@ -34,8 +34,7 @@ class Normalize(Link):
         record = current()
         shape = record.constant([1, self.scale.shape[0], 1, 1], dtype="int64")
         scale = record.add("Reshape", [self.scale, shape])
-        made: Variable = F["mul"](F["normalize"](x, eps=self.eps, axis=1), scale)
-        return made
+        return F["mul"](F["normalize"](x, eps=self.eps, axis=1), scale)
 
 
 @cv_link
@@ -56,16 +55,14 @@ class Multibox(Chain):
 
     def forward(self, xs: Any) -> Pair:
         """The four numbers and the classes of all boxes."""
-        found: Pair = (self._rows(self.loc, xs, 4), self._rows(self.conf, xs, self.n_class))
-        return found
+        return (self._rows(self.loc, xs, 4), self._rows(self.conf, xs, self.n_class))
 
     def _rows(self, links: ChainList, xs: Any, width: int) -> Variable:
         rows = []
         for link, x in zip(links, xs, strict=True):
             last = F["transpose"](link(x), (0, 2, 3, 1))
             rows.append(F["reshape"](last, (last.shape[0], -1, width)))
-        made: Variable = F["concat"](rows, axis=1)
-        return made
+        return F["concat"](rows, axis=1)
 
 
 @cv_link
@@ -95,8 +92,7 @@ class SSD(Chain):
 
     def forward(self, x: Any) -> Pair:
         """The four numbers and the classes of all boxes."""
-        made: Pair = self.multibox(self.extractor(x))
-        return made
+        return self.multibox(self.extractor(x))
 
 
 class _Base(Chain):
@@ -121,18 +117,18 @@ class _Base(Chain):
 
     def forward(self, x: Any) -> list[Any]:
         """The maps, the largest first."""
-        made: list[Any] = []
+        maps: list[Any] = []
         for block, depth in enumerate((2, 2, 3, 3, 3), start=1):
             for number in range(1, depth + 1):
                 x = F["relu"](self[f"conv{block}_{number}"](x))
             if block == 4:
-                made.append(self.norm4(x))
+                maps.append(self.norm4(x))
             x = F["max_pooling_2d"](x, 2) if block < 5 else F["max_pooling_2d"](x, 3, stride=1, pad=1)
-        made.append(F["relu"](self.conv7(F["relu"](self.conv6(x)))))
+        maps.append(F["relu"](self.conv7(F["relu"](self.conv6(x)))))
         for block in range(8, 8 + len(self.further)):
-            h = F["relu"](self[f"conv{block}_1"](made[-1]))
-            made.append(F["relu"](self[f"conv{block}_2"](h)))
-        return made
+            h = F["relu"](self[f"conv{block}_1"](maps[-1]))
+            maps.append(F["relu"](self[f"conv{block}_2"](h)))
+        return maps
 
 
 @cv_link

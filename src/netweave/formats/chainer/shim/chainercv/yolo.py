@@ -89,8 +89,7 @@ class Darknet19Extractor(ChainList):
                 x = F["concat"]((_reorganised(x), early))
             if number in {0, 1, 4, 7, 12}:
                 x = _pool(x, 2, 2)
-        made: Variable = x
-        return made
+        return x
 
 
 @cv_link
@@ -111,8 +110,7 @@ class DarknetExtractor(ChainList):
             x = link(x)
             if number <= 5:
                 x = _pool(x, 2, 2 if number < 5 else 1)
-        made: Variable = x
-        return made
+        return x
 
 
 @cv_link
@@ -157,8 +155,7 @@ class ResidualBlock(ChainList):
         h = x
         for link in self:
             h = link(h)
-        made: Variable = h + x
-        return made
+        return h + x
 
 
 @cv_link

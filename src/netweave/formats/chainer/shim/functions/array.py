@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.arguments import ArgumentsError
-from netweave.formats.chainer.shim.functions.table import function, wrap
+from netweave.formats.chainer.shim.functions.table import function, integers, node, wrap
 from netweave.formats.chainer.shim.recorder import Size, current
 from netweave.formats.chainer.shim.variable import Variable
+from netweave.lowering.indexing import FAR, part_of
 
-
-def _whole(numbers: Any) -> Any:
-    return current().constant([int(number) for number in numbers], dtype="int64")
+if TYPE_CHECKING:
+    from netweave.lowering.indexing import Index
 
 
 @function()
@@ -30,20 +29,20 @@ def reshape(x: Any, shape: Any) -> Variable:
         rest = int(np.prod(own[1:], dtype=np.int64))
         if rest == int(np.prod(written[1:], dtype=np.int64)) and written[0] == int(own[0]):
             written[0] = -1
-    return wrap(current().add("Reshape", [x, _whole(written)]))
+    return node("Reshape", [x, integers(written)])
 
 
 @function()
 def flatten(x: Any) -> Variable:
     """All elements in a row."""
-    return wrap(current().add("Reshape", [x, _whole([-1])]))
+    return node("Reshape", [x, integers([-1])])
 
 
 @function()
 def transpose(x: Any, axes: Any = None) -> Variable:
     """Axes in another order."""
     perm = list(range(x.ndim))[::-1] if axes is None else [int(axis) % x.ndim for axis in axes]
-    return wrap(current().add("Transpose", [x], {"perm": perm}))
+    return node("Transpose", [x], {"perm": perm})
 
 
 @function()
@@ -51,14 +50,14 @@ def swapaxes(x: Any, axis1: int, axis2: int) -> Variable:
     """Two axes exchanged."""
     perm = list(range(x.ndim))
     perm[axis1], perm[axis2] = perm[axis2], perm[axis1]
-    return wrap(current().add("Transpose", [x], {"perm": perm}))
+    return node("Transpose", [x], {"perm": perm})
 
 
 @function()
 def rollaxis(x: Any, axis: int, start: int = 0) -> Variable:
     """One axis moved before another."""
     perm = list(np.rollaxis(np.empty(range(x.ndim)), axis, start).shape)
-    return wrap(current().add("Transpose", [x], {"perm": [int(each) for each in perm]}))
+    return node("Transpose", [x], {"perm": [int(each) for each in perm]})
 
 
 @function()
@@ -67,29 +66,25 @@ def concat(xs: Any, axis: int = 1) -> Variable:
     xs = list(xs)
     if len(xs) == 1 and isinstance(xs[0], Variable):
         return xs[0]
-    return wrap(current().add("Concat", xs, {"axis": int(axis)}))
+    return node("Concat", xs, {"axis": int(axis)})
 
 
 @function()
 def stack(xs: Any, axis: int = 0) -> Variable:
     """After one another along a new axis."""
-    record = current()
-    raised = [record.add("Unsqueeze", [x, _whole([axis])]) for x in xs]
-    return wrap(record.add("Concat", raised, {"axis": int(axis)}))
+    return node("Concat", [expand_dims(x, axis) for x in xs], {"axis": int(axis)})
 
 
 @function()
 def hstack(xs: Any) -> Variable:
     """After one another along axis 1."""
-    made: Variable = concat(xs, axis=1)
-    return made
+    return concat(xs, axis=1)
 
 
 @function()
 def vstack(xs: Any) -> Variable:
     """After one another along axis 0."""
-    made: Variable = concat(xs, axis=0)
-    return made
+    return concat(xs, axis=0)
 
 
 @function()
@@ -106,22 +101,20 @@ def split_axis(x: Any, indices_or_sections: Any, axis: int, force_tuple: bool = 
         sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
     if len(sizes) == 1:
         return (x,) if force_tuple else x
-    made = current().add_many("Split", [x, _whole(sizes)], {"axis": int(axis)}, num_outputs=len(sizes))
+    made = current().add_many("Split", [x, integers(sizes)], {"axis": int(axis)}, outputs=len(sizes))
     return tuple(map(wrap, made))
 
 
 @function()
 def separate(x: Any, axis: int = 0) -> tuple[Variable, ...]:
     """Every slice of an axis, without it."""
-    record = current()
-    parts = split_axis(x, int(x.shape[axis]), axis)
-    return tuple(wrap(record.add("Squeeze", [part, _whole([axis])])) for part in parts)
+    return tuple(squeeze(part, axis) for part in split_axis(x, int(x.shape[axis]), axis))
 
 
 @function()
 def expand_dims(x: Any, axis: int) -> Variable:
     """With a new axis of size 1."""
-    return wrap(current().add("Unsqueeze", [x, _whole([axis])]))
+    return node("Unsqueeze", [x, integers([axis])])
 
 
 @function()
@@ -130,21 +123,21 @@ def squeeze(x: Any, axis: Any = None) -> Variable:
     axes = [a for a, size in enumerate(x.shape) if size == 1 and not isinstance(size, Size)]
     if axis is not None:
         axes = [int(axis)] if isinstance(axis, int | np.integer) else list(axis)
-    return wrap(current().add("Squeeze", [x, _whole(axes)]))
+    return node("Squeeze", [x, integers(axes)])
 
 
 @function()
 def broadcast_to(x: Any, shape: Any) -> Variable:
     """Sizes of 1 made larger."""
     sizes = [1 if isinstance(size, Size) else int(size) for size in shape]
-    return wrap(current().add("Expand", [x, _whole(sizes)]))
+    return node("Expand", [x, integers(sizes)])
 
 
 @function()
 def tile(x: Any, reps: Any) -> Variable:
     """Several times after one another."""
     counts = [int(reps)] if isinstance(reps, int) else [int(each) for each in reps]
-    return wrap(current().add("Tile", [x, _whole([1] * (x.ndim - len(counts)) + counts)]))
+    return node("Tile", [x, integers([1] * (x.ndim - len(counts)) + counts)])
 
 
 @function()
@@ -152,7 +145,7 @@ def cast(x: Any, typ: Any) -> Variable:
     """Another element type."""
     import onnx_ir as ir
 
-    return wrap(current().add("Cast", [x], {"to": int(ir.DataType.from_numpy(np.dtype(typ)))}))
+    return node("Cast", [x], {"to": int(ir.DataType.from_numpy(np.dtype(typ)))})
 
 
 @function()
@@ -164,9 +157,8 @@ def copy(x: Any, dst: Any) -> Variable:
 @function()
 def flip(x: Any, axis: int) -> Variable:
     """An axis the other way round."""
-    record = current()
-    bounds = [_whole([-1]), _whole([-(1 << 31)]), _whole([axis]), _whole([-1])]
-    return wrap(record.add("Slice", [x, *bounds]))
+    bounds = map(integers, ([-1], [-FAR], [axis], [-1]))
+    return node("Slice", [x, *bounds])
 
 
 @function()
@@ -183,22 +175,22 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
         raise CodeError("padding with several constant_values, or with an odd reflect_type, is not recorded")
     widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     record = current()
-    inputs = [x, _whole([*widths[:, 0], *widths[:, 1]])]
+    inputs = [x, integers([*widths[:, 0], *widths[:, 1]])]
     if mode == "constant":
         inputs.append(record.constant(float(values[0])))
-    return wrap(record.add("Pad", inputs, {"mode": mode}))
+    return node("Pad", inputs, {"mode": mode})
 
 
 @function()
 def depth2space(X: Any, r: int) -> Variable:
     """Channels to blocks: the place within the block counts before the channel."""
-    return wrap(current().add("DepthToSpace", [X], {"blocksize": int(r), "mode": "DCR"}))
+    return node("DepthToSpace", [X], {"blocksize": int(r), "mode": "DCR"})
 
 
 @function()
 def space2depth(X: Any, r: int) -> Variable:
     """Blocks to channels."""
-    return wrap(current().add("SpaceToDepth", [X], {"blocksize": int(r)}))
+    return node("SpaceToDepth", [X], {"blocksize": int(r)})
 
 
 @function()
@@ -215,80 +207,38 @@ def resize_images(
         "coordinate_transformation_mode": rule if mode == "bilinear" else "asymmetric",
         "nearest_mode": "floor",
     }
-    return wrap(record.add("Resize", [x, None, record.constant(scales)], attributes))
+    return node("Resize", [x, None, record.constant(scales)], attributes)
 
 
 @function()
 def get_item(x: Any, slices: Any) -> Variable:
-    """A part by slices and whole numbers."""
-    record = current()
-    part = _Part.of(x.ndim, slices)
-    value = x
-    if part.axes:
-        bounds = (part.starts, part.ends, part.axes, part.steps)
-        value = wrap(record.add("Slice", [x, *map(_whole, bounds)]))
-    if part.gone:
-        value = wrap(record.add("Squeeze", [value, _whole(part.gone)]))
-    if part.new:
-        value = wrap(record.add("Unsqueeze", [value, _whole(part.new)]))
-    made: Variable = value
-    return made
+    """A part by slices and integers."""
+    part = part_of(list(map(_index, slices if isinstance(slices, tuple) else (slices,))), x.ndim)
+    if part.bounds:
+        begins, ends, steps = zip(*part.bounds.values(), strict=True)
+        x = node("Slice", [x, *map(integers, (begins, ends, part.bounds, steps))])
+    if part.removed:
+        x = node("Squeeze", [x, integers(part.removed)])
+    return node("Unsqueeze", [x, integers(part.added)]) if part.added else x
 
 
-@dataclass(slots=True)
-class _Part:
-    """What an index takes: slices by axis, axes that go and axes that come."""
-
-    starts: list[int] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-    axes: list[int] = field(default_factory=list)
-    steps: list[int] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
-    new: list[int] = field(default_factory=list)
-
-    @staticmethod
-    def of(rank: int, slices: Any) -> _Part:
-        """Read an index as NumPy does."""
-        keys = list(slices) if isinstance(slices, tuple) else [slices]
-        places = [place for place, key in enumerate(keys) if key is Ellipsis]
-        if places:
-            named = sum(key is not None for key in keys) - 1
-            keys[places[0] : places[0] + 1] = [slice(None)] * (rank - named)
-        part, axis = _Part(), 0
-        for key in keys:
-            if key is None:
-                part.new.append(axis - len(part.gone) + len(part.new))
-                continue
-            part._take(axis, key)
-            axis += 1
-        return part
-
-    def _take(self, axis: int, key: Any) -> None:
-        if isinstance(key, slice):
-            if key != slice(None):
-                self._cut(axis, key.start, key.stop, int(key.step or 1))
-        elif isinstance(key, int | np.integer):
-            self._cut(axis, int(key), int(key) + 1 if key != -1 else None, 1)
-            self.gone.append(axis)
-        else:
-            raise CodeError(f"takes a part by a {type(key).__name__}, expected slices and whole numbers")
-
-    def _cut(self, axis: int, start: int | None, stop: int | None, step: int) -> None:
-        far = 1 << 31
-        self.starts.append(int(start) if start is not None else 0 if step > 0 else -1)
-        self.ends.append(int(stop) if stop is not None else far if step > 0 else -far)
-        self.axes.append(axis)
-        self.steps.append(step)
+def _index(key: Any) -> Index:
+    if isinstance(key, slice):
+        return slice(*(None if bound is None else int(bound) for bound in (key.start, key.stop, key.step)))
+    if isinstance(key, int | np.integer):
+        return int(key)
+    if key is not None and key is not ...:
+        raise CodeError(f"takes a part by a {type(key).__name__}, expected slices and integers")
+    return None if key is None else ...
 
 
 @function()
 def where(condition: Any, x: Any, y: Any) -> Variable:
     """One or the other."""
-    return wrap(current().add("Where", [condition, x, y]))
+    return node("Where", [condition, x, y])
 
 
 @function()
 def astype(x: Any, dtype: Any, copy: bool = True) -> Variable:
     """Another element type."""
-    made: Variable = cast(x, dtype)
-    return made
+    return cast(x, dtype)

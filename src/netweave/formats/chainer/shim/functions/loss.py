@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
-from netweave.formats.chainer.shim.functions.table import function, wrap
+from netweave.formats.chainer.shim.functions.table import function, node, wrap
 from netweave.formats.chainer.shim.recorder import current
 from netweave.graph import DOMAIN
 
@@ -33,7 +33,7 @@ def softmax_cross_entropy(
         "ignore_label": int(ignore_label),
         "normalization": "VALID" if normalize else "BATCH_SIZE",
     }
-    made = current().add_many("SoftmaxWithLoss", [x, t], attributes, domain=DOMAIN, num_outputs=2)
+    made = current().add_many("SoftmaxWithLoss", [x, t], attributes, domain=DOMAIN, outputs=2)
     current().judge(made[0])
     return wrap(made[0])
 
@@ -44,7 +44,7 @@ def accuracy(y: Any, t: Any, ignore_label: int | None = None) -> Variable:
     attributes = {"axis": 1, "top_k": 1}
     if ignore_label is not None:
         attributes["ignore_label"] = int(ignore_label)
-    return wrap(current().add("Accuracy", [y, t], attributes, domain=DOMAIN))
+    return node("Accuracy", [y, t], attributes, domain=DOMAIN)
 
 
 @function()
@@ -52,7 +52,7 @@ def mean_absolute_error(x0: Any, x1: Any) -> Variable:
     """The mean of the differences without their signs."""
     record = current()
     difference = record.add("Abs", [record.add("Sub", [x0, x1])])
-    return wrap(record.add("ReduceMean", [difference], {"keepdims": 0}))
+    return node("ReduceMean", [difference], {"keepdims": 0})
 
 
 @function()
@@ -60,4 +60,4 @@ def mean_squared_error(x0: Any, x1: Any) -> Variable:
     """The mean of the squared differences."""
     record = current()
     difference = record.add("Sub", [x0, x1])
-    return wrap(record.add("ReduceMean", [record.add("Mul", [difference, difference])], {"keepdims": 0}))
+    return node("ReduceMean", [record.add("Mul", [difference, difference])], {"keepdims": 0})

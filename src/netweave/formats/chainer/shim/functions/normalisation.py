@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
-from netweave.formats.chainer.shim.functions.table import function, wrap
+from netweave.formats.chainer.shim.functions.table import function, integers, node
 from netweave.formats.chainer.shim.recorder import current
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ def fixed_batch_normalization(
     record, kept = current(), kept_axes(x.ndim, axis)
     if kept == [1]:
         attributes = {"epsilon": float(eps), "momentum": 0.9}
-        return wrap(record.add("BatchNormalization", [x, gamma, beta, mean, var], attributes))
-    shape = record.constant([int(x.shape[a]) if a in kept else 1 for a in range(x.ndim)], dtype="int64")
+        return node("BatchNormalization", [x, gamma, beta, mean, var], attributes)
+    shape = integers([int(x.shape[a]) if a in kept else 1 for a in range(x.ndim)])
     gamma, beta, mean, var = (record.add("Reshape", [array, shape]) for array in (gamma, beta, mean, var))
     root = record.add("Sqrt", [record.add("Add", [var, record.constant(float(eps))])])
     centred = record.add("Sub", [x, mean])
     scaled = record.add("Mul", [centred, record.add("Div", [gamma, root])])
-    return wrap(record.add("Add", [scaled, beta]))
+    return node("Add", [scaled, beta])
 
 
 def kept_axes(rank: int, axis: Any) -> list[int]:
@@ -58,27 +58,27 @@ def local_response_normalization(
     """Across channels; alpha is not divided by the size, as it is in ONNX."""
     size = 2 * (int(n) // 2) + 1
     attributes = {"size": size, "alpha": float(alpha) * size, "beta": float(beta), "bias": float(k)}
-    return wrap(current().add("LRN", [x], attributes))
+    return node("LRN", [x], attributes)
 
 
 @function()
 def normalize(x: Any, eps: float = 1e-5, axis: Any = 1) -> Variable:
     """To length 1 along an axis, epsilon added to the length."""
     record = current()
-    axes = record.constant([axis] if isinstance(axis, int) else list(axis), dtype="int64")
+    axes = integers([axis] if isinstance(axis, int) else list(axis))
     length = record.add("ReduceL2", [x, axes], {"keepdims": 1})
-    return wrap(record.add("Div", [x, record.add("Add", [length, record.constant(eps)])]))
+    return node("Div", [x, record.add("Add", [length, record.constant(eps)])])
 
 
 @function()
 def layer_normalization(x: Any, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
     """By the statistics of each row."""
     attributes = {"axis": 1, "epsilon": float(eps)}
-    return wrap(current().add("LayerNormalization", [x, gamma, beta], attributes))
+    return node("LayerNormalization", [x, gamma, beta], attributes)
 
 
 @function()
 def group_normalization(x: Any, groups: int, gamma: Any, beta: Any, eps: float = 1e-5) -> Variable:
     """By the statistics of each group of channels."""
     attributes = {"num_groups": int(groups), "epsilon": float(eps)}
-    return wrap(current().add("GroupNormalization", [x, gamma, beta], attributes))
+    return node("GroupNormalization", [x, gamma, beta], attributes)

@@ -8,7 +8,7 @@ import numpy as np
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.array import concat, flip, pad, split_axis, stack
-from netweave.formats.chainer.shim.functions.table import function, wrap
+from netweave.formats.chainer.shim.functions.table import function, integers, node
 from netweave.formats.chainer.shim.recorder import current
 from netweave.formats.chainer.shim.variable import Variable
 
@@ -16,29 +16,23 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def _whole(numbers: Any) -> Any:
-    return current().constant([int(number) for number in numbers], dtype="int64")
-
-
 @function()
 def moveaxis(x: Any, source: Any, destination: Any) -> Variable:
     """Axes moved to other places."""
     perm = np.moveaxis(np.empty(range(x.ndim)), source, destination).shape
-    return wrap(current().add("Transpose", [x], {"perm": [int(axis) for axis in perm]}))
+    return node("Transpose", [x], {"perm": [int(axis) for axis in perm]})
 
 
 @function()
 def fliplr(a: Any) -> Variable:
     """The second axis the other way round."""
-    made: Variable = flip(a, 1)
-    return made
+    return flip(a, 1)
 
 
 @function()
 def flipud(a: Any) -> Variable:
     """The first axis the other way round."""
-    made: Variable = flip(a, 0)
-    return made
+    return flip(a, 0)
 
 
 @function()
@@ -50,7 +44,7 @@ def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variabl
     if sorted(order.tolist()) != list(range(int(x.shape[axis]))):
         raise CodeError(f"permutes {int(x.shape[axis])} entries by {order.tolist()[:8]}")
     places = np.argsort(order) if inv else order
-    return wrap(current().add("Gather", [x, _whole(places)], {"axis": int(axis)}))
+    return node("Gather", [x, integers(places)], {"axis": int(axis)})
 
 
 @function()
@@ -61,16 +55,16 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Variable:
         raise CodeError("repeat without an axis is not recorded")
     count = int(x.shape[axis])
     places = np.repeat(np.arange(count), times * count if len(times) == 1 else times)
-    return wrap(current().add("Gather", [x, _whole(places)], {"axis": int(axis) % x.ndim}))
+    return node("Gather", [x, integers(places)], {"axis": int(axis) % x.ndim})
 
 
 @function()
 def select_item(x: Any, t: Any) -> Variable:
     """One entry of each row, by its number."""
     record = current()
-    column = record.add("Unsqueeze", [t, _whole([1])])
+    column = record.add("Unsqueeze", [t, integers([1])])
     picked = record.add("GatherElements", [x, column], {"axis": 1})
-    return wrap(record.add("Squeeze", [picked, _whole([1])]))
+    return node("Squeeze", [picked, integers([1])])
 
 
 @function()
@@ -101,16 +95,14 @@ def pad_sequence(xs: Any, length: int | None = None, padding: float = 0) -> Vari
         else x
         for x, own in zip(xs, lengths, strict=True)
     ]
-    made: Variable = stack(rows, axis=0)
-    return made
+    return stack(rows, axis=0)
 
 
 def concat_examples(batch: Any, device: Any = None, padding: float | None = None) -> Variable:
     """A batch of examples as one variable (``chainer.dataset.concat_examples``)."""
     if isinstance(batch[0], tuple | list | dict):
         raise CodeError("joins examples of several parts, which is not recorded")
-    made: Variable = stack(batch, axis=0) if padding is None else pad_sequence(batch, padding=padding)
-    return made
+    return stack(batch, axis=0) if padding is None else pad_sequence(batch, padding=padding)
 
 
 def _lengths(xs: Sequence[Any]) -> list[int]:

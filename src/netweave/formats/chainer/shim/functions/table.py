@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.formats.chainer.shim.arguments import bind
+from netweave.formats.chainer.shim.arguments import bind, parse_signature
 from netweave.formats.chainer.shim.recorder import Size, current
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 from netweave.formats.chainer.shim.variable import Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    import onnx_ir as ir
 
 
-def function(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function; its call is a layer, unless a link's call is."""
+def function(*names: str, takes: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function; its call is a layer, unless a link's call is.
 
-    def register(made: Callable[..., Any]) -> Callable[..., Any]:
-        signature = inspect.signature(made)
-        name = names[0] if names else made.__name__
+    Args:
+        names: Its names in ``chainer.functions``; by default its own.
+        takes: Its signature as Chainer's documentation has it, where several functions of Chainer are one
+            here; an argument that is none of the decorated function's changes nothing in a test.
+    """
 
-        @functools.wraps(made)
+    def register(compute: Callable[..., Any]) -> Callable[..., Any]:
+        own = inspect.signature(compute)
+        signature = parse_signature(takes) if takes else own
+        name = names[0] if names else compute.__name__
+
         def recorded(*args: Any, **kwargs: Any) -> Any:
             given = bind(signature, args, kwargs, name=name)
             settings = {
@@ -33,10 +40,13 @@ def function(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
                 if plain(value) is not None and not isinstance(value, Variable)
             }
             with current().layer(name, name, settings):
-                return made(*args, **kwargs)
+                if not takes:
+                    return compute(*args, **kwargs)
+                return compute(**{key: value for key, value in given.items() if key in own.parameters})
 
-        recorded.__name__ = name
-        FUNCTIONS.update(dict.fromkeys(names or (made.__name__,), recorded))
+        recorded.__name__, recorded.__doc__ = name, compute.__doc__
+        recorded.__signature__ = signature  # type: ignore[attr-defined]
+        FUNCTIONS.update(dict.fromkeys(names or (name,), recorded))
         return recorded
 
     return register
@@ -52,6 +62,18 @@ def plain(value: Any) -> Any:
         items = [plain(item) for item in value]
         return None if None in items else items
     return None
+
+
+def node(
+    op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any] | None = None, *, domain: str = ""
+) -> Variable:
+    """Add a node over variables, values or numbers, and return its output as a variable."""
+    return wrap(current().add(op_type, inputs, attributes, domain=domain))
+
+
+def integers(numbers: Iterable[Any]) -> ir.Value:
+    """Add a constant list of integers: axes, sizes, indices."""
+    return current().integers(numbers)
 
 
 def wrap(value: Any) -> Variable:

@@ -10,23 +10,16 @@ from netweave.formats.chainer.shim.arguments import ArgumentsError
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.link import Chain, ChainList, Link
 from netweave.formats.chainer.shim.links.convolution import Convolution2D
-from netweave.formats.chainer.shim.links.table import composite, link
+from netweave.formats.chainer.shim.links.table import Signed, composite, link, takes
 from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 
 @link
-class Linear(Link):
+@takes("in_size, out_size=None, nobias=False, initialW=None, initial_bias=None")
+class Linear(Signed, Link):
     """``x W^T + b``; the number of inputs may be left to the first call."""
 
-    def __init__(
-        self,
-        in_size: Any,
-        out_size: Any = None,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, in_size: Any, out_size: Any, nobias: bool) -> None:
         if out_size is None:
             in_size, out_size = None, in_size
         self.in_size, self.out_size = in_size, out_size
@@ -38,30 +31,22 @@ class Linear(Link):
         """Apply the link."""
         if not self.W.is_initialized:
             self.W.initialize((self.out_size, prod(int(size) for size in x.shape[n_batch_axes:])))
-        made: Variable = F["linear"](x, self.W, self.b, n_batch_axes=n_batch_axes)
-        return made
+        return F["linear"](x, self.W, self.b, n_batch_axes=n_batch_axes)
 
 
 @link
-class EmbedID(Link):
+@takes("in_size, out_size, initialW=None, ignore_label=None")
+class EmbedID(Signed, Link):
     """A table of rows by number."""
 
-    def __init__(
-        self,
-        in_size: int,
-        out_size: int,
-        initialW: Any = None,
-        ignore_label: int | None = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, in_size: int, out_size: int, ignore_label: int | None) -> None:
         self.ignore_label = ignore_label
         with self.init_scope():
             self.W = Parameter(shape=(in_size, out_size))
 
     def forward(self, x: Any) -> Variable:
         """Apply the link."""
-        made: Variable = F["embed_id"](x, self.W, ignore_label=self.ignore_label)
-        return made
+        return F["embed_id"](x, self.W, ignore_label=self.ignore_label)
 
 
 @link
@@ -76,22 +61,15 @@ class Bias(Link):
 
     def forward(self, *xs: Any) -> Variable:
         """Apply the link."""
-        made: Variable = F["bias"](xs[0], self.b if self.b is not None else xs[1], self.axis)
-        return made
+        return F["bias"](xs[0], self.b if self.b is not None else xs[1], self.axis)
 
 
 @composite
-class Scale(Chain):
+@takes("axis=1, W_shape=None, bias_term=False, bias_shape=None")
+class Scale(Signed, Chain):
     """Times a stored array along some axes, and plus one."""
 
-    def __init__(
-        self,
-        axis: int = 1,
-        W_shape: Any = None,
-        bias_term: bool = False,
-        bias_shape: Any = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, axis: int, W_shape: Any, bias_term: bool, bias_shape: Any) -> None:
         self.axis = axis
         with self.init_scope():
             self.W = None if W_shape is None else Parameter(shape=W_shape, role="gamma")
@@ -114,8 +92,7 @@ class PReLU(Link):
 
     def forward(self, x: Any) -> Variable:
         """Apply the link."""
-        made: Variable = F["prelu"](x, self.W)
-        return made
+        return F["prelu"](x, self.W)
 
 
 @composite
@@ -147,8 +124,7 @@ class MLPConvolution2D(ChainList):
         """All but the last are followed by the activation."""
         for each in self[:-1]:
             x = self.activation(each(x))
-        made: Variable = self[-1](x)
-        return made
+        return self[-1](x)
 
 
 @composite
@@ -175,23 +151,19 @@ class Highway(Chain):
         """The gate's share of the one, and the rest of the other."""
         plain = self.activate(self.plain(x))
         gate = F["sigmoid"](self.transform(x))
-        made: Variable = plain * gate + x * (1 - gate)
-        return made
+        return plain * gate + x * (1 - gate)
 
 
 @composite
-class Maxout(Chain):
+@takes("in_size, out_size, pool_size, initialW=None, initial_bias=0")
+class Maxout(Signed, Chain):
     """The largest of several dense layers, unit by unit."""
 
-    def __init__(
-        self, in_size: Any, out_size: int, pool_size: int, initialW: Any = None, initial_bias: Any = 0
-    ) -> None:
-        super().__init__()
+    def _build(self, in_size: Any, out_size: int, pool_size: int) -> None:
         self.pool_size, self.out_size = pool_size, out_size
         with self.init_scope():
             self.linear = Linear(in_size, out_size * pool_size)
 
     def forward(self, x: Any) -> Variable:
         """The maxima."""
-        made: Variable = F["maxout"](self.linear(x), self.pool_size)
-        return made
+        return F["maxout"](self.linear(x), self.pool_size)

@@ -6,24 +6,20 @@ first call tells.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.functions.table import pair
 from netweave.formats.chainer.shim.link import Link
-from netweave.formats.chainer.shim.links.table import composite, link, takes
+from netweave.formats.chainer.shim.links.table import Signed, composite, link, takes
 from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 
-class _Windowed(Link):
+class _Windowed(Signed, Link):
     """A link that slides; what else its function takes are attributes of the same names, as in Chainer."""
 
     function: str
     rank = 0
-
-    if TYPE_CHECKING:  # ``takes`` writes it
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def _build(
         self,
@@ -56,8 +52,7 @@ class _Windowed(Link):
         settings = {name: getattr(self, name) for name in self._taken}
         if self.groups != 1:
             settings["groups"] = self.groups
-        made: Variable = F[self.function](x, self.W, self.b, **settings)
-        return made
+        return F[self.function](x, self.W, self.b, **settings)
 
 
 @link
@@ -170,12 +165,8 @@ class Deconvolution3D(DeconvolutionND):
 @takes(
     "in_channels, channel_multiplier, ksize, stride=1, pad=0, nobias=False, initialW=None, initial_bias=None"
 )
-class DepthwiseConvolution2D(Link):
+class DepthwiseConvolution2D(Signed, Link):
     """Every channel by itself."""
-
-    if TYPE_CHECKING:  # ``takes`` writes it
-
-        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
     def _build(
         self, in_channels: Any, channel_multiplier: int, ksize: Any, stride: Any, pad: Any, nobias: bool
@@ -197,5 +188,4 @@ class DepthwiseConvolution2D(Link):
         """Apply the link."""
         if not self.W.is_initialized:
             self._know(int(x.shape[1]))
-        made: Variable = F["depthwise_convolution_2d"](x, self.W, self.b, self.stride, self.pad)
-        return made
+        return F["depthwise_convolution_2d"](x, self.W, self.b, self.stride, self.pad)

@@ -48,8 +48,7 @@ class Inception(Chain):
             self.conv5(relu(self.proj5(x))),
             self.projp(F["max_pooling_2d"](x, 3, stride=1, pad=1)),
         )
-        made: Variable = relu(F["concat"](outs, axis=1))
-        return made
+        return relu(F["concat"](outs, axis=1))
 
 
 @composite
@@ -102,5 +101,4 @@ class InceptionBN(Chain):
         else:
             p = F["average_pooling_2d"](x, 3, stride=self.stride, pad=1)
         outs.append(relu(self.poolpn(self.poolp(p))) if self.proj_pool is not None else p)
-        made: Variable = F["concat"](outs, axis=1)
-        return made
+        return F["concat"](outs, axis=1)

@@ -9,30 +9,22 @@ import numpy as np
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.functions.normalisation import kept_axes
 from netweave.formats.chainer.shim.link import Link
-from netweave.formats.chainer.shim.links.table import link
+from netweave.formats.chainer.shim.links.table import Signed, link, takes
 from netweave.formats.chainer.shim.recorder import current
 from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 
 @link
-class BatchNormalization(Link):
+@takes(
+    "size=None, decay=0.9, eps=2e-5, dtype=None, use_gamma=True, use_beta=True, initial_gamma=None, "
+    "initial_beta=None, axis=None, initial_avg_mean=None, initial_avg_var=None"
+)
+class BatchNormalization(Signed, Link):
     """By stored statistics; scale and shift may be left out, the size be left to the first call."""
 
-    def __init__(
-        self,
-        size: Any = None,
-        decay: float = 0.9,
-        eps: float = 2e-5,
-        dtype: Any = None,
-        use_gamma: bool = True,
-        use_beta: bool = True,
-        initial_gamma: Any = None,
-        initial_beta: Any = None,
-        axis: Any = None,
-        initial_avg_mean: Any = None,
-        initial_avg_var: Any = None,
+    def _build(
+        self, size: Any, decay: float, eps: float, dtype: Any, use_gamma: bool, use_beta: bool, axis: Any
     ) -> None:
-        super().__init__()
         self.eps, self.decay, self.axis = eps, decay, axis
         with self.init_scope():
             self.gamma = Parameter(role="gamma") if use_gamma else None
@@ -57,54 +49,43 @@ class BatchNormalization(Link):
         record = current()
         gamma = self.gamma if self.gamma is not None else record.constant(np.ones(self.sizes))
         beta = self.beta if self.beta is not None else record.constant(np.zeros(self.sizes))
-        made: Variable = F["fixed_batch_normalization"](x, gamma, beta, mean, variance, self.eps, self.axis)
-        return made
+        return F["fixed_batch_normalization"](x, gamma, beta, mean, variance, self.eps, self.axis)
 
 
-@link
-class LayerNormalization(Link):
-    """By the statistics of each row; epsilon is 1e-6."""
-
-    def __init__(
-        self, size: Any = None, eps: float = 1e-6, initial_gamma: Any = None, initial_beta: Any = None
-    ) -> None:
-        super().__init__()
+class _ScaleAndShift(Signed, Link):
+    def _build(self, size: Any, eps: float) -> None:
         self.eps = eps
         with self.init_scope():
             self.gamma = Parameter(shape=size, role="gamma")
             self.beta = Parameter(shape=size, role="beta")
 
-    def forward(self, x: Any) -> Variable:
-        """Apply the link."""
+    def _know(self, size: int) -> None:
         for each in (self.gamma, self.beta):
             if not each.is_initialized:
-                each.initialize(int(x.shape[1]))
-        made: Variable = F["layer_normalization"](x, self.gamma, self.beta, self.eps)
-        return made
+                each.initialize(size)
 
 
 @link
-class GroupNormalization(Link):
-    """By the statistics of groups of channels."""
-
-    def __init__(
-        self,
-        groups: int,
-        size: Any = None,
-        eps: float = 1e-5,
-        initial_gamma: Any = None,
-        initial_beta: Any = None,
-    ) -> None:
-        super().__init__()
-        self.groups, self.eps = groups, eps
-        with self.init_scope():
-            self.gamma = Parameter(shape=size, role="gamma")
-            self.beta = Parameter(shape=size, role="beta")
+@takes("size=None, eps=1e-6, initial_gamma=None, initial_beta=None")
+class LayerNormalization(_ScaleAndShift):
+    """By the statistics of each row; epsilon is 1e-6."""
 
     def forward(self, x: Any) -> Variable:
         """Apply the link."""
-        for each in (self.gamma, self.beta):
-            if not each.is_initialized:
-                each.initialize(int(x.shape[1]))
-        made: Variable = F["group_normalization"](x, self.groups, self.gamma, self.beta, self.eps)
-        return made
+        self._know(int(x.shape[1]))
+        return F["layer_normalization"](x, self.gamma, self.beta, self.eps)
+
+
+@link
+@takes("groups, size=None, eps=1e-5, initial_gamma=None, initial_beta=None")
+class GroupNormalization(_ScaleAndShift):
+    """By the statistics of groups of channels."""
+
+    def _build(self, size: Any, eps: float, groups: int = 1) -> None:
+        super()._build(size, eps)
+        self.groups = groups
+
+    def forward(self, x: Any) -> Variable:
+        """Apply the link."""
+        self._know(int(x.shape[1]))
+        return F["group_normalization"](x, self.groups, self.gamma, self.beta, self.eps)

@@ -8,23 +8,15 @@ from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.functions.connection import zeros_like_state
 from netweave.formats.chainer.shim.link import Chain
 from netweave.formats.chainer.shim.links.connection import Linear
-from netweave.formats.chainer.shim.links.table import composite
+from netweave.formats.chainer.shim.links.table import Signed, composite, takes
 
 if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable
 
 
-class _LSTM(Chain):
-    def __init__(
-        self,
-        in_size: Any,
-        out_size: Any = None,
-        lateral_init: Any = None,
-        upward_init: Any = None,
-        bias_init: Any = None,
-        forget_bias_init: Any = None,
-    ) -> None:
-        super().__init__()
+@takes("in_size, out_size=None, lateral_init=None, upward_init=None, bias_init=None, forget_bias_init=None")
+class _LSTM(Signed, Chain):
+    def _build(self, in_size: Any, out_size: Any) -> None:
         if out_size is None:
             in_size, out_size = None, in_size
         self.state_size = out_size
@@ -38,8 +30,7 @@ class _LSTM(Chain):
             gates = gates + self.lateral(h)
         if c is None:
             c = zeros_like_state(x, self.state_size)
-        made: tuple[Variable, Variable] = F["lstm"](c, gates)
-        return made
+        return F["lstm"](c, gates)
 
 
 @composite
@@ -60,8 +51,7 @@ class LSTM(_LSTM):
     def forward(self, x: Any) -> Variable:
         """One step."""
         self.c, self.h = self._step(self.c, self.h, x)
-        made: Variable = self.h
-        return made
+        return self.h
 
 
 @composite
@@ -73,11 +63,9 @@ class StatelessLSTM(_LSTM):
         return self._step(c, h, x)
 
 
-class _GRU(Chain):
-    def __init__(
-        self, in_size: Any, out_size: Any, init: Any = None, inner_init: Any = None, bias_init: Any = None
-    ) -> None:
-        super().__init__()
+@takes("in_size, out_size, init=None, inner_init=None, bias_init=None")
+class _GRU(Signed, Chain):
+    def _build(self, in_size: Any, out_size: Any) -> None:
         with self.init_scope():
             for name in ("W_r", "W_z", "W"):
                 setattr(self, name, Linear(in_size, out_size))
@@ -94,20 +82,15 @@ class StatelessGRU(_GRU):
         r = F["sigmoid"](self["W_r"](x) + self["U_r"](h))
         z = F["sigmoid"](self["W_z"](x) + self["U_z"](h))
         new = F["tanh"](self["W"](x) + self["U"](r * h))
-        made: Variable = F["linear_interpolate"](z, new, h)
-        return made
+        return F["linear_interpolate"](z, new, h)
 
 
 @composite
+@takes("in_size, out_size, init=None, inner_init=None, bias_init=0")
 class StatefulGRU(_GRU):
     """Keeps its state from call to call."""
 
     h: Any = None
-
-    def __init__(
-        self, in_size: Any, out_size: Any, init: Any = None, inner_init: Any = None, bias_init: Any = 0
-    ) -> None:
-        super().__init__(in_size, out_size, init, inner_init, bias_init)
 
     def reset_state(self) -> None:
         """Start from nothing again."""
@@ -126,8 +109,7 @@ class StatefulGRU(_GRU):
             new = new + self["U"](r * self.h)
         z, new = F["sigmoid"](z), F["tanh"](new)
         self.h = z * new if self.h is None else F["linear_interpolate"](z, new, self.h)
-        made: Variable = self.h
-        return made
+        return self.h
 
 
 @composite

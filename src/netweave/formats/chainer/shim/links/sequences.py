@@ -6,202 +6,134 @@ list back. Sequences of one length run together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import wrap
 from netweave.formats.chainer.shim.link import ChainList, Link
-from netweave.formats.chainer.shim.links.table import link
+from netweave.formats.chainer.shim.links.table import Signed, link, takes
 from netweave.formats.chainer.shim.recorder import current
 from netweave.formats.chainer.shim.variable import Parameter, Variable
+from netweave.lowering.recurrent import CUDNN_CELLS, stacked_layers
+from netweave.lowering.recurrent_weights import gate_permutation
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import onnx_ir as ir
 
-@dataclass(frozen=True, slots=True)
-class _Kind:
-    """A kind of layer: ONNX's operator, Chainer's matrix for each of ONNX's gates, further attributes."""
+    from netweave.lowering.recurrent import Weights
 
-    op_type: str
-    gates: tuple[int, ...]
-    attributes: dict[str, Any]
-
-    @property
-    def num_states(self) -> int:
-        """Return how many states a layer has."""
-        return 2 if self.op_type == "LSTM" else 1
+SIGNATURE = "n_layers, in_size, out_size, dropout, *, initialW=None, initial_bias=None"
 
 
-_LSTM = _Kind("LSTM", (0, 3, 1, 2), {})
-_GRU = _Kind("GRU", (1, 0, 2), {"linear_before_reset": 1})
-_TANH = _Kind("RNN", (0,), {})
-_RELU = _Kind("RNN", (0,), {"activations": ["Relu"]})
+class _NStep(Signed, ChainList):
+    """Layers over each other; the matrices of a layer are links of numbered arrays, w0, b0, w1, ..."""
 
-
-class _NStep(ChainList):
-    kind: _Kind
+    cell = CUDNN_CELLS["lstm"]
     ways = 1
-    dropout: float
 
-    def _set_up(self, n_layers: int, in_size: int, out_size: int) -> None:
-        num = len(self.kind.gates)
+    def _build(self, n_layers: int, in_size: int, out_size: int, dropout: float) -> None:
+        num_gates = self.cell.num_gates
         for layer in range(n_layers):
             width = in_size if layer == 0 else out_size * self.ways
             for _ in range(self.ways):
                 weights = Link()
                 with weights.init_scope():
-                    for j in range(2 * num):
-                        columns = width if j < num else out_size
+                    for j in range(2 * num_gates):
+                        columns = width if j < num_gates else out_size
                         setattr(weights, f"w{j}", Parameter(shape=(out_size, columns)))
                         setattr(weights, f"b{j}", Parameter(shape=(out_size,), role="bias"))
                 self.append(weights)
         self.n_layers, self.in_size, self.out_size = n_layers, in_size, out_size
+        self.dropout = dropout
 
     def _call(self, states: Sequence[Any], xs: Any) -> tuple[list[Variable], list[Variable]]:
         """Return the last states (layers * ways, examples, size) and what each sequence became."""
         if isinstance(xs, Variable) or not isinstance(xs, list | tuple) or not xs:
             raise CodeError("is given no list of sequences, one variable for each example")
         if any(len(x.shape) != 2 or x.shape[1] != self.in_size for x in xs):
-            found = ", ".join(str(tuple(map(int, x.shape))) for x in xs[:3])
-            raise CodeError(f"is given sequences of {found}, expected (steps, {self.in_size})")
+            shapes = ", ".join(str(tuple(map(int, x.shape))) for x in xs[:3])
+            raise CodeError(f"is given sequences of {shapes}, expected (steps, {self.in_size})")
         lengths = [int(x.shape[0]) for x in xs]
-        ends: list[list[Any]] = []
+        last_states: list[list[ir.Value]] = []
         order: list[int] = []
-        made: dict[int, Variable] = {}
+        outputs: dict[int, Variable] = {}
         for length in dict.fromkeys(lengths):
             places = [place for place, each in enumerate(lengths) if each == length]
             last, ys = self._together(
-                [_some(state, places, len(xs)) for state in states], [xs[i] for i in places]
+                [_some(state, places, len(xs)) for state in states], [xs[place] for place in places]
             )
-            ends.append(last)
+            last_states.append(last)
             order += places
-            made.update(zip(places, ys, strict=True))
-        joined = [_in_order(list(parts), order) for parts in zip(*ends, strict=True)]
-        return joined, [made[place] for place in range(len(xs))]
+            outputs.update(zip(places, ys, strict=True))
+        joined = [_in_order(parts, order) for parts in zip(*last_states, strict=True)]
+        return joined, [outputs[place] for place in range(len(xs))]
 
-    def _together(self, states: Sequence[Any], xs: Sequence[Any]) -> tuple[list[Any], list[Variable]]:
+    def _together(
+        self, states: Sequence[ir.Value | None], xs: Sequence[Any]
+    ) -> tuple[list[ir.Value], list[Variable]]:
         """Run sequences of one length."""
-        record = current()
-        raised = [record.add("Unsqueeze", [x, _whole([1])]) for x in xs]
-        x = record.add("Concat", raised, {"axis": 1}) if len(raised) > 1 else raised[0]
-        parts = [_layers(state, self.n_layers, self.ways) for state in states]
-        lasts = []
-        for layer in range(self.n_layers):
-            if layer and self.dropout:
-                x = record.add("Dropout", [x, record.constant(float(self.dropout))])
-            first = [part[layer] for part in parts]
-            made = self._layer(layer, x, first)
-            turned = record.add("Transpose", [made[0]], {"perm": [0, 2, 1, 3]})
-            x = record.add("Reshape", [turned, _whole([0, 0, self.ways * self.out_size])])
-            lasts.append(made[1:])
-        ends = [_joined(list(each)) for each in zip(*lasts, strict=True)]
-        turned = record.add("Transpose", [x], {"perm": [1, 0, 2]})
-        rows = _pieces(turned, [1] * len(xs), 0)
-        return ends, [wrap(record.add("Squeeze", [row, _whole([0])])) for row in rows]
+        ctx = current()
+        y, last = stacked_layers(
+            ctx,
+            self.cell,
+            ctx.concat([ctx.unsqueeze(x, [1]) for x in xs], 1),
+            [self._weights(layer) for layer in range(self.n_layers)],
+            hidden_size=self.out_size,
+            num_directions=self.ways,
+            states=states,
+            dropout=float(self.dropout),
+        )
+        rows: Sequence[ir.Value] = [ctx.transpose(y, [1, 0, 2])]
+        if len(xs) > 1:
+            sizes = ctx.integers([1] * len(xs))
+            rows = ctx.add_many("Split", [rows[0], sizes], {"axis": 0}, outputs=len(xs))
+        return last, [wrap(ctx.squeeze(row, [0])) for row in rows]
 
-    def _layer(self, layer: int, x: Any, states: Sequence[Any]) -> Any:
-        num, ways = len(self.kind.gates), self.ways
-        sides = [self[ways * layer + way] for way in range(ways)]
-        matrices = [
-            _joined([_stacked(side, "w", [gate + begin for gate in self.kind.gates]) for side in sides])
-            for begin in (0, num)
-        ]
-        both = [*self.kind.gates, *(gate + num for gate in self.kind.gates)]
-        biases = _joined([_stacked(side, "b", both) for side in sides])
-        attributes = {"hidden_size": self.out_size, **self.kind.attributes}
-        if ways == 2:
-            attributes["direction"] = "bidirectional"
-            if "activations" in attributes:
-                attributes["activations"] = attributes["activations"] * 2
-        inputs = [x, *matrices, biases, None, *states]
-        while inputs[-1] is None:
-            inputs.pop()
-        return current().add_many(self.kind.op_type, inputs, attributes, num_outputs=1 + self.kind.num_states)
+    def _weights(self, layer: int) -> Weights:
+        """Return ONNX's W, R and B, joined from the arrays of each gate."""
+        ctx, num_gates = current(), self.cell.num_gates
+        sides = [self[self.ways * layer + way] for way in range(self.ways)]
+        of_input = gate_permutation(self.cell.op_type, source="cudnn", target="onnx")
+        of_state = [gate + num_gates for gate in of_input]
+
+        def joined(letter: str, numbers: Sequence[int]) -> ir.Value:
+            stacks = [
+                ctx.concat([getattr(side, f"{letter}{number}") for number in numbers], 0) for side in sides
+            ]
+            return ctx.concat([ctx.unsqueeze(stack, [0]) for stack in stacks], 0)
+
+        return joined("w", of_input), joined("w", of_state), joined("b", [*of_input, *of_state])
 
 
-def _whole(numbers: Sequence[int]) -> Any:
-    return current().constant(list(numbers), dtype="int64")
-
-
-def _stacked(weights: Any, letter: str, numbers: Sequence[int]) -> Any:
-    """Return matrices or biases over each other, with an axis for the direction before them."""
-    record = current()
-    rows = [getattr(weights, f"{letter}{number}") for number in numbers]
-    whole = record.add("Concat", rows, {"axis": 0}) if len(rows) > 1 else rows[0]
-    return record.add("Unsqueeze", [whole, _whole([0])])
-
-
-def _joined(values: list[Any], axis: int = 0) -> Any:
-    return values[0] if len(values) == 1 else current().add("Concat", values, {"axis": axis})
-
-
-def _pieces(value: Any, sizes: list[int], axis: int) -> Sequence[Any]:
-    if len(sizes) == 1:
-        return [value]
-    return current().add_many("Split", [value, _whole(sizes)], {"axis": axis}, num_outputs=len(sizes))
-
-
-def _layers(state: Any, n_layers: int, ways: int) -> Sequence[Any]:
-    """Return the first state of each layer, None for zeros."""
-    return [None] * n_layers if state is None else _pieces(state, [ways] * n_layers, 0)
-
-
-def _some(state: Any, places: list[int], count: int) -> Any:
+def _some(state: Any, places: list[int], count: int) -> ir.Value | None:
     """Return the first states of some examples."""
     if state is None or places == list(range(count)):
-        return state
-    return current().add("Gather", [state, _whole(places)], {"axis": 1})
+        return None if state is None else current().as_value(state)
+    return current().add("Gather", [state, current().integers(places)], {"axis": 1})
 
 
-def _in_order(parts: list[Any], order: list[int]) -> Variable:
+def _in_order(parts: Sequence[ir.Value], order: list[int]) -> Variable:
     """Return the last states of all examples in the order of the list."""
-    whole = _joined(parts, axis=1)
-    if order == sorted(order):
-        return wrap(whole)
-    back = [order.index(place) for place in range(len(order))]
-    return wrap(current().add("Gather", [whole, _whole(back)], {"axis": 1}))
+    ctx = current()
+    joined = ctx.concat(parts, 1)
+    if order != sorted(order):
+        places = [order.index(place) for place in range(len(order))]
+        joined = ctx.add("Gather", [joined, ctx.integers(places)], {"axis": 1})
+    return wrap(joined)
 
 
+@takes(SIGNATURE)
 class _WithCell(_NStep):
-    kind = _LSTM
-
-    def __init__(
-        self,
-        n_layers: int,
-        in_size: int,
-        out_size: int,
-        dropout: float,
-        *,
-        initialW: Any = None,
-        initial_bias: Any = None,
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self._set_up(n_layers, in_size, out_size)
-
     def forward(self, hx: Any, cx: Any, xs: Any) -> tuple[Variable, Variable, list[Variable]]:
         """The last outputs, the last cells, and every sequence."""
         (hy, cy), ys = self._call([hx, cx], xs)
         return hy, cy, ys
 
 
+@takes(SIGNATURE)
 class _WithoutCell(_NStep):
-    def __init__(
-        self,
-        n_layers: int,
-        in_size: int,
-        out_size: int,
-        dropout: float,
-        *,
-        initialW: Any = None,
-        initial_bias: Any = None,
-    ) -> None:
-        super().__init__()
-        self.dropout = dropout
-        self._set_up(n_layers, in_size, out_size)
-
     def forward(self, hx: Any, xs: Any) -> tuple[Variable, list[Variable]]:
         """The last outputs, and every sequence."""
         (hy,), ys = self._call([hx], xs)
@@ -224,39 +156,39 @@ class NStepBiLSTM(_WithCell):
 class NStepGRU(_WithoutCell):
     """GRUs over each other."""
 
-    kind = _GRU
+    cell = CUDNN_CELLS["gru"]
 
 
 @link
 class NStepBiGRU(_WithoutCell):
     """GRUs over each other, both ways."""
 
-    kind, ways = _GRU, 2
+    cell, ways = CUDNN_CELLS["gru"], 2
 
 
 @link
 class NStepRNNTanh(_WithoutCell):
     """Plain recurrent layers over each other."""
 
-    kind = _TANH
+    cell = CUDNN_CELLS["rnn_tanh"]
 
 
 @link
 class NStepBiRNNTanh(_WithoutCell):
     """Plain recurrent layers over each other, both ways."""
 
-    kind, ways = _TANH, 2
+    cell, ways = CUDNN_CELLS["rnn_tanh"], 2
 
 
 @link
 class NStepRNNReLU(_WithoutCell):
     """Plain recurrent layers with rectifiers over each other."""
 
-    kind = _RELU
+    cell = CUDNN_CELLS["rnn_relu"]
 
 
 @link
 class NStepBiRNNReLU(_WithoutCell):
     """Plain recurrent layers with rectifiers over each other, both ways."""
 
-    kind, ways = _RELU, 2
+    cell, ways = CUDNN_CELLS["rnn_relu"], 2

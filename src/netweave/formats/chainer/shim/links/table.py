@@ -32,7 +32,7 @@ def settled(kind: T) -> T:
     signature, taken = inspect.signature(first), inspect.signature(forward)
 
     @functools.wraps(first)
-    def made(self: Any, *args: Any, **kwargs: Any) -> None:
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
         given = bind(signature, (self, *args), kwargs, name=kind.__name__)
         settings = {
             name: plain(value)
@@ -44,19 +44,27 @@ def settled(kind: T) -> T:
             object.__setattr__(self, "settings", settings)
 
     @functools.wraps(forward)
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         name = current().path_of(self) or type(self).__name__
         with current().layer(name, type(self).__name__, getattr(self, "settings", {})):
             return forward(self, *args, **kwargs)
 
-    kind.__init__ = made  # type: ignore[method-assign]
-    kind.forward = called  # type: ignore[attr-defined]
+    kind.__init__ = init  # type: ignore[method-assign]
+    kind.forward = call  # type: ignore[attr-defined]
     return kind
 
 
-FIRST_VALUES = frozenset({"initialW", "initial_bias"})
-"""Arguments that say how weights are drawn: a net that is read has its weights from a file."""
+FIRST_VALUES = "initial", "init", "upward_init", "lateral_init", "inner_init", "bias_init", "forget_bias_init"
+"""How arguments begin that say how weights are drawn: a net that is read has its weights from a file."""
+
+
+class Signed:
+    """Tells a type checker that ``takes`` writes the constructor."""
+
+    if TYPE_CHECKING:
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None: ...
 
 
 def takes(text: str) -> Callable[[T], T]:
@@ -69,15 +77,17 @@ def takes(text: str) -> Callable[[T], T]:
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
     def register(kind: T) -> T:
-        def made(self: Any, *args: Any, **kwargs: Any) -> None:
-            given = bind(signature, args, kwargs, name=kind.__name__)
-            Link.__init__(self)
-            self._build(**{name: value for name, value in given.items() if name not in FIRST_VALUES})
+        base = next(each for each in kind.__mro__ if each.__module__ == Link.__module__)  # Chainer's own
 
-        made.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        def init(self: Any, *args: Any, **kwargs: Any) -> None:
+            given = bind(signature, args, kwargs, name=kind.__name__)
+            base.__init__(self)  # type: ignore[misc]
+            self._build(**{name: value for name, value in given.items() if not name.startswith(FIRST_VALUES)})
+
+        init.__signature__ = signature.replace(  # type: ignore[attr-defined]
             parameters=[own, *signature.parameters.values()]
         )
-        kind.__init__ = made  # type: ignore[method-assign]
+        kind.__init__ = init  # type: ignore[method-assign]
         return kind
 
     return register
@@ -89,10 +99,10 @@ def composite(kind: T) -> T:
     taken = inspect.signature(forward)
 
     @functools.wraps(forward)
-    def called(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         return forward(self, *args, **kwargs)
 
-    kind.forward = called  # type: ignore[attr-defined]
+    kind.forward = call  # type: ignore[attr-defined]
     LINKS[kind.__name__] = kind
     return kind

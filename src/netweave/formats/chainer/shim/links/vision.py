@@ -41,17 +41,17 @@ class _Vision(Chain, ABC):
         unknown = [name for name in wanted if name not in self.functions]
         if unknown:
             raise CodeError(f"asks for {unknown[0]!r}, which is none of {', '.join(self.functions)}")
-        made: dict[str, Variable] = {}
+        outputs: dict[str, Variable] = {}
         for name, functions in self.functions.items():
-            if len(made) == len(set(wanted)):
+            if len(outputs) == len(set(wanted)):
                 break
             x = self._before(name, x)
             for function in functions:
                 x = function(x)
             self._after(name, x)
             if name in wanted:
-                made[name] = x
-        return made
+                outputs[name] = x
+        return outputs
 
     def _before(self, name: str, x: Any) -> Any:
         return x
@@ -71,8 +71,7 @@ def _pool(ksize: int, stride: int | None = None) -> Callable[..., Any]:
 
 def _over_all(x: Any) -> Variable:
     pooled = F["average_pooling_2d"](x, x.shape[2:], stride=1)
-    made: Variable = F["reshape"](pooled, (x.shape[0], x.shape[1]))
-    return made
+    return F["reshape"](pooled, (x.shape[0], x.shape[1]))
 
 
 class _VGG(_Vision):
@@ -146,8 +145,7 @@ class _Bottleneck(Chain):
         h = relu(self.bn1(self.conv1(x)))
         h = relu(self.bn2(self.conv2(h)))
         h = self.bn3(self.conv3(h))
-        made: Variable = relu(h + (self.bn4(self.conv4(x)) if self.has_projection else x))
-        return made
+        return relu(h + (self.bn4(self.conv4(x)) if self.has_projection else x))
 
 
 class _Stage(Chain):
@@ -260,7 +258,7 @@ class GoogLeNet(_Vision):
     def functions(self) -> Stages:
         """What is called in each stage."""
         relu, pool = F["relu"], _pool(3, 2)
-        found: Stages = {
+        stages: Stages = {
             "conv1": [self.conv1, relu],
             "pool1": [pool, _normalized],
             "conv2_reduce": [self.conv2_reduce, relu],
@@ -268,15 +266,15 @@ class GoogLeNet(_Vision):
             "pool2": [pool],
         }
         for name in INCEPTIONS:
-            found[f"inception_{name}"] = [self[f"inc{name}"]]
+            stages[f"inception_{name}"] = [self[f"inc{name}"]]
             if name in {"3b", "4e"}:
-                found[f"pool{int(name[0])}"] = [pool]
-        found["pool5"] = [lambda x: F["average_pooling_2d"](x, ksize=7, stride=1)]
-        found |= {"loss3_fc": [lambda x: F["dropout"](x, ratio=0.4), self.loss3_fc], "prob": [F["softmax"]]}
+                stages[f"pool{int(name[0])}"] = [pool]
+        stages["pool5"] = [lambda x: F["average_pooling_2d"](x, ksize=7, stride=1)]
+        stages |= {"loss3_fc": [lambda x: F["dropout"](x, ratio=0.4), self.loss3_fc], "prob": [F["softmax"]]}
         for number in (1, 2):
             first, second = self[f"loss{number}_fc1"], self[f"loss{number}_fc2"]
-            found[f"loss{number}_fc2"] = [_smaller, self[f"loss{number}_conv"], relu, first, relu, second]
-        return found
+            stages[f"loss{number}_fc2"] = [_smaller, self[f"loss{number}_conv"], relu, first, relu, second]
+        return stages
 
     def _before(self, name: str, x: Any) -> Any:
         return self._kept.get({"loss1_fc2": "inception_4a", "loss2_fc2": "inception_4d"}.get(name, ""), x)
@@ -287,10 +285,8 @@ class GoogLeNet(_Vision):
 
 
 def _normalized(x: Any) -> Variable:
-    made: Variable = F["local_response_normalization"](x, n=5, k=1, alpha=1e-4 / 5)
-    return made
+    return F["local_response_normalization"](x, n=5, k=1, alpha=1e-4 / 5)
 
 
 def _smaller(x: Any) -> Variable:
-    made: Variable = F["average_pooling_2d"](x, ksize=5, stride=3)
-    return made
+    return F["average_pooling_2d"](x, ksize=5, stride=3)
