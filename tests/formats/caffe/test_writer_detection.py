@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 
 import netweave
 from netweave.errors import UnsupportedError
+from tests.formats.framework_runs import Case, check
 from tests.formats.onnx.test_functions import corners, net, probabilities
 
 ORACLES = os.environ.get("NETWEAVE_ORACLES")
@@ -68,19 +68,15 @@ def test_what_is_written_computes_the_same(tmp_path):
     assert all(f'type: "{kind}"' in text for kind in ("Normalize", "PriorBox", "Permute", "DetectionOutput"))
 
 
-@pytest.mark.oracle
-@pytest.mark.skipif(not ORACLES, reason="NETWEAVE_ORACLES names no environment with OpenCV")
+def framework_cases(folder):
+    (folder / "ssd").mkdir(exist_ok=True)
+    graph, x = saved(folder / "ssd")
+    yield Case("an SSD of Caffe's own", graph, {"data": x}, random_weights=True, has_rows=True)
+
+
 def test_opencv_finds_the_same_boxes(tmp_path):
-    (tmp_path / "net").mkdir()
-    graph, x = saved(tmp_path / "net")
-    np.savez(tmp_path / "net" / "inputs.npz", data=x)
-    command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "caffe", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = np.load(tmp_path / "net" / "y.npz")["found"].reshape(-1, 7)
-    wanted = netweave.run(graph, {"data": x})["found"].reshape(-1, 7)
-    by_class = [rows[np.lexsort((-rows[:, 2], rows[:, 1]))] for rows in (found, wanted)]
-    np.testing.assert_allclose(by_class[0], by_class[1], atol=1e-5)
+    (case,) = framework_cases(tmp_path)
+    check("caffe", case, tmp_path)
 
 
 def test_a_detection_of_no_layer_of_caffes_is_refused(tmp_path):

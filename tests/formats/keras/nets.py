@@ -47,7 +47,10 @@ NETS = {
     "each second channel": one("Slice", {"s": ints(0), "e": ints(1 << 40), "a": ints(1), "t": ints(2)}),
     "one channel": one("Gather", {"i": np.array(2)}, axis=1),
     "channels the other way": one("Gather", {"i": ints(5, 4, 3, 2, 1, 0)}, axis=1),
-    "whole numbers": net([node("Cast", "x", "i", to=6), node("Cast", "i", "y", to=1)]),
+    "whole numbers": net(
+        [node("Mul", "x nine", "m"), node("Cast", "m", "i", to=6), node("Cast", "i", "y", to=1)],
+        {"nine": np.float32(9)},
+    ),
     "batch in the middle": net([node("Transpose", "x", "t", perm=[1, 0, 2, 3]), node("Relu", "t", "y")]),
     "channels to the batch": one("Reshape", {"s": ints(-1, 3, 9, 8)}),
     "rows of a batch": model([node("Reshape", "x s", "y")], ROWS, ["y"], {"s": ints(-1, 6)}),

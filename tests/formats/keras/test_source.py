@@ -16,7 +16,8 @@ import netweave
 from netweave import api
 from netweave.errors import CodeError, UnsupportedError, UsageError
 from netweave.formats.keras.source.reading import TABLE
-from tests.formats import recurrent_nets, written_nets
+from tests.formats import graph_nets, recurrent_nets, written_nets
+from tests.formats.framework_runs import Case, check
 from tests.formats.keras.nets import NETS as MORE
 from tests.formats.onnx.models import load, model, node
 from tests.formats.written_nets import NETS, SIZES, close, drawn, one
@@ -86,6 +87,27 @@ def read_again(path: Path, inputs: dict[str, np.ndarray]):
     given = {name: np.moveaxis(x, 1, -1) if x.ndim == 4 else x for name, x in inputs.items()}
     found = netweave.run(netweave.load(path), given).values()
     return [np.moveaxis(array, -1, 1) if array.ndim == 4 else array for array in found]
+
+
+def case(name, folder):
+    inputs = expected(SAID[name])[0]
+    shapes = {name: array.shape for name, array in inputs.items()}
+    return Case(name, load(SAID[name], folder, input_shapes=shapes), inputs)
+
+
+CUT_MEANS = {name for name in graph_nets.GRAPHS if name.startswith("mean as ")}
+"""Means whose last windows are cut, which Keras's are not."""
+
+GRAPHS = {each.name: each for each in graph_nets.graph_cases(TABLE, without=CUT_MEANS)}
+
+
+def framework_cases(folder):
+    return [*(case(name, folder) for name in SAID), *GRAPHS.values()]
+
+
+@pytest.mark.parametrize("name", [*SAID, *GRAPHS])
+def test_keras_computes_of_the_file_what_we_do_of_the_net(name, tmp_path):
+    check("keras", GRAPHS[name] if name in GRAPHS else case(name, tmp_path), tmp_path)
 
 
 def test_every_operator_has_a_net():

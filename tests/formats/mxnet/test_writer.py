@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import netweave
 from netweave import api
 from netweave.errors import UnsupportedError, UsageError
+from netweave.formats.mxnet.writer.files import TABLE
 from tests.formats import recurrent_nets, written_nets
+from tests.formats.framework_runs import Case, check
+from tests.formats.graph_nets import graph_cases
+from tests.formats.mxnet import test_writer_detection
 from tests.formats.onnx.models import load, model, node
 from tests.formats.written_nets import NETS, SIZES, close, net, one
 
@@ -61,22 +63,28 @@ def test_a_recurrent_layer_is_one_operator_of_mxnets(tmp_path):
     ]  # fmt: skip
 
 
-@pytest.mark.oracle
-@pytest.mark.skipif(not ORACLES, reason="NETWEAVE_ORACLES names no environment with MXNet")
-def test_mxnet_computes_the_same(tmp_path):
-    wanted = []
-    for number, made in enumerate([*NETS.values(), *RECURRENT.values()]):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        saved(made, folder)
-        inputs, outputs = expected(made)
-        np.savez(folder / "inputs.npz", **inputs)
-        wanted.append(outputs)
-    command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
-    assert done.returncode == 0, done.stderr[-2000:]
-    for number, outputs in enumerate(wanted):
-        close(np.load(tmp_path / str(number) / "y.npz").values(), outputs)
+def case(name, folder):
+    made = {**NETS, **RECURRENT}[name]
+    shapes = {"x": SIZES} if name in NETS else {}
+    return Case(name, load(made, folder, input_shapes=shapes), expected(made)[0])
+
+
+GRAPHS = {each.name: each for each in graph_cases(TABLE)}
+
+
+def framework_cases(folder):
+    return [*(case(name, folder) for name in [*NETS, *RECURRENT]), *GRAPHS.values()]
+
+
+@pytest.mark.parametrize("name", [*NETS, *RECURRENT, *GRAPHS])
+def test_mxnet_computes_of_the_file_what_we_do_of_the_net(name, tmp_path):
+    check("mxnet", GRAPHS[name] if name in GRAPHS else case(name, tmp_path), tmp_path)
+
+
+def test_every_operator_has_a_net_that_mxnet_ran(tmp_path):
+    nets = [*framework_cases(tmp_path), *test_writer_detection.framework_cases(tmp_path)]
+    used = {(each.domain, each.op_type) for net in nets for each in net.graph.nodes}
+    assert set(TABLE.names()) - used == {("", "Swish")}  # of a later opset than our graphs
 
 
 def test_names_are_those_that_mxnet_would_give(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +11,18 @@ import pytest
 
 import netweave
 from netweave.graph import GraphBuilder
-from tests.formats.onnx.test_functions import corners
+from tests.formats.framework_runs import Case, check
 from tests.formats.written_nets import close, drawn
 
 ORACLES = os.environ.get("NETWEAVE_ORACLES")
 ROOT = Path(__file__).parents[3]
+
+
+def corners(*shape):
+    """Boxes within the unit square: the same ones whatever was drawn before."""
+    rng = np.random.default_rng(sum(shape))
+    centre, half = rng.random((*shape, 2)), rng.random((*shape, 2)) * 0.2 + 0.02
+    return np.concatenate([centre - half, centre + half], axis=-1).astype(np.float32)
 
 
 def part(builder, x, begin, end):
@@ -95,16 +101,10 @@ def test_what_is_written_computes_the_same(name, tmp_path):
     close(found.values(), netweave.run(NETS[name], {"x": x}).values())
 
 
-@pytest.mark.oracle
-@pytest.mark.skipif(not ORACLES, reason="NETWEAVE_ORACLES names no environment with MXNet")
-def test_mxnet_computes_the_same(tmp_path):
-    for name, graph in NETS.items():
-        (tmp_path / name).mkdir()
-        netweave.save(graph, tmp_path / name / "written-symbol.json")
-        np.savez(tmp_path / name / "inputs.npz", x=given(name))
-    command = [f"{ORACLES}/bin/python", "-m", "tests.oracles.written", "mxnet", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    for name, graph in NETS.items():
-        outputs = np.load(tmp_path / name / "y.npz")
-        close(outputs.values(), netweave.run(graph, {"x": given(name)}).values())
+def framework_cases(folder):
+    return (Case(name, graph, {"x": given(name)}) for name, graph in NETS.items())
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_mxnet_computes_of_the_file_what_we_do_of_the_net(name, tmp_path):
+    check("mxnet", Case(name, NETS[name], {"x": given(name)}), tmp_path)
