@@ -49,7 +49,7 @@ class CustomOperator:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Apply the operator to symbols, or compute it."""
-        if any(isinstance(value, Symbol) for value in [*args, *kwargs.values()]):
+        if not self.inputs or any(isinstance(value, Symbol) for value in [*args, *kwargs.values()]):
             return operator_function(self.name)(*args, **kwargs)
         return self.function(*args, **kwargs)
 
@@ -59,9 +59,10 @@ def operator(
     *,
     shapes: Shapes,
     gradient: Callable[..., Any] | None = None,
-    effects: Iterable[Effect | str] = (),
+    effects: Sequence[Effect | str] = (),
     arrays: str = "numpy",
     num_outputs: int = 1,
+    state: Callable[[], Mapping[str, Any]] | None = None,
 ) -> Callable[[Callable[..., Any]], CustomOperator]:
     """Make the decorated function an operator, of the domain ``netweave``.
 
@@ -73,7 +74,8 @@ def operator(
             return np.maximum(x, 0)
 
     It is called once for each run of the net if it has effects: it is never merged with its like, computed
-    ahead, or kept.
+    ahead, or kept. One without inputs is a source: its function fetches something, which counts as an effect,
+    and to call it makes a symbol.
 
     Args:
         name: Its name; the function's by default.
@@ -85,6 +87,9 @@ def operator(
         effects: What it does besides computing: ``random``, ``stateful``, ``world``.
         arrays: What the function and its gradient take and give: ``numpy`` or ``torch``.
         num_outputs: How many outputs it has.
+        state: Makes the arrays (or tensors) by name that each node of it keeps from call to call. The
+            function takes them as the keyword-only parameter ``state``, a dictionary, and changes or
+            replaces them. They are in checkpoints. In test mode it is given copies.
 
     Raises:
         UsageError: The name is taken by an operator of Netweave's, or a parameter is of no such kind.
@@ -94,17 +99,21 @@ def operator(
 
     def register(function: Callable[..., Any]) -> CustomOperator:
         op = name or function.__name__
-        inputs, attributes = _parameters(function, op)
+        inputs, attributes = _parameters(function, op, has_state=state is not None)
+        kept = {Effect.STATEFUL} if state is not None else set()
+        if not inputs and not effects:
+            kept.add(Effect.WORLD)
         _check_name(op)
         entry = Operator(
             op_type=op,
             shapes=_shape_rule(shapes, num_outputs),
-            forward=_forward(function, arrays),
+            forward=_forward(function, arrays, state),
             gradient=_gradient(gradient) if gradient and arrays == "numpy" else None,
-            effects=frozenset(_effect(effect) for effect in effects),
+            effects=frozenset({*kept, *map(_effect, effects)}),
             source=_OWN,
             tensor_forward=function if arrays == "torch" else None,
             tensor_gradient=gradient if arrays == "torch" else None,
+            state=state,
             defaults=attributes,
         )
         register_operator(entry)
@@ -135,10 +144,15 @@ def _effect(effect: Effect | str) -> Effect:
     return Effect[effect.upper()]
 
 
-def _parameters(function: Callable[..., Any], op: str) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _parameters(
+    function: Callable[..., Any], op: str, *, has_state: bool
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     inputs: list[str] = []
     attributes: dict[str, Any] = {}
-    for parameter in inspect.signature(function).parameters.values():
+    parameters = dict(inspect.signature(function).parameters)
+    if has_state and parameters.pop("state", None) is None:
+        raise UsageError(f"operator {op!r} keeps a state, and has no keyword-only parameter 'state'")
+    for parameter in parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY:
             default = parameter.default
             if not isinstance(default, bool | int | float | str | tuple):
@@ -154,8 +168,6 @@ def _parameters(function: Callable[..., Any], op: str) -> tuple[tuple[str, ...],
                 f"operator {op!r}: parameter {parameter.name!r} is neither an input (positional, without "
                 "default) nor an attribute (keyword-only, with one)"
             )
-    if not inputs:
-        raise UsageError(f"operator {op!r} has no inputs, expected at least one")
     return tuple(inputs), attributes
 
 
@@ -181,8 +193,12 @@ def as_list(found: Any) -> list[Any]:
     return list(found) if isinstance(found, tuple | list) else [found]
 
 
-def _forward(function: Callable[..., Any], arrays: str) -> Callable[..., Sequence[np.ndarray]]:
+def _forward(
+    function: Callable[..., Any], arrays: str, state: Callable[[], Mapping[str, Any]] | None
+) -> Callable[..., Sequence[np.ndarray]]:
     def forward(inputs: Sequence[np.ndarray], attributes: Attributes) -> Sequence[np.ndarray]:
+        if state is not None and "state" not in attributes:  # a runtime for inference, which keeps nothing
+            attributes = {**attributes, "state": dict(state())}
         if arrays == "torch":
             import torch
 
@@ -202,7 +218,8 @@ def _gradient(gradient: Callable[..., Any]) -> Callable[..., Sequence[np.ndarray
         attributes: Attributes,
     ) -> Sequence[np.ndarray | None]:
         given = above[0] if len(above) == 1 else list(above)
-        return as_list(gradient(list(inputs), list(outputs), given, **attributes))
+        settings = {name: value for name, value in attributes.items() if name != "state"}
+        return as_list(gradient(list(inputs), list(outputs), given, **settings))
 
     return backward
 

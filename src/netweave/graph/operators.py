@@ -59,6 +59,8 @@ class Operator:
         tensor_forward: Of an operator of the user's own: its outputs from torch tensors, with the attributes
             as keywords; None where ``forward`` is all there is.
         tensor_gradient: Gradients of the inputs from lists of tensors, likewise; None where torch finds them.
+        state: Of an operator of the user's own that keeps something: makes the arrays that a node begins
+            with, by name; its forward takes them as the keyword ``state``.
         defaults: Attributes of an operator that torch runs by ``forward`` or ``tensor_forward``, with their
             defaults.
     """
@@ -72,6 +74,7 @@ class Operator:
     dtypes: tuple[ir.DataType, ...] = field(default=())
     tensor_forward: Callable[..., Any] | None = None
     tensor_gradient: Callable[..., Any] | None = None
+    state: Callable[[], Mapping[str, Any]] | None = None
     defaults: Attributes = field(default_factory=dict)
 
 

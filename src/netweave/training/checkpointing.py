@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from netweave.backends.torch.node_memory import memories, to_array
 from netweave.engine import Variable
 from netweave.errors import UsageError
 from netweave.formats.table import find_run_writer, find_state_reader
@@ -22,7 +23,7 @@ from netweave.training.checkpoint import (
     write_checkpoint,
     write_whole,
 )
-from netweave.training.nets import load_weights, memories, to_array
+from netweave.training.nets import load_weights
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -50,9 +51,9 @@ class TrainState:
         for key, kept in solver["state"].items():
             arrays |= {f"solver:{name}:{key}": to_array(tensor) for name, tensor in kept.items()}
         for phase, net in self.nets.items():
-            for name, memory in memories(net).items():
-                for index, tensor in enumerate(memory.state or ()):
-                    arrays[f"memory:{phase}:{name}:{index}"] = to_array(tensor)
+            for name, memory in memories(net.module).items():
+                kept = memory.capture()
+                arrays |= {f"memory:{phase}:{name}:{key}": array for key, array in kept.items()}
         numbers = {name: solver[name] for name in ("iteration", "policy", "memory")}
         layout = self.updater.layout.to_json()
         return Checkpoint({**state, "solver": numbers, "layout": layout}, arrays)
@@ -83,14 +84,13 @@ class TrainState:
         self._recall(checkpoint)
 
     def _recall(self, checkpoint: Checkpoint) -> None:
-        found: dict[tuple[str, str], list[torch.Tensor]] = {}
-        for key, array in nested(checkpoint.arrays, "memory"):
-            phase, name, _ = key.split(":")
-            found.setdefault((phase, name), []).append(torch.from_numpy(array))
+        found: dict[tuple[str, str], dict[str, np.ndarray]] = {}
+        for path, array in nested(checkpoint.arrays, "memory"):
+            phase, name, key = path.split(":", 2)
+            found.setdefault((phase, name), {})[key] = array
         for phase, net in self.nets.items():
-            for name, memory in memories(net).items():
-                kept = found.get((phase, name))
-                memory.state = tuple(kept) if kept else None
+            for name, memory in memories(net.module).items():
+                memory.restore(found.get((phase, name), {}))
 
     def parameters(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays in the source's layouts."""

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
-from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.errors import UsageError
 from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
@@ -108,13 +107,3 @@ def trained(graph: Graph, net: TorchNet) -> list[Trained]:
         tensor.requires_grad_(parameter.lr_mult != 0)
         found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult))
     return found
-
-
-def memories(net: TorchNet) -> dict[str, Memory]:
-    """Return what recurrent layers keep from batch to batch, by name."""
-    return {name: value for name, value in vars(net.module).items() if isinstance(value, Memory)}
-
-
-def to_array(tensor: torch.Tensor) -> np.ndarray:
-    """Return a copy of a tensor's elements in C order."""
-    return np.array(tensor.detach().cpu().numpy(), order="C")

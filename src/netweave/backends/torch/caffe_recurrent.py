@@ -5,32 +5,19 @@ T steps, N examples, H hidden units. ``cont`` (T, N) is 0 where a sequence begin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from netweave.backends.torch.node_memory import Memory
 from netweave.backends.torch.table import lowering
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-State = tuple[Tensor, ...]
-
-
-@dataclass(slots=True)
-class Memory:
-    """What a node keeps from call to call, in training mode: no gradient flows back into the last call."""
-
-    state: State | None = None
-
-    def recall(self, like: Tensor, num: int) -> State:
-        """Return the kept tensors; zeros if there are none, or if they are of another batch size."""
-        if self.state is None or self.state[0].shape != like.shape:
-            return (torch.zeros_like(like),) * num
-        return self.state
+    from netweave.backends.torch.node_memory import State
 
 
 def _begin(outside: Tensor, weight: Tensor, given: tuple[Tensor | None, ...], memory: Memory) -> State:

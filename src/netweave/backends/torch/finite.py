@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
+from netweave.graph import Effect, effects_of
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,7 +19,8 @@ if TYPE_CHECKING:
 def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) -> str | None:
     """Return where the first value is made that holds nan or inf, in words; None if all are finite.
 
-    The net is run once more, without changing its statistics; what Dropout draws may be different.
+    The net is run once more in test mode, without changing its statistics; not if a node has effects besides
+    drawing.
 
     Args:
         net: The net.
@@ -31,6 +34,8 @@ def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) 
         # past the net's handle, which would wait for the very task that asks
         if parameter.trainable and key in net.store and not _is_finite(net.store[key].tensor):
             return f"the parameter {key!r} holds numbers that are not finite"
+    if any(effects_of(node) & {Effect.STATEFUL, Effect.WORLD} for node in graph.nodes):
+        return None  # what such a node does is done once
     training = net.module.training
     search = _Search(net.module)
     try:

@@ -14,10 +14,10 @@ import onnx
 import onnx_ir as ir
 from torch import fx, nn
 
-from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.backends.torch.draws import Draws, stream_of
 from netweave.backends.torch.dtypes import to_tensor
 from netweave.backends.torch.gradients import scaled_gradient
+from netweave.backends.torch.node_memory import Memory, OperatorState
 from netweave.backends.torch.parameters import laid_out
 from netweave.backends.torch.pointwise import every
 from netweave.backends.torch.registered import registered_lowering
@@ -26,6 +26,7 @@ from netweave.backends.torch.whole_batch import WholeBatch
 from netweave.errors import RunError
 from netweave.graph import (
     DOMAIN,
+    find_operator,
     gradient_factors,
     is_registered,
     parameter_key,
@@ -216,7 +217,8 @@ class _Lowerer:
             found["training"] = self._attribute("training")
         if "memory" in row.injected:
             name = _free(self._root, f"{node.name}_memory")
-            setattr(self._root, name, Memory())
+            own = find_operator(node.op_type).state if is_registered(node.op_type) else None
+            setattr(self._root, name, Memory() if own is None else OperatorState(own))
             found["memory"] = self._attribute(name)
         if "count" in row.injected:
             found |= self._statistics(node)

@@ -10,11 +10,13 @@ from torch import Tensor
 
 from netweave.backends.torch.table import Lowering
 from netweave.errors import RunError
-from netweave.graph import DOMAIN, find_operator
+from netweave.graph import DOMAIN, Effect, find_operator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from netweave.backends.torch.draws import Draws
+    from netweave.backends.torch.node_memory import OperatorState
     from netweave.graph import Operator
 
 
@@ -24,6 +26,9 @@ def registered_lowering(op_type: str, *, num_inputs: int) -> Lowering:
     Torch differentiates a tensor forward without a gradient of its own; nothing else is.
     """
     entry = find_operator(op_type)
+    injected = {"memory", "training"} if entry.state is not None else set()
+    if Effect.RANDOM in entry.effects:
+        injected |= {"draws", "stream"}
     return Lowering(
         domain=DOMAIN,
         op_type=op_type,
@@ -32,25 +37,35 @@ def registered_lowering(op_type: str, *, num_inputs: int) -> Lowering:
         inputs=("tensor",) * num_inputs,
         variadic=False,
         attributes=entry.defaults,
-        injected=frozenset(),
+        injected=frozenset(injected),
         many=True,
     )
 
 
 def _function(entry: Operator) -> Callable[..., tuple[Tensor, ...]]:
-    def by_torch(*inputs: Tensor, **attributes: Any) -> tuple[Tensor, ...]:
-        assert entry.tensor_forward is not None
-        made = entry.tensor_forward(*inputs, **attributes)
-        return tuple(made) if isinstance(made, tuple | list) else (made,)
-
-    def by_hand(*inputs: Tensor, **attributes: Any) -> tuple[Tensor, ...]:
-        made: tuple[Tensor, ...] = _Registered.apply(entry, attributes, *inputs)
-        return made
-
     plain = entry.tensor_forward is not None and entry.tensor_gradient is None
-    function = by_torch if plain else by_hand
-    function.__name__ = f"own_{entry.op_type}"
-    return function
+
+    def compute(
+        *inputs: Tensor,
+        memory: OperatorState | None = None,
+        training: bool = False,
+        draws: Draws | None = None,
+        stream: int = 0,
+        **attributes: Any,
+    ) -> tuple[Tensor, ...]:
+        if draws is not None:
+            draws.seed_torch(stream)
+        if memory is not None:
+            attributes["state"] = memory.given(training=training)
+        if not plain:
+            made: tuple[Tensor, ...] = _Registered.apply(entry, attributes, *inputs)
+            return made
+        assert entry.tensor_forward is not None
+        found = entry.tensor_forward(*inputs, **attributes)
+        return tuple(found) if isinstance(found, tuple | list) else (found,)
+
+    compute.__name__ = f"own_{entry.op_type}"
+    return compute
 
 
 class _Registered(torch.autograd.Function):
@@ -63,7 +78,7 @@ class _Registered(torch.autograd.Function):
             outputs = tuple(made) if isinstance(made, tuple | list) else (made,)
         else:
             found = entry.forward([_array(tensor) for tensor in inputs], attributes)
-            outputs = tuple(_tensor(array, inputs[0]) for array in found)
+            outputs = tuple(_tensor(array, *inputs[:1]) for array in found)
         ctx.entry, ctx.attributes, ctx.num_inputs = entry, attributes, len(inputs)
         ctx.save_for_backward(*inputs, *outputs)
         return outputs
@@ -74,7 +89,8 @@ class _Registered(torch.autograd.Function):
         inputs, outputs = saved[: ctx.num_inputs], saved[ctx.num_inputs :]
         if entry.tensor_gradient is not None:
             given = above[0] if len(above) == 1 else list(above)
-            made = entry.tensor_gradient(list(inputs), list(outputs), given, **ctx.attributes)
+            settings = {name: value for name, value in ctx.attributes.items() if name != "state"}
+            made = entry.tensor_gradient(list(inputs), list(outputs), given, **settings)
             found = list(made) if isinstance(made, tuple | list) else [made]
         elif entry.gradient is not None:
             arrays = ([_array(t) for t in tensors] for tensors in (inputs, outputs, above))
@@ -102,9 +118,11 @@ def _array(tensor: Tensor) -> np.ndarray:
     return array
 
 
-def _tensor(array: np.ndarray, like: Tensor) -> Tensor:
+def _tensor(array: np.ndarray, like: Tensor | None = None) -> Tensor:
     """Return an array as a tensor of its own where another one is, of its floating-point type."""
     made = torch.from_numpy(np.array(array, order="C"))
+    if like is None:
+        return made
     return made.to(like.device, like.dtype if made.is_floating_point() else None)
 
 

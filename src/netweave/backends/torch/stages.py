@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
-from netweave.backends.torch.caffe_recurrent import Memory
 from netweave.errors import UsageError
 from netweave.graph import effects_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     import onnx_ir as ir
 
@@ -337,10 +336,3 @@ def _is_read_in_place(module: fx.GraphModule, node: fx.Node) -> bool:
         return bool(node.op == "output")
     found = getattr(module, str(node.target))
     return not (isinstance(found, Tensor) and found.requires_grad)
-
-
-def memories_of(stage: Stage) -> Iterator[Memory]:
-    """Yield what the nodes of a stage keep from call to call."""
-    for value in vars(stage.module).values():
-        if isinstance(value, Memory):
-            yield value
