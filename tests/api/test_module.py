@@ -19,7 +19,7 @@ from netweave.data.sources.arrays import Arrays
 from netweave.engine import SerialEngine
 from netweave.errors import RunError, UsageError
 from netweave.job import Checkpoints
-from netweave.symbol.training import Course, Trainable, mxnet_solver
+from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 from netweave.training import latest
 from netweave.training.trainer import Trainer
 from tests.api.fits import BATCH, EPOCHS, FITS, first_values, records
@@ -276,13 +276,13 @@ def test_a_fixed_gamma_is_listed_and_stays_one(tmp_path):
 
 def test_a_checkpoint_keeps_a_fixed_gamma(tmp_path):
     """A run that stops after 3 of 6 updates and resumes ends as one that does not stop."""
-    net = Trainable(normalised(), ("data", "softmax_label"))
+    net = TrainingGraph(normalised(), ("data", "softmax_label"))
     graph, _, heads = net.graph({"data": (8, 2, 6, 6), "softmax_label": (8,)})
     solver = mxnet_solver("sgd", {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1}, rescale_grad=1 / 8)
 
     def trained(folder, count, resume=None):
-        course = Course(batch_size=8, max_iterations=count, solver=solver, seed=3)
-        job = replace(course.job(graph, net.inputs, heads), checkpoints=Checkpoints(str(tmp_path / folder)))
+        config = FitConfig(batch_size=8, max_iterations=count, solver=solver, seed=3)
+        job = replace(config.job(graph, net.inputs, heads), checkpoints=Checkpoints(str(tmp_path / folder)))
         with SerialEngine() as engine:
             data = {"train": {"data": Arrays(*pictures())}}
             trainer = Trainer(job, engine=engine, data=data, resume=resume)

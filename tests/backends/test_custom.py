@@ -224,7 +224,7 @@ WRONG = {
     "no name": ({"name": "a b"}, lambda x: x, "cannot be called 'a b'"),
     "arrays": ({"arrays": "jax"}, lambda x: x, "arrays is 'jax', expected numpy or torch"),
     "effect": ({"name": "E1", "effects": ["magic"]}, lambda x: x, "no effect 'magic'; there are: random"),
-    "no inputs": ({"name": "E2"}, lambda: 1, "has no inputs"),
+    "state": ({"name": "E2", "state": dict}, lambda x: x, "has no keyword-only parameter 'state'"),
     "default": ({"name": "E3"}, lambda x, *, a=None: x, "attribute 'a' needs a default .*found None"),
     "kind": ({"name": "E4"}, lambda x, y=3: x, "'y' is neither an input"),
 }
@@ -235,3 +235,50 @@ def test_what_is_wrong_is_named(case):
     settings, function, message = WRONG[case]
     with pytest.raises(UsageError, match=message):
         operator(**{"shapes": lambda x: x, **settings})(function)
+
+
+@pytest.mark.parametrize("backend", ["onnxruntime", "torch"])
+def test_a_source_has_no_inputs_and_fetches_once_for_each_run(backend):
+    """Two sources alike are never merged, none is computed ahead, and none is asked twice."""
+
+    @operator("Fetched", shapes=lambda: (4, 3))
+    def fetched():
+        CALLS["fetched"] += 1
+        return np.full((4, 3), CALLS["fetched"], np.float32)
+
+    graph = (fetched(name="one") + fetched(name="two") + sym.Variable("data")).graph(data=(4, 3))
+    graph = predicting(graph, folded=True)
+    assert not CALLS
+    runner = netweave.api.nets.prepare(graph, taps=(), backend=backend)
+    for times in (1, 2, 3):
+        (found,) = runner.run({"data": np.zeros((4, 3), np.float32)}).values()
+        assert CALLS["fetched"] == 2 * times
+        assert (found == 4 * times - 1).all()
+
+
+def test_a_source_trains():
+    @operator("Shifts", shapes=lambda: (5,))
+    def shifts():
+        CALLS["shifts"] += 1
+        return np.full(5, 0.1, np.float32)
+
+    net = sym.broadcast_add(sym.Variable("data"), shifts(name="shifts"))
+    net = sym.SoftmaxOutput(sym.FullyConnected(net, num_hidden=3, name="fc"), name="softmax")
+    data = rows(64)
+    Module(net).fit(data, data[:, :3].argmax(1).astype(np.float32), num_epoch=3, batch_size=16, seed=0)
+    assert CALLS["shifts"] == 3 * 4
+
+
+def test_a_state_is_each_nodes_own_and_stays_in_test_mode():
+    @operator("Counter", shapes=lambda x: x, arrays="torch", state=lambda: {"n": torch.zeros(1)})
+    def counter(x, *, state):
+        state["n"] += 1
+        return x + state["n"]
+
+    x = sym.Variable("data")
+    net = TorchNet((counter(x, name="one") + counter(x, name="two")).graph(data=(1, 1)))
+    zero = torch.zeros(1, 1)
+    net.train()
+    assert [float(next(iter(net(data=zero).values()))) for _ in range(3)] == [2, 4, 6]
+    net.eval()
+    assert [float(next(iter(net(data=zero).values()))) for _ in range(2)] == [8, 8]

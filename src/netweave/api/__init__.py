@@ -8,7 +8,7 @@ from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.gains import gain_of
-from netweave.api.models import History, Module, Sequential
+from netweave.api.models import EarlyStopping, History, Module, Sequential
 from netweave.api.nets import load, port, predicting, run, save
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
@@ -34,6 +34,7 @@ from netweave.job import Job
 __all__ = [
     "OUTPUT_TOLERANCE",
     "Comparison",
+    "EarlyStopping",
     "Graph",
     "History",
     "Job",

@@ -24,7 +24,7 @@ DECAYED = ("_weight", "_gamma")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Trainable:
+class TrainingGraph:
     """A net with what is made small and what is measured.
 
     Attributes:
@@ -60,7 +60,7 @@ class Trainable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Course:
+class FitConfig:
     """How long and how to train.
 
     Attributes:
@@ -71,6 +71,7 @@ class Course:
         solver: How gradients change parameters.
         initializer: For weights that have no rule of their own; None for MXNet's own, Uniform(0.01).
         seed: Of everything that is drawn; None for a fresh one.
+        checkpoints: What is kept of the run.
     """
 
     batch_size: int
@@ -80,6 +81,7 @@ class Course:
     last: str = "pad"
     initializer: Initializer | None = None
     seed: int | None = None
+    checkpoints: Checkpoints = field(default_factory=lambda: Checkpoints(at_end=False))
 
     def job(self, graph: Graph, inputs: Sequence[str], heads: Sequence[str]) -> Job:
         """Return the Job that trains a Graph; its records are given with the call that runs it."""
@@ -91,7 +93,7 @@ class Course:
             phases={"train": Phase(graph, (data,), losses=dict.fromkeys(heads, 1.0))},
             solver=self.solver,
             schedule=Schedule(self.max_iterations, display_at_end=False),
-            checkpoints=Checkpoints(at_end=False),
+            checkpoints=self.checkpoints,
             seed=self.seed,
             initializer=self.initializer.filler if self.initializer else {},
         )

@@ -26,7 +26,7 @@ from netweave.training.output_metrics import OutputElements, averaged, elements
 from netweave.training.program import COMPUTE, Part, StepProgram, StepResult, Where, objective_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from netweave.backends.torch import TorchNet
@@ -71,6 +71,7 @@ class Trainer:
         slice_elements: Most elements of a slice; None for the layout's own size.
         update_lane: Lane of the engine on which slices are updated.
         memory: Bytes that the run may hold; values of the net are computed again as it needs.
+        content: Returns JSON values that checkpoints hold besides, by name.
         watch: Told what happens.
 
     Attributes:
@@ -107,6 +108,7 @@ class Trainer:
         slice_elements: int | None = None,
         update_lane: str = COMPUTE,
         memory: int | None = None,
+        content: Callable[[], Mapping[str, Any]] = dict,
         watch: Watch = lambda event: None,
     ) -> None:
         _check(job, dtype, precision)
@@ -118,6 +120,7 @@ class Trainer:
         self._engine = engine
         self.history = History()
         self._watch = watch
+        self._content = content
         self._stop = False
         where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
         self._where = where
@@ -313,6 +316,7 @@ class Trainer:
     def _save(self) -> None:
         self.program.wait()
         content = {
+            **self._content(),
             "job": self.job.name,
             "iteration": self.iteration,
             "seed": self.seed,

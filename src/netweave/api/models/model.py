@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.api.models.events import BatchEnd, EpochEnd, History
+from netweave.api.models.epochs import EpochRecord, Epochs
+from netweave.api.models.events import History
 from netweave.api.models.records import as_source, batches, record_shapes
 from netweave.api.nets import predicting
 from netweave.api.training import need_torch, stopping
@@ -21,19 +22,17 @@ from netweave.symbol.infer import to_graph
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.api.models.events import Callback
+    from netweave.api.models.callbacks import Callbacks
+    from netweave.api.models.resuming import FitCheckpoints
     from netweave.backends.torch import TorchNet
     from netweave.data import Source
     from netweave.graph import Graph
     from netweave.symbol import Initializer, Symbol
-    from netweave.symbol.training import Course, Trainable
-    from netweave.training.events import Event
+    from netweave.symbol.training import FitConfig, TrainingGraph
     from netweave.training.trainer import Trainer
 
-_log = logging.getLogger("netweave.fit")
 
-
-class Model:
+class Model(ABC):
     """A net that learns.
 
     Args:
@@ -42,7 +41,7 @@ class Model:
 
     def __init__(self, *, device: str = "cpu") -> None:
         self._device = device
-        self._bound: tuple[Trainable, Graph, dict[str, str], list[str]] | None = None
+        self._bound: tuple[TrainingGraph, Graph, dict[str, str], list[str]] | None = None
         self._net: TorchNet | None = None
         self._predictor: TorchNet | None = None
         self._sizes: dict[str, tuple[int, ...]] = {}
@@ -61,6 +60,18 @@ class Model:
             raise UsageError("the net has no arrays yet, its inputs no sizes; call bind or fit first")
         return self._net
 
+    @property
+    @abstractmethod
+    def symbol(self) -> Symbol:
+        """The net."""
+
+    def get_params(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return copies of all arrays: those that are learnt, and the auxiliary states."""
+        states = set(self.symbol.list_auxiliary_states())
+        arrays = {key: np.array(tensor.detach().cpu().numpy()) for key, tensor in self.net.params.items()}
+        learnt = {key: array for key, array in arrays.items() if key not in states}
+        return learnt, {key: array for key, array in arrays.items() if key in states}
+
     def stop(self) -> None:
         """Ask a fit, from one of its callbacks, to end after the present batch."""
         if self._trainer is not None:
@@ -68,7 +79,7 @@ class Model:
 
     def _make(
         self,
-        trainable: Trainable,
+        training_graph: TrainingGraph,
         shapes: Mapping[str, Sequence[int]],
         *,
         initializer: Initializer | None = None,
@@ -76,7 +87,7 @@ class Model:
     ) -> None:
         """Make the net for these sizes; arrays that are there stay."""
         sizes = {name: tuple(shape[1:]) for name, shape in shapes.items()}
-        if self._bound is not None and self._bound[0] is trainable and self._sizes == sizes:
+        if self._bound is not None and self._bound[0] is training_graph and self._sizes == sizes:
             return
         need_torch()
         from netweave.backends.torch import TorchNet
@@ -84,7 +95,7 @@ class Model:
         from netweave.training.nets import make_nets
         from netweave.training.trainer import DTYPES
 
-        graph, measured, heads = trainable.graph(shapes)
+        graph, measured, heads = training_graph.graph(shapes)
         if self._net is None:
             phase = Phase(graph, losses=dict.fromkeys(heads, 1.0))
             first = {
@@ -96,54 +107,74 @@ class Model:
             self._net = make_nets({"train": phase}, **first)["train"]
         else:
             self._net = TorchNet(graph, taps=heads, store=self._net.store).to(self._device)
-        self._bound = (trainable, graph, measured, heads)
+        self._bound = (training_graph, graph, measured, heads)
         self._sizes = sizes
         self._predictor = None
 
     def _run(
         self,
         source: Source,
-        course: Course,
+        config: FitConfig,
         *,
         epochs: int,
         steps_per_epoch: int | None,
         judge: Source | None,
         loss: bool,
-        callbacks: Sequence[Callback],
+        callbacks: Callbacks,
         threads: int | None,
+        checkpoints: FitCheckpoints,
     ) -> History:
-        """Train over some epochs; the course's iterations are those of this run."""
-        from netweave.training.trainer import Trainer
+        """Train over some epochs; the config's iterations are those of this run."""
+        from netweave.training.trainer import KEPT, Trainer
 
         assert self._bound is not None
-        trainable, graph, measured, heads = self._bound
-        count = steps_per_epoch or _batches(source, course.batch_size)
+        training_graph, graph, metrics, heads = self._bound
+        count = steps_per_epoch or _batches(source, config.batch_size)
+        found = checkpoints.find()
+        kept = None if found is None else found[1].state.get("fit")
+        if found is not None and kept is None:
+            raise UsageError(f"{found[0]}: is a checkpoint of a solver's run, expected one of a fit")
         before, state = self._updated or (None, None)
-        go_on = state is not None and before == course.solver
-        first = int(state["iteration"]) if go_on and state else 0
-        job = replace(course, max_iterations=first + epochs * count).job(graph, trainable.inputs, heads)
-        names = {value: name for name, value in measured.items()}
-        rest = 0 if source.endless or course.last != "short" else len(source) % course.batch_size
-        shape = _Epochs(first, count, course.batch_size, rest or course.batch_size)
-        record = _Record(self, shape, names, judge, loss, callbacks)
-        seed = None if course.seed is None else course.seed + self._fits
+        go_on = state is not None and before == config.solver and found is None
+        first = int(kept["first"]) if kept else int(state["iteration"]) if go_on and state else 0
+        config = replace(
+            config,
+            max_iterations=first + epochs * count,
+            checkpoints=checkpoints.settings(count),
+            seed=None if config.seed is None else config.seed + self._fits,
+        )
+        rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
+        judged = None if judge is None else partial(self._judge, judge, config.batch_size, loss=loss)
+        record = EpochRecord(
+            Epochs(first, count, config.batch_size, rest or config.batch_size),
+            {value: name for name, value in metrics.items()},
+            judge=judged,
+            loss=loss,
+            callbacks=callbacks,
+        )
+        if kept:
+            record.restore(kept)
         with ThreadedEngine() as engine:
             self._trainer = Trainer(
-                job,
+                config.job(graph, training_graph.inputs, heads),
                 engine=engine,
-                data={"train": {trainable.inputs[0]: source}},
+                data={"train": {training_graph.inputs[0]: source}},
                 device=self._device,
                 threads=threads,
-                seed=seed,
                 nets={"train": self.net},
+                keep=checkpoints.keep or KEPT,
+                resume=found[0] if found else None,
+                content=lambda: {"fit": record.state()},
                 watch=record.watch,
             )
             try:
                 if go_on and state:
                     self._trainer.load_solver_state(state)
+                callbacks.begin()
                 with stopping(self._trainer):
                     self._trainer.run()
-                self._updated = (course.solver, self._trainer.updater.state_dict())
+                callbacks.end()
+                self._updated = (config.solver, self._trainer.updater.state_dict())
             finally:
                 self._trainer.close()
                 self._trainer = None
@@ -153,11 +184,11 @@ class Model:
     def _judge(self, source: Source, batch_size: int, *, loss: bool) -> dict[str, float]:
         """Return the means of the metrics over all records, in test mode."""
         assert self._bound is not None
-        trainable, _, measured, heads = self._bound
+        training_graph, _, measured, heads = self._bound
         wanted = {**({"loss": heads[0]} if loss else {}), **measured}
         totals, count = dict.fromkeys(wanted, 0.0), 0
         self.net.eval()
-        for batch in batches(source, trainable.inputs, batch_size):
+        for batch in batches(source, training_graph.inputs, batch_size):
             size = len(next(iter(batch.values())))
             outputs = self.net.run(batch)
             for name, value in wanted.items():
@@ -168,88 +199,19 @@ class Model:
     def _predict(self, symbol: Symbol, data: Any, inputs: Sequence[str], batch_size: int) -> Any:
         """Return the outputs of a symbol for all records: an array, or one for each output."""
         from netweave.backends.torch import TorchNet
+        from netweave.backends.torch.node_memory import memories
 
         source = as_source(data, None, inputs)
         if self._predictor is None:
             shapes = record_shapes(source, inputs)
             graph = to_graph(symbol, {name: (batch_size, *shape) for name, shape in shapes.items()})
             self._predictor = TorchNet(predicting(graph), store=self.net.store).to(self._device).eval()
+        for name, memory in memories(self.net.module).items():
+            if hasattr(self._predictor.module, name):  # what the operators of the net keep by now
+                setattr(self._predictor.module, name, memory)
         found = [self._predictor.run(batch) for batch in batches(source, inputs, batch_size)]
         joined = [np.concatenate([row[name] for row in found]) for name in self._predictor.names]
         return joined[0] if len(joined) == 1 else joined
-
-
-@dataclass(frozen=True, slots=True)
-class _Epochs:
-    """How updates make epochs.
-
-    Attributes:
-        first: Number of the first update.
-        count: Batches in an epoch.
-        batch_size: Records in a batch.
-        last_size: Records in the last batch of an epoch.
-    """
-
-    first: int
-    count: int
-    batch_size: int
-    last_size: int
-
-
-class _Record:
-    """Turns what the trainer tells into metrics, epochs and calls of callbacks."""
-
-    def __init__(
-        self,
-        model: Model,
-        shape: _Epochs,
-        names: Mapping[str, str],
-        judge: Source | None,
-        loss: bool,
-        callbacks: Sequence[Callback],
-    ) -> None:
-        self.epochs: list[dict[str, float]] = []
-        self._model = model
-        self._shape = shape
-        self._names = names
-        self._judge = judge
-        self._loss = loss
-        self._callbacks = callbacks
-        self._sums: dict[str, float] = {}
-        self._began = time.perf_counter()
-
-    def watch(self, event: Event) -> None:
-        """Take an event of the trainer."""
-        from netweave.training.events import Updated
-
-        if not isinstance(event, Updated):
-            return
-        epoch, batch = divmod(event.iteration - self._shape.first, self._shape.count)
-        metrics = {"loss": event.loss} if self._loss else {}
-        metrics |= {self._names[value]: numbers[0] for value, numbers in event.outputs.items()}
-        size = self._shape.last_size if batch == self._shape.count - 1 else self._shape.batch_size
-        for name, number in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + number * size
-        self._tell(BatchEnd(epoch, batch, metrics))
-        if batch == self._shape.count - 1:
-            self._end(epoch)
-
-    def _end(self, epoch: int) -> None:
-        records = (self._shape.count - 1) * self._shape.batch_size + self._shape.last_size
-        metrics = {name: total / records for name, total in self._sums.items()}
-        if self._judge is not None:
-            judged = self._model._judge(self._judge, self._shape.batch_size, loss=self._loss)
-            metrics |= {f"val_{name}": number for name, number in judged.items()}
-        seconds = time.perf_counter() - self._began
-        self.epochs.append(metrics)
-        shown = "  ".join(f"{name}={number:.6g}" for name, number in metrics.items())
-        _log.info("epoch %d  %s  %.1f s", epoch, shown, seconds)
-        self._tell(EpochEnd(epoch, metrics, seconds))
-        self._sums, self._began = {}, time.perf_counter()
-
-    def _tell(self, event: BatchEnd | EpochEnd) -> None:
-        for callback in self._callbacks:
-            callback(event)
 
 
 def _batches(source: Source, batch_size: int) -> int:

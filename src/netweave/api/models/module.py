@@ -7,15 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.api.models.callbacks import Callbacks
 from netweave.api.models.model import Model
 from netweave.api.models.records import as_source, record_shapes
+from netweave.api.models.resuming import FitCheckpoints
 from netweave.errors import UsageError
 from netweave.symbol.metrics import find_metric
-from netweave.symbol.training import Course, Trainable, mxnet_solver
+from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from netweave.api.models.callbacks import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.api.models.events import Callback, History
     from netweave.symbol import Initializer, Symbol
 
@@ -55,13 +59,18 @@ class Module(Model):
         super().__init__(device=device)
         arguments = symbol.list_arguments()
         found = [name for name in arguments if name.endswith("label")]
-        self.symbol = symbol
-        self._trainables: dict[tuple[Metric, ...], Trainable] = {}
+        self._symbol = symbol
+        self._training_graphs: dict[tuple[Metric, ...], TrainingGraph] = {}
         self.data_names = tuple(data_names)
         self.label_names = tuple(found if label_names is None else label_names)
         missing = [name for name in (*data_names, *(label_names or ())) if name not in arguments]
         if missing:
             raise UsageError(f"the symbol has no argument {missing[0]!r}; it has: {', '.join(arguments)}")
+
+    @property
+    def symbol(self) -> Symbol:
+        """The net."""
+        return self._symbol
 
     def bind(
         self,
@@ -84,7 +93,7 @@ class Module(Model):
             UsageError: A metric is unknown, or torch is not installed.
         """
         drawn = secrets.randbits(31) if seed is None else seed
-        self._make(self._trainable(eval_metric), shapes, initializer=initializer, seed=drawn)
+        self._make(self._training_graph(eval_metric), shapes, initializer=initializer, seed=drawn)
         return self
 
     def fit(
@@ -101,11 +110,17 @@ class Module(Model):
         aux_params: Mapping[str, np.ndarray] | None = None,
         eval_data: Any = None,
         eval_metric: Metric | Sequence[Metric] = "accuracy",
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[Callback | KerasCallback] = (),
+        batch_end_callback: BatchEndCallback | Sequence[BatchEndCallback] | None = None,
+        epoch_end_callback: EpochEndCallback | Sequence[EpochEndCallback] | None = None,
         shuffle: bool = False,
         steps_per_epoch: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
+        checkpoint_prefix: str | Path | None = None,
+        checkpoint_interval: int | None = None,
+        keep: int | None = None,
+        resume: bool | str | Path = False,
     ) -> History:
         """Train, and return what was measured; called again it goes on from where it was.
 
@@ -122,11 +137,19 @@ class Module(Model):
             aux_params: The same of auxiliary states.
             eval_data: Records to judge by after each epoch, as ``data``, or a pair of arrays.
             eval_metric: Names of metrics, or functions of prediction and label to a symbol of one number.
-            callbacks: Told of each batch and epoch.
+            callbacks: Told of each batch and epoch: functions of ``BatchEnd`` and ``EpochEnd``, or objects
+                with Keras's methods (``EarlyStopping``).
+            batch_end_callback: MXNet's, told of each batch by a ``BatchEndParam``.
+            epoch_end_callback: MXNet's, told of each epoch: (epoch, symbol, arg_params, aux_params).
             shuffle: Whether each epoch has an order of its own.
             steps_per_epoch: Batches in an epoch, of records without a known end.
             seed: Of everything that is drawn; None for a fresh one.
             threads: Of decoding; None to find the number by itself.
+            checkpoint_prefix: Path that the names of checkpoints start with; None for none.
+            checkpoint_interval: Updates between two checkpoints; None for one at the end of each epoch.
+            keep: How many checkpoints are kept; the last three if nothing is said.
+            resume: A checkpoint to go on from, bit for bit; True for the latest that is whole. Records,
+                batch size and optimizer are to be given again.
 
         Raises:
             SourceError: A record cannot be read, or sizes do not fit.
@@ -139,7 +162,7 @@ class Module(Model):
         self.bind(initializer=initializer, eval_metric=eval_metric, seed=seed, **shapes)
         self.set_params(arg_params or {}, aux_params or {})
         settings = dict(optimizer_params or {})
-        course = Course(
+        config = FitConfig(
             batch_size=batch_size,
             max_iterations=0,
             solver=mxnet_solver(optimizer, settings, rescale_grad=1.0 / batch_size),
@@ -149,13 +172,14 @@ class Module(Model):
         )
         return self._run(
             source,
-            course,
+            config,
             epochs=num_epoch,
             steps_per_epoch=steps_per_epoch,
             judge=None if eval_data is None else as_source(eval_data, None, inputs),
             loss=False,
-            callbacks=callbacks,
+            callbacks=Callbacks(self, callbacks, batch_end=batch_end_callback, epoch_end=epoch_end_callback),
             threads=threads,
+            checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
         )
 
     def score(
@@ -176,7 +200,7 @@ class Module(Model):
         source = as_source(data, labels, inputs)
         shapes = {name: (batch_size, *shape) for name, shape in record_shapes(source, inputs).items()}
         _ = self.net
-        self._make(self._trainable(eval_metric), shapes)
+        self._make(self._training_graph(eval_metric), shapes)
         return self._judge(source, batch_size, loss=False)
 
     def predict(self, data: Any, *, batch_size: int = 128) -> Any:
@@ -187,13 +211,6 @@ class Module(Model):
             SourceError: A record cannot be read.
         """
         return self._predict(self.symbol, data, self.data_names, batch_size)
-
-    def get_params(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return copies of all arrays: those that are learnt, and the auxiliary states."""
-        states = set(self.symbol.list_auxiliary_states())
-        arrays = {key: np.array(tensor.detach().cpu().numpy()) for key, tensor in self.net.params.items()}
-        learnt = {key: array for key, array in arrays.items() if key not in states}
-        return learnt, {key: array for key, array in arrays.items() if key in states}
 
     def set_params(
         self, arg_params: Mapping[str, np.ndarray], aux_params: Mapping[str, np.ndarray] | None = None
@@ -212,10 +229,10 @@ class Module(Model):
                 raise UsageError(f"array {key!r} has the sizes {given}, expected {wanted}")
             params[key] = params[key].new_tensor(np.asarray(array))
 
-    def _trainable(self, metrics: Metric | Sequence[Metric]) -> Trainable:
+    def _training_graph(self, metrics: Metric | Sequence[Metric]) -> TrainingGraph:
         wanted = (metrics,) if isinstance(metrics, str) or callable(metrics) else tuple(metrics)
-        if wanted in self._trainables:
-            return self._trainables[wanted]
+        if wanted in self._training_graphs:
+            return self._training_graphs[wanted]
         pairs = list(zip(self.symbol, self._labels(), strict=False))
         found: dict[str, Symbol] = {}
         for metric in wanted:
@@ -223,8 +240,8 @@ class Module(Model):
             name = metric if isinstance(metric, str) else metric.__name__
             for number, (prediction, label) in enumerate(pairs):
                 found[name if len(pairs) == 1 else f"{name}_{number}"] = function(prediction, label)
-        made = Trainable(self.symbol, (*self.data_names, *self.label_names), found)
-        return self._trainables.setdefault(wanted, made)
+        made = TrainingGraph(self.symbol, (*self.data_names, *self.label_names), found)
+        return self._training_graphs.setdefault(wanted, made)
 
     def _labels(self) -> list[Symbol]:
         internals = self.symbol.get_internals()

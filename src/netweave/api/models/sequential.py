@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.api.models.callbacks import Callbacks
 from netweave.api.models.model import Model
 from netweave.api.models.records import as_source, record_shapes
+from netweave.api.models.resuming import FitCheckpoints
 from netweave.errors import UsageError
 from netweave.graph.summary import layer_summaries
 from netweave.symbol import NameManager, Variable
@@ -16,11 +18,13 @@ from netweave.symbol.infer import to_graph
 from netweave.symbol.metrics import find_metric
 from netweave.symbol.objectives import find_objective
 from netweave.symbol.symbol import operator_function
-from netweave.symbol.training import Course, Trainable, mxnet_solver
+from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
 
+    from netweave.api.models.callbacks import KerasCallback
     from netweave.api.models.events import Callback, History
     from netweave.graph import Graph
     from netweave.job import Solver
@@ -64,7 +68,7 @@ class Sequential(Model):
         self.name = name
         self.layers = list(layers)
         self._symbol: Symbol | None = None
-        self._trained: Trainable | None = None
+        self._trained: TrainingGraph | None = None
         self._solver: Solver | None = None
         self._has_classes = False
 
@@ -124,7 +128,7 @@ class Sequential(Model):
             )(self.symbol, target)
             for metric in metrics
         }
-        self._trained = Trainable(head, ("data", "label"), measured)
+        self._trained = TrainingGraph(head, ("data", "label"), measured)
         self._solver = _solver(optimizer)
         self._has_classes = loss in CLASSES
 
@@ -157,10 +161,14 @@ class Sequential(Model):
         validation_data: Any = None,
         validation_split: float = 0.0,
         shuffle: bool = True,
-        callbacks: Sequence[Callback] = (),
+        callbacks: Sequence[Callback | KerasCallback] = (),
         steps_per_epoch: int | None = None,
         seed: int | None = None,
         threads: int | None = None,
+        checkpoint_prefix: str | Path | None = None,
+        checkpoint_interval: int | None = None,
+        keep: int | None = None,
+        resume: bool | str | Path = False,
     ) -> History:
         """Train, and return what was measured; called again it goes on from where it was.
 
@@ -173,10 +181,16 @@ class Sequential(Model):
             validation_data: Records to judge by after each epoch: a pair of arrays, or as ``x``.
             validation_split: Share of the arrays, their last records, to judge by instead.
             shuffle: Whether each epoch has an order of its own; what has no known end is not shuffled.
-            callbacks: Told of each batch and epoch.
+            callbacks: Told of each batch and epoch: functions of ``BatchEnd`` and ``EpochEnd``, or objects
+                with Keras's methods (``EarlyStopping``).
             steps_per_epoch: Batches in an epoch, of records without a known end.
             seed: Of everything that is drawn; None for a fresh one.
             threads: Of decoding; None to find the number by itself.
+            checkpoint_prefix: Path that the names of checkpoints start with; None for none.
+            checkpoint_interval: Updates between two checkpoints; None for one at the end of each epoch.
+            keep: How many checkpoints are kept; the last three if nothing is said.
+            resume: A checkpoint to go on from, bit for bit; True for the latest that is whole. Records,
+                batch size and optimizer are to be given again.
 
         Raises:
             SourceError: A record cannot be read, or sizes do not fit.
@@ -189,7 +203,7 @@ class Sequential(Model):
         source = as_source(x, y, trained.inputs)
         shapes = {name: (batch_size, *s) for name, s in record_shapes(source, trained.inputs).items()}
         self._make(trained, shapes, seed=secrets.randbits(31) if seed is None else seed)
-        course = Course(
+        config = FitConfig(
             batch_size=batch_size,
             max_iterations=0,
             solver=solver,
@@ -199,13 +213,14 @@ class Sequential(Model):
         )
         return self._run(
             source,
-            course,
+            config,
             epochs=epochs,
             steps_per_epoch=steps_per_epoch,
             judge=None if validation_data is None else as_source(validation_data, None, trained.inputs),
             loss=True,
-            callbacks=callbacks,
+            callbacks=Callbacks(self, callbacks),
             threads=threads,
+            checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
         )
 
     def evaluate(self, x: Any, y: Any = None, *, batch_size: int = 32) -> dict[str, float]:
@@ -273,7 +288,7 @@ class Sequential(Model):
             raise UsageError("the size of a record is not known; give the first layer an input_shape")
         return sizes
 
-    def _compiled(self) -> tuple[Trainable, Solver]:
+    def _compiled(self) -> tuple[TrainingGraph, Solver]:
         if self._trained is None or self._solver is None:
             raise UsageError("the model is not compiled; call compile(optimizer, loss=...) first")
         return self._trained, self._solver

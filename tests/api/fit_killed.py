@@ -1,0 +1,94 @@
+"""A fit that is killed: dropout, an operator with a state, a source without inputs, and validation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave import symbol as sym
+from netweave.api.models import EarlyStopping, Module
+from netweave.backends.custom import operator
+from netweave.training.checkpoint import kept
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from netweave.api.models.events import BatchEnd, EpochEnd
+
+EPOCHS, BATCH, RECORDS = 4, 8, 60
+UPDATES = EPOCHS * -(-RECORDS // BATCH)
+PREFIX = "kept/fit"
+
+
+def register() -> tuple[Any, Any]:
+    """Enter the two operators."""
+
+    @operator(
+        "RunningCentre",
+        shapes=lambda x: x,
+        gradient=lambda inputs, outputs, above: above,
+        state=lambda: {"mean": np.zeros(5, np.float32), "calls": np.zeros(1, np.int64)},
+    )
+    def centre(x: np.ndarray, *, state: dict[str, np.ndarray]) -> np.ndarray:
+        state["mean"] = np.float32(0.9) * state["mean"] + np.float32(0.1) * x.mean(0)
+        state["calls"] += 1
+        return x - state["mean"]
+
+    @operator("Offsets", shapes=lambda: (5,), state=lambda: {"at": np.zeros(1, np.int64)})
+    def offsets(*, state: dict[str, np.ndarray]) -> np.ndarray:
+        state["at"] += 1
+        return np.random.default_rng(int(state["at"][0])).normal(size=5).astype(np.float32) / 8
+
+    return centre, offsets
+
+
+def net() -> sym.Symbol:
+    """Return the net."""
+    centre, offsets = register()
+    x = sym.broadcast_add(centre(sym.Variable("data"), name="centre"), offsets(name="offsets"))
+    x = sym.FullyConnected(x, num_hidden=300, name="fc1")
+    x = sym.Dropout(sym.Activation(x, act_type="relu"), p=0.4, name="drop")
+    return sym.SoftmaxOutput(sym.FullyConnected(x, num_hidden=3, name="fc2"), name="softmax")
+
+
+def fit(folder: Path, *, resume: bool = False, **options: Any) -> tuple[Module, Any]:
+    """Fit, from the latest checkpoint or the beginning; return the model and its history."""
+    draw = np.random.default_rng(0)
+    data = draw.normal(size=(RECORDS, 5)).astype(np.float32)
+    labels = data[:, :3].argmax(1).astype(np.float32)
+    model = Module(net())
+    history = model.fit(
+        data,
+        labels,
+        num_epoch=EPOCHS,
+        batch_size=BATCH,
+        optimizer="adam",
+        optimizer_params={"learning_rate": 0.01},
+        eval_data=(data, labels),
+        shuffle=True,
+        seed=3,
+        checkpoint_prefix=folder / PREFIX,
+        checkpoint_interval=1,
+        resume=resume,
+        **options,
+    )
+    return model, history
+
+
+def run(folder: str, told: Connection) -> None:
+    """Fit in a process of its own, which may be killed; say when it begins and what it ends with."""
+    torch.set_num_threads(1)
+    begun = False
+
+    def begins(event: BatchEnd | EpochEnd) -> None:
+        nonlocal begun
+        if not begun:
+            told.send("begins")
+            begun = True
+
+    stop = EarlyStopping("val_accuracy", patience=100)
+    _, history = fit(Path(folder), resume=bool(kept(f"{folder}/{PREFIX}")), callbacks=[begins, stop])
+    told.send(list(history.epochs))

@@ -1,0 +1,209 @@
+"""Fits that are killed, or stopped, and go on: they end as one that was not, bit for bit."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import random
+import time
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from netweave.api.models import EarlyStopping, Module  # noqa: E402 - after the check for torch
+from netweave.errors import UsageError  # noqa: E402
+from netweave.graph import operators  # noqa: E402
+from netweave.symbol import registry  # noqa: E402
+from netweave.training import read_checkpoint  # noqa: E402
+from netweave.training.checkpoint import kept  # noqa: E402
+from tests.api import fit_killed  # noqa: E402
+
+KILLS = 100
+
+
+@pytest.fixture(autouse=True)
+def tables():
+    """The tables of operators stay as they are."""
+    before = [(table, dict(table)) for table in (operators._OPERATORS, registry._READERS)]
+    yield
+    for table, rows in before:
+        table.clear()
+        table.update(rows)
+
+
+def last(folder):
+    (iteration, path), *_ = kept(str(folder / fit_killed.PREFIX))
+    return iteration, read_checkpoint(path)
+
+
+def assert_equal(found, expected):
+    assert found.state == expected.state
+    assert list(found.arrays) == list(expected.arrays)
+    for name, array in expected.arrays.items():
+        np.testing.assert_array_equal(found.arrays[name], array, err_msg=name)
+
+
+@contextlib.contextmanager
+def running(processes, folder):
+    hear, tell = processes.Pipe(duplex=False)
+    process = processes.Process(target=fit_killed.run, args=(str(folder), tell))
+    process.start()
+    tell.close()
+    try:
+        yield process, hear
+    finally:
+        process.kill()
+        process.join()
+
+
+@pytest.mark.slow
+@pytest.mark.multi
+def test_a_fit_that_is_killed_goes_on_bit_for_bit(tmp_path):
+    """Runs are killed at drawn moments, and begun anew when through, until so many kills are done."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.api.fit_killed"])
+    (tmp_path / "whole").mkdir()
+    with running(processes, tmp_path / "whole") as (_, hear):
+        assert hear.recv() == "begins"
+        began = time.perf_counter()
+        epochs = hear.recv()
+        duration = time.perf_counter() - began
+    iteration, whole = last(tmp_path / "whole")
+    assert iteration == fit_killed.UPDATES
+    assert whole.arrays["memory:train:offsets_Offsets_memory:at"][0] == fit_killed.UPDATES
+    draw, kills, runs = random.Random(1), 0, 0
+    while kills < KILLS:
+        folder = tmp_path / f"run {runs}"
+        folder.mkdir()
+        runs += 1
+        while True:
+            with running(processes, folder) as (process, hear):
+                heard = hear.recv()
+                if heard == "begins" and (kills >= KILLS or hear.poll(draw.uniform(0, 0.6 * duration))):
+                    heard = hear.recv()
+                if heard != "begins":
+                    assert heard == epochs
+                    break
+                process.kill()
+                kills += 1
+        _, found = last(folder)
+        assert_equal(found, whole)
+    assert runs < KILLS
+
+
+@pytest.mark.parametrize("stop_at", [3, 8, 20])
+def test_a_fit_that_is_stopped_goes_on_bit_for_bit(tmp_path, stop_at):
+    _, history = fit_killed.fit(tmp_path / "whole")
+    _, whole = last(tmp_path / "whole")
+    seen = 0
+
+    def stop(event):
+        nonlocal seen
+        seen += 1
+        if seen == stop_at:
+            models[0].stop()
+
+    models = []
+    plain = Module.bind
+
+    def bound(model, **options):
+        models.append(model)
+        return plain(model, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Module, "bind", bound)
+        fit_killed.fit(tmp_path / "stopped", callbacks=[stop])
+    iteration, _ = last(tmp_path / "stopped")
+    assert iteration < fit_killed.UPDATES
+    model, resumed = fit_killed.fit(tmp_path / "stopped", resume=True)
+    _, found = last(tmp_path / "stopped")
+    assert_equal(found, whole)
+    assert resumed.epochs == history.epochs
+    assert int(model.net.module.offsets_Offsets_memory.values["at"][0]) == fit_killed.UPDATES
+
+
+class Told:
+    """Keras's manner: notes what it is told."""
+
+    def __init__(self):
+        self.calls = []
+
+    def set_model(self, model):
+        self.calls.append(("model", type(model).__name__))
+
+    def on_train_begin(self, logs=None):
+        self.calls.append(("train begin",))
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.calls.append(("epoch begin", epoch))
+
+    def on_train_batch_end(self, batch, logs=None):
+        self.calls.append(("batch", batch, sorted(logs)))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append(("epoch end", epoch, sorted(logs)))
+
+    def on_train_end(self, logs=None):
+        self.calls.append(("train end",))
+
+
+def test_callbacks_in_all_manners(tmp_path):
+    told, batches, epochs = Told(), [], []
+    fit_killed.fit(
+        tmp_path,
+        callbacks=[told],
+        batch_end_callback=lambda param: batches.append((param.epoch, param.nbatch, *param.eval_metric)),
+        epoch_end_callback=[lambda *given: epochs.append(given)],
+    )
+    per_epoch = fit_killed.UPDATES // fit_killed.EPOCHS
+    expected = [("model", "Module"), ("train begin",)]
+    for epoch in range(fit_killed.EPOCHS):
+        expected.append(("epoch begin", epoch))
+        expected += [("batch", batch, ["accuracy"]) for batch in range(per_epoch)]
+        expected.append(("epoch end", epoch, ["accuracy", "val_accuracy"]))
+    assert told.calls == [*expected, ("train end",)]
+    assert batches == [
+        (epoch, batch, "accuracy") for epoch in range(fit_killed.EPOCHS) for batch in range(per_epoch)
+    ]
+    assert [given[0] for given in epochs] == list(range(fit_killed.EPOCHS))
+    _, symbol, arguments, auxiliary = epochs[-1]
+    assert set(arguments) | set(auxiliary) | {"data", "softmax_label"} == set(symbol.list_arguments())
+
+
+def test_early_stopping_is_keras_rule():
+    """Each row: what is monitored, and the epoch after which Keras's rule stops (patience 1)."""
+    rows = [
+        ("val_loss", [3, 2, 2, 2.5, 1], 3),
+        ("val_loss", [3, 2, 1, 0.5], None),
+        ("val_accuracy", [0.1, 0.5, 0.4, 0.5, 0.9], 3),
+        ("val_accuracy", [0.1, 0.2, 0.3], None),
+    ]
+
+    class Model:
+        def stop(self):
+            self.stopped = True
+
+    for monitor, values, expected in rows:
+        stopping, model = EarlyStopping(monitor, patience=1), Model()
+        stopping.set_model(model)
+        for epoch, value in enumerate(values):
+            state = stopping.state()
+            stopping = EarlyStopping(monitor, patience=1)  # as after a resume
+            stopping.set_model(model)
+            stopping.restore(state)
+            stopping.on_epoch_end(epoch, {monitor: value})
+            if hasattr(model, "stopped"):
+                break
+        assert stopping.stopped_epoch == expected
+    with pytest.raises(UsageError, match="looks at 'val_loss', which is not measured; there are: loss"):
+        EarlyStopping().on_epoch_end(0, {"loss": 1.0})
+
+
+def test_what_cannot_be_resumed_is_named(tmp_path):
+    with pytest.raises(UsageError, match=r"there is no checkpoint .*fit_iter_\*.checkpoint to go on from"):
+        fit_killed.fit(tmp_path, resume=True)
+    x = np.zeros((8, 5), np.float32)
+    with pytest.raises(UsageError, match="resume=True needs checkpoint_prefix"):
+        Module(fit_killed.net()).fit(x, x[:, 0], num_epoch=1, batch_size=8, resume=True)
