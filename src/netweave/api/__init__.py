@@ -8,6 +8,7 @@ from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.gains import gain_of
+from netweave.api.memory import measure_memory, plan_memory, save_memory_picture
 from netweave.api.models import EarlyStopping, History, Module, Sequential
 from netweave.api.nets import load, port, predicting, run, save
 from netweave.api.packing import pack
@@ -61,9 +62,11 @@ __all__ = [
     "load_job",
     "load_parts",
     "load_phases",
+    "measure_memory",
     "open_comparison",
     "operator",
     "pack",
+    "plan_memory",
     "port",
     "predicting",
     "read_curves",
@@ -71,6 +74,7 @@ __all__ = [
     "save",
     "save_arrays",
     "save_comparison",
+    "save_memory_picture",
     "save_page",
     "save_weights",
     "save_zoo_picture",

@@ -108,7 +108,7 @@ _WRITERS: dict[str, Callable[[BinaryIO, Mapping[str, np.ndarray]], None]] = {
 """The writer for each file suffix."""
 
 
-def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
+def draw_inputs(graph: Graph, seed: int, *, batch: int | None = None) -> dict[str, np.ndarray]:
     """Return random inputs for a net: normal noise, and zeros for integer inputs.
 
     The batch size is the one that the source declares for this input or, if it declares none, for any other
@@ -118,6 +118,7 @@ def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
     Args:
         graph: The net.
         seed: Seed of the random values; equal seeds give equal values.
+        batch: Batch size, instead of the declared one.
 
     Raises:
         UsageError: A size is unknown.
@@ -128,7 +129,7 @@ def draw_inputs(graph: Graph, seed: int) -> dict[str, np.ndarray]:
         v for v in graph.inputs if v.shape is not None and len(v.shape) and not isinstance(v.shape[0], int)
     ]
     said = (graph.declared.get(value.name or "") for value in shared)
-    batch = next((sizes[0] for sizes in said if sizes and sizes[0]), 1)
+    batch = batch or next((sizes[0] for sizes in said if sizes and sizes[0]), 1)
     return {
         value.name or "": _drawn(value, _sizes(value, graph, size, batch), generator)
         for value in graph.inputs

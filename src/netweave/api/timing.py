@@ -115,7 +115,7 @@ def time_layers(
     from netweave.backends.torch.timing import measure
 
     graph = net if isinstance(net, Graph) else load_for_timing(net)
-    labels = _labels(graph)
+    labels = label_inputs(graph)
     arrays = {
         name: np.zeros_like(array) if name in labels else array
         for name, array in draw_inputs(graph, 0).items()
@@ -125,7 +125,7 @@ def time_layers(
     return NetTime(_by_layer(graph, found.of_node), found.forward_s, found.backward_s, sizes, iterations)
 
 
-def _labels(graph: Graph) -> set[str]:
+def label_inputs(graph: Graph) -> set[str]:
     """Return the label inputs of losses and metrics: they hold class numbers, for which 0 is valid."""
     return {
         value.name or ""

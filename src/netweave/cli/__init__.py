@@ -19,6 +19,7 @@ from netweave.cli.convert import convert
 from netweave.cli.evaluate_boxes import evaluate_boxes
 from netweave.cli.extract import extract
 from netweave.cli.inspect import inspect
+from netweave.cli.memory import memory
 from netweave.cli.pack import pack
 from netweave.cli.run import run
 from netweave.cli.serve import serve
@@ -43,6 +44,7 @@ COMMANDS = (
     test,
     extract,
     time,
+    memory,
     pack,
     evaluate_boxes,
     zoo,

@@ -11,10 +11,13 @@ from netweave.memory_plan.limit import TrainingMemory, parse_bytes, plan_trainin
 from netweave.memory_plan.net import Net, prepare
 from netweave.memory_plan.program import timeline
 from netweave.memory_plan.recompute import Recomputation, cheapest, square_root
+from netweave.memory_plan.report import MemoryPlan, MemoryReport, report
 from netweave.memory_plan.sharing import Sharing, share
 
 __all__ = [
     "Buffer",
+    "MemoryPlan",
+    "MemoryReport",
     "Net",
     "Overwrite",
     "Recomputation",
@@ -28,6 +31,7 @@ __all__ = [
     "pixel_strides",
     "plan_training",
     "prepare",
+    "report",
     "share",
     "square_root",
     "timeline",

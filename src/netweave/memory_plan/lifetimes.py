@@ -70,5 +70,11 @@ class Timeline:
 
     def without(self, kind: str) -> Timeline:
         """Return the timeline without the buffers of one kind."""
-        rest = [buffer for buffer in self.buffers if buffer.kind != kind]
+        return self._with([buffer for buffer in self.buffers if buffer.kind != kind])
+
+    def only(self, kind: str) -> Timeline:
+        """Return the timeline with the buffers of one kind."""
+        return self._with([buffer for buffer in self.buffers if buffer.kind == kind])
+
+    def _with(self, rest: Sequence[Buffer]) -> Timeline:
         return Timeline(self.steps, rest, self.recompute_multiply_adds, self.recompute_bytes)

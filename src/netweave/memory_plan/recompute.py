@@ -65,27 +65,34 @@ def _is_given(value: ir.Value) -> bool:
 def square_root(net: Net) -> Recomputation:
     """Keep the values at about the square root of N places only, and compute all between them again.
 
-    After Chen, Xu, Zhang and Guestrin 2016, "Training deep nets with sublinear memory cost". The places are
-    those at which one value alone leads on, as evenly spread over the bytes that backward reads as they come.
-    What lies behind the last of them stays: it is read at once.
+    After Chen, Xu, Zhang and Guestrin 2016, "Training deep nets with sublinear memory cost", whose budget for
+    what lies between two places is searched for likewise. The places are those at which one value alone leads
+    on. What lies behind the last of them stays: it is read at once.
     """
-    able = candidates(net)
-    places = _bottlenecks(net)
-    if not able or not places:
-        return Recomputation(frozenset(), timeline(net))
-    count = max(1, isqrt(len(net.nodes)))
+    able, places = candidates(net), _bottlenecks(net)
+    root = max(1, isqrt(len(net.nodes)))
     total = sum(map(net.bytes_of, able))
+    found = []
+    for count in (root // 2, root, 2 * root, 4 * root):
+        chosen = _between(net, able, places, total // max(1, count))
+        found.append(Recomputation(chosen, timeline(net, chosen)))
+    return min(found, key=lambda one: one.peak)
+
+
+def _between(
+    net: Net, able: Collection[ir.Value], places: Collection[ir.Value], budget: int
+) -> frozenset[ir.Value]:
+    """Return the values between places that lie so many bytes apart."""
     stay: set[ir.Value] = set()
     passed, last = 0, -1
     for index, node in enumerate(net.nodes):
         made = {net.canonical(value) for value in net.outputs[node]}
-        passed += sum(map(net.bytes_of, made & able))
-        if made & places and passed * count >= total * (len(stay) + 1):
+        passed += sum(net.bytes_of(value) for value in made if value in able)
+        if passed >= budget and any(value in places for value in made):
             stay |= made
-            last = index
+            passed, last = 0, index
     behind = {net.canonical(value) for node in net.nodes[last + 1 :] for value in net.outputs[node]}
-    chosen = frozenset(able - stay - behind)
-    return Recomputation(chosen, timeline(net, chosen))
+    return frozenset(value for value in able if value not in stay and value not in behind)
 
 
 def _bottlenecks(net: Net) -> set[ir.Value]:

@@ -10,11 +10,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch._C._profiler import _EventType
 from torch.profiler import ProfilerActivity, profile
 
+from netweave.backends.torch.dtypes import to_tensor
+from netweave.backends.torch.net import TorchNet
+from netweave.memory_plan import cheapest
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+
+    from netweave.graph import Graph
+    from netweave.memory_plan import Net
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +85,30 @@ def record_allocations(run: Callable[[], Any]) -> Allocations:
             fields = event.extra_fields
             found.append(Allocation(event.start_time_ns, fields.ptr, fields.alloc_size))
     return Allocations(sorted(found, key=lambda event: event.time_ns))
+
+
+def measure_step(
+    graph: Graph, arrays: Mapping[str, np.ndarray], plan: Net, *, limit: int | None = None
+) -> int:
+    """Run a net forward, or forward and backward, and return the most bytes given out at once.
+
+    Args:
+        graph: The net.
+        arrays: Its inputs by name.
+        plan: The net, prepared for inference or training, as it is to run.
+        limit: Compute values again so that a step stays within so many bytes.
+    """
+    training = bool(plan.backward)
+    net = TorchNet(graph).train(training)
+    if limit is not None:
+        net.recompute(plan, {value.name or "" for value in cheapest(plan, limit).values})
+    inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
+
+    def step() -> None:
+        with torch.set_grad_enabled(training):
+            outputs = net(**inputs)
+            if training:
+                sums = [output.sum() for output in outputs.values() if output.requires_grad]
+                torch.stack(sums).sum().backward()
+
+    return record_allocations(step).peak

@@ -165,8 +165,10 @@ class _Lowerer:
         )
         rest = [self._argument(value, "tensor") for value in (x, *statistics)]
         arguments = (rest[0], scale, shift, *rest[1:])
-        made = self._fx.call_function(row.function, arguments, self._keywords(found.norm, row))
+        _, function = self._settled(found.norm, row)
+        made = self._fx.call_function(function, arguments, self._keywords(found.norm, row))
         made.meta["node"] = found.norm
+        made.meta["in_place"] = function is not row.function
         self._made[found.last.outputs[0]] = self._fx.call_function(operator.getitem, (made, 0))
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:

@@ -1,0 +1,133 @@
+"""How much memory a net needs, planned and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.api.arrays import draw_inputs
+from netweave.api.nets import predicting
+from netweave.api.timing import label_inputs, load_for_timing
+from netweave.api.training import need_torch
+from netweave.errors import UsageError
+from netweave.graph import Graph
+from netweave.graph.wording import bytes_text
+from netweave.memory_plan import parse_bytes, prepare, report
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from netweave.memory_plan import MemoryPlan, MemoryReport
+
+BANDS = {"value": "#4477aa", "gradient": "#ee6677", "kept": "#ccbb44", "workspace": "#bbbbbb"}
+"""Colours of what memory is for, colour-blind safe (Tol, "bright")."""
+
+
+def plan_memory(
+    net: Graph | str | Path, *, batch: int = 1, training: bool = False, limit: str | int | None = None
+) -> MemoryReport:
+    """Return what a net needs by each plan: without sharing, in place, co-shared, computed again.
+
+    Args:
+        net: A net, or files as for ``load``; its sizes must be known but for the batch.
+        batch: Records in a batch, >= 1.
+        training: Whether gradients are computed; without, the net is taken as it predicts.
+        limit: What a step is to stay within by the last plan, for all but parameters and inputs; half of what
+            it takes if nothing is said.
+
+    Raises:
+        SourceError: The files cannot be read.
+        UsageError: The limit is no size.
+    """
+    wanted = None if limit is None else parse_bytes(limit)
+    return report(_graph(net, training), batch=batch, training=training, limit=wanted)
+
+
+def measure_memory(
+    net: Graph | str | Path, *, batch: int = 1, training: bool = False, limit: str | int | None = None
+) -> int:
+    """Run a net once on torch and return the most bytes that its allocator had given out at once.
+
+    Parameters and inputs are not counted, gradients of parameters are: the figure stands beside
+    ``MemoryReport.step_peak``.
+
+    Args:
+        net: As for ``plan_memory``.
+        batch: Records in a batch, >= 1.
+        training: Whether gradients are computed.
+        limit: Computes values again so that a step stays within this.
+
+    Raises:
+        SourceError: The files cannot be read.
+        UsageError: Torch is not installed, or a size is not known.
+        RunError: A layer cannot be computed.
+    """
+    need_torch()
+    from netweave.backends.torch.allocations import measure_step
+
+    graph = _graph(net, training)
+    labels = label_inputs(graph)
+    arrays = {
+        name: array * 0 if name in labels else array
+        for name, array in draw_inputs(graph, 0, batch=batch).items()
+    }
+    plan = prepare(graph, batch=batch, training=training)
+    return measure_step(graph, arrays, plan, limit=None if limit is None else parse_bytes(limit))
+
+
+def save_memory_picture(found: MemoryReport, path: str | Path) -> None:
+    """Draw the bytes alive at each step of a run, by what they are for, one picture for each plan.
+
+    Args:
+        found: What ``plan_memory`` returned.
+        path: The picture; the end of its name says of which kind it is (``.png``, ``.svg``, ``.pdf``).
+
+    Raises:
+        UsageError: Matplotlib is not installed, or the kind is unknown.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise UsageError("pictures need matplotlib: pip install 'netweave[curves]'") from error
+    file = Path(path)
+    drawn = [plan for plan in found.plans if plan.timeline is not None]
+    figure = Figure(figsize=(9, 2.6 * len(drawn) + 0.6), layout="constrained")
+    kinds = FigureCanvasAgg(figure).get_supported_filetypes()
+    if file.suffix.removeprefix(".") not in kinds:
+        known = ", ".join(sorted(f".{kind}" for kind in kinds))
+        raise UsageError(f"{file}: pictures are drawn as {known}")
+    top = max(max(plan.timeline.live_bytes()) for plan in drawn if plan.timeline)
+    for number, plan in enumerate(drawn):
+        axes = figure.add_subplot(len(drawn), 1, number + 1)
+        axes.set_ylim(0, 1.05 * top / 1e6)
+        _draw(axes, plan)
+        if number == 0:
+            axes.legend(loc="upper left", fontsize=8)
+    label = "step: forward, then (behind the dotted line) backward" if found.training else "step"
+    figure.supxlabel(label, fontsize=10)
+    try:
+        figure.savefig(file)
+    except OSError as error:
+        raise UsageError(f"cannot write {str(file)!r}: {error.strerror or error}") from error
+
+
+def _draw(axes: Axes, plan: MemoryPlan) -> None:
+    """Draw what is alive at each step of one plan."""
+    assert plan.timeline is not None
+    rest = plan.timeline.without("parameter gradient")
+    parts = [[num_bytes / 1e6 for num_bytes in rest.only(kind).live_bytes()] for kind in BANDS]
+    axes.stackplot(range(len(rest.steps)), parts, labels=BANDS, colors=BANDS.values(), step="mid")
+    backward = next((i for i, (_, what) in enumerate(rest.steps) if what != "forward"), None)
+    if backward is not None:
+        axes.axvline(backward - 0.5, color="black", linewidth=0.8, linestyle=":")
+    axes.set_xlim(0, len(rest.steps) - 1)
+    axes.set_ylabel("MB alive")
+    name = "as it runs" if plan.name == "liveness bound" else plan.name
+    axes.set_title(f"{name}: {bytes_text(plan.num_bytes)}", fontsize=10, loc="left")
+    axes.grid(alpha=0.3)
+
+
+def _graph(net: Graph | str | Path, training: bool) -> Graph:
+    graph = net if isinstance(net, Graph) else load_for_timing(net, "TRAIN" if training else "TEST")
+    return graph if training else predicting(graph)

@@ -1,0 +1,89 @@
+"""``netweave memory``: what a run or a training step needs by each plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from netweave.cli.caffe import in_state
+from netweave.cli.options import NET, Command, json_option
+
+if TYPE_CHECKING:
+    from netweave.cli.options import InputShapes
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "netweave memory deploy.prototxt --batch 32",
+        "netweave memory train_val.prototxt --batch 32 --train --plot memory.svg",
+        "netweave memory net.onnx --train --limit 1GB --measure",
+    ],
+)
+@NET("net")
+@click.option(
+    "--batch",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Records in a batch.",
+)
+@click.option("--train", "training", is_flag=True, help="Plan a training step instead of a run forward.")
+@click.option(
+    "--limit", metavar="SIZE", help="What a training step is to stay within, by the last plan (500MB)."
+)
+@click.option("--measure", is_flag=True, help="Run the net as well, and count what the allocator gives out.")
+@click.option(
+    "--plot",
+    "picture",
+    metavar="FILE",
+    help="Draw the bytes alive at each step into FILE (.png, .svg, .pdf) as well.",
+)
+@click.option("--trust", is_flag=True, help="Run code in the files without the guarded process around it.")
+@json_option
+@in_state
+def memory(
+    net: str,
+    batch: int,
+    training: bool,
+    limit: str | None,
+    measure: bool,
+    picture: str | None,
+    trust: bool,
+    json_file: str | None,
+    stages: tuple[str, ...],
+    level: int,
+    input_shapes: InputShapes,
+) -> None:
+    """Show how much memory NET needs: in place, co-shared, with values computed again.
+
+    NET is FILE or FILE,WEIGHTS. Torch carries out the plan "both", within what the liveness bound says, and
+    the last one where 'netweave train --memory' asks for it.
+    """
+    from netweave import api
+    from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.memory_view import memory_json, show_memory
+
+    with working(f"reading {net}"):
+        graph = api.load_for_timing(
+            net,
+            "TRAIN" if training else "TEST",
+            input_shapes=input_shapes,
+            stages=stages,
+            level=level,
+            trust=trust,
+        )
+    with working("planning"):
+        found = api.plan_memory(graph, batch=batch, training=training, limit=limit)
+    measured = None
+    if measure:
+        with working("measuring"):
+            measured = api.measure_memory(graph, batch=batch, training=training)
+    if picture:
+        api.save_memory_picture(found, picture)
+    if json_file:
+        write_json(memory_json(found, measured), json_file)
+    if json_file != "-":
+        show_memory(output_console(), found, measured)
