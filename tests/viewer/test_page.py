@@ -34,7 +34,7 @@ def test_the_verdict_and_the_first_difference_are_there_at_once(show, port):
     assert page.locator(".nw-header .nw-chip").inner_text().split() == ["≠", "Different"]
     assert "pool1 / down1" in page.locator("h1").inner_text()
     assert shown.selected == ["pool1", "down1"]
-    finding = page.get_by_role("region", name="What was found")
+    finding = page.get_by_role("region", name="Finding")
     assert "pad=(0, 0); pooling_convention=full" in finding.inner_text()
     assert "leaves-symbol.json:15" in finding.inner_text()
     rows = page.locator("tr.nw-differs th").all_inner_texts()
@@ -106,7 +106,7 @@ def test_blocks_fold_and_unfold(show):
     shown = show(nets.residual(12))
     everything = shown.num_boxes
     assert everything == 12 * 3 + 1
-    shown.page.get_by_role("button", name="Fold all blocks", exact=True).click()
+    shown.page.get_by_role("button", name="Collapse all blocks", exact=True).click()
     shown.page.wait_for_timeout(200)
     assert shown.num_boxes == 2
     assert "12 × block" in texts(shown.svg())
@@ -120,7 +120,7 @@ def test_blocks_fold_and_unfold(show):
     shown.press("f")
     assert shown.num_boxes == 1 + 12
     assert shown.selected == ["block7"]
-    shown.page.get_by_role("button", name="Unfold all blocks").click()
+    shown.page.get_by_role("button", name="Expand all blocks").click()
     shown.page.wait_for_timeout(200)
     assert shown.num_boxes == everything
 
@@ -173,7 +173,7 @@ def test_pictures_are_saved(show, port):
 
 def test_heat_writes_the_amounts(show, port):
     shown = show(port)
-    shown.page.get_by_label("Heat on the layers").select_option("Multiply-adds")
+    shown.page.get_by_label("Heat map of the layers").select_option("Multiply-adds")
     # conv1: 16 filters of 27 weights at 32 x 32 places; fc: 10 of 32 x 8 x 8
     assert {"442 k", "20.5 k"} <= set(texts(shown.svg()))
     shown.press("h")

@@ -87,7 +87,7 @@ def test_names_cannot_become_markup_or_script(show):
     page.keyboard.type("window.pwned")
     shown.press("Enter")
     assert "<img src=x onerror=" in shown.selected[0]
-    page.get_by_role("button", name="Fold all blocks", exact=True).click()
+    page.get_by_role("button", name="Collapse all blocks", exact=True).click()
     svg = shown.svg()
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0

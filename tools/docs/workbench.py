@@ -32,7 +32,7 @@ def main() -> None:
         page.wait_for_timeout(2500)
         page.screenshot(path=FOLDER / "compare.png")
         page.get_by_text("Share", exact=True).click()
-        page.get_by_role("button", name="Make a link").click()
+        page.get_by_role("button", name="Create a link").click()
         page.wait_for_selector("#address")
         page.wait_for_timeout(2000)
         page.screenshot(path=FOLDER / "share.png", clip={"x": 0, "y": 0, "width": 1280, "height": 420})

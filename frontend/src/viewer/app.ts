@@ -149,7 +149,7 @@ export class App {
   async toggleFold(id: number | null = this.selected): Promise<void> {
     if (id === null) return;
     const fold = this.scene.isFold(id) ? id : this.scene.parents[id]!;
-    if (fold < 0) return this.say("This is in no block.");
+    if (fold < 0) return this.say("This layer is not in a block.");
     const isOpen = this.open.has(fold) && !this.scene.byId.has(fold);
     const open = new Set(this.open);
     if (isOpen) open.delete(fold);
@@ -212,9 +212,9 @@ export class App {
     const link = new URL(this.link(), location.href).href;
     try {
       await navigator.clipboard.writeText(link);
-      this.say("The link is copied.");
+      this.say("Link copied.");
     } catch {
-      this.say("The browser does not let a page copy; the link is in the address bar.");
+      this.say("The browser does not allow copying; the link is in the address bar.");
     }
   }
 
@@ -232,7 +232,7 @@ export class App {
     const hint = h(
       "p",
       { id: "nw-keys-hint", class: "nw-hidden" },
-      "Arrow keys move along the net, n and p go to differences, f folds, Enter reads the details, ? lists all keys.",
+      "Arrow keys move along the net, n and p step through differences, f collapses or expands a block, Enter moves to the details, ? lists all keys.",
     );
     const body = h(
       "div",

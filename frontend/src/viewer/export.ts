@@ -45,7 +45,7 @@ export async function savePng(scene: Scene, stage: Stage, name: string): Promise
     context.restore();
   });
   const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
-  if (!blob) throw new Error("the browser could not make a picture of this size");
+  if (!blob) throw new Error("the browser cannot create an image of this size");
   download(`${name}.png`, blob);
 }
 

@@ -17,7 +17,7 @@ export async function mount(element: HTMLElement, document: Document, options: O
   const shown = ofToday(document);
   if (shown.version !== VERSION) {
     throw new Error(
-      `this viewer shows documents of version ${VERSION}, this one is of version ${shown.version}`,
+      `this viewer supports documents of version ${VERSION}, but this one has version ${shown.version}`,
     );
   }
   element.classList.toggle("nw-whole", options.wholePage ?? false);

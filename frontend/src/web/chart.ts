@@ -81,7 +81,7 @@ export function chart(name: string, curves: Curve[]): HTMLElement {
 function summary(name: string, curves: Curve[]): string {
   const ends = curves.map((curve) => {
     const [iteration, value] = curve.points.at(-1) ?? [0, null];
-    return `${curve.label} ${value === null ? "no number" : short(value)} at iteration ${iteration}`;
+    return `${curve.label} ${value === null ? "not a number" : short(value)} at iteration ${iteration}`;
   });
   return `${name}: ${ends.join(", ")}`;
 }

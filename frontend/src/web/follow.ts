@@ -29,7 +29,7 @@ export function follow(root: HTMLElement): void {
       if (!unfinished(job.state)) return location.reload();
       show(job);
     } catch (error) {
-      if (text) text.textContent = `${error instanceof Error ? error.message : error} Trying again …`;
+      if (text) text.textContent = `${error instanceof Error ? error.message : error} Retrying …`;
     }
     return ask(step + 1);
   };

@@ -48,10 +48,10 @@ function reason(status: number, text: string): string {
   } catch {
     // not JSON: the status has to do
   }
-  if (status === 413) return "The file is larger than the server takes.";
+  if (status === 413) return "The file is larger than the server allows.";
   return status
-    ? `The workbench answered with status ${status}.`
-    : "The workbench does not answer. Is it running?";
+    ? `The workbench responded with status ${status}.`
+    : "The workbench does not respond. Is it running?";
 }
 
 export async function call<T>(method: string, path: string, body?: unknown): Promise<T> {

@@ -38,7 +38,7 @@ export function followRun(root: HTMLElement): void {
     const groups = byName(answer.curves);
     status.hidden = groups.size > 0;
     status.className = "read";
-    status.textContent = "There are no figures in the event files yet.";
+    status.textContent = "The event files contain no values yet.";
     find(".charts").replaceChildren(...[...groups].map(([name, curves]) => chart(name, curves)));
     find(".figures").replaceChildren(...figures(answer.curves));
     const rows = (answer.checkpoints ?? []).map((file) => {

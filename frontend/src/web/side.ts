@@ -53,7 +53,7 @@ export class Side {
   get waitsFor(): string {
     if (this.uploading) return `Net ${this.letter} is being uploaded.`;
     if (!this.net || this.net.state === "empty") return `Waiting for the files of net ${this.letter}.`;
-    if (this.net.state === "failed") return `Net ${this.letter} cannot be read as it is.`;
+    if (this.net.state === "failed") return `Net ${this.letter} cannot be read.`;
     return unfinished(this.net.state) ? `Net ${this.letter} is being read.` : "";
   }
 
@@ -71,7 +71,7 @@ export class Side {
   async add(files: File[]): Promise<void> {
     if (!files.length) return;
     const twice = files.find(({ name }, place) => files.findIndex((other) => other.name === name) < place);
-    if (twice) return this.say("bad", `There are two files called ${twice.name}; drop those of one net.`);
+    if (twice) return this.say("bad", `Two files are called ${twice.name}; drop the files of one net only.`);
     this.uploading += files.length;
     this.render();
     for (const file of files) await this.addOne(file);
@@ -210,7 +210,7 @@ export class Side {
       lines.push(
         element("p", {
           class: "missing",
-          text: `The weights are missing (${facts.title}: ${facts.kinds}). Drop their file here as well; without it only the structure is compared.`,
+          text: `The weights are missing (${facts.title}: ${facts.kinds}). Drop the weights here too; without them only the structure is compared.`,
         }),
       );
     this.read.className = "read good";
@@ -220,13 +220,13 @@ export class Side {
   private sayWhy(error: string): void {
     const [what = "", known] = error.split(/(?<=\.) (?=It reads [A-Z])/); // the formats that there are
     this.say("bad", what);
-    if (known) this.read.append(element("a", { href: "/help/#formats", text: "What can be read" }));
+    if (known) this.read.append(element("a", { href: "/help/#formats", text: "Supported formats" }));
     if (/that make a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
     if (!/the sizes of the input/.test(error)) return;
     this.read.append(
       element("p", {
         class: "hint",
-        text: "Drop the file of the weights, which may tell them, or type them below.",
+        text: "Drop the weights, which may contain them, or enter them below.",
       }),
     );
     this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;

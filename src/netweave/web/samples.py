@@ -52,14 +52,14 @@ def samples() -> dict[str, Sample]:
         Sample(
             "padding",
             "A port with a mistake",
-            "A net for Caffe and its port to MXNet, whose pooling has a border that the original lacks.",
+            "A Caffe net and its MXNet port, in which a pooling layer has padding that the original lacks.",
             net,
             {"leaves-symbol.json": port.encode(), **weights},
         ),
         Sample(
             "mended",
-            "The port, mended",
-            "The same pair after the fix that the comparison proposes: proven equal.",
+            "The fixed port",
+            "The same pair after the proposed fix: the nets are identical.",
             net,
             {"leaves-symbol.json": port.replace(demo["WRONG"], demo["RIGHT"]).encode(), **weights},
         ),

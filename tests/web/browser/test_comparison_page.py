@@ -57,7 +57,7 @@ def test_a_layer_is_searched_and_its_address_leads_back_to_it(page):
 
 def test_the_verdict_names_the_cause_the_place_and_the_fix(page):
     compare_a_sample(page)
-    finding = page.get_by_role("region", name="What was found")
+    finding = page.get_by_role("region", name="Finding")
     expect(finding).to_contain_text("pad=(0, 0); pooling_convention=full")
     expect(finding).to_contain_text("leaves-symbol.json:15")
 
@@ -84,9 +84,9 @@ def test_blocks_fold_and_unfold(page, tmp_path):
     compare(page)
     boxes = page.locator(VIEWER)
     assert int(boxes.get_attribute("data-boxes")) < 301  # it opens folded
-    page.get_by_role("button", name="Unfold all blocks").click()
+    page.get_by_role("button", name="Expand all blocks").click()
     expect(boxes).to_have_attribute("data-boxes", "301")
-    page.get_by_role("button", name="Fold all blocks", exact=True).click()
+    page.get_by_role("button", name="Collapse all blocks", exact=True).click()
     expect(boxes).to_have_attribute("data-boxes", "2")
     page.keyboard.press("/")
     page.keyboard.type("add50")

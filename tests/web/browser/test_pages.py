@@ -62,7 +62,7 @@ def test_files_of_caffe_and_mxnet_are_recognised_as_they_arrive_and_compared(pag
 
 def test_reloading_the_first_page_loses_nothing(page):
     page.goto("/")
-    page.get_by_role("button", name="The port, mended").click()
+    page.get_by_role("button", name="The fixed port").click()
     playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
     page.reload()
     playwright.expect(side(page, "B")).to_contain_text("leaves-symbol.json")
@@ -115,15 +115,15 @@ def test_a_comparison_is_renamed_found_and_deleted_in_the_list(page):
 def test_a_shared_link_opens_in_another_browser_until_it_ends(page, chromium):
     compare_a_sample(page)
     page.get_by_text("Share", exact=True).click()
-    page.get_by_role("button", name="Make a link").click()
-    address = page.get_by_label("Whoever has this link sees the comparison").input_value()
+    page.get_by_role("button", name="Create a link").click()
+    address = page.get_by_label("Anyone with this link can see the comparison").input_value()
     with chromium.new_context() as other:
         guest = other.new_page()
         guest.goto(address)
         guest.wait_for_selector(VIEWER)
         playwright.expect(guest.locator(VIEWER)).to_contain_text("different at pool1")
         playwright.expect(guest.get_by_text("Delete")).to_have_count(0)
-        page.get_by_role("button", name="End the link").click()
+        page.get_by_role("button", name="Revoke the link").click()
         playwright.expect(page.get_by_role("status").first).to_contain_text("The shared link has ended")
         assert guest.goto(address).status == 404
 
@@ -173,7 +173,7 @@ def test_a_screen_reader_finds_labels_roles_and_contrast(visit, scheme):
     page = visit(color_scheme=scheme)
     done = compare_a_sample(page)
     page.goto("/")
-    page.get_by_role("button", name="The port, mended").click()
+    page.get_by_role("button", name="The fixed port").click()
     playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
     for path in (page.url, "/comparisons/", "/help/", "/programs/", "/runs/", done):
         page.goto(path)

@@ -32,7 +32,7 @@ function look(mark: string, words: string, colour: string, weight: number, dash:
 
 export const LOOKS: Record<ItemStatus, Look> = {
   PLAIN: look("", "", "plain", 0),
-  IDLE: look("·", "computes nothing when predicting", "idle", 1, [2, 3]),
+  IDLE: look("·", "does nothing at inference", "idle", 1, [2, 3]),
   EQUAL: look("=", "equal", "equal", 2),
   MAPPED: look("≅", "equal under the mapping", "mapped", 3),
   STRUCTURE: look("≟", "same structure, weights not compared", "structure", 3.5),
@@ -77,8 +77,8 @@ export const STATUSES = (Object.keys(LOOKS) as ItemStatus[]).sort(
 );
 
 export const EVIDENCE: Record<string, string> = {
-  VALUES: "paired since their values agree",
-  WEIGHTS: "paired since their weights agree",
+  VALUES: "paired because their values agree",
+  WEIGHTS: "paired because their weights agree",
   STRUCTURE: "paired by their place in the nets",
   NAME: "paired by name",
   GUESS: "paired by a guess",

@@ -1,4 +1,4 @@
-/** The dialog that says which keys there are and what the marks mean. */
+/** The dialog that lists the keys and explains the marks. */
 
 import { h } from "../dom.ts";
 import { LOOKS, STATUSES, VERDICTS } from "../model/looks.ts";
@@ -6,14 +6,14 @@ import { LOOKS, STATUSES, VERDICTS } from "../model/looks.ts";
 const KEYS: [keys: string[], words: string][] = [
   [["/"], "search by name, type, shape, file or line"],
   [["n", "p"], "next and previous difference"],
-  [["f"], "fold or unfold the block of what is selected"],
-  [["↑", "↓", "←", "→"], "move along the net, from a pane"],
-  [["l", "o"], "layers, operators"],
-  [["h"], "heat: parameters, multiply-adds, activations, error"],
+  [["f"], "collapse or expand the block of the selected layer"],
+  [["↑", "↓", "←", "→"], "move along the net within a pane"],
+  [["l", "o"], "show layers, show operators"],
+  [["h"], "heat map: parameters, multiply-adds, activations, error"],
   [["+", "-", "0"], "zoom in, zoom out, fit"],
-  [["c"], "copy a link to what is selected"],
-  [["Enter"], "read the details"],
-  [["Esc"], "select nothing"],
+  [["c"], "copy a link to the selected layer"],
+  [["Enter"], "move to the details"],
+  [["Esc"], "clear the selection"],
 ];
 
 export function helpDialog(): HTMLDialogElement {
@@ -41,7 +41,11 @@ export function helpDialog(): HTMLDialogElement {
     h("ul", { class: "nw-plainlist nw-marks" }, ...verdicts),
     h("h2", {}, "Marks of layers"),
     h("ul", { class: "nw-plainlist nw-marks" }, ...marks),
-    h("p", { class: "nw-quiet" }, "The wheel moves; with Ctrl it zooms. A double click unfolds."),
+    h(
+      "p",
+      { class: "nw-quiet" },
+      "The wheel scrolls; with Ctrl it zooms. Double-click a block to expand it.",
+    ),
     close,
   );
   return dialog;

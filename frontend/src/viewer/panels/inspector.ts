@@ -65,7 +65,7 @@ export class Inspector {
     const { kind } = scene.tree.folds[id - scene.model.union.length]!;
     return [
       h("header", { class: "nw-title" }, h("h2", {}, scene.foldTitle(id, sides[0]?.length ? 0 : 1)), button),
-      h("p", { class: "nw-quiet" }, `${words[kind]}, found by its structure.`),
+      h("p", { class: "nw-quiet" }, `${words[kind]}, detected from the structure.`),
       sideTable(
         ["layers", "types"],
         sides.map((items) => [
@@ -77,7 +77,7 @@ export class Inspector {
         ]),
       ),
       ...(links.length
-        ? [h("h3", {}, "Differences in it"), h("ul", { class: "nw-plainlist" }, ...links)]
+        ? [h("h3", {}, "Differences inside"), h("ul", { class: "nw-plainlist" }, ...links)]
         : []),
     ];
   }
@@ -125,12 +125,12 @@ export class Inspector {
         ? h(
             "button",
             { type: "button", class: "nw-button", onclick: () => this.actions.toggleFold(parent) },
-            "Fold its block",
+            "Collapse its block",
             h("kbd", {}, "f"),
           )
         : null;
     const link = { type: "button", class: "nw-button", onclick: () => this.actions.copyLink() };
-    return h("footer", { class: "nw-foot" }, h("button", link, "Copy link to this"), fold);
+    return h("footer", { class: "nw-foot" }, h("button", link, "Copy link"), fold);
   }
 }
 
@@ -168,7 +168,7 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
   const fixed = finding.error_fixed !== null && finding.error !== null;
   return h(
     "section",
-    { class: "nw-finding", "data-status": status, "aria-label": "What was found" },
+    { class: "nw-finding", "data-status": status, "aria-label": "Finding" },
     h("p", { class: "nw-cause" }, finding.cause),
     finding.fix
       ? h(
@@ -178,17 +178,17 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
           h("code", {}, finding.fix),
           finding.places[1] ? h("span", { class: "nw-place" }, `in ${finding.places[1]}`) : null,
         )
-      : h("p", { class: "nw-quiet" }, "No known rule explains it, so there is no fix to propose."),
+      : h("p", { class: "nw-quiet" }, "No known rule explains this difference, so there is no proposed fix."),
     fixed
       ? h(
           "p",
           { class: "nw-proof" },
           ...[
-            "Tried: the outputs of the layer differ by ",
+            "Tested: the outputs of the layer differ by ",
             h("b", {}, ratioText(finding.error)),
             " of their rms, ",
           ],
-          ...["with the fix by ", h("b", {}, ratioText(finding.error_fixed)), "."],
+          ...["and with the fix by ", h("b", {}, ratioText(finding.error_fixed)), "."],
         )
       : null,
   );

@@ -29,7 +29,7 @@ function verdictParts(document: ComparisonDocument): HTMLElement[] {
       h("p", { class: "nw-cause" }, document.sentence),
     ),
     ...document.notes.map((note) => h("p", { class: "nw-note" }, note)),
-    facts("How they were compared", [
+    facts("How the nets were compared", [
       ...mappings.map(([name, m]): [string, string] => [
         name,
         `${m.a} → ${m.b}${m.text ? `\n${m.text}` : ""}`,
@@ -53,7 +53,7 @@ function netPart(net: Net, letter: string): HTMLElement {
   if (totals) {
     const unsure = totals.exact ? "" : " or more";
     rows.push(
-      ["parameters", `${amountText(totals.parameters)}${net.loaded ? "" : ", not all with values"}`],
+      ["parameters", `${amountText(totals.parameters)}${net.loaded ? "" : ", some without values"}`],
       ["multiply-adds", `${amountText(totals.multiply_adds)}${unsure}`],
       ["activations", `${bytesText(totals.activation_bytes)}${unsure}`],
     );

@@ -29,8 +29,8 @@ export class Toolbar {
   ) {
     this.measure = h(
       "select",
-      { "aria-label": "Heat on the layers", onchange: () => this.measureChosen() },
-      h("option", { value: "" }, "Heat: off"),
+      { "aria-label": "Heat map of the layers", onchange: () => this.measureChosen() },
+      h("option", { value: "" }, "Heat map: off"),
       ...Object.entries(MEASURES)
         .filter(([name]) => document.kind === "comparison" || name !== "error")
         .map(([value, { words }]) => h("option", { value }, words)),
@@ -69,7 +69,7 @@ export class Toolbar {
         : null;
     const hasNodes = document.nets.some((net) => net.nodes.length);
     const views = hasNodes
-      ? group("What is shown", this.viewButton("layers", "Layers"), this.viewButton("operators", "Operators"))
+      ? group("View", this.viewButton("layers", "Layers"), this.viewButton("operators", "Operators"))
       : null;
     return h(
       "div",
@@ -78,9 +78,9 @@ export class Toolbar {
       views,
       this.measure,
       group(
-        "Folding",
-        button("⊟", "Fold all blocks", () => actions.foldAll(false)),
-        button("⊞", "Unfold all blocks", () => actions.foldAll(true)),
+        "Blocks",
+        button("⊟", "Collapse all blocks", () => actions.foldAll(false)),
+        button("⊞", "Expand all blocks", () => actions.foldAll(true)),
       ),
       group(
         "Zoom",

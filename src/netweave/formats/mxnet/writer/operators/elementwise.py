@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
-from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 from netweave.lowering.activations import ONNX_NAMES
+from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 from netweave.symbol.operators.activation import ACTIVATIONS
 from netweave.symbol.operators.elementwise import BINARY, UNARY, WORDS
 from netweave.symbol.operators.reduction import REDUCTIONS
