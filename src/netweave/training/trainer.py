@@ -122,8 +122,7 @@ class Trainer:
         self._watch = watch
         self._content = content
         self._stop = False
-        where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
-        self._where = where
+        where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
         self.nets = dict(nets or {}) or make_nets(

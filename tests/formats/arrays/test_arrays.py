@@ -213,7 +213,7 @@ def test_archives_that_are_none(tmp_path: Path) -> None:
 
 def test_weights_alone_do_not_run_and_are_not_written(tmp_path: Path) -> None:
     graph = netweave.load(npy(tmp_path / "net.npy", ARRAYS))
-    with pytest.raises(RunError, match="holds (only weights|weights alone); there is no net to run"):
+    with pytest.raises(RunError, match=r"holds (only weights|weights alone); there is no net to run"):
         netweave.run(graph, {})
     with pytest.raises(UsageError, match="holds only weights; there is no net to write"):
         netweave.save(graph, tmp_path / "net.onnx")
