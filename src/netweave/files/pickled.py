@@ -1,6 +1,6 @@
 """Pickles as data: what a pickle would build is described, and nothing of it is imported or called.
 
-Unpickling runs whatever the file names. Here a name stays a ``Name`` and a call stays a ``Call``; each
+Unpickling runs whatever the file names. Here a name stays a ``Name`` and a call stays a ``PickledCall``; each
 reader gives a meaning to the few that it knows, and refuses the others.
 """
 
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.pickled_objects import (
-    Call,
     Name,
     OpaqueKey,
     Persistent,
+    PickledCall,
     check_nesting,
     describe,
     key_of,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import io
     from collections.abc import Callable, Iterator
 
-__all__ = ["MAX_OPCODES", "Call", "Name", "OpaqueKey", "Persistent", "describe", "read_pickled"]
+__all__ = ["MAX_OPCODES", "Name", "OpaqueKey", "Persistent", "PickledCall", "describe", "read_pickled"]
 
 MAX_OPCODES = 1_500_000
 """Longer pickles are refused: each opcode takes up to a hundred bytes, and a tensor some thirty opcodes."""
@@ -46,7 +46,7 @@ _MARK = _Mark()
 def read_pickled(file: io.BytesIO, *, place: str) -> Any:
     """Return what the next pickle in a file describes; the file then stands behind it.
 
-    Containers and numbers come as themselves, the rest as ``Name``, ``Call`` and ``Persistent``.
+    Containers and numbers come as themselves, the rest as ``Name``, ``PickledCall`` and ``Persistent``.
 
     Args:
         file: The file's content, at the begin of a pickle of any protocol; from a file on disk a text that
@@ -153,12 +153,12 @@ def _pairs(values: list[Any]) -> list[tuple[Any, Any]]:
 
 def _extend(machine: _Machine, values: list[Any]) -> None:
     target = machine.top()
-    (target.elements if isinstance(target, Call) else target).extend(values)
+    (target.elements if isinstance(target, PickledCall) else target).extend(values)
 
 
 def _update(machine: _Machine, pairs: list[tuple[Any, Any]]) -> None:
     target = machine.top()
-    if isinstance(target, Call):
+    if isinstance(target, PickledCall):
         target.items.extend(pairs)
     else:
         target.update(pairs)
@@ -171,7 +171,7 @@ def _setitem(machine: _Machine, argument: Any) -> None:
 
 def _build(machine: _Machine, argument: Any) -> None:
     state, target = machine.pop(), machine.top()
-    if not isinstance(target, Call):
+    if not isinstance(target, PickledCall):
         raise TypeError(f"{describe(target)} cannot have a state")
     target.state = state
 
@@ -189,7 +189,7 @@ def _stack_global(machine: _Machine, argument: Any) -> None:
 
 def _call(machine: _Machine, argument: Any) -> None:
     arguments, function = machine.pop(), machine.pop()
-    machine.push(Call(function, arguments))
+    machine.push(PickledCall(function, arguments))
 
 
 _STEPS: dict[str, Callable[[_Machine, Any], None]] = {

@@ -39,7 +39,7 @@ class Name:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Call:
+class PickledCall:
     """An object that a pickle would make by a call.
 
     Attributes:
@@ -80,9 +80,9 @@ class OpaqueKey:
         return f"<{describe(self)}>"
 
 
-_KEYS = frozenset((str, bytes, float, bool, type(None), Name, Call, Persistent))
+_KEYS = frozenset((str, bytes, float, bool, type(None), Name, PickledCall, Persistent))
 _CONTAINERS = frozenset((tuple, list, dict))
-_OPAQUE = frozenset((Call, Persistent, OpaqueKey))
+_OPAQUE = frozenset((PickledCall, Persistent, OpaqueKey))
 _NESTING = _CONTAINERS | _OPAQUE
 
 
@@ -110,7 +110,7 @@ def describe(value: Any) -> str:
     """
     if isinstance(value, Name):
         return _shortened(str(value))
-    if isinstance(value, Call):
+    if isinstance(value, PickledCall):
         known = isinstance(value.function, Name)
         return f"a call of {describe(value.function) if known else 'something that is no name'}"
     if isinstance(value, Persistent):
@@ -131,8 +131,8 @@ def _shortened(text: str) -> str:
 def check_nesting(root: Any, *, place: str) -> None:
     """Check that everything in a value can be walked, copied, compared and printed in a bounded time.
 
-    Containers are measured as if all that is shared were written out. A ``Call``, a ``Persistent`` and an
-    ``OpaqueKey`` are leaves of what holds them, since they compare by identity and print without their
+    Containers are measured as if all that is shared were written out. A ``PickledCall``, a ``Persistent``
+    and an ``OpaqueKey`` are leaves of what holds them, since they compare by identity and print without their
     contents; what they hold is measured by itself, so that objects may refer to one another in a circle.
 
     Args:
@@ -153,7 +153,7 @@ def check_nesting(root: Any, *, place: str) -> None:
 
 
 def _contents(value: Any) -> tuple[Any, ...]:
-    if type(value) is Call:
+    if type(value) is PickledCall:
         return value.function, value.arguments, value.state, value.items, value.elements
     return (value.id if type(value) is Persistent else value.value,)
 

@@ -107,6 +107,11 @@ class CaffeLayer(LayerContext):
             name = self.tops[top]
         return super().add(op_type, inputs, attributes, domain=domain, name=name)
 
+    def as_top(self, value: ir.Value, top: int = 0) -> ir.Value:
+        """Return a value that a shared rule made, under the name of a top."""
+        self.builder.rename(value, self.tops[top])
+        return value
+
     def place_of(self, line: int | None) -> str:
         """Return where a line of the layer stands in the prototxt."""
         if line is None or self.layer.origin is None:

@@ -18,7 +18,7 @@ import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
-from netweave.files.pickled import Call, Name, Persistent, describe, read_pickled
+from netweave.files.pickled import Name, Persistent, PickledCall, describe, read_pickled
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def _named(root: Any) -> dict[str, Any] | None:
 
 
 def _entries(value: Any) -> dict[str, Any] | None:
-    if isinstance(value, Call) and isinstance(value.function, Name) and value.function in DICTS:
+    if isinstance(value, PickledCall) and isinstance(value.function, Name) and value.function in DICTS:
         value = None if value.arguments else dict(value.items)
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         return None
@@ -190,7 +190,11 @@ def _is_tensor(value: Any) -> bool:
 
 def _tensor_call(value: Any) -> tuple[Any, ...] | None:
     """Return (storage, offset, sizes, strides, ...) of a tensor or parameter; None if it is neither."""
-    while isinstance(value, Call) and isinstance(value.function, Name) and isinstance(value.arguments, tuple):
+    while (
+        isinstance(value, PickledCall)
+        and isinstance(value.function, Name)
+        and isinstance(value.arguments, tuple)
+    ):
         name = str(value.function)
         if name in _TENSORS:
             return value.arguments if len(value.arguments) >= 4 else None
@@ -245,7 +249,7 @@ def _array(value: Any, file: _File, name: str) -> np.ndarray:
 
 
 def _describe(root: Any) -> str:
-    if isinstance(root, Call):
+    if isinstance(root, PickledCall):
         return f"an object of {describe(root.function)}"
     if isinstance(root, dict):
         return f"a dict of {', '.join(map(describe, islice(root, 5))) or 'nothing'}"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files.protobuf import Message
-    from netweave.formats.singa.inputs import Feed
+    from netweave.formats.singa.inputs import InputLayer
     from netweave.formats.singa.parameters import Parameters
     from netweave.formats.singa.unroll import Unit
     from netweave.graph import GraphBuilder, Layer
@@ -72,7 +72,7 @@ class SingaLayer(LayerContext):
         unit: Unit,
         layer: Layer,
         *,
-        sources: Sequence[Output | Feed],
+        sources: Sequence[Output | InputLayer],
         parameters: Parameters,
         training: bool,
         joined: dict[tuple[str, ...], ir.Value],

@@ -9,21 +9,21 @@ from netweave.job import DataSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from netweave.formats.singa.inputs import Feed
+    from netweave.formats.singa.inputs import InputLayer
     from netweave.formats.singa.unroll import Unit
 
 _DATA = {"kShardData": ("shard", "sharddata_conf"), "kLMDBData": ("lmdb", "lmdbdata_conf")}
 """Layers of 0.1 that read records: what holds them, and the field that says where."""
 
 
-def data_sources(feeds: Mapping[str, Feed], *, training: bool) -> tuple[DataSource, ...]:
+def data_sources(feeds: Mapping[str, InputLayer], *, training: bool) -> tuple[DataSource, ...]:
     """Return where the inputs of a net come from: one source for each chain of input layers.
 
     Args:
         feeds: The input layers of the net by name.
         training: Whether the net is that of training; only then images are cut and mirrored at random.
     """
-    chains: dict[str, list[Feed]] = {}
+    chains: dict[str, list[InputLayer]] = {}
     for feed in feeds.values():
         first = feed
         while first.origin is not None:
@@ -37,7 +37,7 @@ def data_sources(feeds: Mapping[str, Feed], *, training: bool) -> tuple[DataSour
     return tuple(found)
 
 
-def _source(chain: Sequence[Feed], outputs: tuple[str, ...], *, training: bool) -> DataSource:
+def _source(chain: Sequence[InputLayer], outputs: tuple[str, ...], *, training: bool) -> DataSource:
     unit = chain[0].unit
     kind, settings, order = _records(unit)
     sizes = chain[0].sizes()
@@ -49,7 +49,7 @@ def _source(chain: Sequence[Feed], outputs: tuple[str, ...], *, training: bool) 
     return DataSource(kind, data_first, batch or 1, settings, order, transforms, place)
 
 
-def _labels(feed: Feed, outputs: tuple[str, ...]) -> list[str]:
+def _labels(feed: InputLayer, outputs: tuple[str, ...]) -> list[str]:
     if feed.unit.spec["type"] == "kLabel":
         return [feed.unit.name] if feed.unit.name in outputs else []
     return [name for name in feed.inputs.read_by.get(feed.unit.name, ()) if name != feed.unit.name]

@@ -110,7 +110,7 @@ def sample_sizes(unit: Unit, source: Shape) -> Shape:
 
 
 @dataclass(slots=True)
-class Feed:
+class InputLayer:
     """What an input layer gives; an input of the net is made when something reads it.
 
     Attributes:
@@ -120,7 +120,7 @@ class Feed:
     """
 
     unit: Unit
-    origin: Feed | None
+    origin: InputLayer | None
     inputs: Inputs
 
     def sizes(self) -> Shape:
@@ -174,7 +174,7 @@ class Inputs:
         """Return the sizes that the caller gives for an input, or none."""
         return self._source.input_shapes.get(name, ())
 
-    def value(self, name: str, shape: Shape, feed: Feed) -> ir.Value:
+    def value(self, name: str, shape: Shape, feed: InputLayer) -> ir.Value:
         """Return an input of the net.
 
         Raises:
@@ -193,7 +193,7 @@ class Inputs:
             self.read_by[feed.unit.name].append(name)
         return self._values[name]
 
-    def labels(self, feed: Feed) -> ir.Value:
+    def labels(self, feed: InputLayer) -> ir.Value:
         """Return the input that holds the labels of records."""
         name = LABEL if LABEL not in self._taken else f"{feed.unit.name}/{LABEL}"
         return self.value(name, self.given(name) or feed.sizes()[:1], feed)
@@ -203,7 +203,7 @@ class Inputs:
         place = f"{self.place} in phase {self._source.phase}"
         check_input_names(self._source.input_shapes, self._values, place=place)
 
-    def _check(self, name: str, shape: Shape, feed: Feed) -> None:
+    def _check(self, name: str, shape: Shape, feed: InputLayer) -> None:
         place = feed.unit.place(self.place)
         if any(size is None for size in shape[1:]) or not shape:
             letters = "".join("NCHW"[: len(shape)] if len(shape) > 2 else "N")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.singa import layers as families
 from netweave.formats.singa.context import LAYERS, Output, SingaLayer
-from netweave.formats.singa.inputs import INPUTS, Feed, Inputs, is_input
+from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, is_input
 from netweave.formats.singa.layers.machine import downwards
 from netweave.formats.singa.parameters import Parameters
 from netweave.formats.singa.phases import included
@@ -43,7 +43,7 @@ class Net:
 
     graph: Graph
     losses: dict[str, float] = field(default_factory=dict)
-    feeds: dict[str, Feed] = field(default_factory=dict)
+    feeds: dict[str, InputLayer] = field(default_factory=dict)
     machines: list[tuple[Unit, Unit]] = field(default_factory=list)
 
 
@@ -139,7 +139,7 @@ class _Maker:
     ) -> None:
         self.parameters = parameters
         self.made: dict[str, Output] = {}
-        self.feeds: dict[str, Feed] = {}
+        self.feeds: dict[str, InputLayer] = {}
         self.inputs = Inputs(builder, source, [unit.name for unit in units])
         self._builder = builder
         self._source = source
@@ -155,10 +155,10 @@ class _Maker:
         names = forward_sources(unit, self._by_name)
         if is_input(unit):
             origin = self.feeds.get(names[0]) if names else None
-            self.feeds[unit.name] = Feed(unit, origin, self.inputs)
+            self.feeds[unit.name] = InputLayer(unit, origin, self.inputs)
             self._builder.layers.add(layer)
             return
-        sources: list[Output | Feed] = [self.feeds.get(name) or self.made[name] for name in names]
+        sources: list[Output | InputLayer] = [self.feeds.get(name) or self.made[name] for name in names]
         with self._builder.layer(layer):
             ctx = SingaLayer(
                 self._builder,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.python_code import parse_settings
+from netweave.lowering.activations import rectify, swish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,19 +33,13 @@ for _type, _op_type in {"Sigmoid": "Sigmoid", "TanH": "Tanh", "AbsVal": "Abs", "
 @layer("ReLU")
 def relu(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """``max(x, 0) + negative_slope * min(x, 0)``."""
-    slope = ctx.spec["relu_param"]["negative_slope"]
-    if slope == 0:
-        return [ctx.add("Relu", [ctx.x], top=0)]
-    return [ctx.add("LeakyRelu", [ctx.x], {"alpha": slope}, top=0)]
+    return [ctx.as_top(rectify(ctx, ctx.x, slope=ctx.spec["relu_param"]["negative_slope"]))]
 
 
 @layer("ReLU6")
 def relu6(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """A ReLU that ends at 6: ``relu6_layer.cpp`` of MobileNet's branches."""
-    slope = ctx.spec["relu6_param"]["negative_slope"]
-    low = ctx.x if slope == 0 else ctx.add("LeakyRelu", [ctx.x], {"alpha": slope})
-    bounds = [ctx.constant(0.0) if slope == 0 else None, ctx.constant(6.0)]
-    return [ctx.add("Clip", [low, *bounds], top=0)]
+    return [ctx.as_top(rectify(ctx, ctx.x, slope=ctx.spec["relu6_param"]["negative_slope"], limit=6.0))]
 
 
 @layer("PReLU")
@@ -73,9 +68,7 @@ def elu(ctx: CaffeLayer) -> Sequence[ir.Value]:
 @layer("Swish")
 def swish(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """``x * sigmoid(beta * x)``."""
-    x, beta = ctx.x, ctx.spec["swish_param"]["beta"]
-    inner = x if beta == 1 else ctx.add("Mul", [x, ctx.constant(beta)])
-    return [ctx.add("Mul", [x, ctx.add("Sigmoid", [inner])], top=0)]
+    return [ctx.as_top(swish(ctx, ctx.x, ctx.spec["swish_param"]["beta"]))]
 
 
 @layer("Clip")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.singa.context import Output, SingaLayer, layer
-from netweave.formats.singa.inputs import Feed
+from netweave.formats.singa.inputs import InputLayer
 from netweave.lowering import MANY
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def passed_on(ctx: SingaLayer) -> Output:
 def next_character(ctx: SingaLayer) -> Output:
     """The characters of the next step, as labels."""
     source = ctx.sources[0]
-    if not isinstance(source, Feed):
+    if not isinstance(source, InputLayer):
         raise ctx.read_error(f"reads {ctx.unit.sources[0]!r}, expected a kCharRNN")
     value = source.data(ctx.unit.index + 1)
     ctx.builder.rename(value, ctx.unit.name)
