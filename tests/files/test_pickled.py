@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from netweave.errors import NetweaveError, ReadError, UnsupportedError
-from netweave.files.pickled import Call, Name, OpaqueKey, Persistent, describe, read_pickled
+from netweave.files.pickled import Name, OpaqueKey, Persistent, PickledCall, describe, read_pickled
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +50,7 @@ def test_plain_values_are_as_pickle_reads_them(value: object, protocol: int) -> 
 @pytest.mark.parametrize("protocol", range(6))
 def test_calls_are_described(protocol: int) -> None:
     found = parse(pickle.dumps(collections.OrderedDict(a=1, b=[2, 3]), protocol))
-    assert isinstance(found, Call)
+    assert isinstance(found, PickledCall)
     assert (found.function, found.items) == (Name("collections", "OrderedDict"), [("a", 1), ("b", [2, 3])])
 
 
@@ -67,7 +67,7 @@ def test_what_a_pickle_would_call_is_not_called(tmp_path: Path, protocol: int) -
     path = tmp_path / "made"
     content = pickle.dumps(Evil(path), protocol)
     found = parse(content)
-    assert isinstance(found, Call)
+    assert isinstance(found, PickledCall)
     assert found.arguments == (str(path),)
     assert not path.exists()
     pickle.loads(content)
@@ -131,7 +131,7 @@ def test_objects_may_refer_to_one_another() -> None:
     inner: list[object] = []
     holder = collections.UserList(inner)
     holder.data.append(holder)
-    assert isinstance(parse(pickle.dumps(holder, 4)), Call)
+    assert isinstance(parse(pickle.dumps(holder, 4)), PickledCall)
 
 
 @pytest.mark.parametrize(("depth", "refused"), [(100, False), (101, True)])
@@ -145,10 +145,10 @@ def test_containers_nest_up_to_a_limit(depth: int, refused: bool) -> None:
 def test_descriptions_are_short(value: object) -> None:
     for held in (
         value,
-        Call(Name("a" * 500, "b"), value),
+        PickledCall(Name("a" * 500, "b"), value),
         Persistent(value),
         OpaqueKey(value),
-        Call(value, ()),
+        PickledCall(value, ()),
     ):
         assert len(describe(held)) < 200
         assert len(repr(held)) < 200 or held is value

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.pickled import Call, Name, OpaqueKey, describe, read_pickled
+from netweave.files.pickled import Name, OpaqueKey, PickledCall, describe, read_pickled
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -109,10 +109,10 @@ def _entries(value: Any) -> Iterable[tuple[Any, Any]] | None:
 
 
 def _is_call(value: Any, functions: set[Name]) -> bool:
-    return isinstance(value, Call) and isinstance(value.function, Name) and value.function in functions
+    return isinstance(value, PickledCall) and isinstance(value.function, Name) and value.function in functions
 
 
-def _only_object(call: Call, place: str) -> Any:
+def _only_object(call: PickledCall, place: str) -> Any:
     """Return the one object of an array of objects."""
     state = call.state
     if isinstance(state, tuple) and len(state) == 5 and isinstance(state[4], list) and len(state[4]) == 1:
@@ -120,7 +120,7 @@ def _only_object(call: Call, place: str) -> Any:
     raise ReadError("holds an array of several objects, expected a dict of arrays by name", place=place)
 
 
-def _array(call: Call, place: str) -> np.ndarray:
+def _array(call: PickledCall, place: str) -> np.ndarray:
     """Make the array of ``_reconstruct`` with the state (version, shape, type, column-major, bytes)."""
     state = call.state
     if not isinstance(state, tuple) or len(state) != 5:
@@ -142,7 +142,7 @@ def _array(call: Call, place: str) -> np.ndarray:
     return np.frombuffer(values, dtype).reshape(shape, order="F" if by_columns else "C")
 
 
-def _scalar(call: Call, place: str) -> np.ndarray:
+def _scalar(call: PickledCall, place: str) -> np.ndarray:
     if not isinstance(call.arguments, tuple) or len(call.arguments) != 2:
         raise ReadError("a number in its pickle has no value", place=place)
     dtype, values = _dtype(call.arguments[0], place), _bytes(call.arguments[1], place)
@@ -153,7 +153,7 @@ def _scalar(call: Call, place: str) -> np.ndarray:
 
 def _dtype(value: Any, place: str) -> np.dtype[Any]:
     """Return the element type of ``dtype('f4', ...)`` with the state (version, byte order, ...)."""
-    known = isinstance(value, Call) and value.function == _DTYPE and isinstance(value.arguments, tuple)
+    known = isinstance(value, PickledCall) and value.function == _DTYPE and isinstance(value.arguments, tuple)
     name = value.arguments[0] if known and value.arguments else None
     order = value.state[1] if known and isinstance(value.state, tuple) and len(value.state) > 1 else "<"
     if isinstance(name, str) and name[:1] in set(_KINDS) and name[1:] in {"1", "2", "4", "8"}:
@@ -164,7 +164,7 @@ def _dtype(value: Any, place: str) -> np.dtype[Any]:
 
 def _bytes(value: Any, place: str) -> bytes:
     """Return bytes, which Python 2 pickled as text, and Python 3 in its oldest protocols as encoded text."""
-    if isinstance(value, Call) and value.function == _ENCODE and isinstance(value.arguments, tuple):
+    if isinstance(value, PickledCall) and value.function == _ENCODE and isinstance(value.arguments, tuple):
         value = value.arguments[0] if value.arguments else None
     if isinstance(value, str):
         try:
@@ -177,7 +177,7 @@ def _bytes(value: Any, place: str) -> bytes:
 
 
 def _kind(value: Any) -> str:
-    if isinstance(value, Call):
+    if isinstance(value, PickledCall):
         return describe(value)
     if isinstance(value, OpaqueKey):
         value = value.value

@@ -66,7 +66,7 @@ def elu(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 
 @layer("Swish")
-def swish(ctx: CaffeLayer) -> Sequence[ir.Value]:
+def swish_layer(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """``x * sigmoid(beta * x)``."""
     return [ctx.as_top(swish(ctx, ctx.x, ctx.spec["swish_param"]["beta"]))]
 
