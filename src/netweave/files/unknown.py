@@ -47,6 +47,7 @@ def refuse_unknown_layers(
     known: Iterable[str] = (),
     reasons: Mapping[str, str] | None = None,
     how_to: str | None = None,
+    advice: str = "",
 ) -> None:
     """Raise one error that names every unknown type once, with its first layers; none if there are none.
 
@@ -57,6 +58,7 @@ def refuse_unknown_layers(
         known: The types that are read, for a suggestion where a name is mistyped.
         reasons: What is known of types that are not read, such as ``a layer of the Intel branch``.
         how_to: The page that tells how one is added.
+        advice: What else the reader of the message can do.
 
     Raises:
         UnsupportedError: There is an unknown layer.
@@ -74,7 +76,7 @@ def refuse_unknown_layers(
     if len(by_type) > MOST_TYPES:
         rows.append(f"and {len(by_type) - MOST_TYPES} more types")
     count = f"{len(by_type)} {noun} types" if len(by_type) > 1 else f"one {noun} type"
-    see = f"; see docs/how-to/{how_to}.md" if how_to else ""
+    see = f"; see docs/how-to/{how_to}.md" if how_to else f"; {advice}" if advice else ""
     raise UnsupportedError(f"has {count} that Netweave does not read: {'; '.join(rows)}{see}", place=place)
 
 

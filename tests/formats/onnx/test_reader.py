@@ -281,7 +281,7 @@ def test_operators_of_the_runtime_are_read_and_others_named(tmp_path):
     ]
     with pytest.raises(
         UnsupportedError,
-        match=r"no meaning is known for 2 operators: Nothing-22 \(1 node\), acme::Swirl-3 \(2 nodes\)",
+        match=r"2 operator types that .* acme::Swirl-3 \('a', 'b'\); Nothing-22 \('y'\); neither ONNX nor",
     ):
         load(model(unknown, {"x": X}, ["y"], domains=domains), tmp_path)
 

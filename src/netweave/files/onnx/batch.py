@@ -8,13 +8,13 @@ as declared, with a note.
 from __future__ import annotations
 
 import re
-from math import prod
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
 from netweave.files.onnx.symbols import renamed
 from netweave.graph import BATCH, known_shape
+from netweave.graph.budget import num_elements
 from netweave.graph.shapes import symbol_for
 
 if TYPE_CHECKING:
@@ -109,11 +109,8 @@ def _num_elements(shape: ir.Shape | None, batch: int) -> int | None:
     if shape is None:
         return None
     sizes = [dim if isinstance(dim, int) else dim.evaluate({BATCH: batch}) for dim in shape]
-    return (
-        prod(size for size in sizes if isinstance(size, int))
-        if all(isinstance(size, int) for size in sizes)
-        else None
-    )
+    known = [size for size in sizes if isinstance(size, int)]
+    return num_elements(known) if len(known) == len(sizes) else None
 
 
 def _constant(value: ir.Value | None) -> list[int] | None:
@@ -134,9 +131,11 @@ def _free_reshape(edit: Editor, size: int) -> None:
         total = _num_elements(data.shape, size)
         if total is None or 0 in sizes or BATCH not in {s for d in data.shape for s in _free_symbols(d)}:
             return
-        rest = total // size
-        sizes[1:] = [rest // max(1, prod(n for n in sizes[1:] if n > 0)) if n < 0 else n for n in sizes[1:]]
-        if prod(sizes[1:]) != rest:
+        rest, given = total // size, num_elements(n for n in sizes[1:] if n > 0)
+        if given is None:
+            return
+        sizes[1:] = [rest // given if n < 0 else n for n in sizes[1:]]
+        if num_elements(sizes[1:]) != rest:
             return
         sizes[0] = -1
     edit.set_input(1, edit.constant(sizes, ir.DataType.INT64, "shape"))

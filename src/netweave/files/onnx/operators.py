@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,8 @@ import onnx
 
 from netweave.errors import UnsupportedError
 from netweave.files.onnx.editing import all_nodes
-from netweave.files.onnx.opset import ML_DOMAIN, describe, label
+from netweave.files.onnx.opset import ML_DOMAIN, label
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.graph import DOMAIN, all_operators
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def check_operators(model: ir.Model, *, place: str) -> None:
         place: The file, for messages.
 
     Raises:
-        UnsupportedError: Some are not; all are named, with their number of nodes.
+        UnsupportedError: Some are not; all are named, with their first nodes.
     """
     version = model.opset_imports.get("", MAX_OPSET)
     if not 1 <= version <= MAX_OPSET:
@@ -35,17 +35,18 @@ def check_operators(model: ir.Model, *, place: str) -> None:
             f"is written in opset {version}; 1 to {MAX_OPSET} are read: update onnx, or export anew",
             place=place,
         )
-    unknown: Counter[str] = Counter()
+    unknown = []
     for node in all_nodes(model.graph):
         own = model.opset_imports.get(node.domain, 1)
         if not _is_known(node.domain, node.op_type, own):
-            unknown[label(node, own)] += 1
-    if unknown:
-        raise UnsupportedError(
-            f"no meaning is known for {describe(unknown)}; neither ONNX nor ONNX Runtime has them, and the "
-            "file holds no functions of these names: export with standard operators",
-            place=place,
-        )
+            unknown.append(UnknownLayer(label(node, own), node.name or ""))
+    refuse_unknown_layers(
+        unknown,
+        place=place,
+        noun="operator",
+        advice="neither ONNX nor ONNX Runtime has them, and the file holds no functions of these names: "
+        "export with standard operators",
+    )
 
 
 @cache

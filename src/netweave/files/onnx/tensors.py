@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from math import prod
 from typing import TYPE_CHECKING
 
 import onnx
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,8 +53,8 @@ def check_tensors(model: onnx.ModelProto, *, folder: Path, place: str) -> None:
         if tensor.data_type not in _KNOWN_TYPES:
             raise ReadError(f"has the unknown element type {tensor.data_type}", place=where)
         dtype = ir.DataType(tensor.data_type)
-        count = prod(tensor.dims)
-        if any(size < 0 for size in tensor.dims) or prod(filter(None, tensor.dims)) > MAX_ELEMENTS:
+        count = num_elements(tensor.dims)
+        if count is None:
             sizes = "x".join(map(str, tensor.dims))
             raise ReadError(f"has the sizes {sizes}; at most {MAX_ELEMENTS:,} elements are read", place=where)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:

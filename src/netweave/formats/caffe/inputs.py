@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError
@@ -17,7 +16,7 @@ from netweave.files.unknown import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -261,7 +260,7 @@ def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source)
 
 def _check_size(name: str, shape: Shape, wired: Wired, source: Source) -> None:
     sizes = [1 if size is None else size for size in shape]
-    if all(size >= 1 for size in sizes) and prod(sizes) <= MAX_ELEMENTS:
+    if min(sizes, default=1) >= 1 and num_elements(sizes) is not None:
         return
     line = f":{wired.spec.line}" if wired.spec.line else ""
     raise ShapeError(

@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.budget import num_elements
 from netweave.symbol.settings import DTYPES
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _File:
         if not 0 <= rank <= MAX_RANK:
             raise self._wrong(f"rank {rank}, expected 0 to {MAX_RANK}")
         sizes = self._numbers(f"<{rank}{kind}")
-        if min(sizes, default=0) < 0 or (0 in sizes and prod(filter(None, sizes)) > MAX_ELEMENTS):
+        if min(sizes, default=0) < 0 or (0 in sizes and num_elements(sizes) is None):
             raise self._wrong(f"the shape {sizes}")
         return sizes
 

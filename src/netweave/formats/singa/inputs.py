@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import prod
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError
 from netweave.files.unknown import check_input_names
 from netweave.graph import BATCH
-from netweave.graph.budget import MAX_ELEMENTS
+from netweave.graph.budget import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -216,7 +215,7 @@ class Inputs:
                 open_inputs=(name,),
             )
         sizes = [1 if size is None else size for size in shape]
-        if min(sizes) < 1 or prod(sizes) > MAX_ELEMENTS:
+        if min(sizes) < 1 or num_elements(sizes) is None:
             raise ShapeError(
                 f"input {name!r} would be {'x'.join(map(str, sizes))}; every size must be 1 or more, and all "
                 f"of them together at most {MAX_ELEMENTS:,} elements",
