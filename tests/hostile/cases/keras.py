@@ -43,6 +43,10 @@ def _chain(*layers: tuple[str, dict[str, Any]], shape: Any = (None, 8, 8, 3)) ->
     return json.dumps({"class_name": "Sequential", "config": {"name": "net", "layers": rows}})
 
 
+def _held(kind: str, **settings: Any) -> dict[str, Any]:
+    return {"class_name": kind, "config": {"name": "inner", **settings}}
+
+
 def _nested(depth: int) -> str:
     model: dict[str, Any] = json.loads(_chain(("ReLU", {})))
     for _ in range(depth):
@@ -94,6 +98,26 @@ _CONFIGS = {
         "'what'",
     ),
     "2^62 filters": (_chain(("Conv2D", {"filters": HUGE, "kernel_size": [3, 3]})), ShapeError, ANY),
+    "a setting that Keras has not": (
+        _chain(("Conv2D", {"filters": 4, "kernel_size": [3, 3], "strid": 2})),
+        UnsupportedError,
+        "the setting strid=2 is not read",
+    ),
+    "images made smaller without aliasing": (
+        _chain(("Resizing", {"height": 4, "width": 4, "antialias": True})),
+        UnsupportedError,
+        "the setting antialias=True is not read",
+    ),
+    "sequences with the steps first": (
+        _chain(("Bidirectional", {"layer": _held("LSTM", units=3, time_major=True)}), shape=(None, 5, 3)),
+        UnsupportedError,
+        "the setting time_major=True is not read",
+    ),
+    "steps of 0": (
+        _chain(("MaxPooling2D", {"pool_size": [2, 2], "strides": [0, 0]})),
+        ReadError,
+        r"stride is \[0, 0\], expected 1 or more",
+    ),
     "no filters": (_chain(("Conv2D", {"kernel_size": [3, 3]})), ReadError, "filters=None"),
     "filters below zero": (
         _chain(("Conv2D", {"filters": -4, "kernel_size": [3, 3]})),

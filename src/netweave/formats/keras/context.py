@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.keras.config import LayerConfig
+from netweave.formats.keras.settings import is_without_effect
 from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class KerasLayer(ChannelsLastLayer):
         self._known_arrays = net.arrays
         self._arrays = arrays
         self._inside = inside
+        self._asked_for: set[str] = set()
 
     def inner(self, config: LayerConfig, args: Sequence[Any], *, inside: str) -> KerasLayer:
         """Return the context of a layer inside the layer.
@@ -141,8 +143,23 @@ class KerasLayer(ChannelsLastLayer):
 
     def setting(self, name: str, default: Any = None) -> Any:
         """Return a setting as written; the default also stands in for None."""
+        self._asked_for.add(name)
         value = self.config.settings.get(name)
         return default if value is None else value
+
+    def first_setting(self, *names: str) -> str:
+        """Return the name by which the file has a setting that Keras renamed; the last where it has none."""
+        return next((name for name in names if name in self.config.settings), names[-1])
+
+    def check_settings(self) -> None:
+        """Refuse settings that the layer was not asked for, unless they change nothing here.
+
+        Raises:
+            UnsupportedError: There is such a setting.
+        """
+        for name, value in self.config.settings.items():
+            if name not in self._asked_for and not is_without_effect(name, value):
+                raise self.unsupported(f"the setting {name}={value!r:.40} is not read")
 
     def number(self, name: str, default: float) -> float:
         """Return a setting that is a number."""

@@ -13,12 +13,21 @@ Read = Callable[["KerasLayer"], "Tensor | Sequence[Tensor]"]
 
 _READERS: dict[str, Read] = {}
 
+ONLY_IN_TRAINING: set[str] = set()
+"""Classes of layers whose settings count in training alone."""
 
-def layer_reader(*names: str) -> Callable[[Read], Read]:
-    """Register the decorated function as the reader of a class of layers, by its names in every age."""
+
+def layer_reader(*names: str, only_in_training: bool = False) -> Callable[[Read], Read]:
+    """Register the decorated function as the reader of a class of layers, by its names in every age.
+
+    Args:
+        names: The names.
+        only_in_training: Whether the layer does nothing in a net that predicts, whatever its settings.
+    """
 
     def register(read: Read) -> Read:
         _READERS.update(dict.fromkeys(names, read))
+        ONLY_IN_TRAINING.update(names if only_in_training else ())
         return read
 
     return register
@@ -34,6 +43,8 @@ def read_layer(ctx: KerasLayer) -> list[Tensor]:
     read = find_reader(ctx.type)
     assert read is not None, "the classes of all layers are looked up before any is read"
     outputs = read(ctx)
+    if ctx.type not in ONLY_IN_TRAINING:
+        ctx.check_settings()
     return list(outputs) if isinstance(outputs, Sequence) else [outputs]
 
 

@@ -108,7 +108,7 @@ def relu(ctx: KerasLayer) -> Tensor:
 @layer_reader("LeakyReLU")
 def leaky_relu(ctx: KerasLayer) -> Tensor:
     """``x`` above 0, a slope below: Keras 3 has another name for it."""
-    name = "negative_slope" if "negative_slope" in ctx.config.settings else "alpha"
+    name = ctx.first_setting("negative_slope", "alpha")
     return ctx.unary("LeakyRelu", ctx.x, {"alpha": ctx.number(name, 0.3)})
 
 
@@ -133,8 +133,13 @@ def softmax(ctx: KerasLayer) -> Tensor:
     return along(ctx, "Softmax", ctx.x, ctx.one_axis(-1))
 
 
-@layer_reader("SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "AlphaDropout", "GaussianDropout")
-@layer_reader("GaussianNoise", "ActivityRegularization", "StochasticDepth", "Identity")
+NOISES = (
+    "ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "Identity",
+    "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "StochasticDepth",
+)  # fmt: skip
+
+
+@layer_reader(*NOISES, only_in_training=True)
 def identity(ctx: KerasLayer) -> Tensor:
     """Nothing is disturbed in a net that predicts."""
     return ctx.copied(ctx.x)

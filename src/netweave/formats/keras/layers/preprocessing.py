@@ -70,7 +70,7 @@ def center_crop(ctx: KerasLayer) -> Tensor:
     return cut(ctx, ctx.x, {axis: (begin, begin + size, 1) for axis, begin, size in rows})
 
 
-@layer_reader(*RANDOM)
+@layer_reader(*RANDOM, only_in_training=True)
 def random(ctx: KerasLayer) -> Tensor:
     """Nothing is disturbed in a net that predicts."""
     return ctx.copied(ctx.x)

@@ -139,7 +139,7 @@ def _at_once(ctx: KerasLayer, settings: Settings) -> list[Tensor]:
 
 def _merge_mode(ctx: KerasLayer) -> str | None:
     """Return how both ways are joined; None, which leaves them apart, is not the default."""
-    mode: str | None = ctx.config.settings.get("merge_mode", "concat")
+    mode: str | None = ctx.setting("merge_mode", None if "merge_mode" in ctx.config.settings else "concat")
     return mode
 
 
@@ -162,7 +162,7 @@ def settings_of(ctx: KerasLayer) -> Settings:
     reset_after = op_type == "GRU" and ctx.boolean("reset_after", False)
     cell = _cell(ctx, op_type, reset_after=reset_after)
     num_rows = cell.num_gates * units
-    return Settings(
+    settings = Settings(
         cell,
         units,
         ((2, num_rows) if reset_after else (num_rows,)) if ctx.boolean("use_bias", True) else None,
@@ -171,6 +171,8 @@ def settings_of(ctx: KerasLayer) -> Settings:
         ctx.boolean("go_backwards", False),
         ctx.boolean("zero_output_for_mask", False),
     )
+    ctx.check_settings()  # of layers inside others too
+    return settings
 
 
 def _cell(ctx: KerasLayer, op_type: str, *, reset_after: bool) -> RecurrentCell:

@@ -29,7 +29,7 @@ def flatten(ctx: KerasLayer) -> Tensor:
 @layer_reader("Reshape")
 def reshape(ctx: KerasLayer) -> Tensor:
     """Other sizes, the batch left out; the function ``ops.reshape`` is given the batch as well."""
-    name = "newshape" if "newshape" in ctx.config.settings else "target_shape"
+    name = ctx.first_setting("newshape", "target_shape")
     given = ctx.setting(name)
     wanted = [-1 if size is None else size for size in given] if isinstance(given, list) else given
     if not isinstance(wanted, list) or not all(isinstance(size, int) for size in wanted):
