@@ -29,3 +29,10 @@ def test_readme_has_blocks_that_run():
     found = list(blocks((ROOT / "README.md").read_text()))
     assert [block.language for block in found] == ["console", "python"]
     assert all(block.output for block in found if block.language == "python")
+
+
+@pytest.mark.parametrize("name", RUN)
+def test_no_page_prints_that_what_it_shows_is_false(name):
+    """An example that prints ``accuracy > 0.9`` is there to be true."""
+    outputs = [block.output for block in blocks((ROOT / name).read_text()) if block.output]
+    assert not [output for output in outputs if "False" in output.splitlines()]

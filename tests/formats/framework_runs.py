@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "written"
 VALUES = 23
-"""Elements kept of each output, beside its shape, mean and rms: a prime, lest they be one column."""
+"""So many elements of each output are kept, beside shape, mean and rms; a prime, lest all be of a column."""
 
 TOLERANCE = 3e-5
 """Of the rms, between two programs that compute in float32."""
