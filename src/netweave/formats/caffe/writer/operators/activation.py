@@ -6,28 +6,25 @@ from netweave.files.node_writer import NotWritable
 from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 from netweave.formats.caffe.writer.table import CaffeNode, Step, power, writes
 from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.lowering.nodes.names import by_operator
 
 _RELU: Step = ("ReLU", {})
 _PROD = {"eltwise_param": {"operation": "PROD"}}
 
-_STEPS: dict[str, tuple[Step, ...]] = {
-    "Abs": (("AbsVal", {}),),
-    "Exp": (("Exp", {}),),
-    "Log": (("Log", {}),),
-    "Neg": (power(scale=-1.0),),
-    "Reciprocal": (power(exponent=-1.0),),
-    "Relu": (_RELU,),
-    "Sigmoid": (("Sigmoid", {}),),
-    "Softplus": (("BNLL", {}),),
-    "Sqrt": (power(exponent=0.5),),
-    "Tanh": (("TanH", {}),),
+_LAYERS = by_operator(("AbsVal", "BNLL", "Exp", "Log", "ReLU", "Sigmoid", "TanH"))
+
+_POWERS: dict[str, Step] = {
+    "Neg": power(scale=-1.0),
+    "Reciprocal": power(exponent=-1.0),
+    "Sqrt": power(exponent=0.5),
 }
+"""Functions that Caffe has as a Power."""
 
 
-@writes(*_STEPS)
+@writes(*_LAYERS, *_POWERS)
 def plain(node: CaffeNode) -> list[CaffeLayer]:
     """A function without settings."""
-    return node.chain(*_STEPS[node.op_type])
+    return node.chain(_POWERS.get(node.op_type) or (_LAYERS[node.op_type], {}))
 
 
 @writes("Identity", "Dropout")

@@ -9,22 +9,15 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
 from netweave.formats.keras.source.table import KerasNode, channels_last, writes
 from netweave.lowering.nodes.arrays import clip_bounds
+from netweave.lowering.nodes.names import by_operator
 
 if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.files.source_code.steps import Step
 
-_NAMES = {
-    "Elu": "elu",
-    "Exp": "exponential",
-    "HardSwish": "hard_silu",
-    "Mish": "mish",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Tanh": "tanh",
-}
+_NAMES = by_operator(("elu", "exponential", "mish", "sigmoid", "softplus", "softsign", "tanh"))
+_NAMES["HardSwish"] = "hard_silu"
 
 
 @writes(*_NAMES)
@@ -80,19 +73,9 @@ def clip(node: KerasNode) -> Step:
     return node.step("{0}" if high is None else f"ops.minimum({{0}}, {number(high)})")
 
 
-_FUNCTIONS = {
-    "Abs": "absolute",
-    "Ceil": "ceil",
-    "Cos": "cos",
-    "Erf": "erf",
-    "Floor": "floor",
-    "Log": "log",
-    "Neg": "negative",
-    "Reciprocal": "reciprocal",
-    "Sign": "sign",
-    "Sin": "sin",
-    "Sqrt": "sqrt",
-}
+_FUNCTIONS = by_operator(
+    ("absolute", "ceil", "cos", "erf", "floor", "log", "negative", "reciprocal", "sign", "sin", "sqrt")
+)
 
 
 @writes(*_FUNCTIONS)

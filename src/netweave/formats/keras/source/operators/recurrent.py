@@ -14,6 +14,7 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.sequences import batch_first, by_batch, first_state, joined, last_state
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.formats.keras.source.table import KerasNode, writes
+from netweave.lowering.nodes.names import by_operator
 from netweave.lowering.nodes.recurrent import FIRST_STATES, RecurrentNode
 
 if TYPE_CHECKING:
@@ -26,14 +27,7 @@ if TYPE_CHECKING:
 _KINDS = {"LSTM": ("LSTM", "lstm_cell"), "GRU": ("GRU", "gru_cell"), "RNN": ("SimpleRNN", "simple_rnn_cell")}
 """Keras's layer, and what it calls the cell that has the arrays."""
 
-_ACTIVATIONS = {
-    "Elu": "elu",
-    "Relu": "relu",
-    "Sigmoid": "sigmoid",
-    "Softplus": "softplus",
-    "Softsign": "softsign",
-    "Tanh": "tanh",
-}
+_ACTIVATIONS = by_operator(("elu", "relu", "sigmoid", "softplus", "softsign", "tanh"))
 
 _ENDS = ("sequence", "state1", "state2")
 """What the values of a layer are called: all steps, and the last states."""

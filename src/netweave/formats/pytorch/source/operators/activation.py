@@ -7,34 +7,21 @@ from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.text import number
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
+from netweave.lowering.nodes.names import by_operator
 
-_CALLS = {
-    "Abs": "torch.abs({0})",
-    "Ceil": "torch.ceil({0})",
-    "Cos": "torch.cos({0})",
-    "Erf": "torch.erf({0})",
-    "Exp": "torch.exp({0})",
-    "Floor": "torch.floor({0})",
-    "HardSwish": "F.hardswish({0})",
-    "Log": "torch.log({0})",
-    "Mish": "F.mish({0})",
-    "Reciprocal": "torch.reciprocal({0})",
-    "Relu": "F.relu({0})",
-    "Round": "torch.round({0})",
-    "Sigmoid": "torch.sigmoid({0})",
-    "Sign": "torch.sign({0})",
-    "Sin": "torch.sin({0})",
-    "Softplus": "F.softplus({0})",
-    "Softsign": "F.softsign({0})",
-    "Sqrt": "torch.sqrt({0})",
-    "Tanh": "torch.tanh({0})",
-}
+_FUNCTIONS = by_operator(
+    (
+        *("torch.abs", "torch.ceil", "torch.cos", "torch.erf", "torch.exp", "torch.floor", "torch.log"),
+        *("torch.reciprocal", "torch.round", "torch.sigmoid", "torch.sign", "torch.sin", "torch.sqrt"),
+        *("torch.tanh", "F.mish", "F.relu", "F.softplus", "F.softsign"),
+    )
+) | {"HardSwish": "F.hardswish"}
 
 
-@writes(*_CALLS)
+@writes(*_FUNCTIONS)
 def plain(node: PyTorchNode) -> Step:
     """A function without settings."""
-    return node.step(_CALLS[node.op_type])
+    return node.step(f"{_FUNCTIONS[node.op_type]}({{0}})")
 
 
 @writes("Neg")
