@@ -14,6 +14,7 @@ from netweave.backends.torch.device import find_device
 from netweave.backends.torch.stages import cut
 from netweave.errors import UnsupportedError, UsageError
 from netweave.optim import Updater
+from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.training.checkpoint import read_checkpoint
 from netweave.training.checkpointing import CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
@@ -134,13 +135,12 @@ class Trainer:
             dtype=dtype,
         )
         parameters = trained(job.phases["train"].graph, self.nets["train"])
-        sizes = {} if slice_elements is None else {"slice_elements": slice_elements}
-        self.updater = Updater(job.solver, parameters, seed=self.seed, **sizes)
+        elements = slice_elements or _saved_slice(checkpoint) or SLICE_ELEMENTS
+        self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
         if memory is not None:
             limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
         stages = cut(self.nets["train"], num_stages)
         self.program = StepProgram(job, self.nets["train"], stages, self.updater, engine=engine, where=where)
-        self.iteration = 0
         self._state = TrainState(job, self.nets, self.updater)
         self._writer = CheckpointWriter(self._state, engine, keep=keep)
         self._saved_at: int | None = None
@@ -149,18 +149,16 @@ class Trainer:
             net.guard(self.program.wait)
         self._loaders: dict[str, PhaseLoader] = {}
         try:
-            config = LoaderConfig(engine, self.seed, DTYPES[dtype], threads)
-            for name, phase in job.phases.items():
-                self._loaders[name] = PhaseLoader(name, phase, (data or {}).get(name, {}), config)
+            self._open(data or {}, LoaderConfig(engine, self.seed, DTYPES[dtype], threads))
             if checkpoint:
                 self._restore(checkpoint)
             elif resume:
                 self._state.restore_foreign(resume)
                 self._loaders["train"].skip(self.updater.iteration * job.solver.accumulate)
-            self.iteration = self.updater.iteration
         except BaseException:
             self.close()
             raise
+        self.iteration = self.updater.iteration
 
     def run(self) -> bool:
         """Train to the end; say whether it was reached, or the run was stopped.
@@ -214,6 +212,10 @@ class Trainer:
                 net.draws.release()
         for loader in self._loaders.values():
             loader.close()
+
+    def _open(self, data: Mapping[str, Given], config: LoaderConfig) -> None:
+        for name, phase in self.job.phases.items():
+            self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), config)
 
     def _end(self, *events: Stopped) -> None:
         self.program.wait()
@@ -341,6 +343,12 @@ def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
         raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
     if dtype not in DTYPES:
         raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
+
+
+def _saved_slice(checkpoint: Checkpoint | None) -> int | None:
+    """Return the size of a slice in the run that goes on: sums over devices round by it."""
+    layout = checkpoint.state.get("layout") if checkpoint else None
+    return int(layout["slice_elements"]) if layout else None
 
 
 def _due(iteration: int, interval: int) -> bool:
