@@ -201,7 +201,7 @@ WRONG = {
     "scheduler": ({"optimizer_params": {"lr_scheduler": 3}}, UsageError, "lr_scheduler is 3, expected"),
     "metric": ({"eval_metric": "acuracy"}, UsageError, "no metric 'acuracy'; there are: acc"),
     "array": ({"arg_params": {"fc_weigth": np.zeros(3)}}, UsageError, "no array 'fc_weigth'"),
-    "size": ({"arg_params": {"fc_bias": np.zeros(4)}}, UsageError, r"sizes \(4,\), expected \(3,\)"),
+    "size": ({"arg_params": {"fc_bias": np.zeros(4)}}, UsageError, r"shape \(4,\), expected \(3,\)"),
     "batch": ({"batch_size": 100}, UsageError, "there are 48 records, fewer than the 100"),
     "initializer": ({"initializer": sym.Initializer("xavir")}, UsageError, "no filler 'mxnet.xavir'"),
     "rate": ({"optimizer_params": {"learning_rate": 3e38}}, RunError, "is nan|is inf"),
@@ -219,13 +219,13 @@ def test_wrong_records_are_named():
     data, labels = toy()
     with pytest.raises(UsageError, match="have \\[48, 40\\] records"):
         Module(small()).fit(data, labels[:40], **FAST)
-    with pytest.raises(UsageError, match="1 arrays are given for the inputs data, softmax_label"):
+    with pytest.raises(UsageError, match="1 arrays given for the inputs data, softmax_label"):
         Module(small()).fit(data, **FAST)
-    with pytest.raises(UsageError, match="no array is given for softmax_label"):
+    with pytest.raises(UsageError, match="no array given for softmax_label"):
         Module(small()).fit({"data": data}, **FAST)
-    with pytest.raises(UsageError, match="its end is not known"):
+    with pytest.raises(UsageError, match="its length is unknown"):
         Module(small()).fit(iter(list(zip(data, labels, strict=True))), **FAST)
-    with pytest.raises(UsageError, match="records are int"):
+    with pytest.raises(UsageError, match="records are of type int"):
         Module(small()).fit(3, **FAST)
     with pytest.raises(UsageError, match="the net has no arrays yet"):
         Module(small()).predict(data)
@@ -270,7 +270,7 @@ def test_a_fixed_gamma_is_listed_and_stays_one(tmp_path):
     again = Module(normalised()).bind(data=(8, 2, 6, 6), softmax_label=(8,), seed=5)
     again.set_params(learnt, states)
     np.testing.assert_array_equal(again.predict(data), predicted)
-    with pytest.raises(UsageError, match=r"'bn_gamma' has the sizes \(5,\), expected \(4,\)"):
+    with pytest.raises(UsageError, match=r"'bn_gamma' has the shape \(5,\), expected \(4,\)"):
         again.set_params({"bn_gamma": np.ones(5)})
 
 

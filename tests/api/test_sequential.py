@@ -121,7 +121,7 @@ X = np.zeros((10, 6), np.float32)
 WRONG = {
     "not compiled": (lambda: Sequential([Dense(1)]).fit(X, X), "not compiled; call compile"),
     "loss": (lambda: Sequential([Dense(1)]).compile(loss="msee"), "no loss 'msee'; there are: sparse_"),
-    "optimizer": (lambda: Sequential([Dense(1)]).compile("adm", loss="mse"), "no optimizer 'adm'"),
+    "optimizer": (lambda: Sequential([Dense(1)]).compile("adm", loss="mse"), "unknown optimizer 'adm'"),
     "metric": (
         lambda: Sequential([Dense(1)]).compile("adam", loss="mse", metrics=["acuracy"]),
         "no metric 'acuracy'",
@@ -145,5 +145,5 @@ def test_a_layer_too_late_is_refused():
     model = Sequential([Dense(1, input_shape=(6,))])
     model.compile(loss="mse")
     model.bind()
-    with pytest.raises(UsageError, match="the net has arrays already"):
+    with pytest.raises(UsageError, match="the net already has arrays"):
         model.add(Dense(2))

@@ -214,7 +214,7 @@ def test_shapes_that_do_not_fit_are_named():
 
     net = TorchNet(wrong(sym.Variable("data")).graph(data=(4, 5)))
     (found,) = net(data=torch.ones(4, 5, requires_grad=True)).values()
-    with pytest.raises(RunError, match=r"'WrongGradient': its gradient gives \[\(1, 5\)\], its inputs are"):
+    with pytest.raises(RunError, match=r"'WrongGradient': its gradient returns \[\(1, 5\)\], expected"):
         found.sum().backward()
 
 
@@ -223,7 +223,11 @@ WRONG = {
     "built in": ({"name": "SoftmaxOutput"}, lambda x: x, "cannot be called 'SoftmaxOutput'"),
     "no name": ({"name": "a b"}, lambda x: x, "cannot be called 'a b'"),
     "arrays": ({"arrays": "jax"}, lambda x: x, "arrays is 'jax', expected numpy or torch"),
-    "effect": ({"name": "E1", "effects": ["magic"]}, lambda x: x, "no effect 'magic'; there are: random"),
+    "effect": (
+        {"name": "E1", "effects": ["magic"]},
+        lambda x: x,
+        "unknown effect 'magic'; there are: random",
+    ),
     "state": ({"name": "E2", "state": dict}, lambda x: x, "has no keyword-only parameter 'state'"),
     "default": ({"name": "E3"}, lambda x, *, a=None: x, "attribute 'a' needs a default .*found None"),
     "kind": ({"name": "E4"}, lambda x, y=3: x, "'y' is neither an input"),

@@ -109,7 +109,7 @@ def test_what_is_not_json_is_named(tmp_path):
 
 
 def test_an_overlap_out_of_range_is_refused(tmp_path):
-    with pytest.raises(UsageError, match="an overlap of 0, expected a number above 0, at most 1"):
+    with pytest.raises(UsageError, match="iou is 0, expected a number above 0 and at most 1"):
         netweave.evaluate_boxes(tmp_path, tmp_path, iou=0)
 
 

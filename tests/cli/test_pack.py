@@ -124,15 +124,18 @@ def test_a_file_elsewhere_is_fetched(folder, netweave, monkeypatch):
     [
         (["nothing", "db"], "nothing: there is no such file; check the name and the folder"),
         (["nothing.npz", "db"], "nothing.npz: there is no such file"),
-        (["data.npy", "db"], "data.npy: holds one array; name that of the labels: --labels FILE.npy"),
-        (["data.csv", "db"], "data.csv: say the sizes of a record, such as --shape 3x32x32"),
+        (["data.npy", "db"], "data.npy: holds one array; give the file of the labels: --labels FILE.npy"),
+        (["data.csv", "db"], "data.csv: give the shape of a record, such as --shape 3x32x32"),
         (["list.txt", "db"], "class1/0.png): there is no such file"),
         (["all.npz", "classes"], "classes is there already; remove it or give another name"),
         (["all.npz", "db", "--as", "zip"], "cannot pack into 'zip'; there are: lmdb, recordio, hdf5, mnist"),
-        (["all.npz", "db", "--from", "zip"], "all.npz: no kind of data 'zip'; there are: lmdb, recordio"),
+        (
+            ["all.npz", "db", "--from", "zip"],
+            "all.npz: unknown kind of data 'zip'; there are: lmdb, recordio",
+        ),
         (
             ["half.npy", "x.rec", "--labels", "labels.npy"],
-            "type float64 that are not whole numbers",
+            "type float64 that are not integers",
         ),
         (["all.npz", "db", "--resize", "1x2x3"], "cannot resize to 1x2x3; give HEIGHTxWIDTH"),
         (["all.npz", "db", "--resize", "big"], "'big' is not SIZES"),

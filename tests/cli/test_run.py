@@ -160,4 +160,4 @@ def test_convert_without_weights_needs_leave(netweave, tmp_path):
 def test_convert_says_which_names_it_writes(folder, netweave, tmp_path):
     called = netweave("convert", str(folder / "leaves.prototxt"), str(tmp_path / "net.pb"))
     assert called.status == 2
-    assert "nets are written as .prototxt (Caffe), -symbol.json (MXNet)" in called.err
+    assert "unknown file name for a net, expected .prototxt (Caffe), -symbol.json (MXNet)" in called.err

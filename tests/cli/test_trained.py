@@ -103,7 +103,7 @@ def test_times_of_layers(trained, netweave):
         (["test", "net.prototxt"], "give one file of weights: netweave test NET WEIGHTS"),
         (["test", "--weights", WEIGHTS], "give one net: netweave test NET WEIGHTS"),
         (["test", "net.prototxt", "no.caffemodel"], "no.caffemodel: there is no such file"),
-        (["test", "net.prototxt", WEIGHTS, "--views"], "ten views need windows smaller than the images"),
+        (["test", "net.prototxt", WEIGHTS, "--views"], "ten crops need a crop size smaller than the images"),
         (
             ["test", "net.prototxt", WEIGHTS, "--gpu", "all"],
             "--gpu all: several devices are not supported",

@@ -37,7 +37,7 @@ def test_fillers():
     assert normal.read(0)[0].mean() == pytest.approx(2, abs=0.02)
     assert normal.read(0)[0].std() == pytest.approx(0.5, abs=0.02)
     with pytest.raises(
-        UnsupportedError, match=r"net.prototxt:3: fills records by 'xavier', expected constant"
+        UnsupportedError, match=r"net.prototxt:3: fills records with 'xavier', expected constant"
     ):
         Filled([(3,)], [{"type": "xavier"}], "net.prototxt:3")
 

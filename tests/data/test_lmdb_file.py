@@ -97,7 +97,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
         if result["outcome"] == "read":  # nothing was cut off but the free room of a page
             assert entries(path) == expected
             continue
-        assert "is no LMDB that can be opened: " in result["outcome"]
+        assert "cannot be opened as an LMDB: " in result["outcome"]
         assert result["outcome"].startswith(f"ReadError: {result['path']}")
         assert result["seconds"] < 2
 
@@ -106,7 +106,7 @@ def test_a_file_that_is_cut_while_it_is_open(tmp_path):
     path = images(tmp_path / "db")
     file = LMDBFile(path, place="db")
     path.write_bytes(path.read_bytes()[:50_000])
-    with pytest.raises(ReadError, match="db: is no LMDB that can be opened: it was cut short while"):
+    with pytest.raises(ReadError, match="db: cannot be opened as an LMDB: it was truncated while"):
         [file.value(index) for index in range(len(file.keys))]
     file.close()
 
@@ -135,12 +135,12 @@ def alike(held: bytearray) -> None:
 
 
 META = {
-    "no magic": (put(16, 0, 4), "no head"),
-    "another version": (put(20, 9, 4), "no head"),
-    "pages of no bytes": (put(40, 0, 4), "no head"),
-    "pages of 3 bytes": (put(40, 3, 4), "no head"),
-    "a root behind the end": (put(128, 2**40, 8), "are needed and it has"),
-    "a root that is no page": (put(128, 2**64 - 2, 8), "are needed and it has"),
+    "no magic": (put(16, 0, 4), "no meta page"),
+    "another version": (put(20, 9, 4), "no meta page"),
+    "pages of no bytes": (put(40, 0, 4), "no meta page"),
+    "pages of 3 bytes": (put(40, 3, 4), "no meta page"),
+    "a root behind the end": (put(128, 2**40, 8), "are needed, but it has"),
+    "a root that is no page": (put(128, 2**64 - 2, 8), "are needed, but it has"),
     "too deep": (put(94, 60000), "60000 deep"),
     "a root that is a head": (put(128, 0, 8), "page 0 is damaged"),
 }
@@ -166,14 +166,14 @@ def test_garbage_is_refused(name, tmp_path):
         page(number, change)(content)
     path = tmp_path / "bad.mdb"
     path.write_bytes(content)
-    with pytest.raises(ReadError, match=f"db: is no LMDB that can be opened: .*{message}"):
+    with pytest.raises(ReadError, match=f"db: cannot be opened as an LMDB: .*{message}"):
         LMDBFile(path, place="db")
 
 
 def test_several_values_of_a_key_are_refused(tmp_path):
     with lmdb.open(str(tmp_path), max_dbs=1) as environment:
         environment.open_db(b"inner")
-    with pytest.raises(UnsupportedError, match="data bases inside of it"):
+    with pytest.raises(UnsupportedError, match="nested databases"):
         LMDBFile(tmp_path, place="db")
 
 

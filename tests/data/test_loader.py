@@ -189,7 +189,7 @@ def test_other_sizes_are_refused():
     records = [(np.zeros(2), np.zeros(1)), (np.zeros(2), np.zeros(2))]
     with pytest.raises(ShapeError, match=r"record 1: has a part of shape \(2,\), expected \(1,\)"):
         collect(Indexed(records), 1, batch_size=2, transforms=[])
-    with SerialEngine() as engine, pytest.raises(UsageError, match=r"record 0: has 2 parts, and 1 are asked"):
+    with SerialEngine() as engine, pytest.raises(UsageError, match=r"record 0: has 2 parts, expected 1"):
         Loader(Slow(3), ("data",), engine=engine, order=Order(num_records=3, batch_size=1))
 
 

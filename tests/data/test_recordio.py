@@ -60,7 +60,7 @@ def test_one_label_and_several():
         (b"", "has 0 bytes, expected at least 8"),
         (b"\0" * 8, "begins with 0x00000000, expected 0xced7230a; is the index of this file"),
         (MAGIC_BYTES + struct.pack("<I", 9) + b"abc", "has 3 bytes, expected 9; was the file copied whole"),
-        (MAGIC_BYTES + struct.pack("<I", 2 << 29), "has a part with flag 2 where there can be none"),
+        (MAGIC_BYTES + struct.pack("<I", 2 << 29), "has a part with flag 2 where none is allowed"),
         (frame(b"abcd" + MAGIC_BYTES)[:12], "has 0 bytes, expected at least 8"),
     ],
 )
@@ -72,5 +72,5 @@ def test_damage(content, message):
 def test_a_payload_that_is_too_short():
     with pytest.raises(ValueError, match="has 3 bytes, expected a header of 24"):
         unpack(b"abc")
-    with pytest.raises(ValueError, match="says that it has 9 labels, and has 24 bytes"):
+    with pytest.raises(ValueError, match="declares 9 labels, but has only 24 bytes"):
         unpack(struct.pack("<IfQQ", 9, 0, 0, 0))

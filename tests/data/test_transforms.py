@@ -242,11 +242,11 @@ def test_contrast_and_illumination():
     [
         (
             {"kind": "crop", "height": 11, "width": 4, "where": "centre"},
-            "is 10 x 12 pixels, a window of 11 x 4",
+            "is 10 x 12 pixels, smaller than the crop of 11 x 4",
         ),
         (
             {"kind": "subtract", "values": [1.0, 2.0]},
-            r"has a shape of \(10, 12, 3\), and there are 2 numbers",
+            r"has the shape \(10, 12, 3\), but there are 2 values",
         ),
         (
             {
@@ -278,14 +278,14 @@ def test_an_image_of_another_size_names_the_record(tmp_path):
 
 
 def test_colour_needs_three_channels():
-    with pytest.raises(ValueError, match="has 1 channels, changes of colour need 3"):
+    with pytest.raises(ValueError, match="has 1 channels, colour transforms need 3"):
         put_through(pictures(1, channels=1)[0], {"kind": "pca_noise", "level": 1.0})
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"kind": "blur"}, "no transform 'blur'; there are: color_jitter, "),
+        ({"kind": "blur"}, "unknown transform 'blur'; there are: color_jitter, "),
         ({"kind": "crop", "height": 3}, "transform 'crop' needs: width, where"),
         (
             {"kind": "crop", "height": 3, "width": 3, "where": "left"},

@@ -93,7 +93,7 @@ def test_a_square_takes_the_longer_side(folder):
         ("image.png\n", r"windows.txt:1: found 'image.png', expected a window file"),
         (
             "# 0\nimage.png\n3\n20\n30\n1\n1 0.9 2 4 11 13\n",
-            "has no windows of overlap below 0.5, of which a batch",
+            "has no windows with overlap below 0.5, but a batch",
         ),
     ],
 )

@@ -70,14 +70,14 @@ def test_numbers_in_other_files_are_refused(tmp_path):
     (tmp_path / "raw").write_bytes(b"\0" * 80)
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("raw", (10,), "f8", external=[(str(tmp_path / "raw"), 0, 80)])
-    with pytest.raises(ReadError, match="the numbers of '/raw' lie in another file"):
+    with pytest.raises(ReadError, match="the numbers of '/raw' are in another file"):
         read_hdf5(tmp_path / "x.h5", place="x")
 
 
 def test_more_than_a_file_can_hold_is_refused(tmp_path):
     with h5py.File(tmp_path / "x.h5", "w") as file:
         file.create_dataset("big", shape=(2**16, 2**14), chunks=(64, 64), dtype="f4")
-    with pytest.raises(ReadError, match=r"x: is no whole HDF5 file: '/big' declares \[65536, 16384\]"):
+    with pytest.raises(ReadError, match=r"x: is not a complete HDF5 file: '/big' declares \[65536, 16384\]"):
         read_hdf5(tmp_path / "x.h5", place="x")
 
 

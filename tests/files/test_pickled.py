@@ -89,12 +89,12 @@ def test_any_bytes_are_read_or_refused(content: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "its pickle ends too early|is no whole pickle"),
-        (pickle.dumps([1, 2, 3])[:-1], "is no whole pickle|ends too early"),
+        (b"", "its pickle ends unexpectedly|is not a complete pickle"),
+        (pickle.dumps([1, 2, 3])[:-1], "is not a complete pickle|ends unexpectedly"),
         (b"(.", "a mark where a value should be"),
-        (b"]}s.", "is no whole pickle"),
+        (b"]}s.", "is not a complete pickle"),
         (b"}]K\x01s.", "unhashable"),
-        (b"h\x05.", "is no whole pickle"),
+        (b"h\x05.", "is not a complete pickle"),
     ],
 )
 def test_damage_is_named(content: bytes, message: str) -> None:

@@ -70,7 +70,7 @@ CASES = {
     ),
     "a type of solver that is not known": (
         {"solver": SOLVER + 'type: "Lamb"\n'},
-        r"solver.prototxt:4: unknown type of solver 'Lamb', expected SGD, Nesterov",
+        r"solver.prototxt:4: unknown solver type 'Lamb', expected SGD, Nesterov",
     ),
 }
 

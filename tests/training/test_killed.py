@@ -209,7 +209,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(processes, tmp
     api.train(job, data={"train": killed.records("recurrent")}, resume=True, watch=told.append)
     notes = [event.text for event in told if isinstance(event, Note)]
     assert f"{last}: is " in notes[0]
-    assert notes[1] == f"going on from {before}"
+    assert notes[1] == f"resuming from {before}"
     assert_equal(read_checkpoint(last), whole)
 
 

@@ -90,7 +90,7 @@ def test_weights_that_do_not_fit(trained, tmp_path):
     (tmp_path / "net.prototxt").write_text(NET.replace('name: "ip"', 'name: "other"'))
     other = api.load_phases(tmp_path / "net.prototxt", input_shapes=SHAPES)
     for suffix in ("caffemodel", "checkpoint"):
-        with pytest.raises(UsageError, match="has weights for none of the layers of linear"):
+        with pytest.raises(UsageError, match="contains no weights for any layer of linear"):
             api.evaluate(other, folder / "kept" / f"linear_iter_20.{suffix}", data=given())
 
 
@@ -133,7 +133,9 @@ def test_ten_views_of_what_is_not_cropped(tmp_path):
     api.pack((np.zeros((6, 2, 5, 5), np.uint8), np.zeros(6)), tmp_path / "images_lmdb")
     (tmp_path / "net.prototxt").write_text(IMAGES.replace("crop_size: 5", ""))
     _write_weights(tmp_path / "net.caffemodel", np.zeros((4, 50)), np.zeros(4))
-    with pytest.raises(UsageError, match=r"net.prototxt:2: layer 'data' \(Data\): ten views need windows"):
+    with pytest.raises(
+        UsageError, match=r"net.prototxt:2: layer 'data' \(Data\): ten crops need a crop size"
+    ):
         api.evaluate(tmp_path / "net.prototxt", tmp_path / "net.caffemodel", views=True)
 
 

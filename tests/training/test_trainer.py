@@ -208,7 +208,7 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error(tmp_path):
 def test_a_checkpoint_of_another_net_is_refused(tmp_path):
     train(job_of(tmp_path))
     net = NET.replace("num_output: 4", "num_output: 5")
-    with pytest.raises(UsageError, match=r"of another net: ip/0, ip/1"):
+    with pytest.raises(UsageError, match=r"belongs to another net: ip/0, ip/1"):
         train(job_of(tmp_path, net=net), resume=Path(tmp_path / "kept/linear_iter_20.checkpoint"))
     other = job_of(tmp_path, SOLVER.replace("momentum: 0.9", 'momentum: 0.9 type: "Adam"'))
     with pytest.raises(NetweaveError, match=re.escape("holds 2 arrays, expected 4 (2 for each parameter)")):

@@ -35,12 +35,12 @@ def test_choices_are_read(tmp_path):
     ("text", "message"),
     [
         ("accounts = 'maybe'", r"settings\.toml: accounts is 'maybe', expected 'off', 'closed' or 'open'"),
-        ("max_file_mb = '2'", "max_file_mb is '2', expected such as 2048"),
+        ("max_file_mb = '2'", "max_file_mb is '2', expected a value such as 2048"),
         ("workers = 0", "workers is 0, expected more than 0"),
-        ("code = 1", "code is 1, expected such as False"),
-        ("speed = 3\nhosts = []", "has unknown names: speed; known are hosts"),
-        ("data = '/'", "has unknown names: data"),
-        ("a = = 1", "is no TOML"),
+        ("code = 1", "code is 1, expected a value such as False"),
+        ("speed = 3\nhosts = []", "has unknown settings: speed; expected hosts"),
+        ("data = '/'", "has unknown settings: data"),
+        ("a = = 1", "is not valid TOML"),
     ],
 )
 def test_what_makes_no_sense_is_refused(tmp_path, text, message):
@@ -99,7 +99,7 @@ def test_a_port_that_is_taken_is_told(tmp_path, monkeypatch):
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError, match=f"cannot listen at 127.0.0.1:{port}.*--port"):
+        with pytest.raises(UsageError, match=f"cannot listen on 127.0.0.1:{port}.*--port"):
             start(tmp_path, port=port)
 
 

@@ -88,7 +88,7 @@ def test_a_reset_upload_leaves_nothing(net, choose, error):
 
 def test_an_upload_that_ends_early_leaves_nothing(net):
     before = stored_bytes()
-    with pytest.raises(nets.RefusedError, match="arrived incomplete"):
+    with pytest.raises(nets.RefusedError, match="was uploaded incompletely"):
         nets.add_file(net, "a.onnx", io.BytesIO(b"x" * 10), num_bytes=11)
     assert (stored_bytes(), Upload.objects.count()) == (before, 0)
 
@@ -109,6 +109,6 @@ def test_a_net_that_is_deleted_meanwhile_leaves_nothing(net):
     def delete():
         Net.objects.all().delete()
 
-    with pytest.raises(nets.RefusedError, match=r"deleted while 'a\.onnx' arrived"):
+    with pytest.raises(nets.RefusedError, match=r"deleted while 'a\.onnx' was uploaded"):
         nets.add_file(net, "a.onnx", Interrupted(b"xy", delete), num_bytes=2)
     assert (stored_bytes(), Upload.objects.count()) == (before, 0)

@@ -158,7 +158,7 @@ def test_code_is_refused_and_not_run(tmp_path, package, base, title):
     code = f"import {package}\nopen({str(witness)!r}, 'w')\nclass Net({base}): pass\n"
     last, facts = read(tmp_path, **{"model.py": code.encode()})
     assert last[0] == "failed"
-    assert f"is code ({title}), and whoever runs Netweave here has not allowed code" in last[1]
+    assert f"contains code ({title}), which is not allowed here" in last[1]
     assert facts is None
     assert not witness.exists()
 
@@ -175,7 +175,7 @@ def test_of_several_classes_in_a_file_of_code_the_user_names_one(tmp_path):
         (tmp_path / folder).mkdir()
     last, _ = read(tmp_path / "any", code=True, **files)
     assert last[0] == "failed"
-    assert "classes or functions that make a model without arguments (Lenet, " in last[1]
+    assert "classes or functions that construct a model without arguments (Lenet, " in last[1]
     last, facts = read(tmp_path / "named", code=True, entry="Lenet", **files)
     assert last == ("done", "")
     assert (facts["title"], facts["loaded"]) == ("Chainer", True)
@@ -192,7 +192,7 @@ def test_of_several_classes_in_a_file_of_code_the_user_names_one(tmp_path):
 def test_code_in_archives_is_refused(tmp_path, members):
     last, facts = read(tmp_path, **{"net.pt2": archive(**members)})
     assert last[0] == "failed"
-    assert "is code" in last[1]
+    assert "contains code" in last[1]
     assert facts is None
 
 
@@ -218,7 +218,7 @@ def test_an_archive_of_a_net_is_unpacked_nowhere_but_in_the_folder_of_the_job(tm
         (archive(**{"net.prototxt": b" " * (2 << 20)}), "unpacks to more than is allowed"),
         (archive(**{f"{number}.txt": b"x" for number in range(65)}), "more than 64 files"),
         (archive(**{"a/net.prototxt": b"x", "b/net.prototxt": b"x"}), "two files called 'net.prototxt'"),
-        (archive(**{"__MACOSX/x": b"x", ".DS_Store": b"x", "folder/": b""}), "an archive without files"),
+        (archive(**{"__MACOSX/x": b"x", ".DS_Store": b"x", "folder/": b""}), "an empty archive"),
         (archive(**{"net.prototxt": bytes(range(256))})[:150], "cannot be unpacked"),
         (archive(**{"net.zip": b"x"}), "cannot be unpacked"),
     ],

@@ -37,7 +37,7 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
                 with found:
                     return {name: found[name] for name in found.files}
     except FileNotFoundError as error:
-        raise ReadError("no such file; check the name and the folder", place=str(file)) from error
+        raise ReadError("there is no such file; check the name and the folder", place=str(file)) from error
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         raise ReadError(
             f"not an .npy or .npz of plain arrays ({_first_line(error)}); write one with numpy.save or "

@@ -177,9 +177,9 @@ def _latest(job: Job, watch: Watch) -> Path:
     found = latest(job.checkpoints.prefix, lambda text: watch(Note(text)))
     if found is None:
         raise UsageError(
-            f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to go on from"
+            f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
         )
-    watch(Note(f"going on from {found[0]}"))
+    watch(Note(f"resuming from {found[0]}"))
     return found[0]
 
 

@@ -131,16 +131,14 @@ _OWN = "an operator of the user's own"
 def _check_name(op: str) -> None:
     own = is_registered(op) and find_operator(op).source == _OWN
     if not op.isidentifier() or ((is_registered(op) or find_reader(op) is not None) and not own):
-        raise UsageError(
-            f"an operator cannot be called {op!r}: Netweave has one of that name, or it is no name"
-        )
+        raise UsageError(f"an operator cannot be called {op!r}: the name is taken, or is not an identifier")
 
 
 def _effect(effect: Effect | str) -> Effect:
     if isinstance(effect, Effect):
         return effect
     if effect.upper() not in Effect.__members__:
-        raise UsageError(f"no effect {effect!r}; there are: {', '.join(Effect.__members__).lower()}")
+        raise UsageError(f"unknown effect {effect!r}; there are: {', '.join(Effect.__members__).lower()}")
     return Effect[effect.upper()]
 
 
@@ -158,7 +156,7 @@ def _parameters(
             if not isinstance(default, bool | int | float | str | tuple):
                 raise UsageError(
                     f"operator {op!r}: attribute {parameter.name!r} needs a default that is a number, a "
-                    f"text, a truth value or a tuple of whole numbers, found {_shown(default)}"
+                    f"string, a bool or a tuple of integers, found {_shown(default)}"
                 )
             attributes[parameter.name] = default
         elif parameter.kind is parameter.POSITIONAL_OR_KEYWORD and parameter.default is parameter.empty:
@@ -182,7 +180,7 @@ def _shape_rule(shapes: Shapes, num_outputs: int) -> Callable[..., Sequence[tupl
             [tuple(found)] if num_outputs == 1 and not isinstance(found, list) else [tuple(s) for s in found]
         )
         if len(many) != num_outputs:
-            raise ValueError(f"the shape rule gives {len(many)} shapes for {num_outputs} outputs")
+            raise ValueError(f"the shape rule returns {len(many)} shapes, expected {num_outputs}")
         return many
 
     return rule

@@ -163,7 +163,7 @@ def _start(
     try:
         read = core.read_model(model.content)
     except Exception as error:  # OpenVINO's errors have no base of their own
-        raise RunError(f"OpenVINO refuses the net: {_reason(error)}") from error
+        raise RunError(f"OpenVINO rejects the net: {_reason(error)}") from error
     return Compiled(core, read, settings, inputs, outputs)
 
 

@@ -51,9 +51,9 @@ def prepare(
         RunError: The backend cannot run the graph.
     """
     if backend not in BACKENDS:
-        raise UsageError(f"no backend {backend!r}; there are: {', '.join(BACKENDS)}")
+        raise UsageError(f"unknown backend {backend!r}; there are: {', '.join(BACKENDS)}")
     if graph.only_weights:
-        raise RunError(f"{graph.name}: it holds weights alone; there is no net to run")
+        raise RunError(f"{graph.name}: holds only weights; there is no net to run")
     graph.find(taps)
     try:
         module = importlib.import_module(f"netweave.backends.{backend}")

@@ -69,8 +69,8 @@ class Item:
             whole = pixels.astype(np.uint8)
         if pixels.ndim != 3 or not np.array_equal(whole, pixels):
             raise UsageError(
-                f"{self.name or 'a record'}: has pixels of type {pixels.dtype} that are not whole numbers "
-                "from 0 to 255, so no image file holds them; pack into an LMDB or an .h5"
+                f"{self.name or 'a record'}: has pixels of type {pixels.dtype} that are not integers from 0 "
+                "to 255, so an image file cannot store them; pack into an LMDB or an .h5"
             )
         return whole
 

@@ -171,7 +171,7 @@ class Loader:
         parts = [out, *(np.asarray(part, dtype) for part in rest)]
         if len(parts) != len(outputs):
             raise UsageError(
-                f"{self._source.describe(0)}: has {len(parts)} parts, and {len(outputs)} are asked for "
+                f"{self._source.describe(0)}: has {len(parts)} parts, expected {len(outputs)} "
                 f"({', '.join(outputs)})"
             )
         return dict(zip(outputs, parts, strict=True)), cost_s

@@ -49,7 +49,7 @@ def read_text(name: str) -> str:
     try:
         return read_file(name).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ReadError("is no text (UTF-8)", place=name) from error
+        raise ReadError("is not UTF-8 text", place=name) from error
 
 
 def local_copy(name: str) -> Path:
@@ -77,7 +77,7 @@ def _copied(name: str) -> Path:
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
     except OSError as error:
-        raise ReadError(f"cannot be copied here: {error}", place=name) from error
+        raise ReadError(f"cannot be downloaded: {error}", place=name) from error
     return target
 
 

@@ -66,7 +66,7 @@ def kind_of(name: str) -> str:
         return "lmdb" if (path / "data.mdb").exists() or (path / "CURRENT").exists() else "folder"
     if "://" in name or not path.exists():
         return "lmdb"  # whose opening says that it is not there
-    raise UsageError(f"{name}: its name does not say what it holds; say it: {', '.join(SETTINGS)}")
+    raise UsageError(f"{name}: its name does not tell its kind; give one of {', '.join(SETTINGS)}")
 
 
 def open_named(name: str, kind: str | None = None, said: Named | None = None) -> Source:
@@ -84,7 +84,7 @@ def open_named(name: str, kind: str | None = None, said: Named | None = None) ->
     """
     kind = kind or kind_of(name)
     if kind not in SETTINGS:
-        raise UsageError(f"{name}: no kind of data {kind!r}; there are: {', '.join(SETTINGS)}")
+        raise UsageError(f"{name}: unknown kind of data {kind!r}; there are: {', '.join(SETTINGS)}")
     settings = SETTINGS[kind](name, said or Named())
     return open_source(DataSource(kind, (), 1, {key: value for key, value in settings.items() if value}))
 
@@ -106,14 +106,14 @@ def _mnist(name: str, said: Named) -> dict[str, Any]:
 
 def _csv(name: str, said: Named) -> dict[str, Any]:
     if not said.shape:
-        raise UsageError(f"{name}: say the sizes of a record, such as --shape 3x32x32")
+        raise UsageError(f"{name}: give the shape of a record, such as --shape 3x32x32")
     return {"data": name, "data_shape": said.shape, "label": said.labels}
 
 
 def _numpy(name: str, said: Named) -> dict[str, Any]:
     if not name.endswith(".npz"):
         if not said.labels:
-            raise UsageError(f"{name}: holds one array; name that of the labels: --labels FILE.npy")
+            raise UsageError(f"{name}: holds one array; give the file of the labels: --labels FILE.npy")
         return {"paths": [name, said.labels]}
     return {"paths": [name], "names": _names_in(name)}
 

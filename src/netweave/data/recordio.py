@@ -67,7 +67,7 @@ def unframe(frame: bytes) -> bytes:
         if len(part) < length:
             raise ValueError(f"has {len(part):,} bytes, expected {length:,}; was the file copied whole?")
         if (flag in {WHOLE, FIRST}) != (not parts):
-            raise ValueError(f"has a part with flag {flag} where there can be none")
+            raise ValueError(f"has a part with flag {flag} where none is allowed")
         parts.append(part)
         if flag in {WHOLE, LAST}:
             return MAGIC_BYTES.join(parts)
@@ -112,7 +112,7 @@ def unpack(payload: bytes) -> Packed:
     count, label, identity, _ = HEADER.unpack_from(payload)
     end = HEADER.size + 4 * count
     if len(payload) < end:
-        raise ValueError(f"says that it has {count} labels, and has {len(payload)} bytes")
+        raise ValueError(f"declares {count} labels, but has only {len(payload)} bytes")
     labels = np.frombuffer(payload, "<f4", count, HEADER.size) if count else np.array([label], np.float32)
     return Packed(labels, identity, payload[end:])
 

@@ -87,7 +87,7 @@ def read_hdf5(content: Path | bytes, *, place: str, extra: str = "hdf5") -> Grou
         extra: The extra of the package that brings h5py, for messages.
 
     Raises:
-        ReadError: It is no whole HDF5 file, or cannot be read within the limits.
+        ReadError: It is not a complete HDF5 file, or cannot be read within the limits.
         UsageError: h5py is not installed.
     """
     if find_spec("h5py") is None:
@@ -126,7 +126,7 @@ def _read(path: Path, folder: Path, place: str) -> Group:
         raise ReadError(f"is damaged: HDF5's library {how}", place=place)
     answer = json.loads((folder / "index.json").read_text())
     if "error" in answer:
-        raise ReadError(f"is no whole HDF5 file: {answer['error']}", place=place)
+        raise ReadError(f"is not a complete HDF5 file: {answer['error']}", place=place)
     file = folder / "arrays"
     held: np.ndarray = np.memmap(file, np.uint8, "c") if file.stat().st_size else np.empty(0, np.uint8)
     return _group("/", answer, held)

@@ -54,7 +54,7 @@ class _Tree:
         if item.dtype.kind not in "fiub" or item.shape is None:
             return {"unread": str(item.dtype)}
         if item.external or item.is_virtual:
-            raise ValueError(f"the numbers of {item.name!r} lie in another file")
+            raise ValueError(f"the numbers of {item.name!r} are in another file")
         place = -(-self._out.tell() // ALIGNMENT) * ALIGNMENT
         if place + item.size * item.dtype.itemsize > self._most:
             raise ValueError(f"{item.name!r} declares {list(item.shape)}, more than the file can hold")

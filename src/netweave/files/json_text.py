@@ -100,26 +100,26 @@ def parse_json(content: bytes, *, file: str) -> Any:
     """
     if len(content) > MAX_JSON_BYTES:
         raise ReadError(
-            f"has {len(content):,} bytes of JSON, at most {MAX_JSON_BYTES:,} are read", place=file
+            f"has {len(content):,} bytes of JSON, expected at most {MAX_JSON_BYTES:,}", place=file
         )
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ReadError(f"is no JSON text: byte {error.start} is not UTF-8", place=file) from error
+        raise ReadError(f"is not a JSON text: byte {error.start} is not UTF-8", place=file) from error
     lines = _closing_lines(text, file)
 
     def make(items: list[tuple[str, Any]]) -> JsonObject:
         return JsonObject(items, file=file, line=next(lines))
 
     def refuse(name: str) -> Any:
-        raise ReadError(f"{name} is no JSON number", place=file)
+        raise ReadError(f"{name} is not a JSON number", place=file)
 
     try:
         return json.loads(text, object_pairs_hook=make, parse_constant=refuse)
     except json.JSONDecodeError as error:
-        raise ReadError(f"is no JSON: {error.msg}", place=f"{file}:{error.lineno}") from error
+        raise ReadError(f"is not valid JSON: {error.msg}", place=f"{file}:{error.lineno}") from error
     except ValueError as error:
-        raise ReadError(f"is no JSON that can be read: {error}", place=file) from error
+        raise ReadError(f"is not readable JSON: {error}", place=file) from error
 
 
 def _closing_lines(text: str, file: str) -> Iterator[int]:

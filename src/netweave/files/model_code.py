@@ -84,15 +84,15 @@ def make(
         raise UsageError(f"has no class or function {wanted!r}; has: {', '.join(found) or 'none'}")
     if wanted is None and len(found) != 1:
         raise UsageError(
-            f"has {len(found)} classes or functions that make a model without arguments "
+            f"has {len(found)} classes or functions that construct a model without arguments "
             f"({', '.join(found) or 'none'}), expected one: name it ({place}:{next(iter(found), 'make')})"
         )
     name = wanted or next(iter(found))
     factory = getattr(code, name)
     if required := _required(factory):
         raise UsageError(
-            f"{name!r} takes {', '.join(required)}, expected a class or function that makes a model without "
-            f"arguments: add one that calls it, and name it ({place}:make)"
+            f"{name!r} takes {', '.join(required)}, expected a class or function that constructs a model "
+            f"without arguments: add one, and name it ({place}:make)"
         )
     made = factory()
     if not isinstance(made, base):

@@ -48,7 +48,7 @@ def require_weights(graph: Graph, *, random_weights: bool) -> None:
         named = ", ".join(map(repr, missing[:3])) + (", ..." if len(missing) > 3 else "")
         raise UsageError(
             f"net {graph.name!r} has no weights for {len(missing)} of {len(graph.parameters)} parameters "
-            f"({named}): name its weights, or ask for random ones (--random-weights, random_weights=True)"
+            f"({named}): give their file, or ask for random ones (--random-weights, random_weights=True)"
         )
 
 

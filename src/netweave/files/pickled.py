@@ -54,7 +54,7 @@ def read_pickled(file: io.BytesIO, *, place: str) -> Any:
         place: The file's name, for messages.
 
     Raises:
-        ReadError: It is no whole pickle.
+        ReadError: It is not a complete pickle.
         UnsupportedError: It uses an opcode that no writer of arrays needs, or has too many.
     """
     try:
@@ -63,7 +63,7 @@ def read_pickled(file: io.BytesIO, *, place: str) -> Any:
             value = _run(pickletools.genops(file), place)
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
         raise ReadError(
-            f"is no whole pickle ({error!s:.{_MAX_REASON}}); was it copied or downloaded whole?",
+            f"is not a complete pickle ({error!s:.{_MAX_REASON}}); was it copied or downloaded whole?",
             place=place,
         ) from error
     check_nesting(value, place=place)
@@ -82,7 +82,7 @@ def _run(opcodes: Iterator[tuple[pickletools.OpcodeInfo, Any, int | None]], plac
         if step is None:
             raise UnsupportedError(f"its pickle has the opcode {opcode.name}", place=place)
         step(machine, argument)
-    raise ReadError("its pickle ends too early; was it copied or downloaded whole?", place=place)
+    raise ReadError("its pickle ends unexpectedly; was it copied or downloaded whole?", place=place)
 
 
 class _Machine:

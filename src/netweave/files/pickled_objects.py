@@ -198,7 +198,7 @@ class _Measure:
                         self.opaque.append(element)
             elif self._sizes[id(value)] is None:
                 raise UnsupportedError(
-                    f"its pickle has a {type(value).__name__} that holds itself", place=self._place
+                    f"its pickle has a {type(value).__name__} that contains itself", place=self._place
                 )
 
     def _size(self, value: Any) -> tuple[int, int]:
@@ -213,7 +213,7 @@ class _Measure:
         if depth > MAX_DEPTH or size > MAX_EXPANDED:
             raise UnsupportedError(
                 f"its pickle nests containers more than {MAX_DEPTH} deep, or shares them so that they would "
-                f"have more than {MAX_EXPANDED:,} elements; nothing but arrays in dicts is read",
+                f"have more than {MAX_EXPANDED:,} elements; only arrays in dicts are supported",
                 place=self._place,
             )
         return depth, size

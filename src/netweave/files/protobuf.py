@@ -130,7 +130,8 @@ class Schema:
             wire.ParseFromString(content)
         except DecodeError as error:
             raise ReadError(
-                f"its {len(content):,} bytes are no whole {name}: cut off, damaged, or of another kind",
+                f"its {len(content):,} bytes are not a complete {name}: truncated, damaged, or of another "
+                "type",
                 place=place,
             ) from error
         return _Tree(place).message(wire, self.messages[name])

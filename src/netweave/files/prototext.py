@@ -66,7 +66,7 @@ def parse_text(
         ReadError: The text cannot be parsed, or holds a field that the schema does not know.
     """
     if len(content) > MAX_CHARS:
-        raise ReadError(f"has {len(content):,} bytes, a text of at most {MAX_CHARS:,} is read", place=place)
+        raise ReadError(f"has {len(content):,} bytes, expected at most {MAX_CHARS:,}", place=place)
     text = content.decode("utf-8", "backslashreplace").removeprefix("\ufeff")
     parser = _Parser(text, place, lenient)
     message = Message(schema.messages[name], 1)
@@ -132,7 +132,7 @@ class _Parser:
             return
         if name in message and not known.repeated:
             self.fail(
-                f"field {name!r} stands again, first on line {message.line_of(name)}; it may stand once"
+                f"field {name!r} appears again, first on line {message.line_of(name)}; it may stand once"
             )
         self._advance()
         colon = self._skip(":")

@@ -67,7 +67,7 @@ def read_bytes(path: Path) -> bytes:
     """
     num_bytes = _check_file(path)
     if num_bytes > MAX_BYTES:
-        raise ReadError(f"has {num_bytes:,} bytes, at most {MAX_BYTES:,} are read", place=str(path))
+        raise ReadError(f"has {num_bytes:,} bytes, expected at most {MAX_BYTES:,}", place=str(path))
     try:
         content = path.read_bytes()
     except OSError as error:

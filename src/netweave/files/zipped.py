@@ -57,13 +57,13 @@ def _named(opened: zipfile.ZipFile, place: str) -> Iterator[tuple[str, zipfile.Z
         if not name or name.startswith(".") or set(folders) & set(IGNORED_FOLDERS):
             continue
         if name in seen:
-            raise ReadError(f"holds two files called {name!r}; give the files of one net", place=place)
+            raise ReadError(f"contains two files called {name!r}; give the files of one net", place=place)
         seen.add(name)
         if len(seen) > MAX_MEMBERS:
             raise ReadError(f"holds more than {MAX_MEMBERS} files; give those of one net", place=place)
         yield name, member
     if not seen:
-        raise ReadError("is an archive without files", place=place)
+        raise ReadError("is an empty archive", place=place)
 
 
 def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, left: int, place: str) -> int:
@@ -71,6 +71,8 @@ def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, left:
     with opened.open(member) as source, path.open("xb") as target:
         while piece := source.read(CHUNK_BYTES):
             if target.tell() + len(piece) > left:
-                raise ReadError("unpacks to more than is allowed here; give its files", place=place)
+                raise ReadError(
+                    "unpacks to more than is allowed here; unpack it and give its files", place=place
+                )
             target.write(piece)
         return target.tell()

@@ -171,8 +171,10 @@ def find_written(path: Path, to: str | None = None) -> Format:
             return row
     known = ", ".join(f"{row.written} ({row.title})" for row in FORMATS if row.written)
     if to is not None:
-        raise UsageError(f"cannot write {str(path)!r} for {to!r}: nets are written as {known}")
-    raise UsageError(f"cannot write {str(path)!r}: nets are written as {known}")
+        raise UsageError(
+            f"cannot write {str(path)!r} for {to!r}: unknown file name for a net, expected {known}"
+        )
+    raise UsageError(f"cannot write {str(path)!r}: unknown file name for a net, expected {known}")
 
 
 def read(source: Source) -> Graph:
@@ -184,8 +186,8 @@ def read(source: Source) -> Graph:
     row = find_format(source)
     if source.net.name.endswith(row.code) and not source.code:
         raise CodeError(
-            f"is code ({row.title}), and whoever runs Netweave here has not allowed code; "
-            "export the net to ONNX and give that",
+            f"contains code ({row.title}), which is not allowed here; export the net to ONNX and use that "
+            "file",
             place=str(source.net),
         )
     with collector_at_rest():

@@ -79,7 +79,7 @@ def write_whole(path: Path, content: bytes) -> None:
         with contextlib.suppress(OSError):
             unfinished.unlink(missing_ok=True)
         raise RunError(
-            f"{path}: cannot be written: {error.strerror or error}; files written before are as they were"
+            f"{path}: cannot be written: {error.strerror or error}; earlier files are unchanged"
         ) from error
 
 
@@ -105,10 +105,10 @@ def read_checkpoint(path: Path) -> Checkpoint:
     except OSError as error:
         raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
     if not content.startswith(MAGIC):
-        raise ReadError("is no checkpoint of Netweave's, or its beginning is damaged", place=place)
+        raise ReadError("is not a Netweave checkpoint, or its header is damaged", place=place)
     digest, _, body = content[len(MAGIC) :].partition(b"\n")
     if hashlib.sha256(body).hexdigest().encode() != digest:
-        raise ReadError("is damaged: its content is not what was written; take an earlier one", place=place)
+        raise ReadError("is damaged: its checksum does not match; use an earlier one", place=place)
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         arrays = {
             name.removesuffix(".npy"): np.lib.format.read_array(

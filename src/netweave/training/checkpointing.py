@@ -72,7 +72,7 @@ class TrainState:
             if key not in present or key not in arrays or arrays[key].shape != present[key].shape
         ]
         if wrong:
-            raise UsageError(f"the checkpoint is of another net: {', '.join(sorted(wrong)[:5])} differ")
+            raise UsageError(f"the checkpoint belongs to another net: {', '.join(sorted(wrong)[:5])} differ")
         state: dict[str, dict[str, torch.Tensor]] = {key: {} for key in self.updater.state}
         for name, array in nested(checkpoint.arrays, "solver"):
             kind, _, key = name.partition(":")
@@ -133,7 +133,7 @@ class TrainState:
         """
         row = find_state_reader(path)
         if row is None:
-            raise UsageError(f"{path}: is no state of a solver that a run can go on from")
+            raise UsageError(f"{path}: is not a solver state that a run can resume from")
         updater = self.updater
         state: FoundState = row.load_training().read_state(
             path, self.job.phases["train"].graph, updater.rule.names

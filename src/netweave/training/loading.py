@@ -54,7 +54,7 @@ class PhaseLoader:
         batch_size: Records in a batch of the first source.
 
     Raises:
-        UsageError: An input is fed by nobody, or by something of another shape.
+        UsageError: An input has no data, or data of another shape.
         SourceError: A source cannot be opened.
     """
 
@@ -127,7 +127,7 @@ class PhaseLoader:
         for key, expected in self._inputs.items():
             place = places.get(key) or graph.name
             if key not in shapes:
-                raise UsageError(f"{place}: input {key!r} of phase {name!r} is fed by nobody")
+                raise UsageError(f"{place}: input {key!r} of phase {name!r} has no data")
             found, wanted = shapes[key][1:], tuple(expected or ())[1:]
             if not _fits(found, wanted):
                 raise UsageError(

@@ -86,7 +86,7 @@ def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file
             net.params[key] = torch.from_numpy(np.array(array))
     if not count:
         names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
-        raise UsageError(f"{file}: has weights for none of the layers of {names}")
+        raise UsageError(f"{file}: contains no weights for any layer of {names}")
 
 
 def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:

@@ -127,7 +127,7 @@ class Tester:
                 array = np.array(outputs[key].detach().cpu().numpy(), order="C")
                 if not array.ndim:
                     raise UsageError(
-                        f"{key!r} is one number for a whole batch, which is no feature of a record"
+                        f"{key!r} is one number for a whole batch, which is not a feature of a record"
                     )
                 found[key].append(array)
             told(number, num_batches)

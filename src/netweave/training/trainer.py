@@ -332,13 +332,15 @@ class Trainer:
 
 def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
     if job.solver.kind.startswith("singa."):
-        raise UnsupportedError(f"{job.name}: SINGA's jobs are read, but cannot be trained yet")
+        raise UnsupportedError(f"{job.name}: SINGA jobs can be read, but not trained")
     if job.algorithm != "bp":
-        raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not there yet, expected 'bp'")
+        raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not supported, expected 'bp'")
     if job.cluster.num_workers > 1 or job.cluster.num_servers:
-        raise UnsupportedError(f"{job.name}: several devices are not there yet, expected one worker")
+        raise UnsupportedError(
+            f"{job.name}: training on several devices is not supported, expected one worker"
+        )
     if not job.phases["train"].losses:
-        raise UsageError(f"{job.name}: the training net has no loss, so there is nothing to learn")
+        raise UsageError(f"{job.name}: the training net has no loss, so it cannot be trained")
     if precision not in PRECISIONS:
         raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
     if dtype not in DTYPES:

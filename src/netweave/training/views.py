@@ -42,7 +42,7 @@ def viewed(phase: Phase, where: str, *, mirrored: bool) -> Phase:
     kinds = [row["kind"] for row in first.transforms]
     if "crop" not in kinds:
         raise UsageError(
-            f"{first.place}: ten views need windows smaller than the images; give crop_size in the "
+            f"{first.place}: ten crops need a crop size smaller than the images; set crop_size in the "
             "transform_param of the layer"
         )
     steps: list[Mapping[str, object]] = []

@@ -84,7 +84,7 @@ def _keep(upload: Upload, net: Net, old: File | None, *, name: str, num_bytes: i
     """Make a file of an upload that has arrived, and have the net read."""
     with transaction.atomic():
         if not Net.objects.select_for_update().filter(pk=net.pk).exists():
-            raise RefusedError(f"the net was deleted while {name!r} arrived")
+            raise RefusedError(f"the net was deleted while {name!r} was uploaded")
         if old is not None:
             old.delete()
         File.objects.create(net=net, name=name, stored=upload.stored, num_bytes=num_bytes)
@@ -101,12 +101,12 @@ def _arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None
     stored = default_storage.save(upload.stored, bounded)
     if stored != upload.stored:
         storage.drop([stored])
-        raise RuntimeError(f"{upload.stored} is taken in the storage")
+        raise RuntimeError(f"{upload.stored} already exists in the storage")
     size = default_storage.size(stored)
     if size == 0:
         raise RefusedError(f"{name}: the file is empty")
     if num_bytes is not None and size != num_bytes:
-        raise RefusedError(f"{name}: arrived incomplete")
+        raise RefusedError(f"{name}: was uploaded incompletely")
     return size
 
 

@@ -102,12 +102,12 @@ def read_options(data: Path) -> Options:
     try:
         found = tomllib.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
     except (OSError, ValueError) as error:
-        raise ReadError(f"is no TOML: {error}", place=str(file)) from error
+        raise ReadError(f"is not valid TOML: {error}", place=str(file)) from error
     fields = {field.name: field for field in dataclasses.fields(Options) if field.name != "data"}
     unknown = sorted(set(found) - set(fields))
     if unknown:
         raise ReadError(
-            f"has unknown names: {', '.join(unknown)}; known are {', '.join(fields)}", place=str(file)
+            f"has unknown settings: {', '.join(unknown)}; expected {', '.join(fields)}", place=str(file)
         )
     checked = {name: _checked(name, value, fields[name].default, file) for name, value in found.items()}
     return Options(data=data, **checked)
@@ -128,7 +128,7 @@ def make_data_folder(data: Path) -> None:
             return
         raise UsageError(f"{data} is a file, expected a folder for the data of the workbench") from None
     except OSError as error:
-        raise UsageError(f"{data}: the data folder cannot be written to: {error.strerror}") from error
+        raise UsageError(f"{data}: cannot write to the data folder: {error.strerror}") from error
 
 
 def _checked(name: str, value: Any, default: Any, file: Path) -> Any:
@@ -137,7 +137,7 @@ def _checked(name: str, value: Any, default: Any, file: Path) -> Any:
     elif isinstance(default, float) and type(value) is int:
         value = float(value)
     if type(value) is not type(default):
-        raise ReadError(f"{name} is {value!r}, expected such as {default!r}", place=str(file))
+        raise ReadError(f"{name} is {value!r}, expected a value such as {default!r}", place=str(file))
     if name == "accounts" and value not in {"off", "closed", "open"}:
         raise ReadError(f"accounts is {value!r}, expected 'off', 'closed' or 'open'", place=str(file))
     if type(value) in {int, float} and (value < 0 or (value == 0 and name not in MAY_BE_ZERO)):

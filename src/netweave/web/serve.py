@@ -75,7 +75,7 @@ def _check(options: Options, host: str, port: int) -> None:
         raise UsageError("the front end is not built: 'make frontend' builds it (it needs Node 20)")
     if host not in LOOPBACK and host != "::1" and not options.hosts:
         raise UsageError(
-            f"{host} can be reached from other machines: say under which names in "
+            f"{host} can be reached from other machines: set their host names for it in "
             f"{options.data / FILE}, "
             'such as hosts = ["netweave.example.org"], and see docs/how-to/serve-a-team.md'
         )
@@ -86,7 +86,7 @@ def _check(options: Options, host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise UsageError(
-                f"cannot listen at {host}:{port}: {error.strerror}; name another with --port"
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another port with --port"
             ) from error
 
 

@@ -68,8 +68,8 @@ def test_a_changed_net_is_read_or_refused(corpus, tmp_path_factory, name, data):
     [
         (b"layer{}" * (MAX_MESSAGES + 1), f"the text has more than {MAX_MESSAGES:,} messages"),
         (b"\xa2\x06\x00" * (MAX_MESSAGES + 1), f"holds more than {MAX_MESSAGES:,} messages"),
-        (b"\xa2\x06\x80\x80\x80\x80\x08" + b"x" * 100, "are no whole NetParameter"),
-        (b'layer { name: "' + b"x" * (9 << 20), "a text of at most 8,388,608 is read"),
+        (b"\xa2\x06\x80\x80\x80\x80\x08" + b"x" * 100, "are not a complete NetParameter"),
+        (b'layer { name: "' + b"x" * (9 << 20), "expected at most 8,388,608"),
     ],
 )
 def test_too_much_of_anything_is_refused(tmp_path, content, message):

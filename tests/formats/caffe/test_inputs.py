@@ -109,7 +109,7 @@ def test_sizes_that_the_file_says(tmp_path, corpus, text, shape):
 )
 def test_sizes_that_the_file_leaves_open_are_asked_for(tmp_path, text, message):
     with pytest.raises(
-        ReadError, match=r"net\.prototxt:1: layer '\w+' \(\w+\): the file does not say all sizes of"
+        ReadError, match=r"net\.prototxt:1: layer '\w+' \(\w+\): the file does not give all sizes of"
     ) as caught:
         load(tmp_path, text + LOSS)
     assert message in str(caught.value)

@@ -90,8 +90,8 @@ def test_what_is_no_net_is_named(corpus, tmp_path, name, message):
             b"\x89HDF\r\n\x1a\n",
             "is an HDF5 file, which holds weights but no layers; give the .prototxt",
         ),
-        ("a.prototxt", b"name: 'only a name'", "has no layers, so it is no net of Caffe's"),
-        ("a.prototxt", b"\x00\x01\x02", "its 3 bytes are no whole NetParameter"),
+        ("a.prototxt", b"name: 'only a name'", "has no layers, so it is not a Caffe net"),
+        ("a.prototxt", b"\x00\x01\x02", "its 3 bytes are not a complete NetParameter"),
         (
             "a.prototxt",
             b"name: 'x'\nlayr { }",

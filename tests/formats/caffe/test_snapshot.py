@@ -82,7 +82,7 @@ def test_states_round_trip(tmp_path, suffix, encode):
 def test_what_is_no_state_is_refused(tmp_path):
     path = tmp_path / "a.solverstate"
     path.write_bytes(b"\x08\x01")
-    with pytest.raises(ReadError, match="is no state of a solver"):
+    with pytest.raises(ReadError, match="is not a solver state"):
         snapshot.read_state(path)
 
 

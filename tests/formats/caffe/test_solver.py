@@ -117,15 +117,15 @@ def test_types_of_both_ages(tmp_path, line, kind):
     [
         (('"step"', '"stepearly"'), UnsupportedError, ":1: unknown lr_policy 'stepearly', expected fixed"),
         (("gamma", "gama"), ReadError, ":1: unknown field 'gama' in SolverParameter"),
-        (("momentum: 0.9", 'type: "Momentum"'), UnsupportedError, ":2: unknown type of solver 'Momentum'"),
+        (("momentum: 0.9", 'type: "Momentum"'), UnsupportedError, ":2: unknown solver type 'Momentum'"),
         (("momentum: 0.9", 'type: "SGD" solver_type: SGD'), ReadError, "both type and solver_type"),
         (("test_iter: 3", "test_iter: 3 test_iter: 4"), ReadError, "has 1 test_state for 2 test nets"),
         (("test_iter: 3", 'test_net: "net.prototxt"'), ReadError, "has 0 test_iter for 1 test nets"),
         (("test_interval: 5", ""), ReadError, "has test nets and no test_interval"),
         (('net: "net.prototxt"', ""), ReadError, "expected one training net .*, found none"),
         (("momentum: 0.9", 'train_net: "a"'), ReadError, "found net and train_net"),
-        (("net.prototxt", "nets.prototxt"), ReadError, ":1: names a net that is not there: 'nets.prototxt'"),
-        (("display: 2", "warmup_iter: 3"), UnsupportedError, ":1: warmup_iter is not read"),
+        (("net.prototxt", "nets.prototxt"), ReadError, ":1: names a net that does not exist: 'nets"),
+        (("display: 2", "warmup_iter: 3"), UnsupportedError, ":1: warmup_iter is not supported"),
     ],
 )  # fmt: skip
 def test_what_is_refused(tmp_path, change, error, message):
@@ -141,7 +141,7 @@ def test_what_is_refused(tmp_path, change, error, message):
             ":2: layer 'data' .* both mean_file and mean_value",
         ),
         (('source: "train_lmdb"', ""), ":2: layer 'data' .* has no source"),
-        (("mirror: true", "expand_param {}"), ":2: layer 'data' .* changes images by expand_param"),
+        (("mirror: true", "expand_param {}"), ":2: layer 'data' .* transforms images by expand_param"),
     ],
 )
 def test_data_layers_that_are_refused(tmp_path, change, message):

@@ -185,8 +185,8 @@ def test_all_misfits_are_named_at_once(tmp_path):
     path.write_bytes(caffemodel(wrong, generation=2))
     net = str(tmp_path / "net.prototxt")
     message = (
-        f"{path}: does not fit {net}: layer 'conv' ({net}:2): array 0 is 2x3x3x3 in the net, "
-        "2x3x5x5 in the file; layer 'ip' has 2 arrays in the net, 1 in the file. Is it of another net?"
+        f"{path}: does not match {net}: layer 'conv' ({net}:2): array 0 is 2x3x3x3 in the net, "
+        "2x3x5x5 in the file; layer 'ip' has 2 arrays in the net, 1 in the file. Does it belong to another net?"
     )
     with pytest.raises(WeightError, match=re.escape(message)):
         load(tmp_path, NET, weights=path)
@@ -196,7 +196,7 @@ def test_weights_of_another_net(tmp_path):
     path = tmp_path / "w.caffemodel"
     path.write_bytes(caffemodel([("other", "convolution", ARRAYS["conv"])], generation=2))
     with pytest.raises(
-        WeightError, match=r"has weights for none of the layers of .*: it has 'other', the net 'conv', 'ip'"
+        WeightError, match=r"contains no weights for any layer of .*: it has 'other', the net 'conv', 'ip'"
     ):
         load(tmp_path, NET, weights=path)
 
@@ -206,22 +206,22 @@ def test_weights_of_another_net(tmp_path):
     [
         (
             layer_bytes("Bias", _bytes(5, VALUES.tobytes()) + shape_bytes(4)),
-            "layer 'Bias', array 0: the sizes 4 call for 4 values, the file has 3",
+            "layer 'Bias', array 0: the sizes 4 need 4 values, but the file has 3",
         ),
         (
             layer_bytes("Bias", shape_bytes(2**31, 2**31)),
-            "call for 4,611,686,018,427,387,904 values, the file has 0",
+            "need 4,611,686,018,427,387,904 values, but the file has 0",
         ),
         (layer_bytes("Bias", _bytes(5, VALUES.tobytes()) + _number(1, 3) + _number(2, 2**40)), "the sizes"),
         (
             b"\x08\x01\x10\x01\x18\x01\x20\x03" + _bytes(5, VALUES.tobytes()),
             "holds a BlobProto, expected weights",
         ),
-        (b"layer { name: 'x' }", "is a net as text, expected weights"),
+        (b"layer { name: 'x' }", "is a net in text form, expected weights"),
         (b"net: 'x' base_lr: 1", "holds a SolverParameter, expected weights"),
-        (b"\x80\x02}q\x00.", "are no whole NetParameter: cut off, damaged, or of another kind"),
+        (b"\x80\x02}q\x00.", "are not a complete NetParameter: truncated, damaged, or of another type"),
         (b"", "the file is empty"),
-        (b"\x89HDF\r\n\x1a\n broken", "is no whole HDF5 file"),
+        (b"\x89HDF\r\n\x1a\n broken", "is not a complete HDF5 file"),
     ],
 )
 def test_what_is_no_file_of_weights(tmp_path, content, message):
@@ -274,5 +274,5 @@ def test_mean_file(corpus):
     mean = read_blob(path)
     assert mean.dtype == np.float32
     np.testing.assert_array_equal(mean, np.arange(300).reshape(1, 3, 10, 10))
-    with pytest.raises(ReadError, match=r"is no single array, expected a \.binaryproto"):
+    with pytest.raises(ReadError, match=r"is not a single array, expected a \.binaryproto"):
         read_blob(corpus / "mtcnn" / "det1.caffemodel")

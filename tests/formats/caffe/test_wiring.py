@@ -95,7 +95,7 @@ def test_layers_of_one_name_have_keys_of_their_own(tmp_path):
         ),
         (
             layer("ReLU") + layer("TanH"),
-            "net.prototxt:3: layer 'TanH' (TanH): makes the blob 'y', which",
+            "net.prototxt:3: layer 'TanH' (TanH): writes the blob 'y', which",
         ),
         (layer("Eltwise", bottoms="x x", tops="x y"), "has 2 tops, expected 1"),
         (layer("ReLU", "include {} exclude {}"), "layer 'ReLU' (ReLU): has both 'include' and 'exclude'"),

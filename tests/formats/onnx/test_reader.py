@@ -264,7 +264,7 @@ def test_functions_in_a_circle_are_refused(tmp_path):
     source = model(
         [node("F", "x", "y", domain="local")], {"x": X}, ["y"], domains={"local": 1}, functions=functions
     )
-    with pytest.raises(ReadError, match="its functions call one another in a circle: local::"):
+    with pytest.raises(ReadError, match="its functions call each other in a cycle: local::"):
         load(source, tmp_path)
 
 
@@ -309,16 +309,18 @@ def broken(change) -> onnx.ModelProto:
 
 
 CHANGES = {
-    "output 'q' of the graph is made by no node": lambda m: m.graph.output.add(name="q"),
-    "Relu 'r' reads 'gone', which is made by no node": lambda m: m.graph.node[1].input.__setitem__(0, "gone"),
-    r"its nodes run in a circle, .*'r'": lambda m: m.graph.node[0].input.__setitem__(0, "r"),
+    "output 'q' of the graph has no node that computes it": lambda m: m.graph.output.add(name="q"),
+    "Relu 'r' reads 'gone', which is neither computed by a node": lambda m: m.graph.node[1].input.__setitem__(
+        0, "gone"
+    ),
+    r"its nodes form a cycle, .*'r'": lambda m: m.graph.node[0].input.__setitem__(0, "r"),
     "holds a graph without outputs": lambda m: m.graph.ClearField("output"),
     "'c' is redeclared": lambda m: m.graph.node[1].output.__setitem__(0, "c"),
     r"tensor 'w': has 432 bytes, expected 864 for 8x3x3x3 of FLOAT": lambda m: m.graph.initializer[
         0
     ].dims.__setitem__(0, 8),
-    r"tensor 'w': has the sizes -4x3x3x3": lambda m: m.graph.initializer[0].dims.__setitem__(0, -4),
-    r"tensor 'w': has the sizes 2147483648x3x3x3; at most 2,147,483,647": lambda m: m.graph.initializer[
+    r"tensor 'w': has the shape -4x3x3x3": lambda m: m.graph.initializer[0].dims.__setitem__(0, -4),
+    r"tensor 'w': has the shape 2147483648x3x3x3; at most 2,147,483,647": lambda m: m.graph.initializer[
         0
     ].dims.__setitem__(0, 2**31),
     "tensor 'w': has the unknown element type 99": lambda m: setattr(m.graph.initializer[0], "data_type", 99),
@@ -358,11 +360,11 @@ def test_external_data_is_read_from_the_folder_of_the_net(tmp_path):
 @pytest.mark.parametrize(
     ("location", "message"),
     [
-        ("gone.bin", "tensor 'w': external data file 'gone.bin' is missing in the folder of the net"),
-        ("../data.bin", "leads out of the folder of the net"),
-        ("a/../../data.bin", "leads out of the folder of the net"),
+        ("gone.bin", "tensor 'w': external data file 'gone.bin' is missing from the folder of the net"),
+        ("../data.bin", "is outside the folder of the net"),
+        ("a/../../data.bin", "is outside the folder of the net"),
         ("/etc/hostname", "expected a relative path"),
-        ("link.bin", "leads out of the folder of the net"),
+        ("link.bin", "is outside the folder of the net"),
         ("hard.bin", "is a hard link"),
         ("short.bin", "needs 432 bytes; external data file 'short.bin' has 5 bytes"),
         ("a", "is missing"),
@@ -384,5 +386,5 @@ def test_a_file_cut_short_is_said_to_be(tmp_path):
     content = small().SerializeToString()
     path = tmp_path / "net.onnx"
     path.write_bytes(content[: len(content) // 2])
-    with pytest.raises(ReadError, match=r"net.onnx: is not a whole ONNX model .* downloaded whole\?"):
+    with pytest.raises(ReadError, match=r"net.onnx: is not a complete ONNX model .* downloaded whole\?"):
         read(Source(path))

@@ -205,7 +205,9 @@ def test_a_net_without_weights_asks_for_them(tmp_path):
 
 
 def test_other_names_of_files_are_refused(tmp_path):
-    with pytest.raises(UsageError, match=r"nets are written as .*\.onnx \(ONNX\), \.py \(PyTorch\)"):
+    with pytest.raises(
+        UsageError, match=r"unknown file name for a net, expected .*\.onnx \(ONNX\), \.py \(PyTorch\)"
+    ):
         netweave.save(prototxt(tmp_path, blocks(4, 4)), tmp_path / "net.h5")
 
 

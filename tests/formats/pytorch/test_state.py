@@ -58,7 +58,7 @@ def test_an_archive_and_its_strides(tmp_path: Path) -> None:
         (pickled((2, 3), (3, 1), kind=b"QInt8Storage"), UnsupportedError, "arrays of torch.QInt8Storage"),
         (pickle.dumps([1, 2]), UnsupportedError, "holds a list, expected a state dict"),
         (pickle.dumps(print), UnsupportedError, "holds a Name, expected a state dict"),
-        (pickled((2, 3), (3, 1))[:-20], ReadError, "is no whole pickle|ends too early"),
+        (pickled((2, 3), (3, 1))[:-20], ReadError, "is not a complete pickle|ends unexpectedly"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, content: bytes, error: type[Exception], message: str) -> None:

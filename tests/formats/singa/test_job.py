@@ -136,8 +136,8 @@ def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):
 @pytest.mark.parametrize(
     ("wishes", "error", "message"),
     [
-        ({"alg": "kUserAlg"}, UnsupportedError, r"job\.conf:2: the algorithm 'kUserAlg' is the user's own"),
-        ({"updater": f'user_type: "mine" {RATE}'}, UnsupportedError, "the updater 'mine' is the user's own"),
+        ({"alg": "kUserAlg"}, UnsupportedError, r"job\.conf:2: the algorithm 'kUserAlg' is user-defined"),
+        ({"updater": f'user_type: "mine" {RATE}'}, UnsupportedError, "the updater 'mine' is user-defined"),
         ({"updater": "type: kSGD"}, UnsupportedError, "the change of the learning rate 'kUserChange'"),
         (
             {"updater": "type: kSGD learning_rate { type: kFixedStep fixedstep_conf { step: 0 } }"},
@@ -158,7 +158,7 @@ def test_what_is_no_job(wishes, error, message, tmp_path):
 
 def test_a_net_without_an_updater_trains_nothing(tmp_path):
     (tmp_path / "job.conf").write_text(conf(data(6), LOSS))
-    with pytest.raises(ReadError, match="has no 'updater', so it trains nothing"):
+    with pytest.raises(ReadError, match="has no 'updater', so it cannot be trained"):
         netweave.load_job(tmp_path / "job.conf")
 
 
@@ -169,5 +169,5 @@ def test_records_are_where_the_job_says(tmp_path):
 
 
 def test_training_says_that_it_is_not_there_yet(tmp_path):
-    with pytest.raises(UnsupportedError, match="net: SINGA's jobs are read, but cannot be trained yet"):
+    with pytest.raises(UnsupportedError, match="net: SINGA jobs can be read, but not trained"):
         netweave.train(job(tmp_path))

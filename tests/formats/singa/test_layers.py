@@ -163,7 +163,7 @@ def wrong(kind: str, settings: str = "", params: str = "w b", sources: str = "da
         (
             wrong("kConvolution", "convolution_conf { num_filters: 2 kernel_x: 3 kernel_y: 2 }"),
             ReadError,
-            r"kConvolution has square windows alone, found kernel \(2, 3\)",
+            r"kConvolution has only square windows, found kernel \(2, 3\)",
         ),
         (wrong("kConvolution", "convolution_conf { kernel: 3 }"), ReadError, "'num_filters' is 0"),
         (
@@ -176,10 +176,10 @@ def wrong(kind: str, settings: str = "", params: str = "w b", sources: str = "da
             ReadError,
             "has no 'stride', which is 1 in SINGA 0.1 and 2 in later ones",
         ),
-        (wrong("kPooling", "pooling_conf { kernel: 3 stride: 2 pad: 1 }"), ReadError, "take kCPooling"),
+        (wrong("kPooling", "pooling_conf { kernel: 3 stride: 2 pad: 1 }"), ReadError, "use kCPooling"),
         (wrong("kCPooling", "pooling_conf { kernel: 2 stride: 2 pad: 2 }"), ReadError, "must be less than"),
         (wrong("kLRN", "lrn_conf { local_size: 4 }"), ReadError, "'local_size' is 4, expected an odd number"),
-        (wrong("kActivation", "activation_conf { type: STANH }"), UnsupportedError, "write a kSTanh"),
+        (wrong("kActivation", "activation_conf { type: STANH }"), UnsupportedError, "use a kSTanh"),
         (
             wrong("kDropout", "dropout_conf { dropout_ratio: 1 }"),
             ReadError,

@@ -66,9 +66,9 @@ def test_phases_choose_layers(tmp_path):
         (
             conf(data(6), layer("kReLU", "include: kTrain"), layer("kReLU", "exclude: kTrain", name="z")),
             ReadError,
-            r"job\.conf:6: layer 'z' has 'exclude' and layer 'y' \(line 5\) 'include', expected rules of one",
+            r"job\.conf:6: layer 'z' has 'exclude' and layer 'y' \(line 5\) 'include', expected only one",
         ),
-        (conf(data(6), data(5)), ReadError, r"'data' stands again in phase kTest, first on line 4"),
+        (conf(data(6), data(5)), ReadError, r"'data' appears again in phase kTest, first on line 4"),
         (conf(layer("kReLU", "include: kTrain")), ReadError, "no layer is part of the net in phase kTest"),
         (
             conf(data(6), layer("kReLU", "include: kTrain", name="r"), layer("kReLU", sources="r")),
@@ -78,9 +78,9 @@ def test_phases_choose_layers(tmp_path):
         (
             conf(data(6), layer("kReLU", name="a", sources="b"), layer("kReLU", name="b", sources="a")),
             ReadError,
-            "2 layers read each other in a circle: a, b; only a kRBMVis and its kRBMHid may",
+            "2 layers form a cycle: a, b; only a kRBMVis and its kRBMHid may",
         ),
-        (conf(data(6), dense(), dense("z")), ReadError, r"parameter 'w' stands again, first on line 5"),
+        (conf(data(6), dense(), dense("z")), ReadError, r"parameter 'w' appears again, first on line 5"),
         (
             conf(data(6), dense().replace('name: "w"', 'name: "w" share_from: "v"')),
             ReadError,
@@ -250,15 +250,15 @@ def test_a_checkpoint_alone_is_read_as_weights(tmp_path):
     [
         (
             checkpoint({"other": normal(3)}),
-            "has weights for none of the parameters of .*: it has 'other', the net 'w'",
+            "contains no weights for any parameter of .*: it has 'other', the net 'w'",
         ),
         (checkpoint({"w": normal(5, 6)}), "'w' is 5x6, the net has 3x6"),
         (
             checkpoint({"w": normal(3, 6)}).replace(b"\x08\x06", b"\x08\x07"),
-            "the sizes 3x7 call for 21 values",
+            "the sizes 3x7 need 21 values",
         ),
-        (checkpoint({"w": normal(3, 6)})[:-5], "cut off, damaged"),
-        (b"PK\x03\x04", "is no checkpoint of SINGA's"),
+        (checkpoint({"w": normal(3, 6)})[:-5], "truncated, damaged"),
+        (b"PK\x03\x04", "is not a SINGA checkpoint"),
     ],
 )
 def test_checkpoints_that_do_not_fit(content, message, tmp_path):

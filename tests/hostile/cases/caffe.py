@@ -45,7 +45,7 @@ _CAFFE = {
     "a layer that reads itself": (
         'layer { name: "a" type: "ReLU" bottom: "a" top: "a" }', ReadError, "reads the blob 'a'",
     ),
-    "layers in a circle": (
+    "layers in a cycle": (
         'layer { name: "a" type: "ReLU" bottom: "b" top: "a" } '
         'layer { name: "b" type: "ReLU" bottom: "a" top: "b" }',
         ReadError, "reads the blob 'b'",

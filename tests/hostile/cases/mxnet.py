@@ -32,7 +32,7 @@ _DATA = {"op": "null", "name": "data", "attrs": {"__shape__": "(1, 3)"}, "inputs
 _RELU = {"op": "relu", "name": "r", "inputs": [[0, 0, 0]]}
 _MXNET = {
     "a node that reads itself": (_reading([1, 0, 0]), ReadError, ANY),
-    "nodes in a circle": (
+    "nodes in a cycle": (
         _nodes([_DATA, _RELU | {"inputs": [[2, 0, 0]]}, _RELU | {"inputs": [[1, 0, 0]]}], [[2, 0, 0]]),
         ReadError, ANY,
     ),

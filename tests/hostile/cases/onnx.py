@@ -120,7 +120,7 @@ _ONNX = {
     "sizes hidden behind a zero": (_declared(0, _HUGE, _HUGE), ReadError, "2,147,483,647"),
     "a size below zero": (_declared(-3), ReadError, "-3"),
     "fewer bytes than declared": (_declared(300_000_000), ReadError, "expected 1,200,000,000"),
-    "nodes in a circle": (_circle(), ReadError, "circle"),
+    "nodes in a cycle": (_circle(), ReadError, "circle"),
     "bodies nested too deep": (_bodies(500), ReadError, "protobuf"),
     "functions that explode": (_exploding(), UnsupportedError, "nodes"),
     "a sparse tensor": (_sparse(), UnsupportedError, "sparse"),

@@ -83,7 +83,7 @@ _TEXTS = {
         UnsupportedError,
         "loop of TensorFlow 1",
     ),
-    "nodes in a circle": (
+    "nodes in a cycle": (
         X + _node("a", "Add", "x", "b") + _node("b", "Relu", "a") + _node("y", "Relu", "b"),
         ReadError,
         "itself",

@@ -57,7 +57,7 @@ class Model(ABC):
             UsageError: The sizes of its inputs are not known yet.
         """
         if self._net is None:
-            raise UsageError("the net has no arrays yet, its inputs no sizes; call bind or fit first")
+            raise UsageError("the net is not bound to input sizes yet; call bind or fit first")
         return self._net
 
     @property
@@ -216,5 +216,5 @@ class Model(ABC):
 
 def _batches(source: Source, batch_size: int) -> int:
     if source.endless:
-        raise UsageError(f"{source.place}: its end is not known; say how many batches an epoch has")
+        raise UsageError(f"{source.place}: its length is unknown; give the number of batches per epoch")
     return -(-len(source) // batch_size)

@@ -226,7 +226,7 @@ class Module(Model):
                 raise UsageError(f"the net has no array {key!r}; it has: {', '.join(params)}")
             wanted, given = tuple(params[key].shape), np.shape(array)
             if wanted != given:
-                raise UsageError(f"array {key!r} has the sizes {given}, expected {wanted}")
+                raise UsageError(f"array {key!r} has the shape {given}, expected {wanted}")
             params[key] = params[key].new_tensor(np.asarray(array))
 
     def _training_graph(self, metrics: Metric | Sequence[Metric]) -> TrainingGraph:

@@ -64,21 +64,25 @@ def as_source(data: Any, labels: Any, inputs: Sequence[str]) -> Source:
     if isinstance(data, Mapping):
         missing = [name for name in inputs if name not in data]
         if missing:
-            raise UsageError(f"no array is given for {', '.join(missing)}; there are: {', '.join(data)}")
+            raise UsageError(f"no array given for {', '.join(missing)}; there are: {', '.join(data)}")
         return Arrays(*(data[name] for name in inputs), names=inputs)
     if isinstance(data, np.ndarray):
         arrays = [data] if labels is None else [data, np.asarray(labels)]
         if len(arrays) != len(inputs):
-            raise UsageError(f"{len(arrays)} arrays are given for the inputs {', '.join(inputs)}")
+            raise UsageError(f"{len(arrays)} arrays given for the inputs {', '.join(inputs)}")
         return Arrays(*arrays, names=inputs)
     if isinstance(data, tuple) and len(data) == len(inputs) and all(isinstance(a, np.ndarray) for a in data):
         return Arrays(*data, names=inputs)
     if labels is not None:
-        raise UsageError(f"labels are given beside {type(data).__name__}; its records hold them already")
+        raise UsageError(
+            f"labels are given beside {type(data).__name__}, whose records already contain labels"
+        )
     if isinstance(data, Sequence) or (hasattr(data, "__len__") and hasattr(data, "__getitem__")):
         return Indexed(data)
     if not hasattr(data, "__iter__"):
-        raise UsageError(f"records are {type(data).__name__}, expected arrays, a source or an iterable")
+        raise UsageError(
+            f"records are of type {type(data).__name__}, expected arrays, a source or an iterable"
+        )
     return Iterated(data)
 
 
@@ -109,7 +113,7 @@ def batches(source: Source, inputs: Sequence[str], batch_size: int) -> Iterator[
         SourceError: A record cannot be read.
     """
     if source.endless:
-        raise UsageError(f"{source.place}: its end is not known; give arrays, or an object with len and []")
+        raise UsageError(f"{source.place}: its length is unknown; give arrays, or an object with len and []")
     count = len(source)
     order = Order(num_records=count, batch_size=min(batch_size, count), last="short")
     with ThreadedEngine() as engine, Loader(source, inputs, engine=engine, order=order) as loader:

@@ -79,7 +79,7 @@ class Sequential(Model):
             UsageError: The net has arrays already.
         """
         if self._net is not None:
-            raise UsageError("a layer cannot be added: the net has arrays already; make another Sequential")
+            raise UsageError("a layer cannot be added: the net already has arrays; create another Sequential")
         self.layers.append(layer)
         self._symbol = None
 
@@ -285,7 +285,7 @@ class Sequential(Model):
     def _record_sizes(self, given: Sequence[int] | None) -> Sequence[int]:
         sizes = given or (self.layers[0].input_shape if self.layers else None)
         if sizes is None:
-            raise UsageError("the size of a record is not known; give the first layer an input_shape")
+            raise UsageError("the shape of a record is unknown; give the first layer an input_shape")
         return sizes
 
     def _compiled(self) -> tuple[TrainingGraph, Solver]:
@@ -298,7 +298,7 @@ def _solver(optimizer: str | Mapping[str, Any]) -> Solver:
     given = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer)
     name = str(given.pop("name", "")).lower()
     if name not in OPTIMIZERS:
-        raise UsageError(f"no optimizer {name!r}; there are: {', '.join(OPTIMIZERS)}")
+        raise UsageError(f"unknown optimizer {name!r}; there are: {', '.join(OPTIMIZERS)}")
     kind, defaults = OPTIMIZERS[name]
     settings = {SETTINGS.get(key, key): value for key, value in given.items()}
     return mxnet_solver(kind, {**defaults, **settings}, rescale_grad=1.0)
@@ -307,7 +307,7 @@ def _solver(optimizer: str | Mapping[str, Any]) -> Solver:
 def _split(x: Any, y: Any, share: float) -> tuple[Any, Any, tuple[Any, Any]]:
     if not isinstance(x, np.ndarray) or y is None or not 0 < share < 1:
         raise UsageError(
-            f"validation_split={share} needs arrays of records and labels, and a share between 0 and 1"
+            f"validation_split={share} needs arrays of records and labels, and a fraction between 0 and 1"
         )
     labels, kept = np.asarray(y), int(len(x) * (1 - share))
     return x[:kept], labels[:kept], (x[kept:], labels[kept:])

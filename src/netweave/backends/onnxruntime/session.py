@@ -89,13 +89,13 @@ def start(
     try:
         session = ort.InferenceSession(model.content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime's errors have no base of their own
-        raise RunError(f"ONNX Runtime refuses the net: {_reason(error)}") from error
+        raise RunError(f"ONNX Runtime rejects the net: {_reason(error)}") from error
     return Session(session, places, inputs, outputs)
 
 
 def _options(level: str, num_threads: int) -> Any:
     if level not in LEVELS:
-        raise UsageError(f"no optimisation level {level!r}; there are: {', '.join(LEVELS)}")
+        raise UsageError(f"unknown optimisation level {level!r}; there are: {', '.join(LEVELS)}")
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.graph_optimization_level = LEVELS[level]

@@ -17,7 +17,7 @@ def find_device(name: str | torch.device) -> torch.device:
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         cuda = "" if torch.backends.cuda.is_built() else ", which was installed without CUDA,"
         raise UsageError(
-            f"there is no device {str(device)!r}: torch{cuda} finds {torch.cuda.device_count()} GPUs here; "
+            f"no device {str(device)!r}: torch{cuda} finds {torch.cuda.device_count()} GPUs here; "
             "leave out --gpu to compute on the CPU"
         )
     return device

@@ -173,7 +173,7 @@ class Views(MutableMapping[str, Tensor]):
             own.copy_(value)
 
     def __delitem__(self, key: str) -> None:
-        raise TypeError(f"a net's arrays cannot be taken away: {key!r}")
+        raise TypeError(f"a net's arrays cannot be removed: {key!r}")
 
     def __iter__(self) -> Iterator[str]:
         return (key for key, row in self._stored.items() if self._pick(row.tensor) is not None)

@@ -109,7 +109,7 @@ def _checked(
     shapes = [None if tensor is None else tuple(tensor.shape) for tensor in found]
     wanted = [tuple(tensor.shape) for tensor in inputs]
     if len(shapes) != len(wanted) or any(s not in {None, w} for s, w in zip(shapes, wanted, strict=True)):
-        raise RunError(f"operator {entry.op_type!r}: its gradient gives {shapes}, its inputs are {wanted}")
+        raise RunError(f"operator {entry.op_type!r}: its gradient returns {shapes}, expected {wanted}")
     return found
 
 

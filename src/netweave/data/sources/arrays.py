@@ -32,7 +32,7 @@ class Arrays(Source):
         self.images = bool(self._arrays) and self._arrays[0].ndim == 4
         counts = [len(array) if array.ndim else 0 for array in self._arrays]
         if len(set(counts)) != 1 or not counts[0]:
-            raise UsageError(f"{self.place}: have {counts} records, expected the same number, at least 1")
+            raise UsageError(f"{self.place}: have {counts} records, expected equal numbers, at least 1")
 
     def __len__(self) -> int:
         return len(self._arrays[0])
@@ -79,4 +79,4 @@ def _load(path: str, names: Sequence[str]) -> list[np.ndarray]:
             raise ReadError(f"has no array {missing[0]!r}, only {', '.join(loaded.files)}", place=path)
         return [loaded[name] for name in names or loaded.files]
     except (ValueError, OSError, EOFError) as error:
-        raise ReadError(f"is no file of NumPy arrays: {error}", place=path) from error
+        raise ReadError(f"is not a NumPy file: {error}", place=path) from error

@@ -50,7 +50,7 @@ class Filled(Source):
         for filler in self._fillers:
             if filler["type"] not in DRAWS:
                 raise UnsupportedError(
-                    f"fills records by {filler['type']!r}, expected {', '.join(DRAWS)}", place=place
+                    f"fills records with {filler['type']!r}, expected {', '.join(DRAWS)}", place=place
                 )
 
     def __len__(self) -> int:

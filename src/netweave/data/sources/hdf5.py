@@ -42,7 +42,7 @@ class HDF5(Source):
         alone = path.endswith((".h5", ".hdf5"))
         self._files = [path] if alone else [_found(line.strip(), root) for _, line in lines_of(path)]
         if not self._files:
-            raise ReadError("names no files", place=path)
+            raise ReadError("lists no files", place=path)
         shapes = [self._shapes(file) for file in self._files]
         for file, found in zip(self._files, shapes, strict=True):
             if [shape[1:] for shape in found] != [shape[1:] for shape in shapes[0]]:
@@ -104,7 +104,7 @@ class HDF5(Source):
         try:
             return self._h5py.File(local_copy(file), "r")
         except OSError as error:
-            raise ReadError(f"is no HDF5 file that can be opened: {error}", place=file) from error
+            raise ReadError(f"cannot be opened as HDF5: {error}", place=file) from error
 
 
 def _found(name: str, root: str) -> str:

@@ -46,7 +46,9 @@ def read_idx(path: str) -> np.ndarray:
     """
     content = read_file(path)
     if len(content) < 4 or content[:2] != b"\0\0" or content[2] not in TYPES:
-        raise ReadError(f"begins with {content[:4]!r}, which no idx file does", place=path)
+        raise ReadError(
+            f"begins with {content[:4]!r}, which is not the magic number of an idx file", place=path
+        )
     rank = content[3]
     start = 4 + 4 * rank
     if len(content) < start:

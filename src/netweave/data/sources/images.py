@@ -112,7 +112,7 @@ class ImageFolder(_Files):
             if file.suffix.lower() in SUFFIXES
         ]
         if not found:
-            raise ReadError("has no images in folders of their classes", place=path)
+            raise ReadError("has no subfolders with images, expected one per class", place=path)
         super().__init__(path, color, [name for name, _ in found], [labels for _, labels in found])
 
 

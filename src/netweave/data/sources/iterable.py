@@ -80,7 +80,7 @@ class Iterated(_Parted):
         self.images = self.peek()[0].ndim == 3
 
     def __len__(self) -> int:
-        raise TypeError("the number of records is not known")
+        raise TypeError("the number of records is unknown")
 
     def peek(self) -> Record:
         """Return the first record, which can be read again afterwards."""
@@ -93,7 +93,7 @@ class Iterated(_Parted):
         with self._lock:
             self._take_up_to(index)
             if index not in self._waiting:
-                raise ReadError("was read before, and cannot be again", place=self.describe(index))
+                raise ReadError("was already read once, and cannot be read again", place=self.describe(index))
             item = self._waiting.pop(index)
         return self.parts(item, index)
 

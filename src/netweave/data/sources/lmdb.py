@@ -17,7 +17,7 @@ from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.schema import caffe_schema
 
-NO_DATUM = "is no whole Datum: cut off, damaged, or of another kind"
+NO_DATUM = "is not a complete Datum: truncated, damaged, or of another type"
 
 
 class LMDB(Source):
@@ -89,7 +89,7 @@ class LMDB(Source):
         else:
             values = np.asarray(datum.float_data, np.float32)
         if not values.size or values.size != math.prod(shape):
-            raise ReadError(f"has {values.size:,} values, and says {shape}", place=self.describe(index))
+            raise ReadError(f"has {values.size:,} values, but declares {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
 
 

@@ -89,7 +89,7 @@ class LMDBFile:
         except (OSError, ValueError) as error:
             self.close()
             reason = error.strerror if isinstance(error, OSError) else error
-            raise ReadError(f"is no LMDB that can be opened: {reason}", place=place) from error
+            raise ReadError(f"cannot be opened as an LMDB: {reason}", place=place) from error
         self._num_bytes = status.st_size
         try:
             if not stat.S_ISREG(status.st_mode):
@@ -119,7 +119,7 @@ class LMDBFile:
     def _read(self, offset: int, num_bytes: int) -> bytes:
         if offset + num_bytes > self._num_bytes:
             raise self._damaged(
-                f"bytes {offset:,} to {offset + num_bytes:,} are needed and it has {self._num_bytes:,}"
+                f"bytes {offset:,} to {offset + num_bytes:,} are needed, but it has only {self._num_bytes:,}"
             )
         pieces, end = [], offset + num_bytes
         while offset < end:
@@ -128,19 +128,19 @@ class LMDBFile:
             except OSError as error:
                 raise ReadError(f"cannot be read: {error.strerror}", place=self._place) from error
             if not piece:
-                raise self._damaged("it was cut short while it was read")
+                raise self._damaged("it was truncated while it was read")
             pieces.append(piece)
             offset += len(piece)
         return b"".join(pieces)
 
     def _damaged(self, what: str) -> ReadError:
-        return ReadError(f"is no LMDB that can be opened: {what}; was it copied whole?", place=self._place)
+        return ReadError(f"cannot be opened as an LMDB: {what}; was it copied whole?", place=self._place)
 
     def _newest_meta(self) -> _Meta:
         first = self._meta_page(0)
         second = self._meta_page(first.page_bytes)
         if second.page_bytes != first.page_bytes:
-            raise self._damaged("its two heads disagree on the size of a page")
+            raise self._damaged("its two meta pages disagree on the page size")
         return second if second.transaction > first.transaction else first
 
     def _meta_page(self, offset: int) -> _Meta:
@@ -148,9 +148,9 @@ class LMDBFile:
         flags = _PAGE.unpack_from(content)[1]
         magic, version, page_bytes, depth, root, _, transaction = _META.unpack_from(content, _HEADER_BYTES)
         if not flags & _META_FLAG or magic != _MAGIC or version != 1 or page_bytes not in _PAGE_SIZES:
-            raise self._damaged(f"there is no head of an LMDB of 64-bit machines at byte {offset:,}")
+            raise self._damaged(f"there is no meta page of a 64-bit LMDB at byte {offset:,}")
         if depth > _MAX_DEPTH:
-            raise self._damaged(f"its pages are {depth} deep, at most {_MAX_DEPTH} are possible")
+            raise self._damaged(f"its pages are {depth} deep, expected at most {_MAX_DEPTH}")
         return _Meta(page_bytes, root, transaction)
 
     def _walk(self) -> Iterator[_Entry]:
@@ -160,7 +160,7 @@ class LMDBFile:
         while stack:
             number, depth = stack.pop()
             if number in seen or depth > _MAX_DEPTH:
-                raise self._damaged(f"its pages refer to page {number:,} in a circle")
+                raise self._damaged(f"its pages refer to page {number:,} in a cycle")
             seen.add(number)
             page = self._read(number * self._meta.page_bytes, self._meta.page_bytes)
             flags, nodes = self._nodes(page, number)
@@ -194,8 +194,8 @@ class LMDBFile:
         num_bytes, begin = low | high << 16, offset + _NODE.size + key_bytes
         if flags & (_SUB_DATA | _DUPLICATES):
             raise UnsupportedError(
-                "has data bases inside of it or several values of one key, expected one value for each key "
-                "as Caffe writes them",
+                "contains nested databases or several values per key, expected one value per key as Caffe "
+                "writes it",
                 place=self._place,
             )
         inside = 8 if flags & _BIG_DATA else num_bytes

@@ -108,7 +108,7 @@ class Windows(Source):
             (self._background, self._num_background, f"overlap below {bg_threshold:g}"),
         ):
             if wanted and not found:
-                raise ReadError(f"has no windows of {what}, of which a batch has {wanted}", place=path)
+                raise ReadError(f"has no windows with {what}, but a batch needs {wanted}", place=path)
 
     def __len__(self) -> int:
         return len(self._things) + len(self._background)

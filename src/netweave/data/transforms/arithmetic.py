@@ -103,7 +103,7 @@ def by_channel(operation: np.ufunc, values: np.ndarray, by: np.ndarray, out: np.
         operation(values, out.dtype.type(by[0]), out=out)
         return
     if values.ndim < 3 or by.size != values.shape[-1]:
-        raise ValueError(f"has a shape of {values.shape}, and there are {by.size} numbers for its channels")
+        raise ValueError(f"has the shape {values.shape}, but there are {by.size} values for its channels")
     # by rows of pixels: an inner loop over three channels would take ten times as long
     width, channels = values.shape[-2:]
     rows = (*values.shape[:-2], width * channels)

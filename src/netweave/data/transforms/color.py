@@ -25,7 +25,7 @@ PCA = np.array(
 
 def _three_channels(image: Image) -> np.ndarray:
     if image.pixels.shape[2] != 3:
-        raise ValueError(f"has {image.pixels.shape[2]} channels, changes of colour need 3")
+        raise ValueError(f"has {image.pixels.shape[2]} channels, colour transforms need 3")
     return np.ascontiguousarray(image.pixels)
 
 

@@ -153,7 +153,7 @@ class Crop(Geometric):
         room = (height - self.height, width - self.width)
         if min(room) < 0:
             raise ValueError(
-                f"is {height} x {width} pixels, a window of {self.height} x {self.width} does not fit"
+                f"is {height} x {width} pixels, smaller than the crop of {self.height} x {self.width}"
             )
         top, left = offsets(room, self.where, generator)
         image.pixels = image.pixels[top : top + self.height, left : left + self.width]

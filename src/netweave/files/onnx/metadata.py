@@ -113,7 +113,7 @@ def load(model: ir.Model, *, place: str) -> Saved | None:
         )
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise ReadError(
-            f"its netweave metadata are damaged ({type(error).__name__}: {error}); write the file anew",
+            f"its netweave metadata are damaged ({type(error).__name__}: {error}); write the file again",
             place=place,
         ) from error
 
@@ -148,7 +148,7 @@ def _made(kind: type, row: Mapping[str, Any]) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{value!r} is no text")
+        raise TypeError(f"{value!r} is not a string")
     return value
 
 
@@ -158,7 +158,7 @@ def _texts(values: Any) -> tuple[str, ...]:
 
 def _mapping(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{value!r} is no table")
+        raise TypeError(f"{value!r} is not a table")
     return value
 
 

@@ -52,7 +52,8 @@ def parse(path: Path) -> onnx.ModelProto:
     content = read_bytes(path)
     if len(content) > MAX_PROTO_BYTES:
         raise ReadError(
-            f"has {len(content):,} bytes, but an ONNX file ends at 2 GB; put the weights into external data",
+            f"has {len(content):,} bytes, but an ONNX file is limited to 2 GB; store the weights as external "
+            "data",
             place=place,
         )
     proto = onnx.ModelProto()
@@ -60,7 +61,8 @@ def parse(path: Path) -> onnx.ModelProto:
         proto.ParseFromString(content)
     except (DecodeError, RecursionError) as error:
         raise ReadError(
-            "is not a whole ONNX model (its protobuf cannot be decoded); was it copied or downloaded whole?",
+            "is not a complete ONNX model (its protobuf cannot be decoded); was it copied or downloaded "
+            "whole?",
             place=place,
         ) from error
     check_tensors(proto, folder=path.parent, place=place)
@@ -128,7 +130,7 @@ def inline(model: ir.Model, *, place: str) -> None:
     try:
         InlinePass()(model)
     except _FOREIGN as error:
-        raise ReadError(f"its functions cannot be put in place: {_root(error)}", place=place) from error
+        raise ReadError(f"its functions cannot be inlined: {_root(error)}", place=place) from error
     model.functions.clear()
     lift_constants(model, place)
 
@@ -148,7 +150,7 @@ def lift_constants(model: ir.Model, place: str) -> None:
     try:
         LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(model)
     except _FOREIGN as error:
-        raise ReadError(f"holds a Constant without a proper value: {_root(error)}", place=place) from error
+        raise ReadError(f"contains a Constant without a valid value: {_root(error)}", place=place) from error
 
 
 def _root(error: BaseException) -> str:
@@ -166,19 +168,21 @@ def _check_values(graph: ir.Graph, place: str) -> None:
     for inner in graphs:
         for value in inner.outputs:
             if id(value) not in made:
-                raise ReadError(f"output {value.name!r} of the graph is made by no node", place=place)
+                raise ReadError(
+                    f"output {value.name!r} of the graph has no node that computes it", place=place
+                )
         for node in inner:
             for read in node.inputs:
                 if read is not None and id(read) not in made:
                     raise ReadError(
-                        f"{node.op_type} {node.name!r} reads {read.name!r}, which is made by no node and is "
-                        "neither an input nor an initializer",
+                        f"{node.op_type} {node.name!r} reads {read.name!r}, which is neither computed by a "
+                        "node nor an input or initializer",
                         place=place,
                     )
     for value in graph.inputs:
         if not isinstance(value.type, ir.TensorType):
             raise UnsupportedError(
-                f"input {value.name!r} is no tensor; sequences and maps are not read", place=place
+                f"input {value.name!r} is not a tensor; sequences and maps are not supported", place=place
             )
 
 
@@ -186,9 +190,7 @@ def _sort(graph: ir.Graph, place: str) -> None:
     try:
         graph.sort()
     except ValueError as error:
-        raise ReadError(
-            f"its nodes run in a circle, which a graph cannot: {_circle(graph)}", place=place
-        ) from error
+        raise ReadError(f"its nodes form a cycle: {_circle(graph)}", place=place) from error
 
 
 def _circle(graph: ir.Graph) -> str:
@@ -240,7 +242,7 @@ def _check_size(model: ir.Model, place: str) -> None:
         order = list(TopologicalSorter(before).static_order())
     except CycleError as error:
         circle = " -> ".join(f"{domain}::{name}" for domain, name, _ in error.args[1][:10])
-        raise ReadError(f"its functions call one another in a circle: {circle}", place=place) from error
+        raise ReadError(f"its functions call each other in a cycle: {circle}", place=place) from error
     sizes: dict[ir.OperatorIdentifier, int] = {}
     for key in order:
         sizes[key] = sum(sizes.get(call, 1) for call in calls[key])

@@ -32,7 +32,8 @@ def check_operators(model: ir.Model, *, place: str) -> None:
     version = model.opset_imports.get("", MAX_OPSET)
     if not 1 <= version <= MAX_OPSET:
         raise UnsupportedError(
-            f"is written in opset {version}; 1 to {MAX_OPSET} are read: update onnx, or export anew",
+            f"is written in opset {version}; 1 to {MAX_OPSET} are supported: update onnx, or export the net "
+            "again",
             place=place,
         )
     unknown = []

@@ -54,7 +54,7 @@ def read_saved(path: Path, *, place: str, files: Sequence[str]) -> Graph:
         nonlocal saved
         saved = metadata.load(model, place=place)
         if saved is None:
-            raise ReadError("the process that read it left no tables", place=place)
+            raise ReadError("the process that read it wrote no tables", place=place)
         return Rows(saved.layers, batch_is_named=True)
 
     found = read_model(parse(path), path, rows, input_shapes={})

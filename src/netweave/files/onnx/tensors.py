@@ -56,7 +56,7 @@ def check_tensors(model: onnx.ModelProto, *, folder: Path, place: str) -> None:
         count = num_elements(tensor.dims)
         if count is None:
             sizes = "x".join(map(str, tensor.dims))
-            raise ReadError(f"has the sizes {sizes}; at most {MAX_ELEMENTS:,} elements are read", place=where)
+            raise ReadError(f"has the shape {sizes}; at most {MAX_ELEMENTS:,} elements are read", place=where)
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             _check_external(tensor, num_bytes=_num_bytes(dtype, count), folder=folder, place=where)
         else:
@@ -135,7 +135,7 @@ def _check_external(tensor: onnx.TensorProto, *, num_bytes: int, folder: Path, p
     try:
         offset, length = int(entries.get("offset", 0)), int(entries.get("length", num_bytes))
     except ValueError:
-        raise ReadError(f"has external data at {entries}, expected whole numbers", place=place) from None
+        raise ReadError(f"has external data at {entries}, expected integers", place=place) from None
     size = _external_size(folder, location, place)
     if length != num_bytes or offset < 0 or offset + length > size:
         raise ReadError(
@@ -152,12 +152,12 @@ def _external_size(folder: Path, location: str, place: str) -> int:
     base = folder.resolve()
     if len(location) > MAX_LOCATION or not (path := (base / location).resolve()).is_relative_to(base):
         raise ReadError(
-            f"names the external data file {location!r:.200}, which leads out of the folder of the net; "
-            "such files are not opened: copy it beside the net",
+            f"names the external data file {location!r:.200}, which is outside the folder of the net and is "
+            "therefore not opened: copy it beside the net",
             place=place,
         )
     if not path.is_file():
-        raise ReadError(f"external data file {location!r} is missing in the folder of the net", place=place)
+        raise ReadError(f"external data file {location!r} is missing from the folder of the net", place=place)
     stat = path.stat()
     if stat.st_nlink > 1:
         raise ReadError(

@@ -21,7 +21,7 @@ def check_texts(model: onnx.ModelProto, *, place: str) -> None:
     for text in _model_texts(model):
         if not isinstance(text, str):
             raise ReadError(
-                f"holds the name {text!r:.60}, which is no UTF-8; the file is damaged", place=place
+                f"holds the name {text!r:.60}, which is not UTF-8; the file is damaged", place=place
             )
 
 

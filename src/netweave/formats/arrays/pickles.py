@@ -78,7 +78,7 @@ class _Walk:
             return
         for key, inner in entries:
             if not isinstance(key, str | int):
-                raise UnsupportedError(f"has {_kind(key)} for a name", place=where)
+                raise UnsupportedError(f"has {_kind(key)} as a name", place=where)
             if isinstance(key, str) and len(key) > MAX_NAME:
                 raise UnsupportedError(f"has a name of {len(key):,} characters: {describe(key)}", place=where)
             yield from self.named(inner, f"{prefix}/{key}" if prefix else str(key), depth + 1)
@@ -128,10 +128,10 @@ def _array(call: PickledCall, place: str) -> np.ndarray:
     _, shape, described, by_columns, content = state
     dtype = _dtype(described, place)
     if not isinstance(shape, tuple) or not all(type(size) is int for size in shape):
-        raise ReadError("an array in its pickle has sizes that are no numbers", place=place)
+        raise ReadError("an array in its pickle has sizes that are not numbers", place=place)
     count = num_elements(shape)
     if count is None:
-        raise ReadError("an array in its pickle has sizes that no array can have", place=place)
+        raise ReadError("an array in its pickle has invalid sizes", place=place)
     values = _bytes(content, place)
     if count * dtype.itemsize != len(values):
         raise ReadError(
@@ -159,7 +159,7 @@ def _dtype(value: Any, place: str) -> np.dtype[Any]:
     if isinstance(name, str) and name[:1] in set(_KINDS) and name[1:] in {"1", "2", "4", "8"}:
         return np.dtype(name).newbyteorder(">" if order == ">" else "<")
     shown = f"{name:.40}" if isinstance(name, str) else _kind(value)
-    raise UnsupportedError(f"has arrays of the type {shown}; numbers are read", place=place)
+    raise UnsupportedError(f"has arrays of the type {shown}; only numbers are supported", place=place)
 
 
 def _bytes(value: Any, place: str) -> bytes:

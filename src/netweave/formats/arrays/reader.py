@@ -36,7 +36,7 @@ def read(source: Source) -> Graph:
     """
     if source.weights is not None or source.input_shapes:
         raise UsageError(
-            f"{source.net} is weights alone; it takes no other weights and no input sizes",
+            f"{source.net} holds only weights; it takes no other weights and no input sizes",
             unknown_inputs=tuple(source.input_shapes),
         )
     kind = kind_of(source.net, source.head(16))
@@ -55,7 +55,7 @@ def _read_npy(path: Path) -> dict[str, np.ndarray]:
         head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
         shape, _, dtype = head(file)
     except _BAD_HEADER as error:
-        raise ReadError(f"is no whole .npy file: {_first_line(error)}", place=place) from error
+        raise ReadError(f"is not a complete .npy file: {_first_line(error)}", place=place) from error
     if not dtype.hasobject:
         count = num_elements(shape)
         sizes = "more elements than are read" if count is None else "x".join(map(str, shape))
@@ -77,7 +77,9 @@ def _read_npz(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
     except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, NotImplementedError) as error:
-        raise ReadError(f"is no whole .npz file of arrays: {_first_line(error)}", place=place) from error
+        raise ReadError(
+            f"is not a complete .npz file of arrays: {_first_line(error)}", place=place
+        ) from error
 
 
 def _first_line(error: Exception) -> str:

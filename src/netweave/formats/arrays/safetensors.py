@@ -54,9 +54,9 @@ def read_safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         header = json.loads(content[8 : 8 + length])
     except (UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise ReadError(f"its header is no JSON ({error})", place=place) from error
+        raise ReadError(f"its header is not JSON ({error})", place=place) from error
     if not isinstance(header, dict):
-        raise ReadError("its header is no JSON object", place=place)
+        raise ReadError("its header is not a JSON object", place=place)
     data = memoryview(content)[8 + length :]
     rows = [(name, row) for name, row in header.items() if name != "__metadata__"]
     found = {name: _array(row, data, f"{place}: {name!r}") for name, row in rows}
@@ -67,10 +67,10 @@ def _array(row: Any, data: memoryview, place: str) -> np.ndarray:
     if not isinstance(row, dict) or not {"dtype", "shape", "data_offsets"} <= row.keys():
         raise ReadError("its row in the header lacks dtype, shape or data_offsets", place=place)
     if row["dtype"] not in DTYPES:
-        raise UnsupportedError(f"has the type {row['dtype']!r}; read are {', '.join(DTYPES)}", place=place)
+        raise UnsupportedError(f"has the type {row['dtype']!r}; expected {', '.join(DTYPES)}", place=place)
     dtype, shape, offsets = DTYPES[row["dtype"]], row["shape"], row["data_offsets"]
     if not _are_sizes(shape) or not _are_sizes(offsets) or len(offsets) != 2:
-        raise ReadError(f"has the sizes {shape} at {offsets}, expected whole numbers", place=place)
+        raise ReadError(f"has the sizes {shape} at {offsets}, expected integers", place=place)
     begin, end = offsets
     if not begin <= end <= len(data) or end - begin != prod(shape) * dtype.itemsize:
         raise ReadError(

@@ -98,8 +98,8 @@ def annotated(spec: Message, place: Place) -> DataSource:
     changes = [name for name in _UNREAD if name in spec["transform_param"]]
     raise UnsupportedError(
         f"its records (AnnotatedDatum), {samplers} batch samplers and {', '.join(changes) or 'no changes'} "
-        "of images are not read for training; the net itself is: run it on batches of your own, with its "
-        "label as (1, 1, boxes, 8): image, class, number, x0, y0, x1, y1, difficult",
+        "of images are not supported for training; train the net on your own batches instead, with its label "
+        "as (1, 1, boxes, 8): image, class, number, x0, y0, x1, y1, difficult",
         place=place.of(spec),
     )
 
@@ -116,7 +116,9 @@ def image_list(spec: Message, place: Place) -> DataSource:
     }
     height, width = parameter["new_height"], parameter["new_width"]
     if bool(height) != bool(width):
-        raise ReadError("has one of new_height and new_width, expected both or none", place=place.of(spec))
+        raise ReadError(
+            "has only one of new_height and new_width, expected both or neither", place=place.of(spec)
+        )
     resize = ({"kind": "resize", "height": height, "width": width},) if height else ()
     transforms = (*resize, *_transforms(spec, place))
     return _source("images", spec, place, parameter, settings, _order(parameter), transforms)
@@ -219,7 +221,7 @@ def _transforms(spec: Message, place: Place) -> tuple[dict[str, Any], ...]:
     unread = [name for name in _UNREAD if name in parameter]
     if unread:
         raise UnsupportedError(
-            f"changes images by {', '.join(unread)}, which is not read", place=place.of(spec)
+            f"transforms images by {', '.join(unread)}, which is not read", place=place.of(spec)
         )
     crop, mean, values = parameter["crop_size"], parameter["mean_file"], parameter["mean_value"]
     if mean and values:

@@ -251,7 +251,7 @@ def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source)
     names = ", ".join(repr(name) for _, name, _ in missing)
     line = f":{spec.line}" if spec.line else ""
     return ReadError(
-        f"the file does not say all sizes of {names}, which are those of its data; give them: "
+        f"the file does not give all sizes of {names}, which depend on its data; give them: "
         f"{' '.join(options)}, with numbers for letters and dots",
         place=f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})",
         open_inputs=tuple(name for _, name, _ in missing),

@@ -109,14 +109,14 @@ class Blobs(ParameterStore):
         place = self._weights.file
         if self._misfits:
             raise WeightError(
-                f"does not fit {self._net}: {'; '.join(self._misfits)}. Is it of another net? "
-                "A layer that is renamed in the net is left without weights",
+                f"does not match {self._net}: {'; '.join(self._misfits)}. Does it belong to another net? A "
+                "layer that was renamed in the net gets no weights",
                 place=place,
             )
         if self._arrays and not any(array is not None for array in self._arrays.values()):
             stored = self._weights.names()
             raise WeightError(
-                f"has weights for none of the layers of {self._net}: it has {names_text(stored)}, "
+                f"contains no weights for any layer of {self._net}: it has {names_text(stored)}, "
                 f"the net {names_text([key.rpartition('/')[0] for key in self._arrays])}",
                 place=place,
             )

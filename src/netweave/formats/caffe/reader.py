@@ -78,10 +78,10 @@ def parse_net(path: Path) -> Message:
     )
     upgrade(net, place=place)
     if not net["layer"]:
-        raise ReadError("has no layers, so it is no net of Caffe's", place=place)
+        raise ReadError("has no layers, so it is not a Caffe net", place=place)
     if not text and not any(layer["bottom"] or layer["top"] for layer in net["layer"]):
         raise ReadError(
-            "holds weights but not how the layers are joined; give the .prototxt, and this as its weights",
+            "holds weights but no layers; give the .prototxt, with this file as its weights",
             place=place,
         )
     return net

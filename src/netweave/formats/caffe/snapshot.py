@@ -158,7 +158,7 @@ def read_state(path: Path) -> SolverState:
         return _read_state_hdf5(content, place)
     kind = find_kind(content[:HEAD_BYTES])
     if kind is None or kind.message != "SolverState":
-        raise ReadError("is no state of a solver, expected a .solverstate", place=place)
+        raise ReadError("is not a solver state, expected a .solverstate", place=place)
     message = caffe_schema().decode("SolverState", content, place=place)
     history = tuple(
         stored_blob(blob, place=f"{place}: array {index}").load()
@@ -193,7 +193,7 @@ def fitting_arrays(path: Path, graph: Graph) -> dict[str, np.ndarray]:
     if misfits:
         found_all = "; ".join(misfits)
         raise WeightError(
-            f"does not fit {graph.name}: {found_all}; a layer that is renamed in the net is left alone",
+            f"does not fit {graph.name}: {found_all}; a layer that was renamed in the net is skipped",
             place=str(path),
         )
     return from_sums(graph, found)
@@ -204,10 +204,10 @@ def _read_state_hdf5(content: bytes, place: str) -> SolverState:
     history, numbers = file.group("history"), [file.get(name) for name in ("iter", "current_step")]
     iteration, step = (int(found.item()) if _is_one(found) else None for found in numbers)
     if history is None or iteration is None:
-        raise ReadError("is no .solverstate.h5: it has no 'history' or no 'iter'", place=place)
+        raise ReadError("is not a .solverstate.h5: it has no 'history' or no 'iter'", place=place)
     arrays = [history.get(str(index)) for index in range(len(history.members))]
     if not all(isinstance(array, np.ndarray) for array in arrays):
-        raise ReadError("is no .solverstate.h5: its 'history' is not arrays from '0' on", place=place)
+        raise ReadError("is not a .solverstate.h5: its 'history' is not arrays from '0' on", place=place)
     net = file.get("learned_net")
     values = tuple(np.asarray(array, np.float32) for array in arrays)
     return SolverState(iteration, net if isinstance(net, str) else "", values, step or 0)

@@ -125,7 +125,7 @@ def parse_solver(path: Path) -> Message:
         raise solver.unknown[0]
     for name in UNREAD:
         if name in solver:
-            raise UnsupportedError(f"{name} is not read; take it out", place=_at(path, solver, name))
+            raise UnsupportedError(f"{name} is not supported; remove it", place=_at(path, solver, name))
     return solver
 
 
@@ -210,7 +210,7 @@ class _Nets:
         file = self.reading.root / given
         if not file.is_file():
             raise ReadError(
-                f"names a net that is not there: {given!r}, neither in the working folder nor in one above "
+                f"names a net that does not exist: {given!r}, neither in the working folder nor in one above "
                 "the solver",
                 place=_at(self.path, self.solver, field),
             )
@@ -228,7 +228,7 @@ def _rule(solver: Message, path: Path) -> tuple[str, dict[str, Any]]:
         name = next((kind for kind in KINDS if kind.upper() == solver["solver_type"]), solver["solver_type"])
     if name not in KINDS:
         raise UnsupportedError(
-            f"unknown type of solver {name!r}, expected {', '.join(KINDS)}",
+            f"unknown solver type {name!r}, expected {', '.join(KINDS)}",
             place=_at(path, solver, "type" if "type" in solver else "solver_type"),
         )
     kind, fields = KINDS[name]

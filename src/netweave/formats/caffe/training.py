@@ -71,7 +71,7 @@ def read_state(path: Path, graph: Graph, names: Sequence[str]) -> FoundState:
     if len(state.history) != len(order) * len(names):
         raise ReadError(
             f"holds {len(state.history)} arrays, expected {len(order) * len(names)} ({len(names)} for "
-            "each parameter); is it of another net or type of solver?",
+            "each parameter); does it belong to another net or solver type?",
             place=str(path),
         )
     kept: dict[str, dict[str, np.ndarray]] = {name: {} for name in names}
@@ -95,5 +95,5 @@ def _learned_net(path: Path, name: str) -> Path:
     places = (Path(name), path.parent / Path(name).name, beside)
     found = next((file for file in places if file.is_file()), None)
     if found is None:
-        raise ReadError(f"goes with the weights {name!r}, which are not there", place=str(path))
+        raise ReadError(f"needs the weights {name!r}, which are missing", place=str(path))
     return found

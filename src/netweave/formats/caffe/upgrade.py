@@ -167,7 +167,7 @@ def upgrade(net: Message, *, place: str) -> None:
         if net["layer"]:
             line = net["layer"][0].line
             raise ReadError(
-                "the net has both 'layers' (old) and 'layer' (new) entries; write all of them in one way",
+                "the net has both 'layers' (old) and 'layer' (new) entries; use only one of the two",
                 place=_at(place, line),
             )
         for old in net["layers"]:
@@ -257,7 +257,7 @@ def _from_v1(net: Message, old: Message, place: str) -> Message:
     new.unknown = old.unknown
     kind = old["type"]
     if kind not in V1_TYPES:
-        raise _error(old, f"unknown number {kind} of a V1 layer's type", place)
+        raise _error(old, f"unknown type number {kind} of a V1 layer", place)
     new.put("type", V1_TYPES[kind], old.line_of("type"))
     for name, later in _PARAM_SPECS:
         for index, value in enumerate(old[name]):

@@ -100,7 +100,9 @@ def read_weights(path: Path) -> Weights:
             f"holds a {kind.message}, expected weights: a .caffemodel or .caffemodel.h5", place=place
         )
     if kind is not None and kind.text:
-        raise ReadError("is a net as text, expected weights: a .caffemodel or .caffemodel.h5", place=place)
+        raise ReadError(
+            "is a net in text form, expected weights: a .caffemodel or .caffemodel.h5", place=place
+        )
     return net_weights(caffe_schema().decode("NetParameter", content, place=place), place=place)
 
 
@@ -141,7 +143,7 @@ def net_weights(net: Message, *, place: str) -> Weights:
             for index, blob in enumerate(layer["blobs"])
         }
     if not layers:
-        raise ReadError("holds no layers, so it is no .caffemodel", place=place)
+        raise ReadError("holds no layers, so it is not a .caffemodel", place=place)
     return Weights(place, layers)
 
 
@@ -157,8 +159,8 @@ def stored_blob(blob: Message, *, place: str) -> StoredBlob:
     values = np.asarray(blob["double_data" if "double_data" in blob else "data"])
     if any(dim < 0 for dim in shape) or prod(shape) != values.size:
         raise WeightError(
-            f"the sizes {'x'.join(map(str, shape)) or '()'} call for {prod(shape):,} values, "
-            f"the file has {values.size:,}; is it whole?",
+            f"the sizes {'x'.join(map(str, shape)) or '()'} need {prod(shape):,} values, but "
+            f"the file has {values.size:,}; is it complete?",
             place=place,
         )
     return StoredBlob(shape, legacy, lambda: values.astype(np.float32, copy=False).reshape(shape))
@@ -175,7 +177,7 @@ def read_blob(path: Path | str) -> np.ndarray:
     content = read_bytes(Path(path))
     kind = find_kind(content[:HEAD_BYTES])
     if kind is None or kind.message != "BlobProto":
-        raise ReadError("is no single array, expected a .binaryproto such as a mean file", place=place)
+        raise ReadError("is not a single array, expected a .binaryproto such as a mean file", place=place)
     return stored_blob(caffe_schema().decode("BlobProto", content, place=place), place=place).load()
 
 
@@ -184,7 +186,7 @@ def _read_hdf5(path: Path) -> dict[str, dict[int, StoredBlob]]:
     layers: dict[str, dict[int, StoredBlob]] = {}
     data = read_hdf5(path, place=str(path)).group("data")
     if data is None:
-        raise ReadError("has no group 'data', so it is no .caffemodel.h5", place=str(path))
+        raise ReadError("has no group 'data', so it is not a .caffemodel.h5", place=str(path))
     for name, array in data.arrays():
         layer, _, index = name.rpartition("/")
         if index.isdecimal():

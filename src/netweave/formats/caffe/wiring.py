@@ -74,7 +74,7 @@ def included(net: Message, state: State, *, place: str) -> list[Message]:
         include, exclude = layer["include"], layer["exclude"]
         if include and exclude:
             raise ReadError(
-                "has both 'include' and 'exclude', expected rules of one sort", place=_at(layer, place)
+                "has both 'include' and 'exclude', expected only one of the two", place=_at(layer, place)
             )
         rules = include or exclude
         if (
@@ -124,7 +124,7 @@ def wire(layers: Sequence[Message], *, of: Sequence[Message], place: str) -> Wir
             in_place = number < len(layer["bottom"]) and layer["bottom"][number] == blob
             if blob in current and not in_place:
                 raise ReadError(
-                    f"makes the blob {blob!r}, which layer {current[blob].writer!r} has made already",
+                    f"writes the blob {blob!r}, which layer {current[blob].writer!r} has already written",
                     place=_at(layer, place, layer.line_of("top", number)),
                 )
             tops.append(_Version(blob, layer["name"], is_input=brings_data(layer)))

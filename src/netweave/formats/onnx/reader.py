@@ -30,7 +30,7 @@ def read(source: Source) -> Graph:
         UsageError: Input sizes are given for something that is no input.
     """
     if source.weights is not None:
-        raise UsageError(f"an ONNX net holds its weights itself; leave out {str(source.weights)!r}")
+        raise UsageError(f"an ONNX file contains its weights; do not give {str(source.weights)!r}")
     place = str(source.net)
     saved: metadata.Saved | None = None
 

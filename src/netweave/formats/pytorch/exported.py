@@ -63,7 +63,7 @@ class Tables:
                 notes=tuple(str(note)[:500] for note in value["notes"]),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ReadError(f"the child process wrote no proper tables ({error!r})", place=place) from error
+            raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
 
 
 def read_exported(

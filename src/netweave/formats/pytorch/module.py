@@ -245,8 +245,8 @@ def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[st
     missing = [name for name in names if name not in shapes]
     if missing:
         raise ShapeError(
-            f"the size of input {', '.join(map(repr, missing))} is not known: "
-            f"say it (--input-shape {missing[0]}=1x3x224x224)",
+            f"the size of input {', '.join(map(repr, missing))} is unknown: set it (--input-shape "
+            f"{missing[0]}=1x3x224x224)",
             open_inputs=tuple(missing),
         )
     return {name: _drawn([max(2, shapes[name][0]), *shapes[name][1:]]) for name in names}
@@ -269,8 +269,8 @@ def _guessed(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor
         note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
         return {name: inputs}, [note], True
     raise ShapeError(
-        f"the size of input {name!r} is not known, and none of the usual ones fits ({last}): "
-        f"say it (--input-shape {name}=1x3x224x224)",
+        f"the size of input {name!r} is unknown, and none of the usual sizes fits ({last}): set it "
+        f"(--input-shape {name}=1x3x224x224)",
         open_inputs=(name,),
     )
 

@@ -45,7 +45,7 @@ def read(source: Source) -> Graph:
             f"model.py,{source.net.name}"
         )
     if source.weights is not None and kind is not Kind.CODE:
-        raise UsageError(f"{place} holds its weights itself; leave out {str(source.weights)!r}")
+        raise UsageError(f"{place} contains its weights; do not give {str(source.weights)!r}")
     if source.weights is not None:
         read_bytes(source.weights)
     _need_torch(place)
@@ -131,4 +131,4 @@ def _json(path: Path, place: str) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (RecursionError, ValueError) as error:
-        raise ReadError(f"the child process wrote no proper tables ({error})", place=place) from error
+        raise ReadError(f"the child process wrote invalid tables ({error})", place=place) from error

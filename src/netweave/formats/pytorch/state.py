@@ -73,7 +73,7 @@ def _safetensors(path: Path) -> dict[str, np.ndarray]:
     try:
         return dict(load(read_bytes(path)))
     except (SafetensorError, KeyError, ValueError) as error:
-        raise ReadError(f"is no file of safetensors: {error}", place=str(path)) from error
+        raise ReadError(f"is not a safetensors file: {error}", place=str(path)) from error
 
 
 def is_legacy(head: bytes) -> bool:
@@ -108,7 +108,7 @@ def _archive(content: bytes, place: str) -> _File:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
             if len(names) != 1:
-                raise ReadError("is no archive of PyTorch: data.pkl is missing", place=place)
+                raise ReadError("is not a PyTorch archive: data.pkl is missing", place=place)
             folder = names[0].removesuffix("data.pkl")
             _check_plain(archive, len(content), place)
             order = folder + "byteorder"
@@ -123,7 +123,7 @@ def _archive(content: bytes, place: str) -> _File:
             }
     except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
         raise ReadError(
-            f"is no whole archive ({error}); was it copied or downloaded whole?", place=place
+            f"is not a complete archive ({error}); was it copied or downloaded whole?", place=place
         ) from error
     return _File(root, storages, place)
 
@@ -144,7 +144,7 @@ def _legacy(content: bytes, place: str) -> _File:
     for key in keys if isinstance(keys, list) else []:
         head = file.read(8)
         if not isinstance(key, str) or key not in sizes or len(head) < 8:
-            raise ReadError(f"storage {describe(key)} is missing or cut off", place=place)
+            raise ReadError(f"storage {describe(key)} is missing or truncated", place=place)
         count = struct.unpack("<q", head)[0]
         if count < 0:
             raise ReadError(f"storage {describe(key)} has {count} elements", place=place)
@@ -209,7 +209,7 @@ def _storage(value: Any) -> tuple[str, np.dtype[Any]]:
     if isinstance(value, Persistent) and isinstance(value.id, tuple) and len(value.id) >= 5:
         kind, key = value.id[1:3]
         if not isinstance(key, str):
-            raise ReadError(f"a tensor has a storage named {describe(key)}, expected a text")
+            raise ReadError(f"a tensor has a storage named {describe(key)}, expected a string")
         if isinstance(kind, Name) and kind.module == "torch" and kind.name in DTYPES:
             return key, DTYPES[kind.name]
         raise UnsupportedError(f"arrays of {describe(kind)} are not read")
@@ -227,12 +227,12 @@ def _array(value: Any, file: _File, name: str) -> np.ndarray:
     offset, sizes, strides = call[1], call[2], call[3]
     numbers = (offset, *sizes, *strides) if isinstance(sizes, tuple) and isinstance(strides, tuple) else ()
     if not numbers or not all(isinstance(n, int) and 0 <= n < 2**48 for n in numbers):
-        raise ReadError("its sizes are no numbers", place=place)
+        raise ReadError("its sizes are not numbers", place=place)
     if key not in file.storages or len(sizes) != len(strides):
         raise ReadError(f"its storage {describe(key)} is not in the file", place=place)
     count = num_elements(sizes)
     if count is None:
-        raise ReadError("has sizes that no array can have", place=place)
+        raise ReadError("has invalid sizes", place=place)
     stored = file.storages[key]
     last = offset + sum((size - 1) * step for size, step in zip(sizes, strides, strict=True))
     if count and max(last + 1, count) * dtype.itemsize > len(stored):

@@ -104,12 +104,12 @@ def _arrays(path: Path) -> list[tuple[str, np.ndarray, int]]:
     place = str(path)
     content = read_bytes(path)
     if find_kind(content[:HEAD_BYTES]) != CHECKPOINT:
-        raise ReadError("is no checkpoint of SINGA's, expected step<N>-worker<i>", place=place)
+        raise ReadError("is not a SINGA checkpoint, expected step<N>-worker<i>", place=place)
     message: Message = singa_schema().decode("BlobProtos", content, place=place)
     names, blobs, versions = message["name"], message["blob"], message["version"]
     if len(names) != len(blobs) or len(versions) not in {0, len(names)}:
         raise WeightError(
-            f"has {len(names)} names for {len(blobs)} arrays and {len(versions)} versions; is it whole?",
+            f"has {len(names)} names for {len(blobs)} arrays and {len(versions)} versions; is it complete?",
             place=place,
         )
     return [
@@ -123,8 +123,8 @@ def _array(blob: Message, place: str) -> np.ndarray:
     shape, values = tuple(blob["shape"]), np.asarray(blob["data"], np.float32)
     if any(size < 0 for size in shape) or prod(shape) != values.size:
         raise WeightError(
-            f"the sizes {'x'.join(map(str, shape)) or '()'} call for {prod(shape):,} values, the file has "
-            f"{values.size:,}; is it whole?",
+            f"the sizes {'x'.join(map(str, shape)) or '()'} need {prod(shape):,} values, but the file has "
+            f"{values.size:,}; is it complete?",
             place=place,
         )
     return values.reshape(shape)

@@ -135,8 +135,8 @@ class InputLayer:
         count = self.sizes()[0] or 0
         if step >= count:
             raise ReadError(
-                f"has 'unroll_len' {count - 1} in its 'char_rnn_conf', and step {step} is read; give it the "
-                "'unroll_len' of the layers",
+                f"has 'unroll_len' {count - 1} in its 'char_rnn_conf', but step {step} is needed; set it to "
+                "the 'unroll_len' of the layers",
                 place=self.unit.place(self.inputs.place),
             )
         builder = self.inputs.builder
@@ -209,7 +209,7 @@ class Inputs:
             known = "x".join(str(size or letter) for size, letter in zip(shape, letters, strict=False))
             dots = "" if len(shape) > 2 else "x..."
             raise ReadError(
-                f"the file does not say all sizes of {name!r}, which are those of its data; give them: "
+                f"the file does not give all sizes of {name!r}, which depend on its data; give them: "
                 f"--input-shape {name}={known}{dots}, with numbers for letters and dots",
                 place=place,
                 open_inputs=(name,),

@@ -70,12 +70,12 @@ def read_job(path: Path, *, input_shapes: Mapping[str, tuple[int, ...]] | None =
     """
     message, place = parse_job(path), str(path)
     if "updater" not in message:
-        raise ReadError("has no 'updater', so it trains nothing; give it to inspect or run", place=place)
+        raise ReadError("has no 'updater', so it cannot be trained; use it with inspect or run", place=place)
     algorithm = message["train_one_batch"]["alg"]
     if algorithm not in ALGORITHMS:
         own = message["train_one_batch"]["user_alg"] or algorithm
         raise UnsupportedError(
-            f"the algorithm {own!r} is the user's own, expected {', '.join(ALGORITHMS)}",
+            f"the algorithm {own!r} is user-defined, expected one of {', '.join(ALGORITHMS)}",
             place=_at(path, message, "train_one_batch"),
         )
     settings = message["train_one_batch"]["cd_conf"]
@@ -122,7 +122,7 @@ def _solver(message: Message, path: Path) -> Solver:
     if updater["type"] not in UPDATERS:
         name = updater["user_type"] or updater["type"]
         raise UnsupportedError(
-            f"the updater {name!r} is the user's own, expected {', '.join(UPDATERS)}",
+            f"the updater {name!r} is user-defined, expected one of {', '.join(UPDATERS)}",
             place=_at(path, updater, "type"),
         )
     kind, fields, own = UPDATERS[updater["type"]]
@@ -136,7 +136,8 @@ def _policy(rate: Message, path: Path) -> Policy:
     if rate["type"] not in POLICIES:
         name = rate["user_type"] or rate["type"]
         raise UnsupportedError(
-            f"the change of the learning rate {name!r} is the user's own, expected {', '.join(POLICIES)}",
+            f"the change of the learning rate {name!r} is user-defined, expected one of "
+            f"{', '.join(POLICIES)}",
             place=_at(path, rate, "type"),
         )
     kind, field = POLICIES[rate["type"]]

@@ -95,7 +95,7 @@ class Parameters(ParameterStore):
             return ()
         if self._arrays and not weights.taken:
             raise WeightError(
-                f"has weights for none of the parameters of {self._place}: it has "
+                f"contains no weights for any parameter of {self._place}: it has "
                 f"{names_text(list(weights.parts))}, the net {names_text(list(self._arrays))}",
                 place=weights.file,
             )
@@ -127,8 +127,8 @@ def _named(layers: Sequence[Message], place: str) -> dict[str, Message]:
             name = _name(layer, index)
             if name in found:
                 raise ReadError(
-                    f"parameter {name!r} stands again, first on line {found[name].line}; to share it, give "
-                    f"it a name of its own and share_from: {name!r}",
+                    f"parameter {name!r} appears again, first on line {found[name].line}; to share it, give "
+                    f"it another name and share_from: {name!r}",
                     place=f"{place}:{spec.line}: layer {layer['name']!r} ({kind_of(layer)})",
                 )
             found[name] = spec

@@ -32,7 +32,7 @@ def included(layers: Sequence[Message], phase: str, *, place: str) -> list[Messa
             first = with_rules[0]
             raise ReadError(
                 f"layer {layer['name']!r} has '{_sort(layer)}' and layer {first['name']!r} (line "
-                f"{first.line}) '{_sort(first)}', expected rules of one sort in all layers",
+                f"{first.line}) '{_sort(first)}', expected only one of the two in all layers",
                 place=f"{place}:{layer.line_of(_sort(layer))}",
             )
     name = PHASES[phase]
@@ -41,7 +41,7 @@ def included(layers: Sequence[Message], phase: str, *, place: str) -> list[Messa
     for layer in kept:
         if layer["name"] in lines:
             raise ReadError(
-                f"layer {layer['name']!r} stands again in phase {name}, first on line "
+                f"layer {layer['name']!r} appears again in phase {name}, first on line "
                 f"{lines[layer['name']]}; give it another name, or 'include' it in another phase",
                 place=f"{place}:{layer.line}",
             )

@@ -153,7 +153,7 @@ def _in_order(units: Sequence[Unit], place: str) -> list[Unit]:
             elif source in path:
                 circle = list(path)[list(path).index(source) :]
                 raise ReadError(
-                    f"{len(circle)} layers read each other in a circle: {', '.join(circle[:5])}; only a "
+                    f"{len(circle)} layers form a cycle: {', '.join(circle[:5])}; only a "
                     "kRBMVis and its kRBMHid may",
                     place=by_name[source].place(place),
                 )

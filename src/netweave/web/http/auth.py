@@ -22,7 +22,7 @@ class Token(HttpBearer):
         """Return the workspace that a token opens."""
         found = workspace_of_token(token)
         if found is None:
-            raise HttpError(401, "there is no such token; make one on the page 'API' of the workbench")
+            raise HttpError(401, "unknown token; create one on the page 'API' of the workbench")
         return found
 
 

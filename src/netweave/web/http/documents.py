@@ -21,7 +21,7 @@ def document_response(request: HttpRequest, name: str) -> HttpResponse:
         Http404: There is none yet.
     """
     if not name:
-        raise Http404("not there yet; it is once the state is 'done'")
+        raise Http404("not available yet; it is available once the state is 'done'")
     try:
         content = storage.kept_bytes(name)
     except FileNotFoundError as error:

@@ -174,5 +174,5 @@ def _without_folders(text: str, folder: Path) -> str:
 def _too_large(request: Request) -> str:
     return (
         f"needs more than the {request.memory_bytes >> 20:,} MiB of memory that this workbench allows; "
-        "compare it with the command line, on a machine that has more"
+        "use the command line for it, on a machine that has more"
     )

@@ -66,7 +66,7 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
             if time.monotonic() > deadline:
                 raise FailedError(
                     f"took longer than the {max_seconds:g} seconds that this workbench allows ({stage}); "
-                    "compare it with the command line"
+                    "use the command line for it"
                 )
             if time.monotonic() - given >= SIGN_SECONDS / 2:
                 if not alive(stage):
@@ -82,7 +82,7 @@ def _received(pipe: object) -> tuple[str, str]:
         kind, text = pipe.recv()  # type: ignore[attr-defined]
     except EOFError:
         raise FailedError(
-            "the process that read it ended without a word, most likely for want of memory"
+            "the process that read it died without a message, most likely because it ran out of memory"
         ) from None
     return kind, text
 

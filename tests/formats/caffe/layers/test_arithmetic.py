@@ -75,7 +75,7 @@ def test_scale_by_the_second_bottom(tmp_path, settings, shape, axes):
         (
             layer("Eltwise", bottoms="x z"),
             ShapeError,
-            r"its bottoms must be of one size, found \?x3x4, \?x4x3",
+            r"its bottoms must have the same shape, found \?x3x4, \?x4x3",
         ),
         (
             layer("Eltwise", "eltwise_param { operation: PROD coeff: 1 coeff: 2 }", bottoms="x x"),
@@ -88,7 +88,11 @@ def test_scale_by_the_second_bottom(tmp_path, settings, shape, axes):
             "has 1 'coeff' for SUM of 2",
         ),
         (layer("Eltwise"), ReadError, "has 1 bottom, expected 2 or more"),
-        (layer("Scale", bottoms="x z"), ShapeError, r"its second bottom is \?x4x3, which are not the sizes"),
+        (
+            layer("Scale", bottoms="x z"),
+            ShapeError,
+            r"its second bottom is \?x4x3, which does not match the first",
+        ),
         (
             layer("Scale", "scale_param { num_axes: 5 }"),
             ShapeError,
@@ -118,5 +122,5 @@ def test_axpy_scales_each_channel_and_adds(tmp_path, scale):
 @pytest.mark.parametrize("shapes", [((2, 3, 4, 5), (2, 3, 4, 5)), ((2, 4, 1, 1), (2, 3, 4, 5))])
 def test_axpy_of_sizes_that_do_not_fit_is_refused(tmp_path, shapes):
     text = inputs(a=shapes[0], x=(2, 3, 4, 5), b=shapes[1]) + layer("Axpy", bottoms="a x b")
-    with pytest.raises(ShapeError, match="expected a number for each channel and two of one size"):
+    with pytest.raises(ShapeError, match="expected one number per channel and two of the same shape"):
         load(tmp_path, text)

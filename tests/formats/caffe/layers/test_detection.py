@@ -249,12 +249,12 @@ def test_settings_of_the_loss_are_read(tmp_path, settings, more, expected):
         ("bp_inside: true", UnsupportedError, "'bp_inside' is true, which is not read; only false is"),
         ("mining_type: HARD_EXAMPLE", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
         ("nms_param { top_k: 9 }", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
-        ("do_neg_mining: false", ReadError, "'do_neg_mining' contradicts 'mining_type' MAX_NEGATIVE"),
-        ("share_location: false", ReadError, "mines negatives, for which 'share_location' must be true"),
+        ("do_neg_mining: false", ReadError, "'do_neg_mining' conflicts with 'mining_type' MAX_NEGATIVE"),
+        ("share_location: false", ReadError, "hard negative mining needs 'share_location: true'"),
         (
             "conf_loss_type: LOGISTIC mining_type: NONE",
             UnsupportedError,
-            "LOGISTIC is read with mining and 0",
+            "LOGISTIC is supported only with mining and",
         ),
     ],
 )
@@ -283,7 +283,7 @@ def test_annotated_data_gives_images_of_one_size_and_any_number_of_boxes(tmp_pat
 
 
 def test_annotated_data_without_a_size_asks_for_it(tmp_path):
-    with pytest.raises(ReadError, match=r"does not say all sizes of 'data'.*--input-shape data="):
+    with pytest.raises(ReadError, match=r"does not give all sizes of 'data'.*--input-shape data="):
         load(tmp_path, ANNOTATED % ("", 4))
 
 
@@ -296,7 +296,7 @@ def test_training_on_annotated_data_is_refused_with_what_it_lacks():
     )
     message = (
         r"net:2: layer 'data' \(AnnotatedData\): its records \(AnnotatedDatum\), 2 batch samplers and "
-        "resize_param of images are not read for training; the net itself is"
+        "resize_param of images are not supported for training; train the net on your"
     )
     with pytest.raises(UnsupportedError, match=message):
         data_sources(net["layer"], Place("net", Path(), "TRAIN"))

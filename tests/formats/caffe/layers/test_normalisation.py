@@ -57,7 +57,9 @@ def test_batch_norm_statistics_are_not_learnt(tmp_path):
     three = "param { lr_mult: 1 } " * 3  # written by hand in older nets; Caffe forces them to 0
     graph = load(tmp_path, inputs(x=(4, 3)) + layer("BatchNorm", three))
     assert {graph.parameters[f"BatchNorm/{i}"].lr_mult for i in range(3)} == {0.0}
-    with pytest.raises(ReadError, match="its arrays are statistics, not learnt: 'lr_mult' is 1, expected 0"):
+    with pytest.raises(
+        ReadError, match="its arrays are statistics and are not trained: 'lr_mult' is 1, expected 0"
+    ):
         load(tmp_path, inputs(x=(4, 3)) + layer("BatchNorm", "param { lr_mult: 1 }"))
 
 

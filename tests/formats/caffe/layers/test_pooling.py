@@ -146,7 +146,7 @@ def test_spatial_pyramid(tmp_path, height, count):
         ("kernel_h: 2", ReadError, "expected 'kernel_size', or both 'kernel_h' and 'kernel_w'"),
         ("kernel_size: 9", ShapeError, "a window of 9 does not fit in 5 elements with padding 0"),
         ("global_pooling: true kernel_size: 5", ReadError, "has 'global_pooling' and 'kernel_size'"),
-        ("global_pooling: true stride: 2", ReadError, "'global_pooling' goes with padding 0 and stride 1"),
+        ("global_pooling: true stride: 2", ReadError, "'global_pooling' requires padding 0 and stride 1"),
     ],
 )
 def test_wrong_settings_are_named(tmp_path, settings, error, message):

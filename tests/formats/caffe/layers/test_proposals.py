@@ -125,7 +125,7 @@ def test_an_unknown_layer_that_reads_nothing_is_an_input(tmp_path):
     text += layer("Eltwise", bottoms="x y", tops="z")
     graph = load(tmp_path, text, input_shapes=shapes)
     assert [value.name for value in graph.inputs] == ["x", "label", "y"]
-    with pytest.raises(ReadError, match=r"does not say all sizes of 'x', 'label', 'y'.*--input-shape x=Nx"):
+    with pytest.raises(ReadError, match=r"does not give all sizes of 'x', 'label', 'y'.*--input-shape x=Nx"):
         load(tmp_path, text)
 
 

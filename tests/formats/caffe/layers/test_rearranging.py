@@ -83,7 +83,7 @@ def test_flip_mirrors_the_width_unless_told_otherwise(tmp_path, settings, axes):
         ("ShuffleChannel", "shuffle_channel_param { group: 4 }", ReadError, "must divide the 6 channels"),
         ("ShuffleChannel", "shuffle_channel_param { group: 0 }", ReadError, "'group' is 0"),
         ("Reorg", "", ReadError, "'stride' is 0, expected a number above 0"),
-        ("Reorg", "reorg_param { stride: 2 }", ShapeError, "6 channels of 3x4 cannot be cut"),
+        ("Reorg", "reorg_param { stride: 2 }", ShapeError, "6 channels of 3x4 cannot be divided"),
         (
             "Transpose",
             "transpose_param { dim: 1 dim: 0 }",

@@ -75,11 +75,11 @@ def test_interp_takes_its_size_from_a_second_bottom(tmp_path):
     ("kind", "settings", "message"),
     [
         ("Upsample", "upsample_param { scale: 0 }", "'scale' is 0, expected 1 or more"),
-        ("Upsample", "upsample_param { upsample_h: 8 }", "'upsample_h' goes with a second bottom"),
+        ("Upsample", "upsample_param { upsample_h: 8 }", "'upsample_h' requires a second bottom"),
         ("Interp", "", "has neither 'zoom_factor' nor 'shrink_factor', nor 'height'"),
         ("Interp", "interp_param { zoom_factor: 0 }", "'zoom_factor' is 0, expected 1 or more"),
-        ("Interp", "interp_param { pad_beg: 1 zoom_factor: 2 }", "expected 0 or less: they cut"),
-        ("Interp", "interp_param { pad_beg: -4 zoom_factor: 2 }", "cuts 4 of 4x5 elements"),
+        ("Interp", "interp_param { pad_beg: 1 zoom_factor: 2 }", "expected 0 or less, since they crop"),
+        ("Interp", "interp_param { pad_beg: -4 zoom_factor: 2 }", "crops 4 of 4x5 elements"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused(tmp_path, kind, settings, message):
@@ -91,7 +91,7 @@ def test_settings_that_do_not_fit_are_refused(tmp_path, kind, settings, message)
     ("settings", "message"),
     [
         ("scale: 3 pad_out_h: true", "scale is 3, expected 2 or more, and 2 with 'pad_out_h'"),
-        ("upsample_h: 2 upsample_w: 5", "2x5 elements are too few for the 4x5"),
+        ("upsample_h: 2 upsample_w: 5", "2x5 elements are too few for the input of 4x5"),
     ],
 )
 def test_places_that_do_not_fit_are_refused(tmp_path, settings, message):

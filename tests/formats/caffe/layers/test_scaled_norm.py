@@ -57,7 +57,7 @@ def test_of_pspnet_it_learns_by_the_batch(tmp_path):
 
 
 def test_settings_of_both_are_refused(tmp_path):
-    with pytest.raises(ReadError, match="'bn_mode' of SegNet's branch and 'frozen' of PSPNet's"):
+    with pytest.raises(ReadError, match="'bn_mode' of the SegNet branch and 'frozen' of the PSPNet branch"):
         load(tmp_path, inputs(x=X) + layer("BN", "bn_param { bn_mode: LEARN frozen: true }"))
 
 

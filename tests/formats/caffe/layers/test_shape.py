@@ -132,9 +132,9 @@ def test_parameter_filter_and_batch_reindex(tmp_path):
         (
             layer("Reshape", "reshape_param { shape { dim: 0 dim: 7 } }"),
             ShapeError,
-            "cannot bring 4x5x6 into 7",
+            "cannot reshape 4x5x6 to 7",
         ),
-        (layer("Reshape", "reshape_param { shape { dim: -1 dim: -1 } }"), ReadError, "may hold one -1"),
+        (layer("Reshape", "reshape_param { shape { dim: -1 dim: -1 } }"), ReadError, "may contain one -1"),
         (layer("Reshape", "reshape_param { axis: 5 }"), ReadError, "axes 5 to 4 are out of range for 4 axes"),
         (
             layer("Reshape", "reshape_param { shape { dim: 0 dim: 0 dim: 0 dim: 0 dim: 0 } }"),
@@ -144,15 +144,19 @@ def test_parameter_filter_and_batch_reindex(tmp_path):
         (
             layer("Flatten", "flatten_param { axis: 3 end_axis: 1 }"),
             ReadError,
-            "'axis' 3 is behind 'end_axis' 1",
+            "'axis' 3 is after 'end_axis' 1",
         ),
-        (layer("Concat", bottoms="x z"), ShapeError, r"of one size but for axis 1, found \?x4x5x6, \?x4x3x6"),
+        (
+            layer("Concat", bottoms="x z"),
+            ShapeError,
+            r"the same shape except on axis 1, found \?x4x5x6, \?x4x3x6",
+        ),
         (
             layer("Concat", "concat_param { axis: 1 concat_dim: 1 }"),
             ReadError,
             "has both 'axis' and 'concat_dim'",
         ),
-        (layer("Slice", "", tops="a b c"), ShapeError, "cannot cut 4 elements of axis 1 into 3 equal parts"),
+        (layer("Slice", "", tops="a b c"), ShapeError, "cannot cut 4 elements of axis 1 into 3 equal slices"),
         (layer("Slice", "slice_param { slice_point: 4 }", tops="a b"), ReadError, "'slice_point' is"),
         (
             layer("Crop", "crop_param { offset: 4 }", bottoms="x z"),

@@ -108,7 +108,7 @@ def test_a_net_of_version_1_0_says_its_sizes(tmp_path):
             "Pooling3D",
             "pooling_param { kernel_depth: 2 kernel_size: 2 pad: 1 }",
             ReadError,
-            "'pad' goes with 'pool' AVE",
+            "'pad' requires 'pool' AVE",
         ),
         (
             "Pooling3D",

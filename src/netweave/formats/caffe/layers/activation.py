@@ -126,14 +126,14 @@ def dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     ratio = parameter["dropout_ratio"]
     if parameter["sample_weights_test"]:
         raise ctx.unsupported(
-            "'sample_weights_test' of Bayesian SegNet, which draws in phase TEST too, is not read",
+            "'sample_weights_test' of Bayesian SegNet, which samples in phase TEST too, is not supported",
             parameter.line_of("sample_weights_test"),
         )
     if not 0 <= ratio < 1:
         raise ctx.read_error(f"'dropout_ratio' is {ratio}, expected 0 or more and less than 1")
     if not parameter["scale_train"]:
         if ctx.phase == "TRAIN":
-            raise ctx.unsupported("'scale_train: false' is read in phase TEST only", parameter.line)
+            raise ctx.unsupported("'scale_train: false' is supported only in phase TEST", parameter.line)
         return [ctx.add("Mul", [ctx.x, ctx.constant(1 - ratio)], top=0)]
     return [ctx.add("Dropout", [ctx.x, ctx.constant(ratio)], top=0)]
 
@@ -149,7 +149,9 @@ def spatial_dropout(ctx: CaffeLayer) -> Sequence[ir.Value]:
     if not 0 < ratio < 1:
         raise ctx.read_error(f"'param_str' has the 'p' {ratio:g}, expected a number between 0 and 1")
     if settings.get("phase") == "TRAIN":
-        raise ctx.unsupported("drops whole channels, as 'param_str' has the 'phase' TRAIN; only TEST is read")
+        raise ctx.unsupported(
+            "drops whole channels, as 'param_str' has the 'phase' TRAIN; only TEST is supported"
+        )
     return [ctx.add("Mul", [ctx.x, ctx.constant(1 / (1 - ratio))], top=0)]
 
 

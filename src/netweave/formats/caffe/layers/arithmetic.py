@@ -25,7 +25,9 @@ def eltwise(ctx: CaffeLayer) -> Sequence[ir.Value]:
     operation, coefficients = parameter["operation"], parameter["coeff"]
     shapes = [ctx.shape(bottom) for bottom in ctx.bottoms]
     if len(set(shapes)) > 1:
-        raise ctx.shape_error(f"its bottoms must be of one size, found {', '.join(map(dims_text, shapes))}")
+        raise ctx.shape_error(
+            f"its bottoms must have the same shape, found {', '.join(map(dims_text, shapes))}"
+        )
     if coefficients and (operation == "PROD" or len(coefficients) != len(ctx.bottoms)):
         raise ctx.read_error(
             f"has {len(coefficients)} 'coeff' for {operation} of {len(ctx.bottoms)} bottoms; "
@@ -51,8 +53,8 @@ def scaled_sum(ctx: CaffeLayer) -> Sequence[ir.Value]:
     scale, x, y = (ctx.shape(ctx.bottoms[index]) for index in range(3))
     if x != y or scale[:2] != x[:2] or any(size != 1 for size in scale[2:]):
         raise ctx.shape_error(
-            f"its bottoms are {dims_text(scale)}, {dims_text(x)} and {dims_text(y)}, expected a number for "
-            "each channel and two of one size"
+            f"its bottoms are {dims_text(scale)}, {dims_text(x)} and {dims_text(y)}, expected one number per "
+            "channel and two of the same shape"
         )
     factor = ctx.x
     if len(scale) < len(x):
@@ -103,8 +105,8 @@ def _second_bottom(
     axis = ctx.axis(parameter["axis"]) if part else 0
     if whole[axis : axis + len(part)] != part:
         raise ctx.shape_error(
-            f"its second bottom is {dims_text(part)}, which are not the sizes of the first "
-            f"({dims_text(whole)}) from axis {axis} on"
+            f"its second bottom is {dims_text(part)}, which does not match the first ({dims_text(whole)}) "
+            f"from axis {axis} on"
         )
     behind = len(whole) - axis - len(part)
     operand = ctx.bottoms[1]

@@ -216,23 +216,24 @@ def _refuse_unread(ctx: CaffeLayer, parameter: Message) -> None:
             raise ctx.unsupported(text, parameter.line_of(name))
     if parameter["mining_type"] == "HARD_EXAMPLE" or "nms_param" in parameter:
         raise ctx.unsupported(
-            "'mining_type' HARD_EXAMPLE and 'nms_param' are not read; only NONE and MAX_NEGATIVE without are",
+            "'mining_type' HARD_EXAMPLE and 'nms_param' are not read; only NONE and MAX_NEGATIVE without "
+            "'nms_param' are",
             parameter.line_of("mining_type") or parameter.line_of("nms_param"),
         )
     mines = parameter["mining_type"] != "NONE"
     if parameter.get("do_neg_mining", mines) != mines:
         raise ctx.read_error(
-            f"'do_neg_mining' contradicts 'mining_type' {parameter['mining_type']}; leave it out",
+            f"'do_neg_mining' conflicts with 'mining_type' {parameter['mining_type']}; remove it",
             parameter.line_of("do_neg_mining"),
         )
     if mines and not parameter["share_location"]:
         raise ctx.read_error(
-            "mines negatives, for which 'share_location' must be true", parameter.line_of("share_location")
+            "hard negative mining needs 'share_location: true'", parameter.line_of("share_location")
         )
     if parameter["conf_loss_type"] == "LOGISTIC" and (not mines or parameter["background_label_id"]):
         raise ctx.unsupported(
-            "'conf_loss_type' LOGISTIC is read with mining and 0 for the background; Caffe writes targets to "
-            "wrong places otherwise",
+            "'conf_loss_type' LOGISTIC is supported only with mining and background class 0; otherwise Caffe "
+            "writes its targets to wrong places",
             parameter.line_of("conf_loss_type"),
         )
 

@@ -80,7 +80,8 @@ def _check_rates(ctx: CaffeLayer) -> None:
     for spec in ctx.spec["param"]:
         if spec["lr_mult"] != 0:
             raise ctx.read_error(
-                f"its arrays are statistics, not learnt: 'lr_mult' is {spec['lr_mult']:g}, expected 0",
+                f"its arrays are statistics and are not trained: 'lr_mult' is {spec['lr_mult']:g}, expected "
+                "0",
                 spec.line,
             )
 

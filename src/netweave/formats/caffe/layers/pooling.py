@@ -46,7 +46,7 @@ def _global(ctx: CaffeLayer, parameter: Message) -> Sequence[ir.Value]:
     if any(parameter[name] for name in ("pad", "pad_h", "pad_w")) or any(
         name in parameter and parameter[name] != 1 for name in ("stride", "stride_h", "stride_w")
     ):
-        raise ctx.read_error("'global_pooling' goes with padding 0 and stride 1", parameter.line)
+        raise ctx.read_error("'global_pooling' requires padding 0 and stride 1", parameter.line)
     op_type = {"MAX": "GlobalMaxPool", "AVE": "GlobalAveragePool"}.get(parameter["pool"])
     if op_type is None or len(ctx.tops) > 1:
         return _pooled(ctx, parameter, Window(ctx.sizes([2, 3])))
@@ -98,7 +98,9 @@ def _with_positions(
 ) -> list[ir.Value]:
     """Add the second top of a maximum pooling: where in its plane each maximum lies, as a float."""
     if op_type != "MaxPool" or domain:
-        raise ctx.unsupported("a second top (positions) is read only of maximum pooling with ONNX's windows")
+        raise ctx.unsupported(
+            "a second top (positions) is supported only for max pooling with the same windows as in ONNX"
+        )
     y, positions = ctx.add_many("MaxPool", [ctx.x], attributes, outputs=[ctx.tops[0], ""])
     plane = ctx.constant(ctx.size(2) * ctx.size(3), dtype="int64")
     local = ctx.add("Mod", [positions, plane])

@@ -25,7 +25,7 @@ def shuffle_channel(ctx: CaffeLayer) -> Sequence[ir.Value]:
             f"'group' is {group}, which must divide the {channels} channels", parameter.line_of("group")
         )
     if any(size is None for size in plane):
-        raise ctx.shape_error("needs fixed sizes behind the channels")
+        raise ctx.shape_error("needs fixed sizes after the channels")
     parts = [group, ctx.size(1) // group]
     table = _reshaped(ctx, ctx.x, [0, *parts, -1])
     turned = ctx.transpose(table, [0, 2, 1, 3])
@@ -47,7 +47,7 @@ def reorg(ctx: CaffeLayer) -> Sequence[ir.Value]:
     block = stride * stride
     if channels % block or (not parameter["reverse"] and (height % stride or width % stride)):
         raise ctx.shape_error(
-            f"{channels} channels of {height}x{width} cannot be cut into blocks of {stride}x{stride}"
+            f"{channels} channels of {height}x{width} cannot be divided into blocks of {stride}x{stride}"
         )
     x = ctx.x
     if parameter["reverse"]:

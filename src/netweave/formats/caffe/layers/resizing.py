@@ -32,7 +32,7 @@ def upsample(ctx: CaffeLayer) -> Sequence[ir.Value]:
     for name in ("scale_h", "scale_w", "upsample_h", "upsample_w", "pad_out_h", "pad_out_w"):
         if name in parameter:
             raise ctx.read_error(
-                f"{name!r} goes with a second bottom, the places of a maximum pooling",
+                f"{name!r} requires a second bottom with the positions of a max pooling",
                 parameter.line_of(name),
             )
     factor = parameter.get("scale", 1)
@@ -61,12 +61,12 @@ def _unpooled(ctx: CaffeLayer, size: list[int]) -> ir.Value:
     """Put each element at its place within its plane; the rest is 0."""
     if ctx.shape() != ctx.shape(ctx.bottoms[1]):
         raise ctx.shape_error(
-            f"its bottoms must be of one size, found {ctx.shape()} and {ctx.shape(ctx.bottoms[1])}"
+            f"its bottoms must have the same shape, found {ctx.shape()} and {ctx.shape(ctx.bottoms[1])}"
         )
     channels, (height, width) = ctx.size(1), size
     if height * width < ctx.size(2) * ctx.size(3):
         raise ctx.shape_error(
-            f"{height}x{width} elements are too few for the {ctx.size(2)}x{ctx.size(3)} that come in"
+            f"{height}x{width} elements are too few for the input of {ctx.size(2)}x{ctx.size(3)}"
         )
     x, places = (_shaped(ctx, bottom, [0, 0, -1]) for bottom in ctx.bottoms)
     batch = ctx.add("Shape", [ctx.x], {"start": 0, "end": 1})
@@ -89,11 +89,11 @@ def interp(ctx: CaffeLayer) -> Sequence[ir.Value]:
     pads = [parameter["pad_beg"], parameter["pad_end"]]
     if max(pads) > 0:
         raise ctx.read_error(
-            f"'pad_beg' and 'pad_end' are {pads}, expected 0 or less: they cut", parameter.line
+            f"'pad_beg' and 'pad_end' are {pads}, expected 0 or less, since they crop", parameter.line
         )
     cut = [ctx.size(axis) + sum(pads) for axis in (2, 3)]
     if min(cut) < 1:
-        raise ctx.shape_error(f"cuts {-sum(pads)} of {ctx.size(2)}x{ctx.size(3)} elements")
+        raise ctx.shape_error(f"crops {-sum(pads)} of {ctx.size(2)}x{ctx.size(3)} elements")
     x = ctx.x
     if any(pads):
         borders = ([-pads[0]] * 2, [-pads[0] + size for size in cut], [2, 3])

@@ -40,7 +40,8 @@ def scaled_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
     of_pspnet = [name for name in _PSPNET if name in parameter]
     if of_segnet and of_pspnet:
         raise ctx.read_error(
-            f"has {of_segnet[0]!r} of SegNet's branch and {of_pspnet[0]!r} of PSPNet's, expected one's",
+            f"has {of_segnet[0]!r} of the SegNet branch and {of_pspnet[0]!r} of the PSPNet branch, expected "
+            "only one of them",
             parameter.line,
         )
     return _two_arrays(ctx, parameter) if of_segnet else _four_arrays(ctx, parameter)

@@ -37,7 +37,8 @@ def concat(ctx: CaffeLayer) -> Sequence[ir.Value]:
     shapes = [ctx.shape(bottom) for bottom in ctx.bottoms]
     if len({(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}) > 1:
         raise ctx.shape_error(
-            f"its bottoms must be of one size but for axis {axis}, found {', '.join(map(dims_text, shapes))}"
+            f"its bottoms must have the same shape except on axis {axis}, found "
+            f"{', '.join(map(dims_text, shapes))}"
         )
     return [ctx.add("Concat", ctx.bottoms, {"axis": axis}, top=0)]
 
@@ -50,7 +51,7 @@ def slice_(ctx: CaffeLayer) -> Sequence[ir.Value]:
     points, num_parts, size = parameter["slice_point"], len(ctx.tops), ctx.shape()[axis]
     if not points:
         if size is not None and size % num_parts:
-            raise ctx.shape_error(f"cannot cut {size} elements of axis {axis} into {num_parts} equal parts")
+            raise ctx.shape_error(f"cannot cut {size} elements of axis {axis} into {num_parts} equal slices")
         attributes = {"axis": axis, "num_outputs": num_parts}
         return ctx.add_many("Split", [ctx.x], attributes, outputs=ctx.tops)
     starts, ends = [0, *points], [*points, size or _TO_THE_END]
@@ -88,7 +89,7 @@ def flatten(ctx: CaffeLayer) -> Sequence[ir.Value]:
     parameter = ctx.spec["flatten_param"]
     start, end = ctx.axis(parameter["axis"]), ctx.axis(parameter["end_axis"])
     if start > end:
-        raise ctx.read_error(f"'axis' {start} is behind 'end_axis' {end}", parameter.line)
+        raise ctx.read_error(f"'axis' {start} is after 'end_axis' {end}", parameter.line)
     rank = ctx.rank()
     if start == 1 and end == rank - 1:
         return [ctx.add("Flatten", [ctx.x], {"axis": 1}, top=0)]
@@ -120,10 +121,12 @@ def reshape(ctx: CaffeLayer) -> Sequence[ir.Value]:
     if not 0 <= start <= end <= len(old):
         raise ctx.read_error(f"axes {start} to {end} are out of range for {len(old)} axes", parameter.line)
     if dims.count(-1) > 1 or any(dim < -1 for dim in dims):
-        raise ctx.read_error(f"the sizes {dims} may hold one -1, and nothing below it", line)
+        raise ctx.read_error(f"the sizes {dims} may contain one -1 and no lower number", line)
     for index, dim in enumerate(dims):
         if dim == 0 and start + index >= len(old):
-            raise ctx.read_error(f"size {index} is 0, which keeps an axis that is not there", line)
+            raise ctx.read_error(
+                f"size {index} is 0, which keeps an axis, but the input has no such axis", line
+            )
     tail = [0] * (len(old) - end) if start + len(dims) == end else [ctx.size(a) for a in range(end, len(old))]
     target = _with_open_batch(ctx, [*[0] * start, *dims, *tail])
     return [ctx.add("Reshape", [ctx.x, ctx.integers(target)], top=0)]
@@ -155,7 +158,7 @@ def _check_counts(ctx: CaffeLayer, old: Sequence[int | None], new: Sequence[int 
     size, rest = _count(old), _count([dim for dim in new if dim != -1])
     fits = rest > 0 and size % rest == 0 if -1 in new else size == rest
     if not fits:
-        raise ctx.shape_error(f"cannot bring {dims_text(old)} into {dims_text(new)} (-1: what is left)")
+        raise ctx.shape_error(f"cannot reshape {dims_text(old)} to {dims_text(new)} (-1: inferred)")
 
 
 def _count(shape: Sequence[int | None]) -> int:

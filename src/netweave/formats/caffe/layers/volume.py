@@ -47,7 +47,7 @@ def pooling3d(ctx: CaffeLayer) -> Sequence[ir.Value]:
         raise ctx.unsupported("'pool' STOCHASTIC is not read; MAX and AVE are", parameter.line_of("pool"))
     window = _window(ctx, parameter)
     if method == "MAX" and any(window.pads):
-        raise ctx.read_error("'pad' goes with 'pool' AVE", parameter.line_of("pad"))
+        raise ctx.read_error("'pad' requires 'pool' AVE", parameter.line_of("pad"))
     domain, op_type, attributes = pooling(
         method == "AVE",
         kernel=window.kernel,

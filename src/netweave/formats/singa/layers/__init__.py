@@ -27,7 +27,7 @@ __all__ = [
     "windows",
 ]
 
-_PARTS = "which SINGA puts between machines by itself; leave it out"
+_PARTS = "which SINGA puts between machines by itself; remove it"
 
 REASONS = {
     "kBM": "which SINGA never wrote; kCudnnBM is read",

@@ -35,7 +35,7 @@ def activation(ctx: SingaLayer) -> Output:
     settings = ctx.spec["activation_conf"]
     if settings["type"] not in _ACTIVATIONS:
         raise ctx.unsupported(
-            f"the type {settings['type']} is one that SINGA does not compute here; write a kSTanh",
+            f"the type {settings['type']} is not computed by SINGA in this layer; use a kSTanh",
             settings.line_of("type"),
         )
     return _one(_ACTIVATIONS[settings["type"]], ctx)

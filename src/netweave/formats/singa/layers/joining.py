@@ -30,7 +30,7 @@ def concatenate(ctx: SingaLayer) -> Output:
     axis = _axis(ctx, settings, "concate_dim", values[0])
     shapes = [ctx.shape(value) for value in values]
     if len({(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}) > 1:
-        raise ctx.shape_error(f"its sources must be of one size but for axis {axis}, found {shapes}")
+        raise ctx.shape_error(f"its sources must have the same shape except on axis {axis}, found {shapes}")
     return Output([ctx.add_output("Concat", values, {"axis": axis})])
 
 

@@ -30,7 +30,7 @@ def _read_window(ctx: SingaLayer, settings: Message, x: ir.Value, *, square: boo
     window.check(ctx, settings.line)
     if square and any(y != x for y, x in (kernel, strides, pads)):
         raise ctx.read_error(
-            f"SINGA's {ctx.spec['type']} has square windows alone, found kernel {kernel}, stride {strides} "
+            f"SINGA's {ctx.spec['type']} has only square windows, found kernel {kernel}, stride {strides} "
             f"and padding {pads} (y, x)",
             settings.line,
         )
@@ -62,7 +62,7 @@ def pooling(ctx: SingaLayer) -> Output:
     settings = ctx.spec["pooling_conf"]
     if "stride" not in settings and "stride_x" not in settings:
         raise ctx.read_error(
-            "has no 'stride', which is 1 in SINGA 0.1 and 2 in later ones; write the one that is meant",
+            "has no 'stride', which is 1 in SINGA 0.1 and 2 in later ones; set the value that was used",
             settings.line,
         )
     kind = ctx.spec["type"]
@@ -70,7 +70,7 @@ def pooling(ctx: SingaLayer) -> Output:
     window = _read_window(ctx, settings, x, square=kind == "kPooling")
     if kind == "kPooling" and any(window.pads):
         raise ctx.read_error(
-            "SINGA's kPooling has no padding, though it reckons with it for sizes; take kCPooling",
+            "SINGA's kPooling has no padding, although it uses padding to compute sizes; use kCPooling",
             settings.line_of("pad"),
         )
     window.check(ctx, settings.line, is_pooling=True)
