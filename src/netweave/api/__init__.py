@@ -8,7 +8,7 @@ from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.gains import gain_of
-from netweave.api.memory import measure_memory, plan_memory, save_memory_picture
+from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import EarlyStopping, History, Module, Sequential
 from netweave.api.nets import load, port, predicting, run, save
 from netweave.api.packing import pack
@@ -79,6 +79,7 @@ __all__ = [
     "save_weights",
     "save_zoo_picture",
     "symbol",
+    "tiled",
     "time_layers",
     "train",
     "transfer_weights",

@@ -12,7 +12,7 @@ from netweave.api.training import need_torch
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text
-from netweave.memory_plan import parse_bytes, prepare, report
+from netweave.memory_plan import parse_bytes, prepare, report, tile_to_fit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -33,11 +33,11 @@ def plan_memory(
         batch: Records in a batch, >= 1.
         training: Whether gradients are computed; without, the net is taken as it predicts.
         limit: What a step is to stay within by the last plan, for all but parameters and inputs; half of what
-            it takes if nothing is said.
+            it takes if nothing is said. Of a run forward: what its layers are tiled for.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: The limit is no size.
+        UsageError: The limit is no size, or a run forward cannot be tiled to fit.
     """
     wanted = None if limit is None else parse_bytes(limit)
     return report(_graph(net, training), batch=batch, training=training, limit=wanted)
@@ -55,7 +55,7 @@ def measure_memory(
         net: As for ``plan_memory``.
         batch: Records in a batch, >= 1.
         training: Whether gradients are computed.
-        limit: Computes values again so that a step stays within this.
+        limit: Stay within this: compute values again in a step, tile layers in a run forward.
 
     Raises:
         SourceError: The files cannot be read.
@@ -66,6 +66,8 @@ def measure_memory(
     from netweave.backends.torch.allocations import measure_step
 
     graph = _graph(net, training)
+    if limit is not None and not training:
+        graph, limit = tiled(graph, limit, batch=batch), None
     labels = label_inputs(graph)
     arrays = {
         name: array * 0 if name in labels else array
@@ -73,6 +75,21 @@ def measure_memory(
     }
     plan = prepare(graph, batch=batch, training=training)
     return measure_step(graph, arrays, plan, limit=None if limit is None else parse_bytes(limit))
+
+
+def tiled(net: Graph | str | Path, memory: str | int, *, batch: int = 1) -> Graph:
+    """Return a net that predicts the same with less memory: its large layers over bands of the image.
+
+    Args:
+        net: As for ``plan_memory``; it is taken as it predicts.
+        memory: What values and kernels may take at once, besides parameters and inputs: bytes or a size.
+        batch: Records in a batch, >= 1.
+
+    Raises:
+        SourceError: The files cannot be read.
+        UsageError: No tiling fits.
+    """
+    return tile_to_fit(_graph(net, training=False), parse_bytes(memory), batch=batch)
 
 
 def save_memory_picture(found: MemoryReport, path: str | Path) -> None:

@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 )
 @click.option("--train", "training", is_flag=True, help="Plan a training step instead of a run forward.")
 @click.option(
-    "--limit", metavar="SIZE", help="What a training step is to stay within, by the last plan (500MB)."
+    "--limit",
+    metavar="SIZE",
+    help="What the last plan is to stay within (500MB): values of a step are computed again, layers of a run "
+    "forward tiled.",
 )
 @click.option("--measure", is_flag=True, help="Run the net as well, and count what the allocator gives out.")
 @click.option(

@@ -13,6 +13,7 @@ from netweave.memory_plan.program import timeline
 from netweave.memory_plan.recompute import Recomputation, cheapest, square_root
 from netweave.memory_plan.report import MemoryPlan, MemoryReport, report
 from netweave.memory_plan.sharing import Sharing, share
+from netweave.memory_plan.tiling import tile_to_fit
 
 __all__ = [
     "Buffer",
@@ -34,5 +35,6 @@ __all__ = [
     "report",
     "share",
     "square_root",
+    "tile_to_fit",
     "timeline",
 ]

@@ -166,7 +166,10 @@ _MAX_POOL = Behaviour(keeps_inputs=(0,), owned=True, kept=_places, workspace=_pl
 _AVERAGE_POOL = Behaviour(keeps_inputs=(0,), owned=True)
 
 _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {
-    **{("", op_type): _VIEW for op_type in ("Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze")},
+    **{
+        ("", op_type): _VIEW
+        for op_type in ("Flatten", "Identity", "Reshape", "Slice", "Squeeze", "Unsqueeze")
+    },
     **{("", op_type): _OUTPUT for op_type in ("Sigmoid", "Tanh")},
     **{("", op_type): replace(_INPUT, owned=True, overwrites=(0,)) for op_type in ("Elu", "LeakyRelu")},
     **{

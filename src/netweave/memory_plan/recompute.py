@@ -69,7 +69,7 @@ def square_root(net: Net) -> Recomputation:
     what lies between two places is searched for likewise. The places are those at which one value alone leads
     on. What lies behind the last of them stays: it is read at once.
     """
-    able, places = candidates(net), _bottlenecks(net)
+    able, places = candidates(net), bottlenecks(net)
     root = max(1, isqrt(len(net.nodes)))
     total = sum(map(net.bytes_of, able))
     found = []
@@ -95,7 +95,7 @@ def _between(
     return frozenset(value for value in able if value not in stay and value not in behind)
 
 
-def _bottlenecks(net: Net) -> set[ir.Value]:
+def bottlenecks(net: Net) -> set[ir.Value]:
     """Return the values through which alone all that comes behind depends on what is before."""
     last: dict[ir.Value, int] = {}
     for index, node in enumerate(net.nodes):

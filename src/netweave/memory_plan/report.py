@@ -10,6 +10,7 @@ from netweave.memory_plan.net import prepare
 from netweave.memory_plan.program import timeline
 from netweave.memory_plan.recompute import cheapest, square_root
 from netweave.memory_plan.sharing import share
+from netweave.memory_plan.tiling import tile_to_fit
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -78,6 +79,10 @@ def report(
         training: Whether gradients are computed.
         losses: Names of the values that gradients begin at; all outputs if nothing is said.
         limit: Bytes of a step that the last plan is to stay within; half of what it takes if nothing is said.
+            Of a run forward: what its layers are tiled for.
+
+    Raises:
+        UsageError: A run forward cannot be tiled to fit.
     """
     plain = prepare(graph, batch=batch, training=training, losses=losses, in_place=False)
     net = prepare(graph, batch=batch, training=training, losses=losses)
@@ -97,6 +102,8 @@ def report(
         for name, one in found.items():
             rest = one.timeline.without("parameter gradient")
             plans.append(MemoryPlan(name, rest.peak, one.timeline.recompute_multiply_adds, one.timeline))
+    elif limit is not None:
+        plans.append(_tiled(graph, batch, limit))
     gradients = sum(b.num_bytes for b in shared.buffers if b.kind == "parameter gradient")
     return MemoryReport(
         batch=batch,
@@ -108,3 +115,10 @@ def report(
         plans=tuple(plans),
         step_peak=shared.peak,
     )
+
+
+def _tiled(graph: Graph, batch: int, limit: int) -> MemoryPlan:
+    tiled = tile_to_fit(graph, limit, batch=batch)
+    plan = timeline(prepare(tiled, batch=batch))
+    more = total_cost(tiled, batch=batch).multiply_adds - total_cost(graph, batch=batch).multiply_adds
+    return MemoryPlan("tiled, to the limit", plan.peak, more, plan)

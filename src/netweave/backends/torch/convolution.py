@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from netweave.backends.torch.pointwise import is_pointwise, pointwise
 from netweave.backends.torch.table import lowering
-from netweave.backends.torch.windows import extents, pad, per_axis, resolve_pads, symmetric
+from netweave.backends.torch.windows import Pads, extents, pad, per_axis, resolve_pads, symmetric
 
 if TYPE_CHECKING:
     from netweave.backends.torch.table import Ints
@@ -44,6 +44,8 @@ def conv(
     window = extents(w.shape[2:], dilation)
     found = resolve_pads(auto_pad, pads, sizes=x.shape[2:], extents=window, strides=stride)
     padding = symmetric(found)
+    if padding is None and not torch.is_grad_enabled() and set(stride) == {1} and num_axes in _STRAIGHT:
+        return _wider(x, w, b, found, dilation, group)
     if padding is None:
         x, padding = pad(x, found), [0] * num_axes
     if is_pointwise(x, w, strides=stride, padding=padding, group=group):
@@ -51,6 +53,15 @@ def conv(
     if num_axes in _STRAIGHT:
         return _STRAIGHT[num_axes](x, w, b, stride, padding, dilation, group)
     return torch.convolution(x, w, b, stride, padding, dilation, False, [0] * num_axes, group)
+
+
+def _wider(x: Tensor, w: Tensor, b: Tensor | None, pads: Pads, dilation: list[int], group: int) -> Tensor:
+    """Pad both ends by the larger padding and leave out what is too much: no padded copy is needed."""
+    widest = [max(0, *pair) for pair in pads]
+    y = _STRAIGHT[len(pads)](x, w, b, 1, widest, dilation, group)
+    for axis, ((begin, end), most) in enumerate(zip(pads, widest, strict=True), start=2):
+        y = y.narrow(axis, most - begin, y.shape[axis] - (most - begin) - (most - end))
+    return y
 
 
 @lowering("ConvTranspose", since=1)
