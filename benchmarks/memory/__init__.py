@@ -1,0 +1,1 @@
+"""Memory of runs and of training steps."""
