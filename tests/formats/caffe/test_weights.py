@@ -186,7 +186,8 @@ def test_all_misfits_are_named_at_once(tmp_path):
     net = str(tmp_path / "net.prototxt")
     message = (
         f"{path}: does not match {net}: layer 'conv' ({net}:2): array 0 is 2x3x3x3 in the net, "
-        "2x3x5x5 in the file; layer 'ip' has 2 arrays in the net, 1 in the file. Does it belong to another net?"
+        "2x3x5x5 in the file; layer 'ip' has 2 arrays in the net, 1 in the file. "
+        "Does it belong to another net?"
     )
     with pytest.raises(WeightError, match=re.escape(message)):
         load(tmp_path, NET, weights=path)
