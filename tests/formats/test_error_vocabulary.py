@@ -5,7 +5,8 @@ together, or do not fit a setting. ``WeightError``: stored arrays of another net
 framework may accept, and Netweave does not read. Each message has the file, the layer and what is wrong.
 
 A framework is missing in a row where the mistake cannot be made in its files: Darknet has no lists of inputs,
-SINGA's parser knows all types of layers as words of an enumeration, ONNX files of a wrong type do not exist.
+and SINGA's types of layers are words of an enumeration. A net of Chainer is a program: what its shim refuses
+is raised while that runs, as a ``CodeError`` with the line (tests/formats/chainer).
 """
 
 from __future__ import annotations
@@ -46,6 +47,11 @@ def singa_conv(settings: str, **others: Any) -> Make:
     return singa("kCConvolution", f"convolution_conf {{ num_filters: 2 {settings} }}", **others)
 
 
+def max_pool(**attributes: str) -> Make:
+    window = {"ksize": "list { i: [1, 2, 2, 1] }", "strides": STRIDES, "padding": 's: "VALID"'}
+    return tensorflow("MaxPool", "x", **(window | attributes))
+
+
 MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
     "unknown setting": (
         ReadError,
@@ -56,6 +62,7 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             ),
             "darknet": (darknet("[convolutional]\nfilters=2\nsiz=3"), "siz='3'"),
             "mxnet": (mxnet("Convolution", **CONV, kernel="(3,3)", strid="(2,2)"), r"strid='\(2,2\)'"),
+            "onnx": (onnx_file("MaxPool", kernel_shape=[2, 2], strid=2), "'strid'"),
             "singa": (singa_conv("kernl: 3"), "kernl"),
         },
     ),
@@ -66,7 +73,9 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "darknet": (darknet("[convolutional]\nfilters=many"), "'many'"),
             "keras": (keras("Conv2D", filters="many", kernel_size=[3, 3]), "'many'"),
             "mxnet": (mxnet("Convolution", names="weight bias", kernel="(3,3)", num_filter="many"), "'many'"),
+            "onnx": (onnx_file("MaxPool", kernel_shape="many"), "'kernel_shape' is of type STRING"),
             "singa": (singa("kCConvolution", 'convolution_conf { num_filters: "many" }'), "many"),
+            "tensorflow": (max_pool(ksize='s: "many"'), "many"),
         },
     ),
     "required setting is missing": (
@@ -75,6 +84,8 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "caffe": (caffe("Convolution", "convolution_param { kernel_size: 3 }"), "num_output"),
             "keras": (keras("Conv2D", kernel_size=[3, 3]), "filters"),
             "mxnet": (mxnet("Convolution", names="weight bias", kernel="(3,3)"), "num_filter"),
+            "onnx": (onnx_file("MaxPool"), "'kernel_shape'"),
+            "tensorflow": (max_pool(ksize="list { }"), "'ksize'"),
             "singa": (singa("kCConvolution", "convolution_conf { kernel: 3 }"), "num_filters"),
         },
     ),
@@ -82,8 +93,10 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
         ReadError,
         {
             "caffe": (caffe("Pooling", "pooling_param { pool: SUM kernel_size: 2 }"), "SUM"),
+            "keras": (keras("Conv2D", filters=2, kernel_size=[3, 3], padding="full"), "'full'"),
             "mxnet": (mxnet("Pooling", kernel="(2,2)", pool_type="median"), "'median'"),
             "singa": (singa("kCPooling", "pooling_conf { pool: SUM kernel: 2 stride: 1 }"), "SUM"),
+            "tensorflow": (max_pool(padding='s: "FULL"'), "'FULL'"),
         },
     ),
     "kernel below 1": (
@@ -94,7 +107,10 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
                 r"\[0, 0\]",
             ),
             "darknet": (darknet("[convolutional]\nfilters=2\nsize=-3"), "'-3'"),
+            "keras": (keras("Conv2D", filters=2, kernel_size=[-3, -3]), r"\[-3, -3\]"),
             "mxnet": (mxnet("Convolution", **CONV, kernel="(-3,-3)"), r"\(-3, -3\)"),
+            "onnx": (onnx_file("MaxPool", kernel_shape=[-3, -3]), r"\[-3, -3\]"),
+            "tensorflow": (max_pool(ksize="list { i: [1, -3, -3, 1] }"), r"\[-3, -3\]"),
             "singa": (singa_conv("kernel: 0"), "0"),
         },
     ),
@@ -106,7 +122,10 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
                 "0",
             ),
             "darknet": (darknet("[maxpool]\nsize=2\nstride=0"), "'0'"),
+            "keras": (keras("Conv2D", filters=2, kernel_size=[3, 3], strides=[0, 0]), r"\[0, 0\]"),
             "mxnet": (mxnet("Pooling", kernel="(2,2)", stride="(0,0)"), r"\(0, 0\)"),
+            "onnx": (onnx_file("MaxPool", kernel_shape=[2, 2], strides=[0, 0]), r"\[0, 0\]"),
+            "tensorflow": (max_pool(strides="list { i: [1, 0, 0, 1] }"), r"\[0, 0\]"),
             "singa": (singa("kCPooling", "pooling_conf { kernel: 2 stride: 0 }"), "0"),
         },
     ),
@@ -128,12 +147,7 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "mxnet": (mxnet("Convolution", **CONV, kernel="(11,11)"), "11"),
             "onnx": (onnx_file("MaxPool", kernel_shape=[11, 11]), "11"),
             "singa": (singa_conv("kernel: 11"), "11"),
-            "tensorflow": (
-                tensorflow(
-                    "MaxPool", "x", ksize="list { i: [1, 11, 11, 1] }", strides=STRIDES, padding='s: "VALID"'
-                ),
-                "11",
-            ),
+            "tensorflow": (max_pool(ksize="list { i: [1, 11, 11, 1] }"), "11"),
         },
     ),
     "pooling window larger than the input": (
@@ -156,12 +170,14 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "darknet": (darknet("[convolutional]\nfilters=2\nsize=3\ngroups=2"), "'groups' is 2"),
             "keras": (keras("Conv2D", filters=2, kernel_size=[3, 3], groups=2), "2 groups"),
             "mxnet": (mxnet("Convolution", **CONV, kernel="(3,3)", num_group="2"), "'num_group' is 2"),
+            "onnx": (onnx_file("Conv", "x w", arrays={"w": ONE_GRID[:, :1]}, group=2), "2 groups"),
         },
     ),
     "reshape that loses elements": (
         ShapeError,
         {
             "caffe": (caffe("Reshape", "reshape_param { shape { dim: 0 dim: 7 } }"), "7"),
+            "keras": (keras("Reshape", target_shape=[7, 7]), r"\[7, 7\]"),
             "mxnet": (mxnet("Reshape", shape="(0,7)"), "7"),
             "onnx": (onnx_file("Reshape", "x s", arrays={"s": np.array([7, 7])}), "7"),
         },
@@ -171,6 +187,7 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
         {
             "caffe": (caffe("SoftmaxWithLoss"), "has 1 bottom"),
             "mxnet": (mxnet("broadcast_add"), "has 1 input"),
+            "onnx": (onnx_file("Add"), "has 1 input"),
             "singa": (singa("kSoftmaxLoss"), "has 1 source"),
             "tensorflow": (tensorflow("Conv2D", "x", strides=STRIDES, padding='s: "VALID"'), "input"),
         },
@@ -180,6 +197,7 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
         {
             "caffe": (caffe("ReLU", 'bottom: "nothing"'), "'nothing'"),
             "darknet": (darknet("[route]\nlayers=7"), "'7'"),
+            "onnx": (onnx_file("Add", "x nothing"), "'nothing'"),
             "singa": (singa("kReLU", sources="nothing"), "'nothing'"),
         },
     ),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx
 import onnx_ir as ir
 
-from netweave.errors import ShapeError, UnsupportedError
+from netweave.errors import ReadError, ShapeError, UnsupportedError
 from netweave.files.onnx.editing import Editor, Names, bodies
 from netweave.files.onnx.upgrades import CannotUpgradeError, next_rules
 from netweave.graph import OPSET
@@ -33,6 +33,7 @@ def modernise(model: ir.Model, batch: Batch, *, place: str) -> None:
         place: The file, for messages.
 
     Raises:
+        ReadError: A node is not what the schema of its operator allows.
         UnsupportedError: Some operators have no form in opset ``OPSET``; all are named.
         ShapeError: Sizes do not fit.
         BatchBoundError: The net works for its declared batch size only.
@@ -42,8 +43,8 @@ def modernise(model: ir.Model, batch: Batch, *, place: str) -> None:
     walk.context.reserve_symbol_names(_symbols(model.graph))
     try:
         walk.graph(model.graph)
-    except ShapeError as error:
-        raise ShapeError(error.message, place=f"{place}: {error.place}") from error
+    except (ReadError, ShapeError) as error:
+        raise type(error)(error.message, place=f"{place}: {error.place}") from error
     if walk.refused:
         raise UnsupportedError(f"no form in opset {OPSET} for {describe(walk.refused)}", place=place)
     model.opset_imports[""] = OPSET
@@ -79,13 +80,19 @@ class _Walk:
             for body in bodies(node):
                 self.graph(body)
             edit = Editor(node, self.version, self.names)
+            own = _own_form(node, self.version)
+            problem = own.problem(node) if own else None
             try:
                 if node.domain == "":
                     self._upgrade(edit)
                 self._check(node)
             except CannotUpgradeError as error:
+                # Files with an attribute that no schema knows are read as long as a rule takes it away.
+                if problem is not None:
+                    raise ReadError(problem, place=f"{node.op_type} {node.name!r}") from error
                 self.refused[f"{label(node, self.version)}, {error}"] += 1
                 continue
+            _check_window(node)
             self.batch.free(edit)
             for made in (*edit.added, node, *([edit.after] if edit.after else [])):
                 infer_node(made, self.context)
@@ -128,12 +135,50 @@ class _Form:
         self.max_outputs = schema.max_output
         self.deprecated = schema.deprecated
 
+    def problem(self, node: ir.Node) -> str | None:
+        """Return what the schema does not allow of a node; None if it allows the node."""
+        for name, attribute in node.attributes.items():
+            expected = self.attributes.get(name)
+            if expected is None:
+                return f"has the attribute {name!r}, which its schema does not know"
+            if expected != attribute.type.name:
+                return f"its attribute {name!r} is of type {attribute.type.name}, expected {expected}"
+        if missing := self.required - set(node.attributes):
+            return f"has no attribute {min(missing)!r}"
+        if not self.min_inputs <= len(node.inputs) <= self.max_inputs:
+            most = "" if self.max_inputs == self.min_inputs else f" to {self.max_inputs}"
+            return f"has {len(node.inputs)} inputs, expected {self.min_inputs}{most}"
+        return None
+
     def check_types(self, node: ir.Node, *, ignore_unknown: bool = False) -> None:
         """Raise ``CannotUpgradeError`` if an attribute is unknown or of another type than the schema says."""
         for name, attribute in node.attributes.items():
             expected = self.attributes.get(name)
             if expected != attribute.type.name and not (expected is None and ignore_unknown):
                 raise CannotUpgradeError(f"attribute {name!r} of type {attribute.type.name}")
+
+
+def _check_window(node: ir.Node) -> None:
+    """Refuse a window that no runtime takes; shape inference lets some of them pass.
+
+    Raises:
+        ReadError: A size, a step or a distance is below 1.
+    """
+    for name in ("kernel_shape", "strides", "dilations"):
+        attribute = node.attributes.get(name) if node.domain == "" else None
+        if attribute is not None and min(attribute.as_ints(), default=1) < 1:
+            raise ReadError(
+                f"its attribute {name!r} is {list(attribute.as_ints())}, expected 1 or more",
+                place=f"{node.op_type} {node.name!r}",
+            )
+
+
+def _own_form(node: ir.Node, version: int) -> _Form | None:
+    """Return what a node of the file's opset may look like; None where ONNX does not say it."""
+    try:
+        return _form(node.domain, node.op_type, version) if node.domain == "" else None
+    except CannotUpgradeError:
+        return None
 
 
 @cache

@@ -29,6 +29,9 @@ MAX_PIECES = 4_000
 """Nodes of their own that one node becomes at most: the steps of a loop, the tensors of a list."""
 
 
+PADDINGS = ("SAME", "VALID", "EXPLICIT")
+
+
 class TensorFlowOperation(ChannelsLastLayer):
     """One node of the net while it is lowered.
 
@@ -123,6 +126,8 @@ class TensorFlowOperation(ChannelsLastLayer):
     def padding(self, *, last: bool) -> Padding:
         """Return ``SAME``, ``VALID`` or the pads: all begins, then all ends."""
         padding = self.string("padding", "VALID")
+        if padding not in PADDINGS:
+            raise self.read_error(f"its 'padding' is {padding!r:.60}, expected {', '.join(PADDINGS)}")
         if padding != "EXPLICIT":
             return padding
         pads = self.integer_list("explicit_paddings")

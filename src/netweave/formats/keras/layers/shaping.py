@@ -39,6 +39,8 @@ def reshape(ctx: KerasLayer) -> Tensor:
     before = [size for size in ctx.shape()[1:] if size is not None]
     if len(before) == ctx.rank() - 1 and wanted.count(-1) == 1:  # the batch stays open, so nothing else may
         wanted[wanted.index(-1)] = prod(before) // max(-prod(wanted), 1)
+    if len(before) == ctx.rank() - 1 and -1 not in wanted and prod(wanted) != prod(before):
+        raise ctx.shape_error(f"{name}={given} has {prod(wanted):,} elements, its input {prod(before):,}")
     return axes.reshape(ctx, ctx.x, [None, *wanted])
 
 

@@ -21,6 +21,8 @@ def pooling(ctx: TensorFlowOperation) -> Tensor:
         kernel = ctx.integers_input(1, "the window")[spatial]
         strides = ctx.integers_input(2, "the step")[spatial]
     else:
+        if not ctx.integer_list("ksize"):
+            raise ctx.read_error("has no 'ksize', expected the size of its window")
         kernel, strides = ctx.spatial("ksize", last=last), ctx.spatial("strides", last=last)
     window = windows.PaddedWindow.of(kernel, strides, ctx.padding(last=last))
     op_type = "AveragePool" if ctx.op.startswith("Avg") else "MaxPool"
