@@ -100,3 +100,23 @@ def test_rectify(slope: float, limit: float | None, threshold: float) -> None:
 def test_clip(low: float | None, high: float | None) -> None:
     y = _computed(lambda ctx, x: activations.clip(ctx, x, low, high), X)
     np.testing.assert_array_equal(y, np.clip(X, low, high))
+
+
+BINARY = {
+    "Add": np.add, "And": np.logical_and, "Div": np.divide, "Equal": np.equal, "Greater": np.greater,
+    "GreaterOrEqual": np.greater_equal, "Less": np.less, "LessOrEqual": np.less_equal, "Max": np.maximum,
+    "Min": np.minimum, "Mul": np.multiply, "Or": np.logical_or, "Pow": np.power, "Sub": np.subtract,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(activations.BINARY_OPERATORS))
+def test_an_operator_on_two_tensors(name: str) -> None:
+    op_type = activations.find_operator(name)
+    a, b = POSITIVE, POSITIVE[::-1].copy()
+    ctx = OneLayer(a=a, b=b)
+    operands = [ctx.inputs["a"], ctx.inputs["b"]]
+    if op_type in {"And", "Or"}:
+        operands = [ctx.add("Greater", [value, ctx.scalar(2.0, value)]) for value in operands]
+        a, b = a > 2, b > 2
+    (y,) = ctx.run([ctx.add(op_type, operands)])
+    np.testing.assert_allclose(y, BINARY[op_type](a, b), rtol=1e-5)

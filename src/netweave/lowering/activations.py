@@ -167,3 +167,39 @@ def find_function(name: str) -> ElementwiseFunction | None:
     not be asked for there.
     """
     return FUNCTIONS.get(name.replace("_", "").lower())
+
+
+BINARY_OPERATORS = {
+    "add": "Add",
+    "addv2": "Add",
+    "div": "Div",
+    "divide": "Div",
+    "equal": "Equal",
+    "greater": "Greater",
+    "greaterequal": "GreaterOrEqual",
+    "less": "Less",
+    "lessequal": "LessOrEqual",
+    "logicaland": "And",
+    "logicalor": "Or",
+    "maximum": "Max",
+    "minimum": "Min",
+    "mul": "Mul",
+    "multiply": "Mul",
+    "notequal": "Equal",
+    "pow": "Pow",
+    "power": "Pow",
+    "realdiv": "Div",
+    "sub": "Sub",
+    "subtract": "Sub",
+    "truedivide": "Div",
+    "truncatediv": "Div",
+}
+"""ONNX's operators on two tensors that are broadcast, by the names that frameworks give them in lower case.
+
+ONNX rounds a division of integers to zero; what is not equal is the opposite of what is.
+"""
+
+
+def find_operator(name: str) -> str:
+    """Return ONNX's operator on two tensors by its name in any framework."""
+    return BINARY_OPERATORS[name.replace("_", "").lower()]

@@ -67,3 +67,10 @@ def test_what_is_joined_and_unknown_is_refused(names, message, tmp_path):
     path = written(tmp_path, "_FusedMatMul", ["x", "gamma"], attributes)
     with pytest.raises(errors.SourceError, match=message):
         netweave.load(path)
+
+
+@pytest.mark.parametrize(("op", "number"), [("ZerosLike", 0), ("OnesLike", 1)])
+def test_what_is_like_a_tensor_takes_no_numbers_from_it(op, number, tmp_path):
+    x = X.copy()
+    x[0, 0, 0] = np.inf, -np.inf, np.nan
+    np.testing.assert_array_equal(made(written(tmp_path, op, ["x"], ""), x), np.full_like(x, number))

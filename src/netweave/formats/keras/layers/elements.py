@@ -27,18 +27,6 @@ REDUCTIONS = {
 }
 """Functions over axes, and ONNX's name."""
 
-COMPARISONS = {
-    "Equal": "Equal",
-    "Greater": "Greater",
-    "GreaterEqual": "GreaterOrEqual",
-    "Less": "Less",
-    "LessEqual": "LessOrEqual",
-    "LogicalAnd": "And",
-    "LogicalOr": "Or",
-    "NotEqual": "Equal",
-}
-"""Functions of two tensors, or of a tensor and a number, that hold or not, and ONNX's name."""
-
 
 @layer_reader("Absolute", "Ceil", "Cos", "Erf", "Exp", "Floor", "Log", "LogicalNot", "Negative", "Reciprocal")
 @layer_reader("Rsqrt", "Sigmoid", "Sign", "Sin", "Softplus", "Sqrt", "Square", "Tanh")
@@ -47,10 +35,10 @@ def function(ctx: KerasLayer) -> Tensor:
     return ctx.elementwise(ctx.type, ctx.x)
 
 
-@layer_reader(*COMPARISONS)
+@layer_reader("Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr", "NotEqual")
 def comparison(ctx: KerasLayer) -> Tensor:
     """Of two tensors, or of a tensor and a number."""
-    holds = ctx.broadcast(COMPARISONS[ctx.type], _two_operands(ctx))
+    holds = ctx.broadcast(activations.find_operator(ctx.type), _two_operands(ctx))
     return ctx.unary("Not", holds) if ctx.type == "NotEqual" else holds
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from netweave.formats.keras.layers.normalization import unit_length
 from netweave.formats.keras.registry import layer_reader
+from netweave.lowering.activations import find_operator
 from netweave.lowering.channels_last import Stored, Tensor
 from netweave.lowering.channels_last.axes import concat, drop
 
@@ -18,24 +19,12 @@ if TYPE_CHECKING:
     from netweave.formats.keras.context import KerasLayer
     from netweave.lowering.channels_last import Operand
 
-MERGES = {
-    "Add": "Add",
-    "Divide": "Div",
-    "Maximum": "Max",
-    "Minimum": "Min",
-    "Multiply": "Mul",
-    "Power": "Pow",
-    "Subtract": "Sub",
-    "TrueDivide": "Div",
-}
-"""Layers and functions on tensors that are broadcast, and ONNX's name."""
 
-
-@layer_reader(*MERGES)
+@layer_reader("Add", "Divide", "Maximum", "Minimum", "Multiply", "Power", "Subtract", "TrueDivide")
 def merge(ctx: KerasLayer) -> Tensor:
     """Of all inputs, one after another; a function may be given numbers as well."""
     operands = _operands([*ctx.args, *ctx.kwargs.values()])
-    op_type = MERGES[ctx.type]
+    op_type = find_operator(ctx.type)
     if len(operands) < 2:
         raise ctx.unsupported(f"is given {len(operands)} tensors or numbers, expected at least 2")
     mask = _common_mask(ctx)

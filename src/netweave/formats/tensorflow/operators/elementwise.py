@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.registry import operator_reader
+from netweave.lowering.activations import find_operator
 from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
@@ -22,26 +23,11 @@ UNARY = (
 )  # fmt: skip
 """Operators on one tensor that are what other frameworks call so too; Rint is Round, halves to even."""
 
-BINARY = {
-    "Add": "Add",
-    "AddV2": "Add",
-    "Div": "Div",
-    "Equal": "Equal",
-    "Greater": "Greater",
-    "GreaterEqual": "GreaterOrEqual",
-    "Less": "Less",
-    "LessEqual": "LessOrEqual",
-    "LogicalAnd": "And",
-    "LogicalOr": "Or",
-    "Maximum": "Max",
-    "Minimum": "Min",
-    "Mul": "Mul",
-    "Pow": "Pow",
-    "RealDiv": "Div",
-    "Sub": "Sub",
-    "TruncateDiv": "Div",
-}
-"""Operators on two tensors that are broadcast, and ONNX's name; both round a division of integers to zero."""
+BINARY = (
+    "Add", "AddV2", "Div", "Equal", "Greater", "GreaterEqual", "Less", "LessEqual", "LogicalAnd", "LogicalOr",
+    "Maximum", "Minimum", "Mul", "Pow", "RealDiv", "Sub", "TruncateDiv",
+)  # fmt: skip
+"""Operators on two tensors that are broadcast."""
 
 
 @operator_reader(*UNARY)
@@ -53,7 +39,7 @@ def unary(ctx: TensorFlowOperation) -> Tensor:
 @operator_reader(*BINARY)
 def binary(ctx: TensorFlowOperation) -> Tensor:
     """An operator on two tensors."""
-    return ctx.broadcast(BINARY[ctx.op], ctx.operands(0, 2))
+    return ctx.broadcast(find_operator(ctx.op), ctx.operands(0, 2))
 
 
 @operator_reader("FloorDiv")

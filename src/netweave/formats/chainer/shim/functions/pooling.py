@@ -10,6 +10,7 @@ from netweave.errors import CodeError
 from netweave.formats.chainer.shim.functions.table import function, integers, node, pair
 from netweave.formats.chainer.shim.recorder import current
 from netweave.graph.ops.pooling import pooling
+from netweave.lowering.resizing import REPEATED
 
 if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable
@@ -134,5 +135,4 @@ def unpooling_2d(
             "unpooling with cover_all to an open size is not recorded: say outsize or cover_all=False"
         )
     scales = current().constant([1.0, 1.0, *map(float, kernel)])
-    attributes = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-    return node("Resize", [x, None, scales], attributes)
+    return node("Resize", [x, None, scales], REPEATED)
