@@ -78,10 +78,10 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
 
 def _arguments(model: Link) -> list[str]:
     forward = getattr(model, "forward", None) or model.__call__
-    found = inspect.signature(forward).parameters.values()
+    parameters = inspect.signature(forward).parameters.values()
     names = [
         each.name
-        for each in found
+        for each in parameters
         if each.default is each.empty and each.kind in {each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD}
     ]
     return names or ["x"]

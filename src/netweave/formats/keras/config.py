@@ -203,13 +203,13 @@ def _old(value: Any, place: str) -> Any:
 
 
 def _refs(values: list[Any]) -> list[Ref]:
-    found: list[Ref] = []
+    refs: list[Ref] = []
     for value in values:
         if isinstance(value, TensorRef):
-            found.append(value.ref)
+            refs.append(value.ref)
         elif isinstance(value, (list, tuple)):
-            found += _refs(list(value))
-    return found
+            refs += _refs(list(value))
+    return refs
 
 
 def _ends(value: list[Any], place: str) -> tuple[Ref, ...]:
@@ -241,19 +241,19 @@ def _chain(name: str, layers: list[LayerConfig], settings: Mapping[str, Any], pl
             LayerConfig(f"{layers[0].name}_input", "InputLayer", {"batch_shape": shape, "dtype": dtype}),
             *layers,
         ]
-    made = [LayerConfig(layers[0].name, layers[0].type, layers[0].settings, calls=(Arguments(),))]
+    chained = [LayerConfig(layers[0].name, layers[0].type, layers[0].settings, calls=(Arguments(),))]
     for before, layer in pairwise(layers):
         call = Arguments((TensorRef((before.name, 0, 0)),))
-        made.append(LayerConfig(layer.name, layer.type, layer.settings, (call,), layer.build))
-    return Model(name, tuple(made), ((made[0].name, 0, 0),), ((made[-1].name, 0, 0),))
+        chained.append(LayerConfig(layer.name, layer.type, layer.settings, (call,), layer.build))
+    return Model(name, tuple(chained), ((chained[0].name, 0, 0),), ((chained[-1].name, 0, 0),))
 
 
 def _get(value: Any, name: str, kind: type[Any], place: str) -> Any:
-    found = value.get(name) if isinstance(value, Mapping) else None
-    if not isinstance(found, kind):
+    setting = value.get(name) if isinstance(value, Mapping) else None
+    if not isinstance(setting, kind):
         raise ReadError(
-            f"{name!r} is {found!r:.40} in the configuration, expected "
+            f"{name!r} is {setting!r:.40} in the configuration, expected "
             f"{'a list' if kind is list else 'a word'}; is this a model of Keras?",
             place=place,
         )
-    return found
+    return setting

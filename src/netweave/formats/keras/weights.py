@@ -56,22 +56,22 @@ class LayerArrays:
         """
         number = self._next.get(inside, 0)
         self._next[inside] = number + 1
-        found = self._find(inside, number)
-        if found is None:
+        member = self._find(inside, number)
+        if member is None:
             raise WeightError(
                 f"holds {number} arrays of the layer {self._layer!r}, and its {name!r} is missing; do the "
                 f"weights belong to this model?",
                 place=self.file,
             )
-        if len(found.shape) != len(shape) or any(
-            want is not None and want != has for want, has in zip(shape, found.shape, strict=True)
+        if len(member.shape) != len(shape) or any(
+            want is not None and want != has for want, has in zip(shape, member.shape, strict=True)
         ):
             raise WeightError(
-                f"holds {name!r} of the layer {self._layer!r} with the shape {list(found.shape)}, the model "
+                f"holds {name!r} of the layer {self._layer!r} with the shape {list(member.shape)}, the model "
                 f"wants {[size if size is not None else '?' for size in shape]}",
                 place=self.file,
             )
-        return _array(found, self.file)
+        return _array(member, self.file)
 
 
 class Weights:
@@ -98,8 +98,8 @@ class Weights:
         if self._root is not None:
             group = self._numbered(path, names)
             return LayerArrays(self.file, names[-1], lambda inside, number: _variable(group, inside, number))
-        found = self._listed(names)
-        counter = iter(found)
+        arrays = self._listed(names)
+        counter = iter(arrays)
         return LayerArrays(self.file, names[-1], lambda _inside, _number: next(counter, None))
 
     def _numbered(self, path: Sequence[Sequence[LayerConfig]], names: Sequence[str]) -> Group | None:
@@ -127,24 +127,24 @@ class Weights:
         if len(names) > 1:
             inner = f"/{names[-1]}/"
             listed = [name for name in listed if inner in f"/{name}"]
-        found = []
+        arrays = []
         for name in listed:
             array = group.get(name)
             if array is None:
                 raise WeightError(f"lists {name!r} for {names[0]!r} and does not hold it", place=self.file)
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays
 
 
 def _keys(group: Group, layers: Sequence[LayerConfig]) -> dict[str, str]:
     """Return the group of each layer of a model: by the name that it notes, else by its class and number."""
-    found: dict[str, str] = {}
+    numbered: dict[str, str] = {}
     counts: dict[str, int] = {}
     for layer in layers:
         stem = snake_case(layer.type)
         number = counts.get(stem, 0)
         counts[stem] = number + 1
-        found[layer.name] = f"{stem}_{number}" if number else stem
+        numbered[layer.name] = f"{stem}_{number}" if number else stem
     names = {layer.name for layer in layers}
     noted = {}
     for key in group.members:
@@ -152,17 +152,17 @@ def _keys(group: Group, layers: Sequence[LayerConfig]) -> dict[str, str]:
         name = variables.attributes.get("name") if variables is not None else None
         if isinstance(name, str) and name in names:
             noted[name] = key
-    return found | noted
+    return numbered | noted
 
 
 def _variable(group: Group | None, inside: str, number: int) -> Member:
     return group.get(f"{inside}/vars/{number}") if group is not None else None
 
 
-def _array(found: Any, file: str) -> np.ndarray:
-    if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiu" or found.size * 8 > MAX_BYTES:
-        raise ReadError(f"holds {found!r:.60} where an array of numbers is expected", place=file)
-    return found.astype(np.float32, copy=False)
+def _array(member: Any, file: str) -> np.ndarray:
+    if not isinstance(member, np.ndarray) or member.dtype.kind not in "fiu" or member.size * 8 > MAX_BYTES:
+        raise ReadError(f"holds {member!r:.60} where an array of numbers is expected", place=file)
+    return member.astype(np.float32, copy=False)
 
 
 def snake_case(name: str) -> str:

@@ -147,9 +147,9 @@ def strings(items: Sequence[bytes], shape: tuple[int, ...], *, place: str) -> np
     """Return an array of bytes objects."""
     if len(items) != prod(shape):
         raise ReadError(f"holds {len(items)} strings for the shape {list(shape)}", place=place)
-    made = np.empty(len(items), dtype=object)
-    made[:] = list(items)
-    return made.reshape(shape)
+    texts = np.empty(len(items), dtype=object)
+    texts[:] = list(items)
+    return texts.reshape(shape)
 
 
 def num_filled(message: Message) -> int:

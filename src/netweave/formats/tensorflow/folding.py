@@ -34,12 +34,12 @@ def fold(node: Node, inputs: Sequence[Item]) -> list[Item] | None:
     dtype = next((item.dtype for item in inputs if isinstance(item, Sizes)), None)
     with np.errstate(all="ignore"):
         try:
-            made = rule(node, [array for array in arrays if array is not None])
+            result = rule(node, [array for array in arrays if array is not None])
         except (ArithmeticError, LookupError, TypeError, ValueError):
             return None
-    if made is None:
+    if result is None:
         return None
-    results = made if isinstance(made, list) else [made]
+    results = result if isinstance(result, list) else [result]
     if any(result.size > MAX_LISTED for result in results):
         return None
     return [of_numbers(np.asarray(result), dtype or np.dtype(np.int32)) for result in results]
@@ -63,10 +63,10 @@ def _most_elements(node: Node, arrays: Arrays) -> int:
 
 def _arithmetic(function: Callable[..., Any]) -> Any:
     def rule(node: Node, inputs: Arrays) -> np.ndarray:
-        made = np.asarray(function(*inputs))
-        if made.dtype != object and made.dtype.kind in "if" and inputs[0].dtype != object:
-            made = made.astype(inputs[0].dtype)
-        return made
+        array = np.asarray(function(*inputs))
+        if array.dtype != object and array.dtype.kind in "if" and inputs[0].dtype != object:
+            array = array.astype(inputs[0].dtype)
+        return array
 
     return rule
 
@@ -149,22 +149,22 @@ def strided_index(
         name: int(node.attributes.get(f"{name}_mask") or 0)
         for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")
     }
-    found: list[Any] = []
+    items: list[Any] = []
     for place, (first, last, step) in enumerate(zip(begin, end, strides, strict=True)):
         bit = 1 << place
         if masks["ellipsis"] & bit:
-            found.append(Ellipsis)
+            items.append(Ellipsis)
         elif masks["new_axis"] & bit:
-            found.append(None)
+            items.append(None)
         elif masks["shrink_axis"] & bit:
-            found.append(first)
+            items.append(first)
         else:
-            found.append(
+            items.append(
                 slice(
                     None if masks["begin"] & bit else first, None if masks["end"] & bit else last, step or 1
                 )
             )
-    return tuple(found)
+    return tuple(items)
 
 
 def _gather(node: Node, inputs: Arrays) -> np.ndarray:

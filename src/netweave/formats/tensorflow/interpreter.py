@@ -86,9 +86,9 @@ class Interpreter:
             )
         self._depth += 1
         arguments = {key: [item] for key, item in zip(body.arguments, inputs, strict=True)}
-        made = self._run(body, arguments, body.results)
+        results = self._run(body, arguments, body.results)
         self._depth -= 1
-        return made
+        return results
 
     def within(self, given: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
         """Read what some nodes of the body that is being read make, where others have made this already.
@@ -125,17 +125,17 @@ class Interpreter:
         return self._evaluate(self._simplified[body.name], arguments, wanted)
 
     def _evaluate(self, body: Body, given: Mapping[str, Sequence[Item]], wanted: Sequence[Ref]) -> list[Item]:
-        made = dict(given)
+        outputs = dict(given)
         self._bodies.append(body)
-        for node in _order(body, [name for name, _ in wanted], self.program, made):
-            inputs = [self._output(made, ref, body) for ref in node.inputs]
-            made[node.name] = self._read(node, inputs)
+        for node in _order(body, [name for name, _ in wanted], self.program, outputs):
+            inputs = [self._output(outputs, ref, body) for ref in node.inputs]
+            outputs[node.name] = self._read(node, inputs)
         self._bodies.pop()
-        return [self._output(made, ref, body) for ref in wanted]
+        return [self._output(outputs, ref, body) for ref in wanted]
 
-    def _output(self, made: Mapping[str, Sequence[Item]], ref: Ref, body: Body) -> Item:
+    def _output(self, results: Mapping[str, Sequence[Item]], ref: Ref, body: Body) -> Item:
         name, number = ref
-        outputs = made.get(name, ())
+        outputs = results.get(name, ())
         if number >= len(outputs):
             node = body.nodes.get(name)
             place = self.program.place(node) if node else self.program.file
@@ -189,17 +189,17 @@ class Interpreter:
         return items
 
 
-def _items(made: Item | Sequence[Item]) -> list[Item]:
-    return [made] if isinstance(made, Item) else list(made)
+def _items(items: Item | Sequence[Item]) -> list[Item]:
+    return [items] if isinstance(items, Item) else list(items)
 
 
 def settings_of(node: Node) -> dict[str, Any]:
     """Return a node's attributes as written, as JSON values; stored tensors are left out."""
-    found = {}
+    settings = {}
     for name, value in node.attributes.items():
         if not name.startswith("_") and not isinstance(value, np.ndarray):
-            found[name] = _json(value)
-    return found
+            settings[name] = _json(value)
+    return settings
 
 
 def _json(value: Any) -> Any:
@@ -210,7 +210,7 @@ def _json(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _order(body: Body, wanted: Sequence[str], program: Program, made: Iterable[str]) -> list[Node]:
+def _order(body: Body, wanted: Sequence[str], program: Program, known: Iterable[str]) -> list[Node]:
     """Return the nodes that some need besides those that are made, each after those that it reads.
 
     Raises:
@@ -218,7 +218,7 @@ def _order(body: Body, wanted: Sequence[str], program: Program, made: Iterable[s
         UnsupportedError: Nodes read one another in a circle.
     """
     order: list[Node] = []
-    state: dict[str, int] = dict.fromkeys(made, 2)
+    state: dict[str, int] = dict.fromkeys(known, 2)
     stack = [(name, False) for name in reversed(wanted)]
     while stack:
         name, done = stack.pop()

@@ -78,12 +78,12 @@ def _with_views(nodes: list[Node], judged: set[str]) -> set[str]:
     for node in nodes:
         for name, _ in node.inputs:
             readers.setdefault(name, set()).add(node.name)
-    found = set(judged)
+    judging = set(judged)
     stack = [node for node in nodes if node.op in VIEWS]
     for node in reversed(stack):  # a file lists nodes after those that they read, or nearly so
-        if readers.get(node.name) and readers[node.name] <= found:
-            found.add(node.name)
-    return found
+        if readers.get(node.name) and readers[node.name] <= judging:
+            judging.add(node.name)
+    return judging
 
 
 def _is_training(node: Node) -> bool:
@@ -103,10 +103,10 @@ def _reached(nodes: list[Node], start: object) -> set[str]:
         for name, _ in node.inputs if node.op not in SIZES else ():
             readers.setdefault(name, []).append(node.name)
     stack = [node.name for node in nodes if start(node)]
-    found = set(stack)
+    reached = set(stack)
     while stack:
         for name in readers.get(stack.pop(), ()):
-            if name not in found:
-                found.add(name)
+            if name not in reached:
+                reached.add(name)
                 stack.append(name)
-    return found
+    return reached

@@ -36,13 +36,13 @@ def simplify(body: Body) -> Body:
     nodes = dict(body.nodes)
     for node in body.nodes.values():
         if node.op in {"Mul", "SelectV2", "Select"}:
-            made = _dropout(node, nodes)
+            joined = _dropout(node, nodes)
         elif node.op in ADDS or node.op == "Sub":
-            made = _normalisation(node, nodes)
+            joined = _normalisation(node, nodes)
         else:
-            made = None
-        if made is not None:
-            nodes[node.name] = made
+            joined = None
+        if joined is not None:
+            nodes[node.name] = joined
     _dilated(Body(body.name, nodes, body.arguments, body.results), nodes)
     join_frames(nodes)
     return Body(body.name, nodes, body.arguments, body.results)
@@ -103,10 +103,10 @@ def _normalisation(node: Node, nodes: Mapping[str, Node]) -> Node | None:
         mean_node = nodes.get(mean_part[0]) if isinstance(mean_part, tuple) else mean_part
         if mean_node is None or mean_node.op != "Mul":
             continue
-        found = _common(left, mean_node)
-        scale = _scale(found[2], nodes) if found else None
-        if found and scale:
-            x, mean, _ = found
+        shared = _common(left, mean_node)
+        scale = _scale(shared[2], nodes) if shared else None
+        if shared and scale:
+            x, mean, _ = shared
             gamma, variance, eps = scale
             inputs = [x, mean, variance, *([gamma] if gamma else []), *([beta] if beta else [])]
             settings = {"epsilon": eps, "gamma": gamma is not None, "beta": beta is not None}
@@ -141,7 +141,7 @@ def _scale(ref: Ref, nodes: Mapping[str, Node]) -> tuple[Ref | None, Ref, float]
     root: Node | None = node
     if node.op == "Mul":
         roots = [_behind(source, nodes) for source in node.inputs]
-        at = next((i for i, found in enumerate(roots) if found is not None and found.op == "Rsqrt"), None)
+        at = next((i for i, each in enumerate(roots) if each is not None and each.op == "Rsqrt"), None)
         if at is None:
             return None
         gamma, root = node.inputs[1 - at], roots[at]
@@ -163,19 +163,19 @@ def _dilated(body: Body, nodes: dict[str, Node]) -> None:
     for node in body.nodes.values():
         inner = nodes.get(node.inputs[0][0]) if node.op == "BatchToSpaceND" else None
         bias = inner if inner is not None and inner.op == "BiasAdd" else None
-        made = nodes.get(bias.inputs[0][0]) if bias else inner
-        if made is None or made.op not in CONVOLUTIONS:
+        convolution = nodes.get(bias.inputs[0][0]) if bias else inner
+        if convolution is None or convolution.op not in CONVOLUTIONS:
             continue
-        before = nodes.get(made.inputs[0][0])
-        alone = all(len(readers[n.name]) == 1 for n in (made, *([bias] if bias else [])))
+        before = nodes.get(convolution.inputs[0][0])
+        alone = all(len(readers[n.name]) == 1 for n in (convolution, *([bias] if bias else [])))
         if before is None or before.op != "SpaceToBatchND" or not alone:
             continue
-        inputs = (before.inputs[0], made.inputs[1], *before.inputs[1:], node.inputs[2])
-        dilated = replace(made, inputs=inputs, attributes={**made.attributes, "_dilated": True})
+        inputs = (before.inputs[0], convolution.inputs[1], *before.inputs[1:], node.inputs[2])
+        dilated = replace(convolution, inputs=inputs, attributes={**convolution.attributes, "_dilated": True})
         if bias is None:
             nodes[node.name] = replace(dilated, name=node.name)
         else:
-            nodes[made.name] = dilated
+            nodes[convolution.name] = dilated
             nodes[node.name] = replace(bias, name=node.name)
 
 

@@ -32,9 +32,9 @@ def needed(program: Program, wanted: Sequence[Ref]) -> Iterator[Node]:
         for node in _behind(simplify(body), refs):
             yield node
             for name in _called(node, program):
-                found = program.functions[name]
-                if found.name not in seen:
-                    bodies.append((found, found.results))
+                reached = program.functions[name]
+                if reached.name not in seen:
+                    bodies.append((reached, reached.results))
 
 
 def check_written_out(program: Program) -> None:

@@ -71,7 +71,7 @@ def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
     """Return the net's outputs by name: those of its signature, or the ends of its graph."""
     if not opened.outputs:
         return [(name, (name, number)) for name, number in find_outputs(opened.program)]
-    found = []
+    wanted = []
     for key, tensor in opened.outputs.items():
         name, _, number = tensor.partition(":")
         if name not in opened.program.main.nodes or (number and not number.isdecimal()):
@@ -79,8 +79,8 @@ def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
                 f"its signature names the output {tensor!r}, which the graph does not hold",
                 place=opened.program.file,
             )
-        found.append((key, (name, int(number or 0))))
-    return found
+        wanted.append((key, (name, int(number or 0))))
+    return wanted
 
 
 def _output_tensors(names: Sequence[str], items: Sequence[Item], program: Program) -> list[Tensor | Stored]:

@@ -79,25 +79,25 @@ def restored_keys(program: Program) -> dict[str, str]:
     ``RestoreV2`` reads a list of keys; its outputs are assigned to variables, in the main graph or in a
     function that is given them.
     """
-    found = _assigned(program.main, {})
+    keys = _assigned(program.main, {})
     for node in program.main.nodes.values():
         function = node.attributes.get("f")
         body = program.functions.get(getattr(function, "name", ""))
         if body is not None and any(inner.op == "RestoreV2" for inner in body.nodes.values()):
             given = {name: ref[0] for name, ref in zip(body.arguments, node.inputs, strict=False)}
-            found |= _assigned(body, given)
-    return found
+            keys |= _assigned(body, given)
+    return keys
 
 
 def _assigned(body: Body, given: Mapping[str, str]) -> dict[str, str]:
-    found = {}
+    keys = {}
     for node in body.nodes.values():
         if node.op in ASSIGN and len(node.inputs) > 1:
             key = _key(node.inputs[1], body)
             name = node.inputs[0][0]
             if key is not None:
-                found[given.get(name, name)] = key
-    return found
+                keys[given.get(name, name)] = key
+    return keys
 
 
 def _key(ref: Ref, body: Body) -> str | None:

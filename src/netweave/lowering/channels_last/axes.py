@@ -42,8 +42,8 @@ def split(ctx: ChannelsLastLayer, x: Operand, sizes: Sequence[int], axis: int) -
     at, value, first = _at(ctx, x, axis)
     if len(sizes) == 1:
         return [Tensor(value, first)]
-    made = ctx.add_many("Split", [value, ctx.integers(sizes)], {"axis": at}, outputs=len(sizes))
-    return [Tensor(piece, first) for piece in made]
+    pieces = ctx.add_many("Split", [value, ctx.integers(sizes)], {"axis": at}, outputs=len(sizes))
+    return [Tensor(piece, first) for piece in pieces]
 
 
 def reduce(ctx: ChannelsLastLayer, op_type: str, x: Operand, axes: Sequence[int], *, keep: bool) -> Tensor:

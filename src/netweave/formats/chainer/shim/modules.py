@@ -68,11 +68,11 @@ def _config(is_training: bool) -> SimpleNamespace:
 
 
 def _module(name: str, content: dict[str, Any]) -> Module:
-    made = Module(name)
-    made.__path__ = []  # a package: its other modules are looked for as well
+    module = Module(name)
+    module.__path__ = []  # a package: its other modules are looked for as well
     for key, value in content.items():
-        setattr(made, key, value)
-    return made
+        setattr(module, key, value)
+    return module
 
 
 def _initializers() -> dict[str, Any]:

@@ -259,11 +259,11 @@ class Recorder(LayerContext):
         Raises:
             CodeError: Another size depends on the batch.
         """
-        found = known_shape(self.as_value(value))
-        if found is None:
+        known = known_shape(self.as_value(value))
+        if known is None:
             raise CodeError("takes the sizes of a variable whose sizes depend on numbers")
         sizes: list[int] = []
-        for axis, size in enumerate(found):
+        for axis, size in enumerate(known):
             if size is None and axis:
                 raise CodeError(f"takes size {axis} of a variable, which depends on the batch")
             sizes.append(self._batch if size is None else size)
@@ -282,13 +282,13 @@ class Recorder(LayerContext):
 
     def _array(self, path: str, shape: Sequence[int]) -> np.ndarray:
         assert self._arrays is not None
-        found = self._arrays.get(path)
-        if found is None:
+        array = self._arrays.get(path)
+        if array is None:
             held = ", ".join(list(self._arrays)[:5])
             raise WeightError(f"the weights hold no {path!r}; they hold {held}, ...")
-        if found.shape != tuple(shape):
-            raise WeightError(f"{path!r} has {found.shape} in the weights, the model needs {tuple(shape)}")
-        return np.asarray(found, np.float32) if found.dtype == np.float16 else found
+        if array.shape != tuple(shape):
+            raise WeightError(f"{path!r} has {array.shape} in the weights, the model needs {tuple(shape)}")
+        return np.asarray(array, np.float32) if array.dtype == np.float16 else array
 
     def _origin(self) -> Origin:
         """Return the line of the user's code that is being run."""
@@ -309,9 +309,9 @@ def _inputs_of(value: ir.Value) -> set[str]:
         if each.is_graph_input():
             names.add(each.name or "")
         node = each.producer()
-        found = {given for given in (node.inputs if node is not None else ()) if given is not None} - seen
-        seen |= found
-        waiting += found
+        inputs = {given for given in (node.inputs if node is not None else ()) if given is not None} - seen
+        seen |= inputs
+        waiting += inputs
     return names
 
 

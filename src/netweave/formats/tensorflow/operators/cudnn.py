@@ -36,8 +36,8 @@ def cudnn_rnn(ctx: TensorFlowOperation) -> list[Item]:
     )
     array = ctx.operand(3)
     if ctx.shape(array) not in {(packed.size,), (None,)}:
-        found = dims_text(ctx.shape(array))
-        raise ctx.shape_error(f"its weights are {found}, expected {packed.size:,} numbers in a row")
+        sizes = dims_text(ctx.shape(array))
+        raise ctx.shape_error(f"its weights are {sizes}, expected {packed.size:,} numbers in a row")
     weights = [
         (ctx.in_layout(array, w), ctx.in_layout(array, r), ctx.in_layout(array, b))
         for w, r, b in packed.layouts()

@@ -101,8 +101,8 @@ def split_axis(x: Any, indices_or_sections: Any, axis: int, force_tuple: bool = 
         sizes = [end - begin for begin, end in zip([0, *ends], ends, strict=False)]
     if len(sizes) == 1:
         return (x,) if force_tuple else x
-    made = current().add_many("Split", [x, integers(sizes)], {"axis": int(axis)}, outputs=len(sizes))
-    return tuple(map(wrap, made))
+    pieces = current().add_many("Split", [x, integers(sizes)], {"axis": int(axis)}, outputs=len(sizes))
+    return tuple(map(wrap, pieces))
 
 
 @function()

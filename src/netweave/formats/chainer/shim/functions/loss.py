@@ -33,9 +33,9 @@ def softmax_cross_entropy(
         "ignore_label": int(ignore_label),
         "normalization": "VALID" if normalize else "BATCH_SIZE",
     }
-    made = current().add_many("SoftmaxWithLoss", [x, t], attributes, domain=DOMAIN, outputs=2)
-    current().judge(made[0])
-    return wrap(made[0])
+    outputs = current().add_many("SoftmaxWithLoss", [x, t], attributes, domain=DOMAIN, outputs=2)
+    current().judge(outputs[0])
+    return wrap(outputs[0])
 
 
 @function()
