@@ -16,7 +16,7 @@ from netweave.backends import onnxruntime
 from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
 from netweave.errors import RunError
 from netweave.graph import DOMAIN, attributes_of
-from netweave.graph.ops.pooling import is_standard
+from netweave.graph.ops.pooling import PoolWindows, is_standard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -109,12 +109,10 @@ def _takes(node: ir.Node) -> bool:
 
 def _may_drop_a_window(attributes: Attributes) -> bool:
     """Whether for some size ONNX drops a last window that would start in the end padding."""
-    if not attributes.get("ceil_mode"):
-        return False
-    kernel = attributes["kernel_shape"]
-    strides = attributes.get("strides", [1] * len(kernel))
-    pads = attributes.get("pads", [0] * (2 * len(kernel)))
-    return not is_standard(kernel, strides=strides, pads=pads, rounding="full")
+    windows = PoolWindows.of("", attributes)
+    pads = [*windows.begin, *windows.end]
+    standard = is_standard(windows.kernel, strides=windows.strides, pads=pads, rounding="full")
+    return windows.rounding == "ceil" and not standard
 
 
 def _is_rare_resize(attributes: Attributes) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import DOMAIN, attributes_of, known_shape, layer_keys, set_layer_keys
+from netweave.graph.ops.pooling import PoolWindows
 from netweave.passes.rewrite import Pass, Rewriter, has_one_reader
 from netweave.passes.slopes import join_slopes
 
@@ -177,11 +178,11 @@ def _base(walk: _Walk, x: ir.Value, *, beta: float) -> _Normalisation | None:
 def _pads_of(pool: ir.Node) -> list[int] | None:
     """Return the padding of a pooling of step 1 that counts it: all begins, then all ends."""
     attributes = attributes_of(pool)
-    rank = len(attributes["kernel_shape"])
-    pads = list(attributes.get("pads", [0] * (2 * rank)))
-    plain = attributes.get("auto_pad", "NOTSET") == "NOTSET" and set(attributes.get("dilations", [1])) == {1}
-    counted = bool(attributes.get("count_include_pad", 0)) or not any(pads)
-    return pads if plain and counted and set(attributes.get("strides", [1])) == {1} else None
+    windows = PoolWindows.of(pool.domain, attributes)
+    is_plain = attributes.get("auto_pad", "NOTSET") == "NOTSET" and set(windows.dilations) == {1}
+    counted = windows.counts_padding or not windows.any_pad
+    is_dense = set(windows.strides) == {1}
+    return [*windows.begin, *windows.end] if is_plain and counted and is_dense else None
 
 
 def _added(pad: ir.Node) -> list[int] | None:

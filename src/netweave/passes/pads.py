@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.graph import attributes_of, known_shape, make_attributes
+from netweave.graph.ops.pooling import PoolWindows
 from netweave.passes.rewrite import Pass
 
 if TYPE_CHECKING:
@@ -64,14 +65,15 @@ def _zeros_around(node: ir.Node) -> list[int] | None:
 def _add(node: ir.Node, pads: list[int]) -> bool:
     """Add to the padding of a convolution or pooling, unless its own is a rule."""
     attributes = attributes_of(node)
-    rule = attributes.get("auto_pad", "NOTSET")
     own = attributes.get("pads") or [0] * len(pads)
-    if rule not in {"NOTSET", "VALID"} or attributes.get("ceil_mode", 0):
+    if attributes.get("auto_pad", "NOTSET") not in {"NOTSET", "VALID"}:
         return False
     total = [a + b for a, b in zip(own, pads, strict=True)]
-    kernel = 2 * list(attributes.get("kernel_shape") or [])
-    if node.op_type != "Conv" and any(pad >= size for pad, size in zip(total, kernel, strict=True)):
-        return False
+    if node.op_type != "Conv":
+        windows = PoolWindows.of(node.domain, attributes)
+        outside = any(pad >= size for pad, size in zip(total, 2 * windows.kernel, strict=True))
+        if outside or windows.rounding != "floor":
+            return False
     node.attributes.pop("auto_pad", None)
     node.attributes.update({made.name: made for made in make_attributes({"pads": total})})
     return True

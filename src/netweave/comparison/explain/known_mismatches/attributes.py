@@ -11,6 +11,7 @@ from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.graph import OPSET, attributes_of, known_shape
+from netweave.graph.ops.pooling import PoolWindows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,8 +125,11 @@ def canonical(node: ir.Node) -> dict[str, Any]:
         values.setdefault("dilations", (1,) * rank)
         values.setdefault("pads", (0,) * (2 * rank))
     if node.op_type in {"MaxPool", "AveragePool"}:
-        values["rounding"] = values.get("rounding") or ("ceil" if values.get("ceil_mode") else "floor")
+        windows = PoolWindows.of(node.domain, attributes_of(node))
+        values["rounding"] = windows.rounding
         values.pop("ceil_mode", None)
+        if node.op_type == "AveragePool":
+            values["count_include_pad"] = int(windows.counts_padding)  # its default depends on the domain
     if node.op_type in {"Softmax", "LogSoftmax", "Concat", "Flatten", "Gather"} and values.get("axis", 0) < 0:
         shape = known_shape(node.outputs[0])
         values["axis"] = values["axis"] + len(shape) if shape else values["axis"]

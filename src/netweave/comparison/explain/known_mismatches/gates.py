@@ -13,6 +13,7 @@ import numpy as np
 from netweave.comparison.explain.known_mismatches.constants import replace_constant, same_array
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
 from netweave.comparison.signals import constants_of
+from netweave.lowering.recurrent_weights import GATE_ORDERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-GATES = {"LSTM": ("i", "o", "f", "c"), "GRU": ("z", "r", "h")}
+GATES = {op_type: GATE_ORDERS["onnx"][op_type] for op_type in ("LSTM", "GRU")}
 """Gates of a recurrent operator, in the order of its weights."""
 
 WEIGHTS = (1, 2, 3)
