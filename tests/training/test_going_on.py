@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 pytest.importorskip("torch")
 
+import torch
+
 from netweave import api
 from netweave.engine import SerialEngine
+from netweave.formats.caffe.solver import read_solver
 from netweave.training import Checkpoint, Updated, latest, write_checkpoint
 from netweave.training.trainer import Trainer
-from tests.training import killed
+from tests.training import killed, small
 
 
 def job_of(folder):
@@ -63,3 +69,23 @@ def test_without_its_memory_it_would_not(tmp_path):
     write_checkpoint(place, Checkpoint(first.state, kept))
     _, found = run(job, resume=place)
     assert found.state["losses"] != whole.state["losses"]
+
+
+def test_a_checkpoint_of_the_version_before_slices_is_read(tmp_path):
+    """Written by commit d8fb865 after 8 of 20 updates of the linear classifier, in float64."""
+    x, labels = small.records()
+
+    def end(resume):
+        job = read_solver(small.write(tmp_path), input_shapes={"data": (5, 6), "label": (5,)})
+        job = replace(job, checkpoints=replace(job.checkpoints, at_end=False))
+        with SerialEngine() as engine:
+            data = {"train": {"data": x, "label": labels}}
+            trainer = Trainer(job, engine=engine, data=data, dtype=torch.float64, resume=resume)
+            assert trainer.iteration == (8 if resume else 0)
+            trainer.run()
+            trainer.close()
+        return {key: tensor.detach().numpy() for key, tensor in trainer.nets["train"].params.items()}
+
+    whole, resumed = end(None), end(Path(__file__).with_name("before_slices.checkpoint"))
+    for key, array in whole.items():
+        np.testing.assert_allclose(resumed[key], array, rtol=1e-12, atol=1e-14)
