@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from netweave import symbol
     from netweave.api import (
         Comparison,
+        EarlyStopping,
         Graph,
         Job,
         Module,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
+    "EarlyStopping",
     "Graph",
     "Job",
     "Module",
