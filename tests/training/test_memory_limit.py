@@ -82,7 +82,7 @@ def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path):
 
 def test_a_limit_that_nothing_fits_in_is_refused_with_what_would(tmp_path):
     message = str(least(tmp_path))
-    assert "limited to 1.00 kB" in message
+    assert "The limit is 1.00 kB" in message
     assert "give it" in message
     assert "accumulated" not in message, "not one record fits into 1,000 bytes"
     some = needed(message) * 3 // 4

@@ -215,6 +215,13 @@ def test_a_checkpoint_of_another_net_is_refused(tmp_path):
         train(other, resume=Path(tmp_path / "kept/linear_iter_20.solverstate"))
 
 
+@pytest.fixture
+def some_bfloat16(monkeypatch):
+    """Take the processor for one with bfloat16: torch computes it anywhere, if slowly."""
+    monkeypatch.setattr("netweave.training.trainer.check_bfloat16", lambda device: None)
+
+
+@pytest.mark.usefixtures("some_bfloat16")
 def test_parameters_stay_in_float32_in_mixed_precision(tmp_path):
     exact, _ = train(job_of(tmp_path), dtype=torch.float32)
     mixed, _ = train(job_of(tmp_path), dtype=torch.float32, precision="bf16")
@@ -223,6 +230,16 @@ def test_parameters_stay_in_float32_in_mixed_precision(tmp_path):
         assert found.dtype == np.float32
         assert not np.array_equal(found, array)
         np.testing.assert_allclose(found, array, atol=0.03)
+
+
+def test_bfloat16_is_refused_where_the_processor_has_none(tmp_path, monkeypatch):
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+    with pytest.raises(
+        UsageError, match="needs a processor with AVX512-BF16 or AMX, which 'cpu' here is not"
+    ):
+        train(job_of(tmp_path), dtype=torch.float32, precision="bf16")
 
 
 def test_an_unknown_precision_is_refused(tmp_path):

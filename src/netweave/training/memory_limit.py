@@ -22,20 +22,22 @@ BATCHES = 6
 
 
 def limit_memory(
-    job: Job, nets: Mapping[str, TorchNet], updater: Updater, *, limit: int, num_stages: int = 1
-) -> Recomputation:
+    job: Job, nets: Mapping[str, TorchNet], updater: Updater, *, limit: int | None, num_stages: int = 1
+) -> Recomputation | None:
     """Have the training net compute values again, as few as a limit needs; return the plan.
 
     Args:
         job: The Job.
         nets: The net of each phase.
         updater: What changes the parameters.
-        limit: Bytes, for all that the run holds.
+        limit: Bytes, for all that the run holds; None for no limit.
         num_stages: Stages that the net is cut into.
 
     Raises:
         UsageError: No plan fits; the message says what would.
     """
+    if limit is None:
+        return None
     if num_stages != 1:
         raise UsageError(
             f"{job.name}: memory is limited and the net cut into {num_stages} stages, between which all "

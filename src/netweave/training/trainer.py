@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.backends.torch.device import find_device
+from netweave.backends.torch.device import check_bfloat16, find_device
 from netweave.backends.torch.stages import cut
 from netweave.errors import UnsupportedError, UsageError
 from netweave.optim import Updater
@@ -112,7 +112,7 @@ class Trainer:
         content: Callable[[], Mapping[str, Any]] = dict,
         watch: Watch = lambda event: None,
     ) -> None:
-        _check(job, dtype, precision)
+        _check(job, dtype, precision, find_device(device))
         self.job = job
         checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
         wanted = job.seed if seed is None else seed
@@ -137,8 +137,7 @@ class Trainer:
         parameters = trained(job.phases["train"].graph, self.nets["train"])
         elements = slice_elements or _saved_slice(checkpoint) or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
-        if memory is not None:
-            limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
+        limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
         stages = cut(self.nets["train"], num_stages)
         self.program = StepProgram(job, self.nets["train"], stages, self.updater, engine=engine, where=where)
         self._state = TrainState(job, self.nets, self.updater)
@@ -330,7 +329,7 @@ class Trainer:
         self._watch(Saved(self.iteration, files))
 
 
-def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
+def _check(job: Job, dtype: torch.dtype, precision: str, device: torch.device) -> None:
     if job.solver.kind.startswith("singa."):
         raise UnsupportedError(f"{job.name}: SINGA jobs can be read, but not trained")
     if job.algorithm != "bp":
@@ -343,6 +342,8 @@ def _check(job: Job, dtype: torch.dtype, precision: str) -> None:
         raise UsageError(f"{job.name}: the training net has no loss, so it cannot be trained")
     if precision not in PRECISIONS:
         raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
+    if precision == "bf16":
+        check_bfloat16(device)
     if dtype not in DTYPES:
         raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
 

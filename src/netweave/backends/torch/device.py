@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+import platform
+
 import torch
 
 from netweave.errors import UsageError
+
+
+def check_bfloat16(device: torch.device) -> None:
+    """Refuse a device without arithmetic for bfloat16: torch would convert, slower than float32.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if device.type == "cuda":
+        can, wanted = torch.cuda.is_bf16_supported(including_emulation=False), "a GPU of Ampere or later"
+    elif platform.machine() in {"aarch64", "arm64"}:
+        can, wanted = bool(torch.ops.mkldnn._is_mkldnn_bf16_supported()), "an Arm processor with BF16"
+    else:
+        can = bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
+        wanted = "a processor with AVX512-BF16 or AMX"
+    if not can:
+        raise UsageError(
+            f"precision bf16 needs {wanted}, which {str(device)!r} here is not; train in f32, the default"
+        )
 
 
 def find_device(name: str | torch.device) -> torch.device:
