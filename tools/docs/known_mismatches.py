@@ -1,4 +1,4 @@
-"""The page of mismatches, from the table of keys and what was measured on planted faults."""
+"""The page of known mismatches, from the table of keys and what was measured on planted faults."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from netweave.comparison.explain.known_mismatches.keys import MISMATCHES
 RESULT = Path(__file__).parents[2] / "benchmarks" / "faults" / "result.json"
 
 INTRODUCTION = """\
-# Mismatches
+# Known mismatches
 
-Generated from `src/netweave/comparison/explain/mismatches/keys.py` and `benchmarks/faults/result.json`
-(`python -m tools.docs`). A mismatch is a known way in which two nets that should be the same differ. Each is
-tried as a change of the second net on the first one's real values, and named only if the layer then agrees.
+Generated from `src/netweave/comparison/explain/known_mismatches/keys.py` and `benchmarks/faults/result.json`
+(`python -m tools.docs`). A known mismatch is a way in which a port often differs from its net. Netweave tries
+each as a change of the second net on the first one's real values, and names it only if the layer then agrees.
 
-"Named" says in how many comparisons with planted faults (`benchmarks/faults`) the mismatch was named rightly,
-"effect" the median of the largest change of an output there, relative to its rms, as other programs compute
-it. Rows without numbers have no fault of their own in that benchmark. See also
-[how to add one](how-to/add-a-mismatch.md)."""
+"Named" is the number of comparisons with planted faults (`benchmarks/faults`) in which the mismatch was named
+rightly, "effect" the median of the largest change of an output there, relative to its rms, as other programs
+compute it. Rows without numbers have no fault of their own in that benchmark. See also
+[how to add one](how-to/add-a-known-mismatch.md)."""
 
 
 def page() -> str:

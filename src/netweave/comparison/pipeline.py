@@ -9,14 +9,12 @@ from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.prepare import NotComparableError, prepare
 from netweave.comparison.result.comparison import Comparison, Verdict
-from netweave.comparison.signals import branched, comparable
+from netweave.comparison.signals import ComparableForm, branched, comparable
 from netweave.comparison.size_search import Settings, assess_sizes
 from netweave.comparison.stage_log import StageLog
 from netweave.comparison.stored import compare_stored
 from netweave.errors import UsageError
 from netweave.graph.collection import collector_at_rest
-from netweave.passes import to_inference
-from netweave.passes.spread import find_branchings
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,7 +23,6 @@ if TYPE_CHECKING:
 
     from netweave.comparison.stage_log import Progress
     from netweave.graph import Graph
-    from netweave.passes.spread import Branchings
 
 
 def compare(
@@ -78,17 +75,12 @@ def _compare_branches(a: Graph, b: Graph, settings: Settings, log: StageLog) -> 
     There they may be equal, too: branches whose slices stand in another order are not joined in both
     (decision 0110).
     """
-    comparison = _compare(a, b, comparable, settings, log)
-    if comparison.same_structure:
-        return comparison
-    branchings: Branchings = {}
-    for graph in (a, b):
-        for count, op_types in find_branchings(to_inference(graph)).items():
-            branchings[count] = branchings.get(count, set()) | op_types
-    if not branchings:
+    form = ComparableForm()
+    comparison = _compare(a, b, form, settings, log)
+    if comparison.same_structure or not form.branchings:
         return comparison
     again = StageLog(log.progress, log.seconds)
-    closer = _compare(a, b, partial(branched, branchings=branchings), settings, again)
+    closer = _compare(a, b, partial(branched, branchings=form.branchings), settings, again)
     return comparison if closer.verdict is Verdict.UNDECIDED else closer
 
 

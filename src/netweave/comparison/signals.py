@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from netweave.graph import infer_shapes, known_shape
 from netweave.passes import chain, compose, flatten_concats, fold, join_branches, to_inference
 from netweave.passes.scaffolding import has_scaffolding, see_through
-from netweave.passes.spread import spread_groups
+from netweave.passes.spread import Branchings, find_branchings, spread_groups
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
-    from netweave.passes.spread import Branchings
 
 VIEWS = frozenset({"Identity", "Reshape", "Flatten", "Squeeze", "Unsqueeze", "Transpose", "Dropout"})
 """Operators whose first output holds the values of their first input."""
@@ -63,9 +62,29 @@ def joined(graph: Graph) -> Graph:
     return chain(to_inference, join_branches)(graph)
 
 
+@dataclass(slots=True)
+class ComparableForm:
+    """Makes copies of graphs as they predict, without what an exporter made around their operators.
+
+    Attributes:
+        branchings: Branches of the graphs before they are joined, which are looked at once more if the
+            graphs differ: to bring a large net into inference form again takes a while.
+    """
+
+    branchings: Branchings = field(default_factory=dict)
+
+    def __call__(self, graph: Graph) -> Graph:
+        """Return the form of a graph in which it is compared."""
+        copy = to_inference(graph)
+        for count, op_types in find_branchings(copy).items():
+            self.branchings[count] = self.branchings.get(count, set()) | op_types
+        join_branches.edit(copy)
+        return _settled(copy)
+
+
 def comparable(graph: Graph) -> Graph:
     """Return a copy of a graph as it predicts, without what an exporter made around its operators."""
-    return _settled(joined(graph))
+    return ComparableForm()(graph)
 
 
 def branched(graph: Graph, branchings: Branchings) -> Graph:
@@ -78,15 +97,15 @@ def branched(graph: Graph, branchings: Branchings) -> Graph:
     return _settled(spread_groups(to_inference(graph), branchings))
 
 
-def _settled(found: Graph) -> Graph:
-    if has_scaffolding(found):
-        _open_images(found)
-        see_through.edit(found)
+def _settled(graph: Graph) -> Graph:
+    if has_scaffolding(graph):
+        _open_images(graph)
+        see_through.edit(graph)
     else:
-        fold.edit(found)
-    compose.edit(found)
-    flatten_concats.edit(found)
-    return found
+        fold.edit(graph)
+    compose.edit(graph)
+    flatten_concats.edit(graph)
+    return graph
 
 
 def _open_images(graph: Graph) -> None:
