@@ -1,13 +1,13 @@
-"""The one tree of errors.
+"""The hierarchy of errors.
 
     NetweaveError
-    ├── UsageError            a call that cannot be carried out as asked
-    ├── SourceError           something about a file or the net in it (has a place)
-    │   ├── ReadError         missing, truncated, of another kind, not to be parsed
+    ├── UsageError            a call with wrong arguments
+    ├── SourceError           a problem in a file or in the net in it (has a place)
+    │   ├── ReadError         missing, truncated, of another type, or not parseable
     │   ├── UnsupportedError  well-formed, but holds something that Netweave does not read
-    │   ├── CodeError         holds code that may not run, fails, or takes too long or too much memory
-    │   ├── ShapeError        sizes that do not fit together
-    │   └── WeightError       stored arrays that do not fit the net
+    │   ├── CodeError         contains code that may not run, fails, or exceeds its time or memory limit
+    │   ├── ShapeError        sizes that do not match
+    │   └── WeightError       stored arrays that do not match the net
     └── RunError              a net that was read but cannot be run as asked
 
 A message reads ``place: what was found, what was expected; what to do``. The command line turns every
@@ -71,7 +71,7 @@ class UnsupportedError(SourceError):
 
 
 class CodeError(SourceError):
-    """A file holds code that may not run, fails, or takes too long or too much memory."""
+    """A file contains code that may not run, fails, or exceeds its time or memory limit."""
 
 
 class ShapeError(SourceError):

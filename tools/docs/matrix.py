@@ -25,13 +25,14 @@ def page() -> str:
     failed = [cell for cell in cells if not cell["ok"] and cell not in refused]
     parts = [
         "# Classic nets by formats",
-        f"Generated from `benchmarks/matrix/result.json`. This command made its cells {_states(cells)}, on "
+        f"Generated from `benchmarks/matrix/result.json`. This command computed its cells {_states(cells)}, "
+        "on "
         f"{result['machine']}, with other work beside it:",
         f"```sh\n{result['command']}\n```",
         WORDS,
         _table(cells),
-        f"{_count(cells, 'theirs')} of theirs and {_count(cells, 'ours')} of ours are right. "
-        f"{len(refused)} are refused, for these reasons:",
+        f"{_count(cells, 'theirs')} of theirs and {_count(cells, 'ours')} of ours are correct. "
+        f"{len(refused)} are not supported, for these reasons:",
         _list(f"{_name(cell)}: {cell['said']}" for cell in refused),
         _failures(failed),
         "## One net by two frameworks",
@@ -47,12 +48,12 @@ def page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-WORDS = """*Theirs*: the framework itself made, saved and ran the net; Netweave reads the file. *Ours*:
-Netweave wrote the file from a net of theirs; the framework itself reads and runs it. The number is the
-largest difference from what the framework that the net came from computes, relative to the rms of the
-output; up to 1e-4 is right. OpenCV 4.8.1 stands in for Caffe and Darknet. Weights are drawn; images are small
-where the net takes any. SINGA's nets have no column: nothing runs them any more but a
-[transcription of its C++](decisions/0100-singa.md) by the authors of the reader, which is no framework."""
+WORDS = """*Theirs*: the framework itself created, saved and ran the net; Netweave reads the file. *Ours*:
+Netweave wrote the file from such a net; the framework itself reads and runs it. The number is the largest
+difference from the outputs of the net's original framework, relative to the rms of the output; up to 1e-4
+counts as correct. OpenCV 4.8.1 replaces Caffe and Darknet. Weights are random, and images are small where the
+net allows any size. SINGA has no column, because no program runs its nets any more except a [transcription of
+its C++](decisions/0100-singa.md) by the authors of the reader."""
 
 PAIRS = """The weights of the first are carried over to the second (or back), and both are compared. Where the
 authors of the two made other nets of one name, Netweave has to find that they differ; what was changed is

@@ -47,16 +47,17 @@ def _first_lines(layers: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def page() -> str:
-    """Return the page that says what each type of layer and operator is read as."""
+    """Return the page that lists each type of layer and operator, with its meaning."""
     sections = [
         f"## {row.title}\n\n{_table('type', TYPES[row.name]())}" for row in FORMATS if row.name in TYPES
     ]
     own = {name: operator.source for name, operator in all_operators().items()}
     parts = (
         "# Layers and operators",
-        "Generated from the readers. What is not here is refused by name: file, line, and what to do.",
+        "Generated from the readers. Anything that is not listed raises an error with the file, the line and "
+        "what to do.",
         *sections,
-        f"## Operators of the domain netweave\n\nWhat ONNX lacks.\n\n{_table('operator', own)}",
+        f"## Operators of the domain netweave\n\nOperators that ONNX lacks.\n\n{_table('operator', own)}",
     )
     return "\n\n".join(parts) + "\n"
 
@@ -154,17 +155,22 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {
 """What the types of a format are read as; ONNX's own list is in its specification."""
 
 HOLDS: dict[str, Callable[[], str]] = {
-    "caffe": lambda: f"{len(_caffe())} types of layers, of every age (V0, V1, V2), with phases and stages",
-    "mxnet": lambda: f"{len(_mxnet())} operators, of every age of its files",
-    "arrays": lambda: "the arrays by name; nothing of a pickle is called",
-    "darknet": lambda: f"{len(_darknet())} types of layers; YOLO v1 to v4 and the classifiers",
-    "singa": lambda: f"{len(_singa())} types of layers, of 0.1 to 0.3, with phases, unrolled layers and RBMs",
-    "chainer": lambda: f"{len(_chainer())} functions and links, by the guarded process",
-    "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; written as well",
-    "keras": lambda: f"{len(_keras())} classes of layers, of Keras 2 and 3",
+    "caffe": lambda: (
+        f"{len(_caffe())} layer types, in every generation of the format (V0, V1, V2), with phases and stages"
+    ),
+    "mxnet": lambda: f"{len(_mxnet())} operators, in files of every MXNet version",
+    "arrays": lambda: "arrays by name; pickles are read without calling anything in them",
+    "darknet": lambda: f"{len(_darknet())} layer types; YOLO v1 to v4 and the classifiers",
+    "singa": lambda: (
+        f"{len(_singa())} layer types of SINGA 0.1 to 0.3, with phases, unrolled layers and RBMs"
+    ),
+    "chainer": lambda: f"{len(_chainer())} functions and links, traced in a sandbox",
+    "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
+    "keras": lambda: f"{len(_keras())} layer classes of Keras 2 and 3; source is also written",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
     "pytorch": lambda: (
-        "model files with state dicts, TorchScript, exported programs, modules in memory; written as source"
+        "model files with state dicts, TorchScript, exported programs, modules in memory; source is also "
+        "written"
     ),
 }
 """What is read of each format, in words."""

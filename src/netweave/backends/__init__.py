@@ -1,4 +1,4 @@
-"""A Graph that runs: the table of backends.
+"""Running a Graph: the table of backends.
 
 A backend is a module here with ``prepare(graph, taps) -> Runner``; it is loaded when first needed.
 """

@@ -1,4 +1,4 @@
-"""Boxes: found in what a net gives out, read from files, and scored as VOC and COCO define it."""
+"""Bounding boxes: extracted from a net's outputs, read from files, and scored as VOC and COCO define it."""
 
 from netweave.boxes.heads import find_boxes
 from netweave.boxes.read import read_detections, read_labels

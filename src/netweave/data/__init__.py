@@ -1,4 +1,4 @@
-"""Records in, batches out: sources, transforms, and loaders that work ahead on the engine."""
+"""The data pipeline: record sources, transforms, and loaders that prefetch on the engine."""
 
 from netweave.data.batch import Batch
 from netweave.data.loader import Loader

@@ -1,4 +1,4 @@
-"""Tasks that name the variables they read and write, run on lanes as if one after another.
+"""A dependency engine: tasks declare what they read and write, and run in parallel with serial results.
 
 The one place where things happen at the same time. A task is pushed with the variables that it reads and
 those that it writes; tasks that do not touch each other's variables run side by side, and the result is

@@ -1,4 +1,4 @@
-"""What readers share: sources, safe reading of bytes, text with line numbers, ONNX models."""
+"""Shared by all readers: source files, safe parsing of bytes, text with line numbers, ONNX models."""
 
 from netweave.files.output_files import OutputFiles
 from netweave.files.source import Source, file_beside, is_file, read_bytes

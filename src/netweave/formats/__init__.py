@@ -1,4 +1,4 @@
-"""The table of formats: which reader takes which file.
+"""The table of formats: which reader handles which file.
 
 To add a format: write a package here with ``match(source) -> bool`` (cheap, no side effects) and
 ``read(source) -> Graph``, and add its row to ``FORMATS``. A format's package is loaded when first needed,

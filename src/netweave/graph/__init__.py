@@ -1,4 +1,4 @@
-"""The noun Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
+"""The type Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
 
 from netweave.graph import ops
 from netweave.graph.attributes import attributes_of, make_attributes

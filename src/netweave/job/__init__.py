@@ -1,4 +1,4 @@
-"""The noun Job: how to train, in words that belong to no framework."""
+"""The type Job: a training configuration that is independent of any framework."""
 
 from netweave.job.data import DataSource
 from netweave.job.job import Job, Phase

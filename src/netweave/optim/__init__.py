@@ -1,4 +1,4 @@
-"""Solvers, learning-rate policies and first values, with each source's exact rules."""
+"""Solvers, learning-rate policies and initial values, with the exact rules of each framework."""
 
 from netweave.optim.blocks import Trained
 from netweave.optim.caffe import fillers as _caffe_fillers

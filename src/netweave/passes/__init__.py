@@ -1,4 +1,4 @@
-"""Graph -> Graph: a pass gives a changed copy; ``pass_.edit(graph)`` changes in place.
+"""Graph -> Graph: a pass returns a changed copy; ``pass_.edit(graph)`` changes in place.
 
 To add one: a function over a Graph under ``@Pass``, in a file of its own, made of what ``rewrite`` offers.
 """

@@ -1,4 +1,4 @@
-"""Nets built in Python, in MXNet's words: symbols, operators, and the Graph that they make.
+"""Nets built in Python, as in MXNet: symbols, operators, and the Graph that they define.
 
 ``from netweave import symbol as sym``; every operator of the table is a function here:
 ``sym.FullyConnected(data, num_hidden=10, name="fc")``.

@@ -1,4 +1,4 @@
-"""Running a Job: the loop (``trainer``), its data, its checkpoints.
+"""Running a Job: the training loop (``trainer``), its data and its checkpoints.
 
 What is named here needs no torch, so that events can be shown and checkpoints looked at without it.
 """

@@ -1,4 +1,4 @@
-"""A comparison or a net as a page: what it shows as JSON values, and as one HTML file."""
+"""The page of a comparison or a net: its content as JSON, and as one HTML file."""
 
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.net import net_document
