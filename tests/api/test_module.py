@@ -227,7 +227,7 @@ def test_wrong_records_are_named():
         Module(small()).fit(iter(list(zip(data, labels, strict=True))), **FAST)
     with pytest.raises(UsageError, match="records are of type int"):
         Module(small()).fit(3, **FAST)
-    with pytest.raises(UsageError, match="the net has no arrays yet"):
+    with pytest.raises(UsageError, match="the net is not bound to input sizes yet"):
         Module(small()).predict(data)
     with pytest.raises(UsageError, match="no argument 'dat'"):
         Module(small(), data_names=["dat"])

@@ -18,8 +18,8 @@ Generated from `src/netweave/comparison/explain/known_mismatches/keys.py` and `b
 each as a change of the second net on the first one's real values, and names it only if the layer then agrees.
 
 "Named" is the number of comparisons with planted faults (`benchmarks/faults`) in which the mismatch was named
-rightly, "effect" the median of the largest change of an output there, relative to its rms, as other programs
-compute it. Rows without numbers have no fault of their own in that benchmark. See also
+correctly. "Effect" is the median of the largest change of an output there, relative to its rms, as computed
+by other programs. Rows without numbers have no fault of their own in that benchmark. See also
 [how to add one](how-to/add-a-known-mismatch.md)."""
 
 

@@ -217,5 +217,5 @@ def test_weights_alone_do_not_run_and_are_not_written(tmp_path: Path) -> None:
         netweave.run(graph, {})
     with pytest.raises(UsageError, match="holds only weights; there is no net to write"):
         netweave.save(graph, tmp_path / "net.onnx")
-    with pytest.raises(UsageError, match="is weights alone; it takes no other weights"):
+    with pytest.raises(UsageError, match="holds only weights; it takes no other weights"):
         netweave.load(tmp_path / "net.npy", input_shapes={"data": (1, 3)})
