@@ -211,7 +211,7 @@ _ARRAYS = (KERAS / "unet.weights.h5").read_bytes()
 _OTHER = _set("Conv2D", "filters", 5).encode()
 _ARCHIVES = {
     "a bomb": (_archive(config=b" " * (60 << 20), arrays=_ARRAYS), ReadError, "bytes, from"),
-    "arrays that are a text": (_archive(config=_MODEL, arrays=b"hello" * 9), ReadError, "no whole HDF5"),
+    "arrays that are a text": (_archive(config=_MODEL, arrays=b"hello" * 9), ReadError, "complete HDF5"),
     "arrays cut short": (_archive(config=_MODEL, arrays=_ARRAYS[: len(_ARRAYS) // 2]), ReadError, "HDF5"),
     "arrays of another model": (_archive(config=_OTHER, arrays=_ARRAYS), WeightError, "the model wants"),
     "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "no JSON"),
