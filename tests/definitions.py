@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import textwrap
+from functools import cache
 from typing import TYPE_CHECKING
 
 from netweave.lowering.activations import ONNX_NAMES
@@ -122,18 +123,21 @@ def rows(table: ast.Dict) -> Iterator[tuple[str, ast.expr]]:
             yield key.value, value
 
 
-def found_in(source: str, detector: Callable[[ast.AST], Iterator[Definition]]) -> list[int]:
-    """Return the lines on which a rule is defined in a file, in code that stands in its strings too."""
-    tree = ast.parse(source)
-    lines = [definition.lineno for definition in detector(tree)]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "return" in node.value:
+def found_in(source: str, detector: Callable[[ast.AST], Iterator[Definition]]) -> bool:
+    """Whether a rule is defined in a file, in code that stands in its strings too."""
+    return any(True for tree in _trees(source) for _ in detector(tree))
+
+
+@cache
+def _trees(source: str) -> list[ast.AST]:
+    trees: list[ast.AST] = [ast.parse(source)]
+    for node in ast.walk(trees[0]):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "return " in node.value:
             try:
-                inner = ast.parse(textwrap.dedent(node.value))
+                trees.append(ast.parse(textwrap.dedent(node.value)))
             except SyntaxError:
                 continue
-            lines += [node.lineno for _ in detector(inner)]
-    return lines
+    return trees
 
 
 DEFINITIONS: dict[Callable[[ast.AST], Iterator[Definition]], str] = {

@@ -211,5 +211,5 @@ def test_code_that_fails_is_told_by_its_line(tmp_path):
 
 def test_a_framework_that_has_no_such_files_is_refused(tmp_path):
     graph = load(model([node("Relu", "x", "y")], {"x": SIZES}, ["y"]), tmp_path)
-    with pytest.raises(UsageError, match=r"for 'keras': nets are written as .*\.py \(Keras\)"):
+    with pytest.raises(UsageError, match=r"for 'keras': unknown file name .*\.py \(Keras\)"):
         netweave.save(graph, tmp_path / "net.onnx", to="keras")

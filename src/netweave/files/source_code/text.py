@@ -12,6 +12,8 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from netweave.graph import Graph
+
 WIDTH = 100
 """Lines with a comment end here."""
 
@@ -91,3 +93,13 @@ def number(value: Any) -> str:
     return (
         np.format_float_scientific(value, trim="-") if small else np.format_float_positional(value, trim="0")
     )
+
+
+def printable(text: str) -> str:
+    """Return a text without what could end a docstring: quotes, backslashes, control characters."""
+    return "".join(c for c in text if c.isprintable() and c not in '"\\')
+
+
+def file_name(graph: Graph) -> str:
+    """Return the name of the file that a graph was read from, for a docstring."""
+    return printable(graph.files[0].rpartition("/")[2] if graph.files else graph.name)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.node_writer import NotWritableNodes
+from netweave.files.node_writer import write_nodes
 from netweave.files.source_code.tidying import needed, without_identities
 from netweave.formats.keras.source import operators
 from netweave.formats.keras.source.table import TABLE, KerasNode
@@ -27,13 +27,7 @@ def steps_of(graph: Graph) -> list[Step]:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
     assert operators  # imported for what it registers
-    not_writable = NotWritableNodes(graph, "Keras source")
-    steps: list[Step] = []
-    for node in graph.nodes:
-        with not_writable.collecting(node):
-            made = TABLE.find(node)(KerasNode(node, graph))
-            steps += made if isinstance(made, list) else [made]
-    not_writable.check()
+    steps = write_nodes(graph, TABLE, KerasNode, "Keras source")
     steps = without_identities(needed(_without_turns(needed(steps, graph)), graph), graph)
     return _without_flattens(steps, [value.name or "" for value in graph.outputs])
 

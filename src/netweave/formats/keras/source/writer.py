@@ -14,7 +14,7 @@ from netweave.files.source_code.blocks import Block, BlockClass, far_values, par
 from netweave.files.source_code.forward import Forward
 from netweave.files.source_code.naming import Names, block_name, identifier, shared_prefix, stem_of
 from netweave.files.source_code.steps import Step
-from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
+from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
 from netweave.formats.keras.source.functions import FUNCTIONS
 from netweave.formats.keras.source.reading import steps_of
 from netweave.formats.keras.source.table import IMAGE
@@ -107,7 +107,7 @@ def write_source(graph: Graph, *, title: str) -> Text:
 class _Writer:
     def __init__(self, graph: Graph, title: str) -> None:
         self._graph = graph
-        self._title = "".join(c for c in title if c.isprintable() and c not in '"\\')
+        self._title = printable(title)
         self._outputs = [value.name or "" for value in graph.outputs]
         self._inputs = {value.name or "": layer_name(value.name or "") for value in graph.inputs}
         self._names: set[str] = set(self._inputs.values())
@@ -122,12 +122,10 @@ class _Writer:
         blocks = [part for part in parts if isinstance(part, Block)]
         kinds = list(dict.fromkeys(block.kind for block in blocks))
         functions = [self._function(kind) for kind in kinds]
-        source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
-        source = "".join(c for c in source if c.isprintable() and c not in '"\\')
         own = [text for name, text in FUNCTIONS.items() if any(f"{name}(" in step.template for step in steps)]
         code = [*own, *functions, self._build(parts), LOAD]
         names = "layers, ops" if any("ops." in text for text in code) else "layers"
-        head = HEAD.format(title=self._title, source=source, names=names)
+        head = HEAD.format(title=self._title, source=file_name(self._graph), names=names)
         text = "\n\n".join([head, *code])
         return Text(text, self._inputs, self.arrays)
 
@@ -153,7 +151,7 @@ class _Writer:
         names = [block_name(block.steps) for block in kind.blocks]
         shown = ", ".join(dict.fromkeys(each for each in names if each))
         doc = shown if 0 < len(shown) < WIDTH - 20 else f"{len(kind.blocks)} parts of the net"
-        lines = [f"def {name}({', '.join(['x', *arguments, 'name'])}):", f'    """{_plain(doc)}."""']
+        lines = [f"def {name}({', '.join(['x', *arguments, 'name'])}):", f'    """{printable(doc)}."""']
         first = kind.blocks[0]
         lines += _statements(kind.steps, {first.entry: "x"}, [first.exit], modules)
         return "\n".join(part for line in lines for part in wrapped(line)) + "\n"
@@ -367,7 +365,3 @@ def _free(stem: str, taken: set[str] | set[Any]) -> str:
         count += 1
         name = f"{stem}_{count}"
     return name
-
-
-def _plain(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() and c not in '"\\')

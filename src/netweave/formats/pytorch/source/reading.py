@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from netweave.files.node_writer import NotWritableNodes
+from netweave.files.node_writer import write_nodes
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.tidying import needed, without_identities
 from netweave.formats.pytorch.source import operators
@@ -29,13 +29,7 @@ def steps_of(graph: Graph) -> list[Step]:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
     assert operators  # imported for what it registers
-    steps: list[Step] = []
-    not_writable = NotWritableNodes(graph, "PyTorch source")
-    for node in graph.nodes:
-        with not_writable.collecting(node):
-            made = TABLE.find(node)(PyTorchNode(node, graph))
-            steps += made if isinstance(made, list) else [made]
-    not_writable.check()
+    steps = write_nodes(graph, TABLE, PyTorchNode, "PyTorch source")
     return _joined(without_identities(needed(steps, graph), graph))
 
 

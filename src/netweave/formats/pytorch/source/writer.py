@@ -21,7 +21,7 @@ from netweave.files.source_code.naming import (
     stem_of,
 )
 from netweave.files.source_code.steps import Step
-from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
+from netweave.files.source_code.text import WIDTH, commented, file_name, literal, printable, wrapped
 from netweave.formats.pytorch.functions import sources, used_sources
 from netweave.formats.pytorch.source.reading import CONV_NORM as CONV_NORM_TYPE
 from netweave.formats.pytorch.source.reading import steps_of
@@ -132,9 +132,9 @@ class _Writer:
         sizes = "; ".join(
             f"{argument} [{shape}]" for argument, shape in zip(self._arguments.values(), shapes, strict=True)
         )
-        source = self._graph.files[0].rpartition("/")[2] if self._graph.files else self._graph.name
-        source = "".join(c for c in source if c.isprintable() and c not in '"\\')
-        origin = fill(f"From {source}, whose names of layers are in the comments. Takes {sizes}.", WIDTH)
+        origin = fill(
+            f"From {file_name(self._graph)}, whose names of layers are in the comments. Takes {sizes}.", WIDTH
+        )
         return (
             f'"""{self._entry} in PyTorch, written by Netweave.\n\n'
             f'{origin}\n"""\n\n'
@@ -262,7 +262,7 @@ MOST_NAMES = 4
 
 def commented_names(names: Sequence[str]) -> str:
     """Return names of blocks in a few words, as many as fit into a line."""
-    shown = ["".join(c for c in name if c.isprintable() and c not in '"\\') for name in names]
+    shown = [printable(name) for name in names]
     for count in range(len(shown) if len(shown) <= MOST_NAMES else MOST_NAMES - 1, 0, -1):
         more = f" and {len(shown) - count} more" if count < len(shown) else ""
         words = f"{', '.join(shown[:count])}{more}"
