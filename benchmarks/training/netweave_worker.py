@@ -1,6 +1,6 @@
 """Training by Netweave.
 
-    python -m benchmarks.training.netweave_worker NET CORPUS THREADS STAGES [RECORDS]
+    python -m benchmarks.training.netweave_worker NET CORPUS THREADS STAGES[:PRECISION] [RECORDS]
 
 The net is read from its file and trained as by ``netweave.train``; a step is what lies between two updates,
 batches made and all. Each step is waited for to its end, which a run by itself does not.
@@ -37,6 +37,7 @@ weight_decay: {protocol.DECAY} max_iter: 1000000 random_seed: 1
 def main() -> None:
     """Read the net, and train it as a thread beside is told to."""
     net, corpus, threads = NETS[sys.argv[1]], Path(sys.argv[2]), int(sys.argv[3])
+    stages, _, precision = sys.argv[4].partition(":")
     torch.set_num_threads(threads)
     shapes = {"data": (net.batch, 3, SIZE, SIZE), "label": (net.batch,)}
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +73,9 @@ def main() -> None:
     threading.Thread(target=serve, daemon=True).start()
     wanted.get()
     with ThreadedEngine() as engine:
-        trainer = Trainer(job, engine=engine, data=data, num_stages=int(sys.argv[4]), watch=told)
+        trainer = Trainer(
+            job, engine=engine, data=data, num_stages=int(stages), precision=precision or "f32", watch=told
+        )
         trainer.run()
 
 

@@ -19,6 +19,7 @@ Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 - ``eager``: modules as people write them (``eager.py``)
 - ``channels last``: the same in channels-last, with memory kept as Netweave keeps it
 - ``compile``: the same by ``torch.compile``
+- ``bf16``, ``autocast`` (with ``--bf16``): ``netweave`` with that precision, ``channels last`` under autocast
 - ``MXNet``, ``TensorFlow``: the layers of the same file, by ``Module`` and by one ``tf.function``
 """
 
@@ -45,7 +46,8 @@ from netweave.data.pack import pack
 from netweave.data.sources.images import ImageFolder
 
 HERE = Path(__file__).parent
-PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile"}
+PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
+BF16 = ("bf16", "autocast")
 
 
 class Worker:
@@ -85,7 +87,11 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     net, threads = NETS[name], str(options.threads)
     sizes, images = [str(net.batch), str(SIZE), threads], [str(table.parent)] if options.images else []
     ours = [sys.executable, "-m", "benchmarks.training.netweave_worker", name, os.environ["NETWEAVE_CORPUS"]]
-    found = {"netweave": [*ours, threads, "1", *images], "stages": [*ours, threads, "8", *images]}
+    found = {
+        "netweave": [*ours, threads, "1", *images],
+        "stages": [*ours, threads, "8", *images],
+        BF16[0]: [*ours, threads, "1:bf16", *images],
+    }
     if options.before:
         found["before"] = [*ours, threads, *images]
     for candidate, kind in PYTORCH.items():
@@ -96,6 +102,8 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     if options.tensorflow:
         worker = [options.tensorflow, str(HERE / "tensorflow_worker.py"), str(table)]
         found["TensorFlow"] = [*worker, *sizes]
+    if not options.bf16:
+        found = {key: row for key, row in found.items() if key not in BF16}
     return {key: row for key, row in found.items() if not options.only or key in options.only.split(",")}
 
 
@@ -163,6 +171,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--images", action="store_true")
+    parser.add_argument("--bf16", action="store_true", help="where the processor has AVX512-BF16 or AMX")
     parser.add_argument("--mxnet", metavar="PYTHON")
     parser.add_argument("--tensorflow", metavar="PYTHON")
     parser.add_argument("--json", type=Path)

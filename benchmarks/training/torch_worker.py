@@ -1,6 +1,7 @@
 """Training by PyTorch: ``python -m benchmarks.training.torch_worker NET KIND BATCH SIZE THREADS [RECORDS]``.
 
-KIND is ``eager``, ``last`` (channels-last, and memory kept as Netweave keeps it) or ``compile``.
+KIND is ``eager``, ``last`` (channels-last, and memory kept as Netweave keeps it), ``compile``, or
+``autocast`` (as ``last``, in bfloat16).
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ def main() -> None:
     name, kind = sys.argv[1:3]
     batch, size, threads = map(int, sys.argv[3:6])
     torch.set_num_threads(threads)
-    if kind == "last":
+    if kind in {"last", "autocast"}:
         keep_memory()
     torch.manual_seed(0)
     module = eager.MODULES[name]().train()
     data = torch.randn(batch, 3, size, size)
     labels = torch.randint(protocol.CLASSES, (batch,))
-    if kind == "last":
+    if kind in {"last", "autocast"}:
         module.to(memory_format=torch.channels_last)
         data = data.contiguous(memory_format=torch.channels_last)
     images = loaded(Path(sys.argv[6]), batch, threads) if len(sys.argv) > 6 else itertools.repeat(data)
@@ -52,7 +53,8 @@ def main() -> None:
 
     def step() -> float:
         optimizer.zero_grad()
-        loss = run(next(images), labels)
+        with torch.autocast("cpu", torch.bfloat16, enabled=kind == "autocast"):
+            loss = run(next(images), labels)
         loss.backward()
         optimizer.step()
         return loss.item()
