@@ -72,9 +72,11 @@ def needed(message):
     return parse_bytes(re.search(r"needs at least ([\d.]+ \w+)", str(message))[1])
 
 
-def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path):
-    expected = trained(tmp_path)
-    found = trained(tmp_path, memory=int(needed(least(tmp_path)) * 1.01))
+@pytest.mark.parametrize("precision", ["f32", "bf16"])
+def test_with_as_little_memory_as_it_takes_every_bit_is_the_same(tmp_path, monkeypatch, precision):
+    monkeypatch.setattr("netweave.training.trainer.check_bfloat16", lambda device: None)
+    expected = trained(tmp_path, precision=precision)
+    found = trained(tmp_path, precision=precision, memory=int(needed(least(tmp_path)) * 1.01))
     assert expected.keys() == found.keys()
     for key, array in expected.items():
         np.testing.assert_array_equal(found[key], array, err_msg=key)
