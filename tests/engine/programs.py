@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from netweave.engine import Promise, Variable
+from netweave.engine import Future, Variable
 
 NUM_VARIABLES = 5
 LANES = {"compute": 1, "input": 3, "output": 2}
@@ -25,7 +25,7 @@ class Push:
     lane: str = "compute"
     priority: int = 0
     fails: bool = False
-    promises: bool = False
+    futures: bool = False
     delay_us: int = 0
 
 
@@ -52,7 +52,7 @@ pushes = st.builds(
     lane=st.sampled_from(sorted(LANES)),
     priority=st.integers(-1, 1),
     fails=st.sampled_from([False, False, False, True]),
-    promises=st.sampled_from([False] * 4 + [True]),
+    futures=st.sampled_from([False] * 4 + [True]),
     delay_us=st.sampled_from([0, 0, 0, 1, 20, 200]),
 )
 waits = st.one_of(st.builds(WaitFor, variables), st.builds(Result, st.integers(0, 5)), st.just(WaitAll()))
@@ -160,20 +160,20 @@ class Machine:
 
         def run():
             self.enter(reads, writes, 1)
-            if not step.promises:
+            if not step.futures:
                 return body()
-            promise = Promise()
+            future = Future()
 
             def later():
                 try:
                     value = body()
                 except BrokenError as error:
-                    promise.fail(error)
+                    future.fail(error)
                 else:
-                    promise.set(value)
+                    future.set(value)
 
             threading.Thread(target=later).start()
-            return promise
+            return future
 
         return run
 

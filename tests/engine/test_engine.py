@@ -1,4 +1,4 @@
-"""The promises of an engine, one by one."""
+"""The futures of an engine, one by one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from netweave.engine import Engine, Promise, SerialEngine, ThreadedEngine, Variable
+from netweave.engine import Engine, Future, SerialEngine, ThreadedEngine, Variable
 from netweave.errors import RunError, UsageError
 
 
@@ -119,22 +119,22 @@ def test_a_task_may_push_tasks(engine):
 
 
 def test_a_promise_keeps_its_variables(engine):
-    a, promise = Variable("a"), Promise()
-    timer = threading.Timer(0.02, lambda: promise.set("late"))
+    a, future = Variable("a"), Future()
+    timer = threading.Timer(0.02, lambda: future.set("late"))
     timer.start()
-    first = engine.push(lambda: promise, writes=[a])
+    first = engine.push(lambda: future, writes=[a])
     second = engine.push(first.result, reads=[a])
     assert second.result() == "late"
     timer.join()
-    with pytest.raises(AssertionError, match="a promise is settled once"):
-        promise.set("again")
+    with pytest.raises(AssertionError, match="a future is settled once"):
+        future.set("again")
 
 
 def test_a_promise_can_fail(engine):
-    promise = Promise()
-    promise.fail(ValueError("lost"))
+    future = Future()
+    future.fail(ValueError("lost"))
     with pytest.raises(ValueError, match="lost"):
-        engine.push(lambda: promise).result()
+        engine.push(lambda: future).result()
 
 
 def test_a_finished_task_lets_go_of_its_function_and_result(engine):

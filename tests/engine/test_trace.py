@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from netweave.engine import Promise, ThreadedEngine, Trace, Variable
+from netweave.engine import Future, ThreadedEngine, Trace, Variable
 from netweave.engine import trace as trace_module
 from netweave.errors import UsageError
 
@@ -35,13 +35,13 @@ def test_every_task_is_a_box(tmp_path):
     assert step["args"]["priority"] == 3
 
 
-def test_errors_and_promises_are_shown(tmp_path):
-    path, promise = tmp_path / "trace.json", Promise()
+def test_errors_and_futures_are_shown(tmp_path):
+    path, future = tmp_path / "trace.json", Future()
     with ThreadedEngine(trace=Trace(path)) as engine:
         failed = engine.push(lambda: 1 / 0, name="divide")
         assert isinstance(failed.exception(), ZeroDivisionError)
-        sent = engine.push(lambda: promise, name="send")
-        threading.Timer(0.01, promise.set).start()
+        sent = engine.push(lambda: future, name="send")
+        threading.Timer(0.01, future.set).start()
         sent.result()
     events = {(event["ph"], event["name"]): event for event in events_of(path)}
     assert events["X", "divide"]["args"]["error"] == "ZeroDivisionError('division by zero')"

@@ -16,7 +16,7 @@ a variable stands for anything that tasks share.
 from netweave.engine.engine import Engine
 from netweave.engine.serial import SerialEngine
 from netweave.engine.statistics import LaneStatistics
-from netweave.engine.task import Completion, Promise
+from netweave.engine.task import Completion, Future
 from netweave.engine.threaded import ThreadedEngine
 from netweave.engine.trace import Trace
 from netweave.engine.variable import Variable
@@ -24,8 +24,8 @@ from netweave.engine.variable import Variable
 __all__ = [
     "Completion",
     "Engine",
+    "Future",
     "LaneStatistics",
-    "Promise",
     "SerialEngine",
     "ThreadedEngine",
     "Trace",

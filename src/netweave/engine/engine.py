@@ -18,7 +18,7 @@ from time import perf_counter_ns
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from netweave.engine.statistics import LaneCounter, LaneStatistics
-from netweave.engine.task import Completion, Promise, Task
+from netweave.engine.task import Completion, Future, Task
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Engine(ABC):
 
     def push(
         self,
-        function: Callable[[], T | Promise[T]],
+        function: Callable[[], T | Future[T]],
         reads: Iterable[Variable] = (),
         writes: Iterable[Variable] = (),
         *,
@@ -75,7 +75,7 @@ class Engine(ABC):
         Args:
             function: Called once, without arguments, after all earlier tasks that write what it touches,
                 or touch what it writes, are done. It must not wait for other tasks. If it returns a
-                ``Promise``, the task is done when that is settled.
+                ``Future``, the task is done when that is settled.
             reads: What it looks at. One that is also in ``writes`` counts as written.
             writes: What it changes, also where it looks at it before.
             lane: Where it runs.
@@ -274,8 +274,8 @@ class Engine(ABC):
         except BaseException as raised:  # noqa: BLE001 - it is raised again where it is waited for
             self._finish(task, None, raised)
             return
-        if isinstance(value, Promise):
-            task.promised = True
+        if isinstance(value, Future):
+            task.deferred = True
             value._then(lambda later, failure: self._finish(task, later, failure))
         else:
             self._finish(task, value, None)

@@ -37,7 +37,7 @@ class SerialEngine(Engine):
             self._thread = threading.get_ident()
         while (task := self._next()) is not None:
             self._run(task, threading.current_thread().name)
-            if not task.done:  # it gave a promise
+            if not task.done:  # it gave a future
                 self._sleep_until(task)
 
     def _next(self) -> Task | None:

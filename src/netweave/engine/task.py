@@ -1,4 +1,4 @@
-"""A task, its public face (Completion), and results that arrive later (Promise)."""
+"""A task, its public face (Completion), and results that arrive later (Future)."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ class Completion(Generic[T]):
         return f"<task {self.name!r} on lane {self.lane!r}: {state}>"
 
 
-class Promise(Generic[T]):
+class Future(Generic[T]):
     """A result that arrives after the task's function has returned.
 
     For work that somebody else finishes: a collective, a copy to a device, a request. A function that
-    returns a Promise keeps its task, and so its variables, open until ``set`` or ``fail`` is called, from
+    returns a Future keeps its task, and so its variables, open until ``set`` or ``fail`` is called, from
     any thread, once.
     """
 
@@ -100,7 +100,7 @@ class Promise(Generic[T]):
     def _settle(self, value: T | None, error: BaseException | None) -> None:
         with self._lock:
             if self._set:
-                raise AssertionError("a promise is settled once")
+                raise AssertionError("a future is settled once")
             self._set, self._value, self._error = True, value, error
             callback = self._callback
         if callback is not None:
@@ -124,16 +124,16 @@ class Task(Completion[Any]):
         followers: The tasks that this one blocks.
         sources: The last writers of the variables that it touches, whose errors are its own.
         thread: Name of the thread that ran it.
-        promised: Whether it gave a promise instead of a result.
+        deferred: Whether it gave a future instead of a result.
     """
 
     __slots__ = (
         "blockers",
+        "deferred",
         "followers",
         "function",
         "order",
         "priority",
-        "promised",
         "pushed_ns",
         "reads",
         "ready_ns",
@@ -164,5 +164,5 @@ class Task(Completion[Any]):
         self.followers: list[Task] = []
         self.sources: list[Task] = []
         self.thread = ""
-        self.promised = False
+        self.deferred = False
         self.pushed_ns = self.ready_ns = self.started_ns = 0

@@ -63,7 +63,7 @@ class Trace:
         }
         with self._lock:
             event["tid"] = self._thread(task.thread)
-            if task.promised:  # may overlap with what its thread does next
+            if task.deferred:  # may overlap with what its thread does next
                 self._emit({**event, "ph": "b", "id": task.order})
                 end = {"ph": "e", "id": task.order, "name": task.name, "cat": task.lane, "tid": event["tid"]}
                 self._emit({**end, "ts": ended_ns / 1000})
