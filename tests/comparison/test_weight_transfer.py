@@ -162,7 +162,7 @@ def stack(widths, *, activation="Relu", size=12, kernel=3, flatten=False):
         ),
         (
             stack([9, 9, 9]),
-            r"no counterpart was found for 4 of 4 stored arrays \(w0, w1, w2, w3\); netweave compare",
+            r"no counterpart was found for 4 of 4 stored arrays \(w0, w1, w2, v\); netweave compare",
         ),
         (
             stack([8, 6], kernel=5),
