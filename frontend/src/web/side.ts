@@ -221,7 +221,7 @@ export class Side {
     const [what = "", known] = error.split(/(?<=\.) (?=It reads [A-Z])/); // the formats that there are
     this.say("bad", what);
     if (known) this.read.append(element("a", { href: "/help/#formats", text: "Supported formats" }));
-    if (/that make a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
+    if (/that construct a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
     if (!/the sizes of the input/.test(error)) return;
     this.read.append(
       element("p", {
