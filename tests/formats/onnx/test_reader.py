@@ -313,7 +313,7 @@ CHANGES = {
     "Relu 'r' reads 'gone', which is neither computed by a node": lambda m: m.graph.node[1].input.__setitem__(
         0, "gone"
     ),
-    r"its nodes form a cycle, .*'r'": lambda m: m.graph.node[0].input.__setitem__(0, "r"),
+    r"its nodes form a cycle: .*'r'": lambda m: m.graph.node[0].input.__setitem__(0, "r"),
     "holds a graph without outputs": lambda m: m.graph.ClearField("output"),
     "'c' is redeclared": lambda m: m.graph.node[1].output.__setitem__(0, "c"),
     r"tensor 'w': has 432 bytes, expected 864 for 8x3x3x3 of FLOAT": lambda m: m.graph.initializer[

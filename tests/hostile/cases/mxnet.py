@@ -55,7 +55,7 @@ _MXNET = {
     "a huge window": (_one("Pooling", kernel="(99999999999, 1)"), ShapeError, ANY),
     "a step of 0": (_one("Pooling", kernel="(2, 2)", stride="(0, 0)"), NetweaveError, "stride"),
     "2^31 parts": (_one("SliceChannel", num_outputs="2147483648"), NetweaveError, "num_outputs"),
-    "a text for a number": (_one("Activation", act_type="7"), UnsupportedError, "act_type"),
+    "a text for a number": (_one("Activation", act_type="7"), ReadError, "act_type"),
     "repeated 2^31 times": (_one("repeat", repeats="2147483648", axis="0"), NetweaveError, ANY),
     "tiled 2^31 times": (_one("tile", reps="(2147483648, 2147483648)"), NetweaveError, ANY),
     "2^62 zeros": (_one("_zeros", shape="(4611686018427387904,)"), NetweaveError, ANY),
