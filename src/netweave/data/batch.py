@@ -25,6 +25,7 @@ class Batch:
             memory; ``torch.from_numpy`` takes that over as channels-last.
         variables: What engine tasks that read the arrays must name; the arrays are not used again before
             these are done.
+        offset: Place of its first record in the whole batch, of which it may be a share.
     """
 
     number: int
@@ -32,3 +33,4 @@ class Batch:
     padding: int
     arrays: Mapping[str, np.ndarray]
     variables: tuple[Variable, ...]
+    offset: int = 0

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from netweave.data.order import BatchPlan, Order
+    from netweave.data.share import BatchShare, BatchTurns
     from netweave.data.source import Source
     from netweave.engine import Engine
 
@@ -66,7 +67,7 @@ class Loader:
         outputs: Sequence[str],
         *,
         engine: Engine,
-        order: Order,
+        order: Order | BatchShare | BatchTurns,
         transforms: Sequence[Mapping[str, Any]] = (),
         prefetch: int = 4,
         threads: int | None = None,
@@ -119,7 +120,8 @@ class Loader:
         assert slot.plan is not None
         count = len(slot.plan.records)
         arrays = {name: array[:count] for name, array in slot.outside.items()}
-        return Batch(number, slot.plan.epoch, slot.plan.padding, arrays, slot.variables)
+        plan = slot.plan
+        return Batch(number, plan.epoch, plan.padding, arrays, slot.variables, plan.offset)
 
     def state(self) -> dict[str, int]:
         """Return where the loader is, for a checkpoint."""

@@ -31,6 +31,7 @@ class BatchPlan:
         records: Indices of its records in the source.
         first: Place of its first record among all records of the run.
         padding: How many records at its end are only there to fill it.
+        offset: Place of its first record in the whole batch, of which it may be a share.
     """
 
     number: int
@@ -38,6 +39,7 @@ class BatchPlan:
     records: np.ndarray
     first: int
     padding: int = 0
+    offset: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from netweave.data import Loader, Order, Source, open_source
+from netweave.data import BatchShare, BatchTurns, Loader, Order, Source, Turns, open_source
 from netweave.data.sources.arrays import Arrays
+from netweave.data.sources.iterable import Iterated
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -33,12 +34,16 @@ class LoaderConfig:
         seed: Of the Job.
         dtype: Floating-point type of the batches.
         threads: Of decoding; None to find the number by itself.
+        share: Number of this rank, and number of ranks, where each takes a part of every batch.
+        turns: Where ranks take turns at whole batches instead.
     """
 
     engine: Engine
     seed: int
     dtype: type[np.floating[Any]] = np.float32
     threads: int | None = None
+    share: tuple[int, int] | None = None
+    turns: Turns | None = None
 
 
 class PhaseLoader:
@@ -51,7 +56,8 @@ class PhaseLoader:
         config: How batches are made.
 
     Attributes:
-        batch_size: Records in a batch of the first source.
+        batch_size: Records in a whole batch of the first source.
+        offset: Place of the last batch's first record in the whole batch, of which it may be a share.
 
     Raises:
         UsageError: An input has no data, or data of another shape.
@@ -67,10 +73,13 @@ class PhaseLoader:
                 f"{', '.join(self._inputs) or 'none'}"
             )
         self.batch_size = phase.data[0].batch_size if phase.data else 1
+        self.offset = 0
+        self._turns = config.turns
         self._loaders: list[Loader] = []
         try:
             for number, source in enumerate(phase.data):
-                self._loaders.append(_loader(source, given, replace(config, seed=config.seed + number)))
+                seeded = replace(config, seed=config.seed + number)
+                self._loaders.append(_loader(source, given, seeded))
                 if name == "train":
                     _require_a_batch(source, self._loaders[-1])
             self._check(name, phase.data, phase.graph)
@@ -96,21 +105,26 @@ class PhaseLoader:
         """
         found: dict[str, torch.Tensor] = {}
         variables: list[Variable] = []
-        for loader in self._loaders:
+        for number, loader in enumerate(self._loaders):
             batch = loader.take(idle_since=idle_since)
+            if not number:
+                self.offset = batch.offset
             arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
             found |= {name: torch.from_numpy(array) for name, array in arrays.items()}
             variables.extend(batch.variables)
         return found, variables
 
     def state(self) -> list[dict[str, int]]:
-        """Return where the loaders are, for a checkpoint."""
-        return [loader.state() for loader in self._loaders]
+        """Return where the loaders are, for a checkpoint; the same for any number of ranks."""
+        states = [loader.state() for loader in self._loaders]
+        turns = self._turns
+        return states if turns is None else [{"batch": turns.whole_number(one["batch"])} for one in states]
 
     def restore(self, state: Sequence[Mapping[str, int]]) -> None:
         """Go on where ``state`` was called."""
+        turns = self._turns
         for loader, saved in zip(self._loaders, state, strict=True):
-            loader.restore(saved)
+            loader.restore(saved if turns is None else {"batch": turns.own_number(saved["batch"])})
 
     def skip(self, batches: int) -> None:
         """Go on behind so many batches from the beginning."""
@@ -149,27 +163,47 @@ def _loader(source: DataSource, given: Given, config: LoaderConfig) -> Loader:
     records, transforms = _records(source, given), source.transforms
     if any(name in given for name in source.outputs):
         transforms = ()
-    order = dict(source.order)
     try:
         made = Order(
             num_records=None if records.endless else len(records),
             batch_size=source.batch_size,
             seed=config.seed,
             groups=records.groups,
-            **order,
+            **source.order,
         )
+        order = _of_rank(made, records, source.place, config)
     except ValueError as error:
         records.close()
         raise UsageError(f"{source.place}: {error}") from error
+    except UsageError:
+        records.close()
+        raise
     return Loader(
         records,
         source.outputs,
         engine=config.engine,
-        order=made,
+        order=order,
         transforms=transforms,
         threads=config.threads,
         dtype=config.dtype,
     )
+
+
+def _of_rank(
+    order: Order, records: Source, place: str, config: LoaderConfig
+) -> Order | BatchShare | BatchTurns:
+    """Return the order in which one of several ranks takes records."""
+    if config.turns is None and config.share is None:
+        return order
+    if isinstance(records, Iterated):
+        raise UsageError(
+            f"{place}: records that come one after another cannot be shared among several ranks; give them "
+            "as a sequence or a file"
+        )
+    if config.turns is not None:
+        return BatchTurns(order, config.turns)
+    assert config.share is not None
+    return BatchShare(order, *config.share, place)
 
 
 def _require_a_batch(source: DataSource, loader: Loader) -> None:
