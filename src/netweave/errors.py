@@ -9,6 +9,7 @@
     │   ├── ShapeError        sizes that do not match
     │   └── WeightError       stored arrays that do not match the net
     └── RunError              a net that was read but cannot be run as asked
+        └── PeerError         another process of the run failed, or cannot be reached
 
 A message reads ``place: what was found, what was expected; what to do``. The command line turns every
 ``NetweaveError`` into one line and exit status 2; anything else is a bug in Netweave.
@@ -19,6 +20,7 @@ from __future__ import annotations
 __all__ = [
     "CodeError",
     "NetweaveError",
+    "PeerError",
     "ReadError",
     "RunError",
     "ShapeError",
@@ -84,3 +86,7 @@ class WeightError(SourceError):
 
 class RunError(NetweaveError):
     """A net that was read cannot be run as asked."""
+
+
+class PeerError(RunError):
+    """Another process of the run failed or cannot be reached; this one has done nothing wrong."""

@@ -1,0 +1,1 @@
+"""Training on several devices and machines: ranks, the exchange of gradients, and what a batch means."""

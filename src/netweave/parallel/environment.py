@@ -1,0 +1,122 @@
+"""What a rank is told by whoever started it: the environment variables of ``torchrun``.
+
+The launcher of Netweave sets the same variables, so that there is one way to join. ``torchrun`` gives a
+restarted worker the store of its dead predecessor; the number of the attempt keeps their keys apart
+(pytorch/pytorch issues 135712, 167288).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LAUNCHED = "NETWEAVE_LAUNCHED"
+"""Set for ranks of Netweave's own launcher, which reports their errors."""
+
+DEVICE = "NETWEAVE_DEVICE"
+"""The device of a rank, where the launcher says it."""
+
+MACHINE = "NETWEAVE_MACHINE"
+"""Name of the machine, where it is not the host's: ranks of one machine share the fast links."""
+
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"
+"""Where a rank leaves its error for the launcher, as ``torch.distributed.elastic`` has it."""
+
+
+GROUP_LOST = 75
+"""Exit status of a rank that fails only because others did (``EX_TEMPFAIL``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnvironment:
+    """One rank, as its environment describes it.
+
+    Attributes:
+        rank: Number of the process, from 0.
+        size: Number of processes.
+        local_rank: Number of the process among those of its machine.
+        local_size: Number of processes of its machine.
+        address: Host of the store.
+        port: Port of the store.
+        hosts_store: Whether this process must host the store itself.
+        attempt: How often the processes were started again.
+    """
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    address: str
+    port: int
+    hosts_store: bool
+    attempt: int
+
+
+def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironment | None:
+    """Return what the environment says; None if this process is no rank of a group.
+
+    Args:
+        variables: The environment; that of the process by default.
+
+    Raises:
+        UsageError: A variable is missing, or no number in its range.
+    """
+    found = os.environ if variables is None else variables
+    if "RANK" not in found or "WORLD_SIZE" not in found:
+        return None
+    size = _number(found, "WORLD_SIZE", 1, None)
+    rank = _number(found, "RANK", 0, size)
+    if "MASTER_ADDR" not in found:
+        raise UsageError("RANK is set and MASTER_ADDR is not; start with torchrun, or unset RANK")
+    shared = found.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True"
+    return RankEnvironment(
+        rank,
+        size,
+        _number(found, "LOCAL_RANK", 0, size) if "LOCAL_RANK" in found else rank,
+        _number(found, "LOCAL_WORLD_SIZE", 1, size + 1) if "LOCAL_WORLD_SIZE" in found else size,
+        found["MASTER_ADDR"],
+        _number(found, "MASTER_PORT", 1, 65536),
+        hosts_store=rank == 0 and not shared,
+        attempt=_number(found, "TORCHELASTIC_RESTART_COUNT", 0, None)
+        if "TORCHELASTIC_RESTART_COUNT" in found
+        else 0,
+    )
+
+
+def _number(variables: Mapping[str, str], name: str, least: int, end: int | None) -> int:
+    text = variables.get(name, "")
+    if not text.isdecimal() or int(text) < least or (end is not None and int(text) >= end):
+        expected = f"at least {least}" if end is None else f"{least} to {end - 1}"
+        raise UsageError(f"the environment variable {name} is {text!r}, expected a number, {expected}")
+    return int(text)
+
+
+def leave_error(message: str) -> bool:
+    """Leave the message of an error for the launcher; say whether the launcher is to show it.
+
+    The file has the form of ``torch.distributed.elastic``, so that ``torchrun`` shows it too.
+    """
+    path = os.environ.get(ERROR_FILE)
+    if path:
+        content = {"message": {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}}
+        with contextlib.suppress(OSError):
+            Path(path).write_text(json.dumps(content))
+    return bool(path) and LAUNCHED in os.environ
+
+
+def leave_at_once(status: int) -> NoReturn:
+    """End a rank that has failed: collectives on their way would abort the process when it ends in order."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,65 @@
+"""Beats are judged without threads, stores or clocks."""
+
+from __future__ import annotations
+
+import json
+
+from netweave.parallel.monitor import SLOW_BEATS, Watch
+
+NAMES = ["rank 0", "rank 1", "rank 2"]
+
+
+def beat(count, iteration=0, collectives=0, compute_s=0.0):
+    return json.dumps([count, iteration, collectives, compute_s]).encode()
+
+
+def run(watch, beats_at):
+    return [message for now_s in range(20) for message in watch.note(beats_at(now_s), float(now_s))]
+
+
+def test_a_rank_that_stands_still_is_named_within_ten_seconds_and_when_it_comes_back():
+    watch = Watch(0, NAMES, 0.0, 60.0)
+    beats = [beat(0)] * 3
+    messages = []
+    for now_s in range(30):
+        beats = [beat(now_s, 7) if rank != 2 or not 3 <= now_s < 20 else beats[rank] for rank in range(3)]
+        messages += [(now_s, text) for text in watch.note(beats, float(now_s))]
+    assert [now_s for now_s, _ in messages] == [8, 20]
+    assert messages[0][1].startswith("rank 2 has not answered for 6 s (in iteration 7)")
+    assert messages[1][1] == "rank 2 answers again"
+
+
+def test_the_first_rank_that_answers_speaks():
+    """Rank 0 stands still: rank 1 says so, rank 2 is silent."""
+
+    def beats_at(now_s):
+        return [beat(0), beat(now_s), beat(now_s)]
+
+    assert run(Watch(1, NAMES, 0.0, 60.0), beats_at)
+    assert not run(Watch(2, NAMES, 0.0, 60.0), beats_at)
+
+
+def test_a_slow_rank_is_named_while_it_is_slow():
+    def beats_at(now_s):
+        return [beat(now_s, compute_s=1.2 if rank == 1 and now_s < 10 else 0.4) for rank in range(3)]
+
+    messages = run(Watch(0, NAMES, 0.0, 60.0), beats_at)
+    assert messages == [
+        "rank 1 is slow: it computes 1.2 s for an update, the others 0.4 s",
+        "rank 1 is no longer slow",
+    ]
+
+
+def test_a_single_slow_update_is_not_named():
+    def beats_at(now_s):
+        slow = now_s % (SLOW_BEATS + 1) == 0
+        return [beat(now_s, compute_s=1.2 if rank == 1 and slow else 0.4) for rank in range(3)]
+
+    assert not run(Watch(0, NAMES, 0.0, 60.0), beats_at)
+
+
+def test_the_rank_that_has_begun_the_fewest_collectives_is_waited_for():
+    watch = Watch(0, NAMES, 0.0, 60.0)
+    watch.note([beat(1, 5, 100), beat(1, 5, 100), beat(1, 4, 97)], 0.0)
+    assert watch.waiting_for(1.0) == ["rank 2 is behind, in iteration 4"]
+    assert watch.waiting_for(9.0)[0].startswith("rank 1 has not answered for 9 s")
