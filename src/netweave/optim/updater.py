@@ -107,6 +107,11 @@ class Updater:
         self._memory: dict[str, float] = {}
         self._seed = seed
 
+    @property
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """The trained parameters by key, in the order of the layout."""
+        return {key: parameter.tensor for key, parameter in self._trained.items()}
+
     def step(self, loss: float | None = None) -> None:
         """Change every parameter by the gradients that are there; the gradients stay as they are.
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from torch import fx
 
     from netweave.backends.torch.draws import Draws
+    from netweave.backends.torch.whole_batch import WholeBatch
     from netweave.graph import Graph
     from netweave.memory_plan import Net
 
@@ -153,6 +154,11 @@ class TorchNet:
         """Where random operators draw from; None if there are none."""
         found: Draws | None = getattr(self.module, "draws", None)
         return found
+
+    def set_whole_batch(self, batch: WholeBatch) -> None:
+        """Let what looks at a whole batch ask ``batch`` from now on; stages that are cut later do too."""
+        if hasattr(self.module, "batch"):
+            self.module.batch = batch
 
     def forward(self, module: fx.GraphModule, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """Run the net's module, or a stage of it.

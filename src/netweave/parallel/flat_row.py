@@ -1,0 +1,93 @@
+"""All trained elements in one row of memory, in the order of the flat layout: what is sent is a run of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.optim.layout import FlatLayout, Span
+
+
+class FlatRow:
+    """A row of elements, and views of it that lie in memory as the parameters do.
+
+    Args:
+        layout: Where each parameter stands.
+        parameters: The parameters by key; each a run of memory without holes.
+
+    Attributes:
+        row: All elements.
+
+    Raises:
+        UsageError: Parameters differ in type or device.
+    """
+
+    def __init__(self, layout: FlatLayout, parameters: Mapping[str, Tensor]) -> None:
+        kinds = {(tensor.dtype, tensor.device) for tensor in parameters.values()}
+        if len(kinds) > 1:
+            raise UsageError(
+                "parameters of several types or devices cannot be exchanged: "
+                + ", ".join(sorted(f"{dtype} on {device}" for dtype, device in kinds))
+            )
+        self._layout = layout
+        self._parameters = parameters
+        self._bounds = [
+            (
+                min(layout.offsets[span.key] + span.start for span in spans),
+                max(layout.offsets[span.key] + span.stop for span in spans),
+            )
+            for spans in layout.slices
+        ]
+        dtype, device = next(iter(kinds), (torch.float32, torch.device("cpu")))
+        self.row = torch.zeros(max((stop for _, stop in self._bounds), default=0), dtype=dtype, device=device)
+
+    def slice(self, number: int) -> Tensor:
+        """Return the elements of a slice, as one contiguous tensor that shares their memory."""
+        start, stop = self._bounds[number]
+        return self.row[start:stop]
+
+    def view(self, key: str) -> Tensor:
+        """Return the elements of a parameter with its shape and strides."""
+        tensor = self._parameters[key]
+        return self.row.as_strided(tensor.size(), tensor.stride(), self._layout.offsets[key])
+
+    def load(self, number: int, tensors: Mapping[str, Tensor | None], *, scale: float = 1.0) -> None:
+        """Copy the elements of a slice into the row; zeros where a tensor is None.
+
+        Args:
+            number: The slice.
+            tensors: By key, laid out in memory as the parameters.
+            scale: Factor on what is copied.
+        """
+        with torch.no_grad():
+            for span in self._layout.slices[number]:
+                source, target = tensors[span.key], self._run(span)
+                if source is None:
+                    target.zero_()
+                elif scale == 1.0:
+                    target.copy_(_run(source, span))
+                else:
+                    torch.mul(_run(source, span), scale, out=target)
+
+    def store(self, number: int, tensors: Mapping[str, Tensor]) -> None:
+        """Copy the elements of a slice out of the row."""
+        with torch.no_grad():
+            for span in self._layout.slices[number]:
+                _run(tensors[span.key], span).copy_(self._run(span))
+
+    def _run(self, span: Span) -> Tensor:
+        offset = self._layout.offsets[span.key]
+        return self.row[offset + span.start : offset + span.stop]
+
+
+def _run(tensor: Tensor, span: Span) -> Tensor:
+    """Return elements of a dense tensor in the order in which they lie in memory."""
+    flat = tensor.detach()
+    return flat.as_strided((span.stop - span.start,), (1,), flat.storage_offset() + span.start)

@@ -1,0 +1,47 @@
+"""How large a slice should be: some 10 ms of the link, so that latency costs little and priorities act."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import torch
+from torch import distributed
+
+if TYPE_CHECKING:
+    from netweave.parallel.world import World
+
+SLICES = ((200e6, 1 << 20), (40e6, 1 << 18), (0.0, 1 << 16))
+"""Elements of a slice by the bytes per second of an all-reduce, at least.
+
+Few sizes far apart, since with three ranks and more the last bits of a sum depend on the borders: two runs on
+one link must not differ because a measurement did.
+"""
+
+PROBE_ELEMENTS = 1 << 18
+REPEATS = 4
+
+
+def slice_elements_for(world: World) -> int:
+    """Return the elements of a slice, the same for all ranks and all attempts of a run.
+
+    Ranks of one machine need no measurement: their link is memory.
+    """
+    if len(world.machines) == 1:
+        return SLICES[0][1]
+    speed = _measure(world)
+    chosen = next(elements for least, elements in SLICES if speed >= least)
+    found: int = world.keep(chosen, "slice elements")
+    return found
+
+
+def _measure(world: World) -> float:
+    """Return the bytes per second of an all-reduce, at best of several."""
+    probe = torch.zeros(PROBE_ELEMENTS, device=world.device)
+    seconds = []
+    with world.watched("measuring the link"):
+        for _ in range(REPEATS):
+            began = perf_counter()
+            distributed.all_reduce(probe, group=world.group("gradients"))
+            seconds.append(perf_counter() - began)
+    return PROBE_ELEMENTS * 4 / min(seconds)

@@ -1,0 +1,157 @@
+"""Which rank owns which slice, and in which order slices are exchanged: pure functions.
+
+Orders of exchange
+    ``blocking``: all slices when backward is done.
+    ``overlapped``: each slice as soon as its gradient is there, beside the backward of earlier layers.
+    ``prioritised``: as ``overlapped``, but what the next forward reads first overtakes what it reads last, so
+    that the next forward begins while late layers are still on their way.
+    ``owner``: each slice is reduced to its owner, updated there and sent back; slices of equal size.
+    ``owner-by-layer``: likewise, layer i of L on rank floor(i * n / L), as in Minerva.
+    ``two-level``: summed inside each machine, then between machines.
+"""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+EXCHANGES = ("blocking", "overlapped", "prioritised", "owner", "owner-by-layer", "two-level")
+
+COMPRESSIONS = ("none", "fp16", "bf16", "2bit")
+
+IN_FLIGHT = 3
+"""Collectives at the same time: one alone leaves the link idle between two, many make priorities idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangeSettings:
+    """How gradients are exchanged.
+
+    Attributes:
+        kind: One of ``EXCHANGES``.
+        compression: One of ``COMPRESSIONS``.
+        threshold: What one 2-bit code stands for, > 0 (MXNet's ``threshold``).
+
+    Raises:
+        UsageError: A name is unknown, or they do not go together.
+    """
+
+    kind: str = "overlapped"
+    compression: str = "none"
+    threshold: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.kind not in EXCHANGES:
+            raise UsageError(f"no exchange {self.kind!r}; there are: {', '.join(EXCHANGES)}")
+        if self.compression not in COMPRESSIONS:
+            raise UsageError(f"no compression {self.compression!r}; there are: {', '.join(COMPRESSIONS)}")
+        if not self.threshold > 0:
+            raise UsageError(f"the threshold of 2-bit compression is {self.threshold}, expected more than 0")
+        if self.compression == "2bit" and self.kind not in {"blocking", "overlapped", "prioritised"}:
+            raise UsageError(
+                f"2-bit codes are gathered by all ranks and do not go with exchange {self.kind!r}; take "
+                "blocking, overlapped or prioritised"
+            )
+
+    @property
+    def has_owners(self) -> bool:
+        """Whether a slice is updated by one rank only."""
+        return self.kind.startswith("owner")
+
+
+@dataclass(frozen=True, slots=True)
+class SliceInfo:
+    """What a plan needs to know of a slice.
+
+    Attributes:
+        elements: Its size.
+        layer: Number of the first layer whose parameters it holds, among the layers with parameters.
+        stage: The stage whose backward, the last of those that add to its gradient, completes it.
+    """
+
+    elements: int
+    layer: int
+    stage: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExchangePlan:
+    """Who does what.
+
+    Attributes:
+        owners: The rank that updates each slice; empty if all ranks update all.
+        order: Numbers of the slices in the order in which they are exchanged, the same on all ranks.
+    """
+
+    owners: tuple[int, ...]
+    order: tuple[int, ...]
+
+
+def plan(settings: ExchangeSettings, slices: Sequence[SliceInfo], num_ranks: int) -> ExchangePlan:
+    """Return owners and order of the exchange of an update.
+
+    Args:
+        settings: How gradients are exchanged.
+        slices: All slices, in the order of the layout.
+        num_ranks: Number of ranks, >= 1.
+    """
+    numbers = range(len(slices))
+    order = tuple(sorted(numbers, key=lambda number: (-slices[number].stage, -number)))
+    if settings.kind == "owner":
+        return ExchangePlan(_owners_by_size(slices, num_ranks), order)
+    if settings.kind == "owner-by-layer":
+        layers = sorted({one.layer for one in slices})
+        place = {layer: index for index, layer in enumerate(layers)}
+        owners = tuple(place[one.layer] * num_ranks // len(layers) for one in slices)
+        return ExchangePlan(owners, order)
+    return ExchangePlan((), order)
+
+
+def _owners_by_size(slices: Sequence[SliceInfo], num_ranks: int) -> tuple[int, ...]:
+    """Return owners of runs of slices with like numbers of elements: the middle of each decides."""
+    total = sum(one.elements for one in slices)
+    owners, before = [], 0
+    for one in slices:
+        owners.append(min(num_ranks - 1, (2 * before + one.elements) * num_ranks // max(1, 2 * total)))
+        before += one.elements
+    return tuple(owners)
+
+
+def prioritised_order(
+    ready_s: Sequence[float], transfer_s: Sequence[float], *, in_flight: int = IN_FLIGHT
+) -> tuple[int, ...]:
+    """Return the order in which a link takes slices, where lower numbers overtake higher ones that wait.
+
+    All ranks must begin collectives in one order, so it is fixed beforehand from measured times instead of
+    being decided anew at each moment. The order decides about time only, never about bits.
+
+    Args:
+        ready_s: When the gradient of each slice is there.
+        transfer_s: How long each takes on the link.
+        in_flight: Collectives at the same time, which share the link.
+
+    >>> prioritised_order([3.0, 2.0, 1.0], [2.0, 2.0, 2.0], in_flight=1)
+    (2, 0, 1)
+    """
+    arrivals = sorted(range(len(ready_s)), key=lambda number: (ready_s[number], number))
+    waiting: list[int] = []
+    ends: list[float] = []  # of those in flight
+    order: list[int] = []
+    now_s = 0.0
+    while len(order) < len(ready_s):
+        while arrivals and ready_s[arrivals[0]] <= now_s:
+            heapq.heappush(waiting, arrivals.pop(0))
+        ends = [end for end in ends if end > now_s]
+        if waiting and len(ends) < in_flight:
+            number = heapq.heappop(waiting)
+            order.append(number)
+            ends.append(max([now_s, *ends]) + transfer_s[number])  # the link is one, transfers add up
+            continue
+        now_s = min([*ends, *(ready_s[number] for number in arrivals[:1])]) if ends or arrivals else now_s
+    return tuple(order)
