@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.api.ranks import joined, start_of
 from netweave.data.probe import probe
 from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
@@ -67,7 +68,7 @@ def train(
     data: Mapping[str, Mapping[str, Any]] | None = None,
     resume: str | Path | bool = False,
     weights: Sequence[str | Path] = (),
-    device: str = "cpu",
+    device: str | None = None,
     precision: str = "f32",
     seed: int | None = None,
     threads: int | None = None,
@@ -75,11 +76,19 @@ def train(
     events: str | Path | None = None,
     plot: str | Path | None = None,
     keep: int | None = None,
-    num_stages: int = 1,
+    num_stages: int | None = None,
     memory: str | int | None = None,
+    exchange: str = "overlapped",
+    compression: str = "none",
+    batch: str | None = None,
+    slice_elements: int | None = None,
+    timeout_s: float | None = None,
     watch: Watch | None = None,
 ) -> TorchNet:
     """Train a net and return it.
+
+    A process that ``torchrun`` or ``netweave train --devices`` has started is one of several ranks: it joins
+    the others, and all train one net together.
 
     Ctrl-C writes a checkpoint and stops after the current iteration; a second Ctrl-C stops at once.
 
@@ -88,7 +97,7 @@ def train(
         data: By phase (``train``, ``test``), arrays of all records by input, instead of the Job's own data.
         resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
         weights: Weight files to start from, instead of the Job's.
-        device: Torch's name of the device to compute on.
+        device: Torch's name of the device to compute on; the CPU by default.
         precision: ``f32``, or ``bf16`` for convolutions and matrix products in bfloat16; parameters, their
             updates and losses stay in float32.
         seed: Random seed, instead of the Job's.
@@ -99,10 +108,17 @@ def train(
             after it was resumed.
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
         num_stages: Number of stages that the net is split into, each with its own tasks; the result is
-            bit-identical for any number.
+            bit-identical for any number. By default 1, or 8 on several ranks.
         memory: Memory limit of the run: bytes, or a size such as ``4GB``. Backward then recomputes as few
             values as needed instead of keeping them; the result is bit-identical.
-        watch: Called with each event of ``netweave.training.events``.
+        exchange: How ranks exchange gradients: ``overlapped``, ``blocking``, ``prioritised``, ``owner``,
+            ``owner-by-layer`` or ``two-level``.
+        compression: Form in which they are sent: ``none``, ``fp16``, ``bf16`` or ``2bit``.
+        batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
+        slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
+            default.
+        timeout_s: Seconds to wait for a rank; 60 by default.
+        watch: Called with each event of ``netweave.training.events``, on every rank.
 
     Raises:
         SourceError: A file cannot be read, or files do not match.
@@ -111,40 +127,57 @@ def train(
         RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
+    from netweave.parallel.batch import batch_meaning, describe_batch, with_batch
+    from netweave.parallel.link_speed import slice_elements_for
+    from netweave.parallel.plan import ExchangeSettings
+    from netweave.training import Note
     from netweave.training.memory import keep_memory
+    from netweave.training.ranks import STAGES
     from netweave.training.trainer import KEPT, Trainer
     from netweave.training.watchers import Audience
 
+    settings = ExchangeSettings(exchange, compression)
     found = job if isinstance(job, Job) else load_job(job)
     if weights:
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
-    audience = Audience(watch)
-    from_file = _latest(found, audience.show) if isinstance(resume, bool) and resume else resume
-    if device == "cpu":
-        keep_memory()
-    with ThreadedEngine() as engine:
+    with joined(device, timeout_s) as world, ThreadedEngine() as engine:
+        first = world is None or world.is_first
+        audience = Audience(watch)
+        place = device or "cpu" if world is None else world.device
+        if str(place) == "cpu":
+            keep_memory()
+        if world is not None and world.size > 1:
+            if memory is not None:
+                raise UsageError("a limit of memory is for one device; leave it out to train on several")
+            meaning = batch_meaning(found, batch)
+            found = with_batch(found, meaning, world.size)
+            audience.show(Note(describe_batch(found, meaning, world)))
+            slice_elements = slice_elements or slice_elements_for(world)
         trainer = Trainer(
             found,
             engine=engine,
             data=data,
-            device=device,
+            device=place,
             precision=precision,
             seed=seed,
             threads=threads,
             keep=keep or KEPT,
-            resume=Path(from_file) if from_file else None,
-            num_stages=num_stages,
+            resume=start_of(world, found, resume, audience.show),
+            num_stages=num_stages or (1 if world is None else STAGES),
+            slice_elements=slice_elements,
             memory=None if memory is None else parse_bytes(memory),
+            world=world,
+            exchange=settings,
             watch=audience.show,
         )
         try:
-            if trace:  # the Job is good by now, so that what is overwritten is not lost for nothing
+            if trace and first:  # the Job is good by now, so that what is overwritten is not lost for nothing
                 engine.trace_to(Trace(Path(trace)))
             audience.add(
                 trainer.history,
-                events=Path(events) if events else None,
-                plot=Path(plot) if plot else None,
+                events=Path(events) if events and first else None,
+                plot=Path(plot) if plot and first else None,
             )
             with stopping(trainer):
                 trainer.run()
@@ -169,18 +202,6 @@ def need_torch() -> None:
         raise UsageError(
             "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
         ) from error
-
-
-def _latest(job: Job, watch: Watch) -> Path:
-    from netweave.training import Note, latest
-
-    found = latest(job.checkpoints.prefix, lambda text: watch(Note(text)))
-    if found is None:
-        raise UsageError(
-            f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
-        )
-    watch(Note(f"resuming from {found[0]}"))
-    return found[0]
 
 
 @contextmanager

@@ -28,7 +28,8 @@ from netweave.cli.test import test
 from netweave.cli.time import time
 from netweave.cli.train import train
 from netweave.cli.zoo import zoo
-from netweave.errors import NetweaveError
+from netweave.errors import NetweaveError, PeerError
+from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,13 +94,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _complain(_wrong_call(error))
         status = BAD_CALL
     except NetweaveError as error:
-        _complain(str(error))
-        status = BAD_CALL
+        status = GROUP_LOST if isinstance(error, PeerError) else BAD_CALL
+        if not leave_error(str(error)):
+            _complain(str(error))
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # so that the interpreter does not write to it once more when it ends
         status = UNREAD
+    if status and rank_environment() is not None:
+        leave_at_once(status)
     sys.exit(status)
 
 
@@ -108,7 +112,7 @@ def _run(arguments: list[str]) -> int:
         sys.stdout.reconfigure(errors="replace")  # a sign that the terminal lacks is no reason to fail
     # not by click's own main(), which answers a closed pipe with status 1: that means "different" here
     try:
-        with netweave.make_context("netweave", arguments) as context:
+        with netweave.make_context("netweave", arguments, obj=tuple(arguments)) as context:
             status = netweave.invoke(context)
     except click.exceptions.Exit as left:
         status = left.exit_code

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, one_of, threads_option
+from netweave.cli.caffe import files_of, in_state, one_of, threads_option
 from netweave.cli.options import Command, parse_paths
+from netweave.cli.several import device_of_rank, is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
+from netweave.parallel.devices import parse_devices
+from netweave.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from netweave.cli.options import InputShapes
@@ -25,6 +28,8 @@ STOPPED = 130
         "netweave train solver.prototxt --snapshot net_iter_5000.solverstate",
         "netweave train solver.prototxt --data train=/data/train_lmdb --data test=/data/val_lmdb",
         "netweave train solver.prototxt --memory 4GB",
+        "netweave train solver.prototxt --devices cpu:2 --restarts 3",
+        "torchrun --nproc-per-node 2 -m netweave train solver.prototxt",
         "netweave train solver.prototxt --resume --events runs --plot curves.png",
     ],
 )
@@ -43,7 +48,12 @@ STOPPED = 130
     help="Read the records of a phase (train, test) from PATH instead of the path in the net; may be "
     "repeated.",
 )
-@gpu_option
+@click.option(
+    "--gpu",
+    metavar="NUMBERS",
+    help="Train on this GPU, or on several with commas between (0,1); else on the CPU.",
+)
+@several_options
 @click.option(
     "--precision",
     type=click.Choice(["f32", "bf16"]),
@@ -80,6 +90,13 @@ def train(
     weights: str | None,
     data: dict[str, str],
     gpu: str | None,
+    devices: str | None,
+    exchange: str,
+    compress: str,
+    batch: str | None,
+    slice_elements: int | None,
+    restarts: int,
+    timeout_s: float | None,
     seed: int | None,
     precision: str,
     memory: str | None,
@@ -101,18 +118,28 @@ def train(
     file = one_of(solver, named, "solver: netweave train SOLVER")
     if resume and snapshot:
         raise UsageError("--resume and --snapshot both select where to resume; give only one")
+    if devices and gpu:
+        raise UsageError("--devices and --gpu both select where to compute; give only one")
+    names = parse_devices(devices or gpu or "cpu")
+    if len(names) > 1 and rank_environment() is None:
+        return launch_again(names, restarts)
     from netweave import api
     from netweave.cli.console import working
     from netweave.cli.train_view import TrainView
 
     with working(f"reading {file}"):
         job = api.load_job(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
-    with TrainView(job) as view:
+    with TrainView(job, silent=is_silent_rank()) as view:
         api.train(
             job,
             resume=snapshot or resume,
             weights=files_of(weights),
-            device=device_of(gpu),
+            device=device_of_rank(names),
+            exchange=exchange,
+            compression=compress,
+            batch=batch,
+            slice_elements=slice_elements,
+            timeout_s=timeout_s,
             seed=seed,
             precision=precision,
             memory=memory,

@@ -26,13 +26,15 @@ class TrainView:
 
     Args:
         job: What is trained.
+        silent: Show nothing; for ranks but the first.
 
     Attributes:
         stopped: Whether the run was asked to stop before its end.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, *, silent: bool = False) -> None:
         self.stopped = False
+        self._silent = silent
         self._console = output_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -42,7 +44,7 @@ class TrainView:
             TextColumn("{task.fields[numbers]}"),
             console=Console(stderr=True, highlight=False, markup=False),
             transient=True,
-            disable=not sys.stderr.isatty(),
+            disable=silent or not sys.stderr.isatty(),
         )
         self._task = self._bar.add_task("training", total=job.schedule.max_iterations, numbers="")
         first = next(iter(job.phases["train"].data), None)
@@ -116,7 +118,8 @@ class TrainView:
             self._line(f"    {line}")
 
     def _line(self, text: str) -> None:
-        self._console.print(text, soft_wrap=True)
+        if not self._silent:
+            self._console.print(text, soft_wrap=True)
 
 
 def output_lines(outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Iterator[str]:

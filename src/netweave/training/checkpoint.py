@@ -150,12 +150,17 @@ def kept(prefix: str) -> list[tuple[int, Path]]:
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
 
-def latest(prefix: str, tell: Callable[[str], None] = lambda text: None) -> tuple[Path, Checkpoint] | None:
+def latest(
+    prefix: str,
+    tell: Callable[[str], None] = lambda text: None,
+    accepts: Callable[[Mapping[str, Any]], bool] = lambda state: True,
+) -> tuple[Path, Checkpoint] | None:
     """Return the latest checkpoint that is whole; None if there is none at all.
 
     Args:
         prefix: Of the names of its files.
         tell: Told of each damaged one that is passed over.
+        accepts: Says whether a checkpoint with this state will do.
 
     Raises:
         ReadError: All of them are damaged.
@@ -163,10 +168,13 @@ def latest(prefix: str, tell: Callable[[str], None] = lambda text: None) -> tupl
     last: ReadError | None = None
     for _, path in kept(prefix):
         try:
-            return path, read_checkpoint(path)
+            checkpoint = read_checkpoint(path)
         except ReadError as error:
             tell(str(error))
             last = error
+        else:
+            if accepts(checkpoint.state):
+                return path, checkpoint
     if last is not None:
         raise last
     return None

@@ -164,11 +164,12 @@ class CheckpointWriter:
         self._keep = keep
         self._files = Variable("checkpoint files")
 
-    def save(self, content: Mapping[str, Any]) -> tuple[str, ...]:
+    def save(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Begin to write everything as it is now; return the names of the files.
 
         Args:
             content: JSON values beside the arrays.
+            arrays: Arrays beside those of nets and solver, by ``group:name``.
 
         Raises:
             RunError: The checkpoint before could not be written.
@@ -178,7 +179,8 @@ class CheckpointWriter:
         checkpoints, iteration = self._state.job.checkpoints, self._state.updater.iteration
         prefix = checkpoints.prefix
         path = checkpoint_path(prefix, iteration)
-        checkpoint = self._state.capture(content)
+        captured = self._state.capture(content)
+        checkpoint = Checkpoint(captured.state, {**captured.arrays, **arrays})
         foreign: dict[Path, Callable[[], bytes]] = {}
         if checkpoints.formats:
             state = self._state.as_source(dict(nested(checkpoint.arrays, "param")))

@@ -6,18 +6,28 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     import torch
 
 
-def averaged(batches: Iterable[Mapping[str, torch.Tensor]]) -> dict[str, tuple[float, ...]]:
-    """Return the elements of each output, as means over all batches (``Solver::Test``)."""
+def averaged(
+    batches: Iterable[Mapping[str, torch.Tensor]],
+    means: Callable[[Mapping[str, torch.Tensor], int], Mapping[str, torch.Tensor]] | None = None,
+) -> dict[str, tuple[float, ...]]:
+    """Return the elements of each output, as means over all batches (``Solver::Test``).
+
+    Args:
+        batches: Outputs of each batch by name.
+        means: Returns the means from sums and their number, where other ranks have batches too.
+    """
     sums: dict[str, torch.Tensor] = {}
     count = 0
     for count, outputs in enumerate(batches, 1):  # noqa: B007 - needed behind the loop
         for key, value in outputs.items():
             sums[key] = sums[key] + value if key in sums else value
+    if means is not None:
+        return {key: elements(value) for key, value in means(sums, count).items()}
     return {key: elements(value / count) for key, value in sums.items()}
 
 

@@ -25,13 +25,14 @@ from netweave.errors import RunError
 from netweave.training.openmp import single_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from netweave.backends.torch import TorchNet
     from netweave.backends.torch.stages import Stage, StagePass
     from netweave.engine import Completion, Engine
     from netweave.job import Job
     from netweave.optim import Update, Updater
+    from netweave.training.ranks import RankExchange
 
 COMPUTE = "compute"
 
@@ -44,11 +45,13 @@ class StepResult:
         loss: The smoothed objective.
         rate: Learning rate, before multipliers.
         outputs: Outputs of the net in the last batch.
+        stop: Whether any rank was asked to stop before it computed this.
     """
 
     loss: float
     rate: float
     outputs: Mapping[str, torch.Tensor]
+    stop: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +100,7 @@ class StepProgram:
         updater: Changes its parameters.
         engine: Where tasks run.
         where: Where and how they compute.
+        ranks: What of an update is exchanged with other ranks; None for a run of one.
 
     Attributes:
         stages: The stages.
@@ -115,7 +119,9 @@ class StepProgram:
         *,
         engine: Engine,
         where: Where,
+        ranks: RankExchange | None = None,
     ) -> None:
+        self._ranks = ranks
         self.stages = tuple(stages)
         slices = range(len(updater.layout.slices))
         self.parameters = [Variable(f"slice {number}") for number in slices]
@@ -139,6 +145,14 @@ class StepProgram:
         if where.update_lane != COMPUTE:
             engine.add_lane(where.update_lane)
             engine.push(single_thread, lane=where.update_lane)
+
+    def completing_stages(self) -> list[int]:
+        """Return, for each slice, the stage whose backward is the last that adds to its gradient."""
+        found = [0] * len(self.gradients)
+        for stage, numbers in reversed(list(enumerate(self._completed))):
+            for number in numbers:
+                found[number] = stage
+        return found
 
     @property
     def variables(self) -> list[Variable]:
@@ -171,17 +185,24 @@ class StepProgram:
         result: Completion[Any] | None = None
         for stage in self.stages:
             result = self._push_forward(step, part, stage)
+        if self._ranks is not None and part.number == self._updater.accumulate - 1:
+            result = self._ranks.push_means(step, self._begun, self._result)
         for stage in reversed(self.stages):
             self._push_backward(step, part, stage)
         assert result is not None
         return result
 
     def push_updates(self, step: int) -> None:
-        """Push the updates of all slices."""
+        """Push the updates of all slices, and what is exchanged before and after."""
+        ranks = self._ranks
+        if ranks is not None:
+            ranks.push_gradients(step, self.gradients)
         if self._updater.rule.measures:
             self._engine.push(self._begin, self.gradients, [self._begun], name=f"begin update {step}")
         lane = self._where.update_lane
         for numbers in self._groups:
+            if ranks is not None and not ranks.owns(numbers[0]):
+                continue
             first, last = numbers[0], numbers[-1]
             named = f"slice {first}" if first == last else f"slices {first} to {last}"
             self._last = self._engine.push(
@@ -193,13 +214,16 @@ class StepProgram:
                 priority=1 if lane == COMPUTE else -first,
                 name=f"update {step}, {named}",
             )
+        if ranks is not None:
+            ranks.push_parameters(step, self.parameters)
 
     def _grouped(self) -> list[list[int]]:
         """Return the slices that are updated by one task: on the lane of the passes those of a stage.
 
-        They are ready at the same time there, and a task for each would cost some 40 us for nothing.
+        They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices that
+        are exchanged with other ranks become ready one by one, and each has one owner.
         """
-        if self._where.update_lane != COMPUTE:
+        if self._where.update_lane != COMPUTE or self._ranks is not None:
             return [[number] for number in range(len(self.parameters))]
         by_stage: dict[int, list[int]] = {}
         for number in range(len(self.parameters)):
@@ -218,7 +242,7 @@ class StepProgram:
         ]
         if stage is self.stages[-1]:
             writes.append(self._begun)
-        task = partial(self._forward, step, part, stage)
+        task = self._timed(partial(self._forward, step, part, stage))
         return self._engine.push(
             task, reads, writes, lane=COMPUTE, name=self._name("forward", step, part, stage)
         )
@@ -229,9 +253,12 @@ class StepProgram:
         reads = [*behind, *batch, *(self.parameters[number] for number in self._read[stage.index])]
         completed = (self.gradients[number] for number in self._completed[stage.index])
         writes = [self._activations[stage.index], *completed]
-        task = partial(self._backward, stage)
+        task = self._timed(partial(self._backward, stage))
         name = self._name("backward", step, part, stage)
         self._last = self._engine.push(task, reads, writes, lane=COMPUTE, name=name)
+
+    def _timed(self, task: Callable[[], Any]) -> Callable[[], Any]:
+        return task if self._ranks is None else partial(self._ranks.timed, task)
 
     def _name(self, what: str, step: int, part: Part, stage: Stage) -> str:
         of_stage = f", stage {stage.index}" if len(self.stages) > 1 else ""
@@ -273,13 +300,22 @@ class StepProgram:
         updater = self._updater
         if part.number < updater.accumulate - 1:
             return None
-        self.losses.append(self._sum / updater.accumulate)
+        names = [value.name or "" for value in phase.graph.outputs]
+        shown = {name: outputs[name].detach() for name in names}
+        if self._ranks is not None:
+            self._ranks.measured(self._sum / updater.accumulate, shown)
+            return None
+        return self._result(self._sum / updater.accumulate, shown)
+
+    def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: bool = False) -> StepResult:
+        """Go on to the update that the objective of the whole batch belongs to."""
+        updater = self._updater
+        self.losses.append(loss)
         smoothed = sum(self.losses) / len(self.losses)
         rate = updater.advance(smoothed)
         if not updater.rule.measures:
             self._update = updater.begin()
-        names = [value.name or "" for value in phase.graph.outputs]
-        return StepResult(smoothed, rate, {name: outputs[name].detach() for name in names})
+        return StepResult(smoothed, rate, outputs, stop)
 
     def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
         job = self._job
@@ -301,7 +337,9 @@ class StepProgram:
         self._ended_s = perf_counter()
 
     def _begin(self) -> None:
-        self._update = self._updater.begin(self._updater.measure())
+        updater, ranks = self._updater, self._ranks
+        sums = updater.measure() if ranks is None else ranks.measure_gradients(updater)
+        self._update = updater.begin(sums)
 
     def _apply(self, numbers: Sequence[int]) -> None:
         assert self._update is not None

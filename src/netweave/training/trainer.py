@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -11,11 +12,14 @@ import numpy as np
 import torch
 
 from netweave.backends.torch.device import check_bfloat16, find_device
+from netweave.backends.torch.node_memory import memories
 from netweave.backends.torch.stages import cut
+from netweave.data import Turns
 from netweave.errors import UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
-from netweave.training.checkpoint import read_checkpoint
+from netweave.parallel.plan import ExchangeSettings
+from netweave.training.checkpoint import nested, read_checkpoint
 from netweave.training.checkpointing import CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
@@ -25,6 +29,7 @@ from netweave.training.nets import make_nets, trained
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import OutputElements, averaged, elements
 from netweave.training.program import COMPUTE, Part, StepProgram, StepResult, Where, objective_of
+from netweave.training.ranks import RankExchange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from netweave.backends.torch import TorchNet
     from netweave.engine import Engine
     from netweave.job import Job
+    from netweave.parallel.world import World
     from netweave.training.checkpoint import Checkpoint
     from netweave.training.events import Watch
     from netweave.training.loading import Given
@@ -69,10 +75,12 @@ class Trainer:
         seed: Instead of the Job's; a run that goes on keeps its own.
         nets: Nets that are there already, by phase, instead of fresh ones.
         num_stages: Stages that the training net is cut into; any number ends with the same bits.
-        slice_elements: Most elements of a slice; None for the layout's own size.
+        slice_elements: Most elements of a slice, None for the layout's own; a run that goes on keeps its own.
         update_lane: Lane of the engine on which slices are updated.
         memory: Bytes that the run may hold; values of the net are computed again as it needs.
         content: Returns JSON values that checkpoints hold besides, by name.
+        world: The ranks that make each update together; None for this process alone.
+        exchange: How they exchange gradients.
         watch: Told what happens.
 
     Attributes:
@@ -110,14 +118,14 @@ class Trainer:
         update_lane: str = COMPUTE,
         memory: int | None = None,
         content: Callable[[], Mapping[str, Any]] = dict,
+        world: World | None = None,
+        exchange: ExchangeSettings | None = None,
         watch: Watch = lambda event: None,
     ) -> None:
         _check(job, dtype, precision, find_device(device))
         self.job = job
         checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
-        wanted = job.seed if seed is None else seed
-        fresh = secrets.randbits(31) if wanted is None else wanted
-        self.seed: int = checkpoint.state["seed"] if checkpoint else fresh
+        self.seed: int = checkpoint.state["seed"] if checkpoint else _seed(job, seed, world)
         self._engine = engine
         self.history = History()
         self._watch = watch
@@ -134,12 +142,14 @@ class Trainer:
             device=where.device,
             dtype=dtype,
         )
+        self._ranks = None
+        if world is not None and world.size > 1:
+            self._ranks = RankExchange(world, exchange or ExchangeSettings(), engine=engine)
         parameters = trained(job.phases["train"].graph, self.nets["train"])
-        elements = slice_elements or _saved_slice(checkpoint) or SLICE_ELEMENTS
+        elements = _saved_slice(checkpoint) or slice_elements or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
         limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
-        stages = cut(self.nets["train"], num_stages)
-        self.program = StepProgram(job, self.nets["train"], stages, self.updater, engine=engine, where=where)
+        self.program = self._make_program(num_stages)
         self._state = TrainState(job, self.nets, self.updater)
         self._writer = CheckpointWriter(self._state, engine, keep=keep)
         self._saved_at: int | None = None
@@ -148,16 +158,40 @@ class Trainer:
             net.guard(self.program.wait)
         self._loaders: dict[str, PhaseLoader] = {}
         try:
-            self._open(data or {}, LoaderConfig(engine, self.seed, DTYPES[dtype], threads))
-            if checkpoint:
-                self._restore(checkpoint)
-            elif resume:
-                self._state.restore_foreign(resume)
-                self._loaders["train"].skip(self.updater.iteration * job.solver.accumulate)
+            self._open_loaders(LoaderConfig(engine, self.seed, DTYPES[dtype], threads), data or {})
+            self._go_on(checkpoint, resume)
         except BaseException:
             self.close()
             raise
+
+    def _make_program(self, num_stages: int) -> StepProgram:
+        net, ranks = self.nets["train"], self._ranks
+        if ranks is not None:
+            ranks.join_batch(net, self.job.name)
+        stages = cut(net, num_stages)
+        program = StepProgram(
+            self.job, net, stages, self.updater, engine=self._engine, where=self._where, ranks=ranks
+        )
+        if ranks is not None:
+            graph = self.job.phases["train"].graph
+            ranks.exchange_slices(self.updater, graph, program.completing_stages())
+        return program
+
+    def _open_loaders(self, config: LoaderConfig, data: Mapping[str, Given]) -> None:
+        for name, phase in self.job.phases.items():
+            of_rank = self._of_rank(config, name)
+            self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), of_rank)
+
+    def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
+        """Go on where a checkpoint, or a solver's state of the Job's own format, was written."""
+        if checkpoint:
+            self._restore(checkpoint)
+        elif resume:
+            self._state.restore_foreign(resume)
+            self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
         self.iteration = self.updater.iteration
+        if self._ranks is not None:
+            self._ranks.require_same_start(self.nets, self.updater)
 
     def run(self) -> bool:
         """Train to the end; say whether it was reached, or the run was stopped.
@@ -175,6 +209,11 @@ class Trainer:
             return False
         if schedule.display_at_end and _due(self.iteration, schedule.display_interval):
             loss, outputs = self._evaluate("train", 0)
+            if self._ranks is not None:
+                numbers = {key: tensor for key, tensor in outputs.items() if not tensor.ndim}
+                means = self._ranks.total_means({**numbers, "": torch.tensor(loss)}, 1)
+                loss = float(means.pop(""))
+                outputs |= means
             self.program.losses.append(loss)
             self._show(self.iteration, outputs, rate=None)
         if _due(self.iteration, schedule.test_interval):
@@ -192,14 +231,21 @@ class Trainer:
         self.iteration = self.updater.iteration
 
     def stop(self) -> None:
-        """Ask the run to write a checkpoint and stop after the present iteration."""
-        self._stop = True
+        """Ask the run to write a checkpoint and stop after the present iteration, on all ranks."""
+        if self._ranks is None:
+            self._stop = True
+        else:
+            self._ranks.stop = True
 
     def test(self) -> None:
         """Run every test net over its batches, and tell the means of their outputs."""
         for name, phase in self.job.tests.items():
-            batches = (self._evaluate(name, number)[1] for number in range(phase.num_batches or 1))
-            event = Evaluated(self.iteration, name, averaged(batches), phase.losses)
+            turns = self._turns(name)
+            numbers = range(phase.num_batches or 1)
+            own = numbers if turns is None else numbers[turns.rank :: turns.size]
+            batches = (self._evaluate(name, number)[1] for number in own)
+            means = self._ranks.total_means if self._ranks is not None and turns is not None else None
+            event = Evaluated(self.iteration, name, averaged(batches, means), phase.losses)
             self.history.show(event)
             self._watch(event)
 
@@ -211,10 +257,6 @@ class Trainer:
                 net.draws.release()
         for loader in self._loaders.values():
             loader.close()
-
-    def _open(self, data: Mapping[str, Given], config: LoaderConfig) -> None:
-        for name, phase in self.job.phases.items():
-            self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), config)
 
     def _end(self, *events: Stopped) -> None:
         self.program.wait()
@@ -230,6 +272,9 @@ class Trainer:
             self.history.restore(checkpoint.state["history"])
         for name, loader in self._loaders.items():
             loader.restore(checkpoint.state["feeds"][name])
+        if self._ranks is not None:
+            rows = {int(rank): row for rank, row in nested(checkpoint.arrays, "residual")}
+            self._ranks.restore_residuals(rows)
 
     def _steps(self) -> bool:
         schedule, checkpoints = self.job.schedule, self.job.checkpoints
@@ -252,12 +297,13 @@ class Trainer:
         for number in range(self.job.solver.accumulate):
             batch, variables = loader.take(program.idle_since)
             samples = len(next(iter(batch.values()))) if batch else 0
-            part = Part(number, batch, variables, number * loader.batch_size, samples)
+            part = Part(number, batch, variables, number * loader.batch_size + loader.offset, samples)
             pushed.append(program.push(step, part))
         program.push_updates(step)
         self.iteration += 1
         result = pushed[-1].result()
         assert isinstance(result, StepResult)
+        self._stop = self._stop or result.stop
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
         if _due(step, self.job.schedule.display_interval):
@@ -324,9 +370,31 @@ class Trainer:
             "history": self.history.state(),
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
-        files = self._writer.save(content)
         self._saved_at = self.iteration
+        arrays = {}
+        if self._ranks is not None:
+            content["run"] = self._ranks.world.run
+            self._ranks.collect_state(self.updater)
+            arrays = {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
+            if not self._ranks.world.is_first:
+                return
+        files = self._writer.save(content, arrays)
         self._watch(Saved(self.iteration, files))
+
+    def _turns(self, name: str) -> Turns | None:
+        """Return which batches of a test this rank takes; None if it takes all."""
+        count = self.job.phases[name].num_batches or 1
+        if self._ranks is None or count < self._ranks.world.size or memories(self.nets[name].module):
+            return None
+        return Turns(self._ranks.world.rank, self._ranks.world.size, count)
+
+    def _of_rank(self, config: LoaderConfig, name: str) -> LoaderConfig:
+        """Return how this rank loads the batches of a phase."""
+        if self._ranks is None:
+            return config
+        if name == "train":
+            return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
+        return replace(config, turns=self._turns(name))
 
 
 def _check(job: Job, dtype: torch.dtype, precision: str, device: torch.device) -> None:
@@ -352,6 +420,15 @@ def _saved_slice(checkpoint: Checkpoint | None) -> int | None:
     """Return the size of a slice in the run that goes on: sums over devices round by it."""
     layout = checkpoint.state.get("layout") if checkpoint else None
     return int(layout["slice_elements"]) if layout else None
+
+
+def _seed(job: Job, asked: int | None, world: World | None) -> int:
+    """Return the seed of a run: what is asked for, the Job's, or a fresh one, the same for all ranks."""
+    wanted = job.seed if asked is None else asked
+    if wanted is not None:
+        return wanted
+    fresh = secrets.randbits(31)
+    return fresh if world is None else int(world.keep(fresh, "seed"))
 
 
 def _due(iteration: int, interval: int) -> bool:

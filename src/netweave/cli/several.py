@@ -1,0 +1,99 @@
+"""Training on several devices from the command line: options, and one process for each device."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from netweave.parallel.environment import rank_environment
+from netweave.parallel.plan import COMPRESSIONS, EXCHANGES
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of training on several devices."""
+
+    @click.option(
+        "--devices",
+        metavar="DEVICES",
+        help="Train on several devices of this machine, a process each: cpu:2, or 0,1 for GPUs.",
+    )
+    @click.option(
+        "--exchange",
+        type=click.Choice(EXCHANGES),
+        default="overlapped",
+        show_default=True,
+        help="When and between whom several devices exchange gradients.",
+    )
+    @click.option(
+        "--compress",
+        type=click.Choice(COMPRESSIONS),
+        default="none",
+        show_default=True,
+        help="What gradients are sent as.",
+    )
+    @click.option(
+        "--batch",
+        type=click.Choice(["split", "multiply"]),
+        help="Whether devices split the file's batch or take one each; by default as its source does.",
+    )
+    @click.option(
+        "--slice-elements",
+        type=click.IntRange(64),
+        metavar="N",
+        help="Elements that are exchanged at once, a multiple of 64; chosen by the link.",
+    )
+    @click.option(
+        "--restarts",
+        type=click.IntRange(0),
+        metavar="N",
+        default=0,
+        show_default=True,
+        help="Start all processes of --devices again, so often, from the last checkpoint when one dies.",
+    )
+    @click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(1),
+        metavar="SECONDS",
+        help="Give up on a process that has not answered for so long; a minute by default.",
+    )
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return command(*args, **kwargs)
+
+    return wrapped
+
+
+def launch_again(devices: Sequence[str], restarts: int) -> int:
+    """Run this command once for each device, as ranks of one run; return the exit status."""
+    from netweave.api.ranks import launch
+    from netweave.api.training import need_torch
+
+    need_torch()
+    arguments = click.get_current_context().find_root().obj
+    command = [sys.executable, "-m", "netweave", *arguments]
+    return launch(command, devices, restarts=restarts, tell=_tell)
+
+
+def device_of_rank(devices: Sequence[str]) -> str | None:
+    """Return the device of this process; None where whoever started it says so, or nobody does."""
+    environment = rank_environment()
+    if environment is None:
+        return devices[0]
+    return devices[environment.local_rank] if environment.local_rank < len(devices) > 1 else None
+
+
+def is_silent_rank() -> bool:
+    """Whether this process is a rank that leaves the showing to the first."""
+    environment = rank_environment()
+    return environment is not None and environment.rank > 0
+
+
+def _tell(text: str) -> None:
+    click.echo(f"netweave: {text}", err=True)

@@ -1,0 +1,245 @@
+"""One of several ranks that make each update together: what it exchanges with the others.
+
+Each rank computes a part of every batch with the same parameters. The mean of the ranks' gradients,
+objectives and outputs is that of the whole batch, as every operator that looks at the whole batch takes part
+in making it so (``backends.torch.whole_batch``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from torch import distributed
+
+from netweave.backends.torch.node_memory import memories
+from netweave.errors import UnsupportedError
+from netweave.parallel.exchange import Exchange
+from netweave.parallel.link import Channel
+from netweave.parallel.plan import SliceInfo
+from netweave.parallel.whole_batch import RankedBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from torch import Tensor
+
+    from netweave.backends.torch import TorchNet
+    from netweave.engine import Completion, Engine, Variable
+    from netweave.graph import Graph
+    from netweave.optim import Updater
+    from netweave.parallel.plan import ExchangeSettings
+    from netweave.parallel.world import World
+
+T = TypeVar("T")
+
+STAGES = 8
+"""Stages of a net whose gradients are exchanged: each sends while the earlier ones are still in backward."""
+
+
+class RankExchange:
+    """What a run of several ranks adds to the tasks of an update.
+
+    Args:
+        world: The ranks.
+        settings: How gradients are exchanged.
+        engine: Where tasks run.
+
+    Attributes:
+        world: The ranks.
+        stop: Whether this rank was asked to stop.
+    """
+
+    def __init__(self, world: World, settings: ExchangeSettings, *, engine: Engine) -> None:
+        self.world = world
+        self.stop = False
+        self._settings, self._engine = settings, engine
+        self._batch = RankedBatch(world)
+        self._means = Channel(world, engine, "means")
+        self._measured: tuple[float, dict[str, Tensor]] | None = None
+        self._exchange: Exchange | None = None
+        self._compute_s = 0.0
+
+    def join_batch(self, net: TorchNet, job: str) -> None:
+        """Let a net's operators see the whole batch of which this rank computes a part.
+
+        Raises:
+            UnsupportedError: The net keeps something from batch to batch for each sample.
+        """
+        keeping = ", ".join(memories(net.module))
+        if keeping:
+            raise UnsupportedError(
+                f"{job}: {keeping} keep their state from batch to batch and cannot be trained by several "
+                "ranks; use one device"
+            )
+        net.set_whole_batch(self._batch)
+
+    def exchange_slices(self, updater: Updater, graph: Graph, stages: Sequence[int]) -> None:
+        """Lay out the exchange.
+
+        Args:
+            updater: Its layout and parameters are exchanged.
+            graph: The training net.
+            stages: The stage that completes each slice.
+        """
+        layers = {key: number for number, key in enumerate(_layers(graph))}
+        slices = [
+            SliceInfo(
+                sum(span.stop - span.start for span in spans), layers[_layer_of(graph, spans[0].key)], stage
+            )
+            for spans, stage in zip(updater.layout.slices, stages, strict=True)
+        ]
+        self._exchange = Exchange(
+            self.world, self._settings, updater.layout, updater.parameters, slices, engine=self._engine
+        )
+
+    def require_same_start(self, nets: Mapping[str, TorchNet], updater: Updater) -> None:
+        """Refuse to begin unless all ranks have the same net, solver, layout and values.
+
+        Raises:
+            UsageError: One has others; the message names it.
+        """
+        digest = hashlib.sha256(repr((updater.layout, updater.rule, updater.iteration)).encode())
+        shapes = hashlib.sha256()
+        for net in nets.values():
+            for key, tensor in sorted(net.params.items()):
+                shapes.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
+                digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
+        for what, found in (
+            ("a net with the fingerprint", shapes),
+            ("parameters with the fingerprint", digest),
+        ):
+            remedy = "start all ranks with the same files, seed and settings"
+            self.world.require_equal(found.hexdigest()[:12], what, remedy)
+
+    # In an update, see ``StepProgram``.
+
+    def timed(self, task: Callable[[], T]) -> T:
+        """Do a part of a pass; how long the parts of an update take tells slow ranks from waiting ones."""
+        began, waited_s = perf_counter(), self._batch.waited_s
+        try:
+            return task()
+        finally:
+            self._compute_s += perf_counter() - began - (self._batch.waited_s - waited_s)
+
+    def measured(self, loss: float, outputs: dict[str, Tensor]) -> None:
+        """Take the objective and the outputs of this rank's part."""
+        self._measured = (loss, outputs)
+
+    def push_means(self, step: int, variable: Variable, result: Callable[..., Any]) -> Completion[Any]:
+        """Push the means of objectives and outputs; return what ``result`` makes of them.
+
+        Args:
+            step: Number of the update.
+            variable: Of what ``measured`` took; written.
+            result: Called with the mean objective, the outputs, and whether to stop.
+        """
+        sums: list[Tensor] = []
+
+        def begin() -> Any:
+            assert self._measured is not None
+            loss, outputs = self._measured
+            numbers = [float(self.stop), loss]
+            numbers += [float(tensor) for tensor in outputs.values() if _is_mean(tensor)]
+            sums.append(torch.tensor(numbers, dtype=torch.float64))
+            return distributed.all_reduce(sums[0], group=self.world.group("means"), async_op=True)
+
+        self._means.push(begin, variable, name=f"means {step}")
+
+        def finish() -> Any:
+            assert self._measured is not None
+            stop, loss, *rest = (sums[0] / self.world.size).tolist()
+            outputs = self._measured[1]
+            taken = 0
+            for name, tensor in outputs.items():
+                if _is_mean(tensor):
+                    outputs[name] = torch.tensor(rest[taken], dtype=tensor.dtype)
+                    taken += 1
+            progress = self.world.progress
+            progress.iteration = step
+            progress.compute_s, self._compute_s = self._compute_s, 0.0
+            return result(loss, outputs, stop=stop > 0)
+
+        return self._engine.push(finish, (), [variable], lane="link", name=f"result {step}")
+
+    def push_gradients(self, step: int, gradients: Sequence[Variable]) -> None:
+        """Push the exchange of gradients."""
+        assert self._exchange is not None
+        self._exchange.push_gradients(step, gradients)
+
+    def push_parameters(self, step: int, parameters: Sequence[Variable]) -> None:
+        """Push the way of parameters from their owners."""
+        assert self._exchange is not None
+        self._exchange.push_parameters(step, parameters)
+
+    def owns(self, number: int) -> bool:
+        """Whether this rank updates a slice."""
+        assert self._exchange is not None
+        return bool(self._exchange.owns(number))
+
+    def measure_gradients(self, updater: Updater) -> Tensor:
+        """Return the rule's sums over all slices, each measured by one rank that has it."""
+        assert self._exchange is not None
+        if not self._settings.has_owners:
+            return updater.measure()
+        own = [number for number in range(len(updater.layout.slices)) if self.owns(number)]
+        sums = updater.measure(own)
+        with self.world.watched("the sums of gradients"):
+            distributed.all_reduce(sums, group=self.world.group("measures"))
+        return sums
+
+    # Outside of updates.
+
+    def total_means(self, sums: Mapping[str, Tensor], count: int) -> dict[str, Tensor]:
+        """Return the means over the batches of all ranks, of what each has summed over its own.
+
+        Args:
+            sums: By output.
+            count: How many batches this rank had.
+        """
+        keys = sorted(sums)
+        row = torch.cat(
+            [torch.tensor([float(count)]).double(), *(sums[key].reshape(-1).double() for key in keys)]
+        )
+        with self.world.watched("the means of a test"):
+            distributed.all_reduce(row, group=self.world.group("tests"))
+        found, taken = {}, 1
+        for key in keys:
+            size = sums[key].numel()
+            found[key] = (row[taken : taken + size] / row[0]).reshape(sums[key].shape)
+            taken += size
+        return found
+
+    def collect_state(self, updater: Updater) -> None:
+        """Give all ranks what the solver keeps for slices that others own; before a checkpoint."""
+        assert self._exchange is not None
+        if self._settings.has_owners:
+            for name in updater.rule.names:
+                self._exchange.collect({key: kept[name] for key, kept in updater.state.items()})
+
+    def residuals(self) -> dict[int, np.ndarray]:
+        """Return, on rank 0, what each rank has not sent yet, by rank; empty where all is sent."""
+        assert self._exchange is not None
+        return self._exchange.gather_residuals()
+
+    def restore_residuals(self, residuals: Mapping[int, np.ndarray]) -> None:
+        """Go on with residuals; where there were other ranks, each takes an equal share of their sum."""
+        assert self._exchange is not None
+        self._exchange.restore_residuals(residuals)
+
+
+def _is_mean(tensor: Tensor) -> bool:
+    """Whether an output is a number about the whole batch, and not one for each sample."""
+    return bool(tensor.ndim == 0)
+
+
+def _layer_of(graph: Graph, key: str) -> str:
+    """Return the layer of a parameter: what stands before the last mark in its key."""
+    return key.rpartition("/")[0] or key.rpartition("_")[0] or key
+
+
+def _layers(graph: Graph) -> list[str]:
+    return list(dict.fromkeys(_layer_of(graph, key) for key in graph.parameters))

@@ -1,0 +1,120 @@
+"""Small nets that several ranks train in tests, as Caffe's files, and their records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from netweave import api
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from netweave.job import Job
+
+BATCH = 10
+"""Not a multiple of 3 or 4, so that parts are uneven."""
+
+RECORDS = 47
+
+_FILLER = 'weight_filler { type: "xavier" } bias_filler { type: "constant" value: 0.1 }'
+_LOSS = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "out" bottom: "label" top: "loss" %s }\n'
+_ACCURACY = 'layer { name: "accuracy" type: "Accuracy" bottom: "out" bottom: "label" top: "accuracy" }\n'
+
+
+def _dense(name: str, bottom: str, count: int) -> str:
+    return (
+        f'layer {{ name: "{name}" type: "InnerProduct" bottom: "{bottom}" top: "{name}" '
+        f"inner_product_param {{ num_output: {count} {_FILLER} }} }}\n"
+    )
+
+
+def _conv(name: str, bottom: str, count: int) -> str:
+    return (
+        f'layer {{ name: "{name}" type: "Convolution" bottom: "{bottom}" top: "{name}" '
+        f"convolution_param {{ num_output: {count} kernel_size: 3 pad: 1 {_FILLER} }} }}\n"
+    )
+
+
+def _simple(kind: str, name: str, bottom: str, extra: str = "") -> str:
+    return f'layer {{ name: "{name}" type: "{kind}" bottom: "{bottom}" top: "{name}" {extra} }}\n'
+
+
+def _normalised(name: str, bottom: str) -> str:
+    scale = f'layer {{ name: "{name}_scale" type: "Scale" bottom: "{name}" top: "{name}_scale" scale_param '
+    return (
+        _simple("BatchNorm", name, bottom)
+        + scale
+        + "{ bias_term: true } }\n"
+        + _simple("ReLU", f"{name}_relu", f"{name}_scale")
+    )
+
+
+_BLOCK = (
+    _conv("conv1", "data", 4)
+    + _normalised("bn1", "conv1")
+    + _conv("conv2", "bn1_relu", 4)
+    + _normalised("bn2", "conv2")
+    + 'layer { name: "sum" type: "Eltwise" bottom: "bn2_relu" bottom: "conv1" top: "sum" }\n'
+    + _simple("Dropout", "drop", "sum", "dropout_param { dropout_ratio: 0.3 }")
+    + _simple("Pooling", "pool", "drop", "pooling_param { pool: AVE global_pooling: true }")
+)
+
+NETS = {
+    "mlp": _dense("ip1", "data", 30)
+    + _simple("ReLU", "relu", "ip1")
+    + _dense("out", "relu", 5)
+    + _ACCURACY
+    + _LOSS % "",
+    "resnet": _BLOCK + _dense("out", "pool", 5) + _ACCURACY + _LOSS % "",
+    "pooled": _conv("conv1", "data", 6)
+    + _simple("Pooling", "pool", "conv1", "pooling_param { pool: MAX kernel_size: 2 stride: 2 }")
+    + _dense("ip1", "pool", 40)
+    + _simple("ReLU", "relu", "ip1")
+    + _dense("out", "relu", 5)
+    + _LOSS % "",
+    "ignored": _dense("ip1", "data", 30)
+    + _simple("ReLU", "relu", "ip1")
+    + _dense("out", "relu", 5)
+    + _LOSS % "loss_param { ignore_label: 4 normalization: VALID }",
+}
+"""Bodies of nets, from ``data`` and ``label`` to ``loss``."""
+
+CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
+"""Settings of a solver that needs the norm of all gradients before it changes any."""
+
+
+def write(folder: Path, net: str, *, steps: int, solver: str = "", snapshot: int = 0) -> Path:
+    """Write a net and its solver; return the solver."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "net.prototxt").write_text(
+        f"""name: "{net}"
+layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
+  memory_data_param {{ batch_size: {BATCH} channels: 2 height: 6 width: 6 }} }}
+{NETS[net]}"""
+    )
+    path = folder / "solver.prototxt"
+    path.write_text(
+        f"""net: "net.prototxt" base_lr: 0.05 lr_policy: "step" gamma: 0.5 stepsize: 12 momentum: 0.9
+weight_decay: 0.001 max_iter: {steps} random_seed: 5 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
+{solver}
+"""
+    )
+    return path
+
+
+def records() -> dict[str, np.ndarray]:
+    """Return the records, drawn from a fixed seed."""
+    draw = np.random.default_rng(1)
+    return {"data": draw.normal(size=(RECORDS, 2, 6, 6)), "label": draw.integers(5, size=RECORDS)}
+
+
+def job(solver: Path) -> Job:
+    """Return a Job, shuffled and without the last display, which takes a batch."""
+    found = api.load_job(solver)
+    train = found.phases["train"]
+    data = tuple(replace(source, order={**source.order, "shuffle": True}) for source in train.data)
+    schedule = replace(found.schedule, display_at_end=False)
+    return replace(found, schedule=schedule, phases={"train": replace(train, data=data)})

@@ -1,0 +1,155 @@
+"""``netweave train`` on several devices: started two ways, killed, stopped by Ctrl-C, and refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from netweave.training import read_checkpoint
+from tests.parallel import nets
+
+pytestmark = [pytest.mark.multi, pytest.mark.slow]
+
+STEPS = 40
+TIMEOUT_S = 240
+"""Twenty times what a start takes on an idle machine."""
+
+NET = f"""name: "command"
+layer {{ name: "data" type: "HDF5Data" top: "data" top: "label"
+  hdf5_data_param {{ source: "list.txt" batch_size: {nets.BATCH} }} }}
+{nets.NETS["mlp"]}"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    with h5py.File(tmp_path / "records.h5", "w") as file:
+        for name, array in nets.records().items():
+            file[name] = array.astype(np.float32)
+    (tmp_path / "list.txt").write_text("records.h5\n")
+    (tmp_path / "net.prototxt").write_text(NET)
+    (tmp_path / "solver.prototxt").write_text(
+        f'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: {STEPS} display: 5\n'
+        'snapshot: 10 snapshot_prefix: "out/net"\n'  # no seed: all ranks must agree on a fresh one
+    )
+    return tmp_path
+
+
+def start(folder, *arguments, before=(), **options):
+    command = [*(before or [sys.executable]), "-m", "netweave", "train", "solver.prototxt", *arguments]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True, **options)
+
+
+def finish(process):
+    output, _ = process.communicate(timeout=TIMEOUT_S)
+    return process.returncode, output
+
+
+def arrays(folder, iteration=STEPS):
+    found = read_checkpoint(folder / f"out/net_iter_{iteration}.checkpoint").arrays
+    return {key: array for key, array in found.items() if key.startswith("param")}
+
+
+def ranks_of(launcher):
+    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
+    return [int(pid) for pid in children]
+
+
+def is_there(pid):
+    """Whether a process runs; a dead one that its parent has not asked about does not."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+
+
+def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(folder):
+    arguments = ("--devices", "cpu:3", "--batch", "split", "--seed", "4")
+    status, output = finish(start(folder, *arguments))
+    assert status == 0, output
+    assert "3 ranks: the file's batch of 10 is split, 4 + 3 + 3; an update is over all 10 samples" in output
+    expected = arrays(folder)
+    for file in (folder / "out").iterdir():
+        if "iter_40" not in file.name:
+            file.unlink()  # those of iteration 40 stay: a restart must not take another run's
+
+    process = start(folder, *arguments, "--restarts", "1")
+    lines = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.startswith("Iteration 20, loss") and "restart" not in "".join(lines):
+            os.kill(ranks_of(process)[1], signal.SIGKILL)
+    process.stdout.close()
+    assert process.wait(TIMEOUT_S) == 0, "".join(lines)
+    output = "".join(lines)
+    assert "rank 1 was killed by SIGKILL; starting all 3 ranks again from the last checkpoint" in output
+    assert "resuming from out/net_iter_20.checkpoint" in output
+    found = arrays(folder)
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def test_a_rank_that_is_killed_without_restarts_is_named_and_nothing_stays_behind(folder):
+    process = start(folder, "--devices", "cpu:2")
+    pids = []
+    for line in process.stdout:
+        if line.startswith("Iteration 10, loss"):
+            pids = ranks_of(process)
+            os.kill(pids[0], signal.SIGKILL)
+            break
+    status, output = finish(process)
+    assert status == 2
+    assert "rank 0 was killed by SIGKILL; after 0 restarts the run is given up" in output
+    assert len(pids) == 2
+    assert not any(is_there(pid) for pid in pids)
+
+
+def test_torchrun_and_the_launcher_end_with_the_same_bits(folder):
+    status, output = finish(start(folder, "--devices", "cpu:2", "--seed", "4"))
+    assert status == 0, output
+    assert "2 ranks: each takes the file's batch of 10, an update is over 20 samples" in output
+    expected = arrays(folder)
+    before = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    status, output = finish(start(folder, "--seed", "4", before=before))
+    assert status == 0, output
+    found = arrays(folder)
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+
+
+def test_ctrl_c_stops_all_ranks_at_one_iteration_and_resume_goes_on(folder):
+    text = (folder / "solver.prototxt").read_text()
+    (folder / "solver.prototxt").write_text(text.replace(f"max_iter: {STEPS}", "max_iter: 100000"))
+    process = start(folder, "--devices", "cpu:2", start_new_session=True)
+    for line in process.stdout:
+        if line.startswith("Iteration 10, loss"):
+            os.killpg(process.pid, signal.SIGINT)
+            break
+    status, output = finish(process)
+    assert status == 130, output
+    assert "stopped; --resume goes on from here" in output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--devices", "cpu:11", "--batch", "split"), "a batch has 10 records, too few for 11 ranks"),
+        (("--devices", "0,1"), "no device 'cuda:0'"),
+        (("--devices", "tpu:2"), "'tpu:2' is no device; expected cpu:2"),
+        (("--devices", "cpu:2", "--exchange", "ring"), "'ring' is not one of"),
+        (
+            ("--devices", "cpu:2", "--compress", "2bit", "--exchange", "owner"),
+            "do not go with exchange 'owner'",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_once_before_the_first_step(folder, arguments, message):
+    status, output = finish(start(folder, *arguments))
+    assert status == 2
+    assert output.count(message) == 1, output
+    assert "Iteration" not in output
