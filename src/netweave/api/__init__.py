@@ -4,6 +4,7 @@ import warnings
 from typing import Any
 
 from netweave import symbol
+from netweave.api import kvstore
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
@@ -55,6 +56,7 @@ __all__ = [
     "find_runs",
     "formats",
     "gain_of",
+    "kvstore",
     "load",
     "load_all",
     "load_arrays",
