@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netweave.cli.console import output_console
+from netweave.parallel.environment import rank_environment
 from netweave.training import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 
 if TYPE_CHECKING:
@@ -35,6 +36,8 @@ class TrainView:
     def __init__(self, job: Job, *, silent: bool = False) -> None:
         self.stopped = False
         self._silent = silent
+        environment = rank_environment()
+        self._rank = f"rank {environment.rank} " if environment else ""
         self._console = output_console()
         self._bar = Progress(
             TextColumn("{task.description}"),
@@ -102,7 +105,7 @@ class TrainView:
         shares = ", ".join(
             f"{name} {lane.mean_running:.0%}" for name, lane in lanes.items() if lane.num_tasks
         )
-        self._bar.console.print(f"busy: {shares}")
+        self._bar.console.print(f"{self._rank}busy: {shares}")
 
     def _show_progress(self, event: Shown) -> None:
         words = [f"Iteration {event.iteration}, loss = {event.loss:.6g}"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from netweave.errors import NetweaveError, ReadError, ShapeError, UnsupportedError, WeightError
+from netweave.errors import NetweaveError, ReadError, ShapeError, WeightError
 from tests.formats.mxnet.symbols import node as mx
 from tests.formats.mxnet.symbols import symbol, variable
 from tests.hostile.cases.case import ANY, add, file, weights
