@@ -12,7 +12,7 @@ from collections import deque
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from netweave.engine import Promise, Variable
+from netweave.engine import Future, Variable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -84,7 +84,7 @@ class Channel:
                 work.append((begin(), begun_s))
                 self._world.progress.collectives += 1
 
-        def finish() -> Promise[None] | None:
+        def finish() -> Future[None] | None:
             handle, begun_s = work.pop()
             if handle is None:
                 end()
@@ -102,8 +102,8 @@ class Channel:
             until = max(until, ended_s)
         return total
 
-    def _promise(self, work: Work, end: Callable[[], None], begun_s: float, name: str) -> Promise[None]:
-        promise: Promise[None] = Promise()
+    def _promise(self, work: Work, end: Callable[[], None], begun_s: float, name: str) -> Future[None]:
+        promise: Future[None] = Future()
 
         def settle(future: Any) -> None:
             try:

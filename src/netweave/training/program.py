@@ -220,8 +220,8 @@ class StepProgram:
     def _grouped(self) -> list[list[int]]:
         """Return the slices that are updated by one task: on the lane of the passes those of a stage.
 
-        They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices that
-        are exchanged with other ranks become ready one by one, and each has one owner.
+        They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices
+        that are exchanged with other ranks become ready one by one, and each has one owner.
         """
         if self._where.update_lane != COMPUTE or self._ranks is not None:
             return [[number] for number in range(len(self.parameters))]
