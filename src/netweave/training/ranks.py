@@ -16,7 +16,9 @@ import torch
 from torch import distributed
 
 from netweave.backends.torch.node_memory import memories
+from netweave.backends.torch.table import find_lowering
 from netweave.errors import UnsupportedError
+from netweave.graph import OPSET
 from netweave.parallel.exchange import Exchange
 from netweave.parallel.link import Channel
 from netweave.parallel.plan import SliceInfo
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from netweave.backends.torch import TorchNet
     from netweave.engine import Completion, Engine, Variable
     from netweave.graph import Graph
+    from netweave.job import Job
     from netweave.optim import Updater
     from netweave.parallel.plan import ExchangeSettings
     from netweave.parallel.world import World
@@ -38,6 +41,31 @@ T = TypeVar("T")
 
 STAGES = 8
 """Stages of a net whose gradients are exchanged: each sends while the earlier ones are still in backward."""
+
+
+def check_parts(job: Job, num_ranks: int) -> None:
+    """Refuse a batch in parts of different sizes where a loss takes each part for as much as another.
+
+    A loss operator of Netweave's asks for the size of the whole batch; a plain ReduceMean cannot.
+
+    Raises:
+        UnsupportedError: The parts differ in size, and a loss does not weight them.
+    """
+    phase = job.phases["train"]
+    uneven = next((source.batch_size for source in phase.data if source.batch_size % num_ranks), None)
+    if uneven is None:
+        return
+    for value in phase.graph.outputs:
+        node = value.producer()
+        if value.name not in phase.losses or node is None:
+            continue
+        row = find_lowering(node.domain, node.op_type, OPSET if not node.domain else 1)
+        if row is None or "batch" not in row.injected:
+            raise UnsupportedError(
+                f"{job.name}: a batch of {uneven} does not split evenly over {num_ranks} ranks, and the loss "
+                f"{value.name!r} ({node.op_type}) does not weight parts of different sizes; use a batch size "
+                f"that is divisible by {num_ranks}"
+            )
 
 
 class RankExchange:
@@ -63,17 +91,19 @@ class RankExchange:
         self._exchange: Exchange | None = None
         self._compute_s = 0.0
 
-    def join_batch(self, net: TorchNet, job: str) -> None:
+    def join_batch(self, net: TorchNet, job: Job) -> None:
         """Let a net's operators see the whole batch of which this rank computes a part.
 
         Raises:
-            UnsupportedError: The net keeps something from batch to batch for each sample.
+            UnsupportedError: The net keeps something from batch to batch for each sample, or has a loss that
+                cannot weight parts of different sizes.
         """
+        check_parts(job, self.world.size)
         keeping = ", ".join(memories(net.module))
         if keeping:
             raise UnsupportedError(
-                f"{job}: {keeping} keep their state from batch to batch and cannot be trained by several "
-                "ranks; use one device"
+                f"{job.name}: {keeping} keep their state from batch to batch, so several ranks cannot train "
+                "them; use one device"
             )
         net.set_whole_batch(self._batch)
 

@@ -167,7 +167,7 @@ class Trainer:
     def _make_program(self, num_stages: int) -> StepProgram:
         net, ranks = self.nets["train"], self._ranks
         if ranks is not None:
-            ranks.join_batch(net, self.job.name)
+            ranks.join_batch(net, self.job)
         stages = cut(net, num_stages)
         program = StepProgram(
             self.job, net, stages, self.updater, engine=self._engine, where=self._where, ranks=ranks
