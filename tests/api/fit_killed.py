@@ -11,7 +11,7 @@ import torch
 from netweave import symbol as sym
 from netweave.api.models import EarlyStopping, Module
 from netweave.backends.custom import operator
-from netweave.training.checkpoint import kept
+from netweave.training.checkpoint_file import kept
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

@@ -17,7 +17,7 @@ from netweave.errors import UsageError  # noqa: E402
 from netweave.graph import operators  # noqa: E402
 from netweave.symbol import registry  # noqa: E402
 from netweave.training import read_checkpoint  # noqa: E402
-from netweave.training.checkpoint import kept  # noqa: E402
+from netweave.training.checkpoint_file import kept  # noqa: E402
 from tests.api import fit_killed  # noqa: E402
 
 KILLS = 100

@@ -11,7 +11,7 @@ import pytest
 
 from netweave import api
 from netweave.errors import CodeError, ReadError, UsageError
-from netweave.files.guard import has_guard
+from netweave.files.sandbox import has_guard
 
 PADDING = Path(__file__).parents[2] / "examples" / "padding"
 

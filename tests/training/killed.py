@@ -15,7 +15,7 @@ import torch
 from netweave import api
 from netweave.errors import NetweaveError
 from netweave.training import Event, Updated
-from netweave.training.checkpoint import kept
+from netweave.training.checkpoint_file import kept
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection

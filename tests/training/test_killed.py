@@ -19,7 +19,7 @@ import torch
 
 from netweave import api
 from netweave.training import Note, latest, read_checkpoint
-from netweave.training.checkpoint import kept
+from netweave.training.checkpoint_file import kept
 from tests.training import killed
 
 KILLS = 50

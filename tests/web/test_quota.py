@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from netweave.web import nets
 from netweave.web.models import File, Net, Upload, Workspace
-from netweave.web.work import uploads
+from netweave.web.work import upload_quota
 
 
 class Interrupted(io.RawIOBase):
@@ -95,10 +95,10 @@ def test_an_upload_that_ends_early_leaves_nothing(net):
 
 @pytest.mark.parametrize(("minutes", "kept"), [(59, True), (61, False)])
 def test_the_room_of_a_killed_worker_comes_back(net, minutes, kept):
-    upload = uploads.reserve(net, "a.onnx", 100)
+    upload = upload_quota.reserve(net, "a.onnx", 100)
     default_storage.save(upload.stored, ContentFile(b"x" * 50))
     Upload.objects.update(touched=timezone.now() - timedelta(minutes=minutes))
-    assert uploads.release_abandoned() == (not kept)
+    assert upload_quota.release_abandoned() == (not kept)
     assert default_storage.exists(upload.stored) == kept
     assert Upload.objects.exists() == kept
 

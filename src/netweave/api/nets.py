@@ -23,7 +23,7 @@ from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
 from netweave.passes.fitting import likely_size
-from netweave.training.checkpoint import SUFFIX, parameters_in
+from netweave.training.checkpoint_file import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -9,7 +9,7 @@ from netweave import comparison
 from netweave.api.nets import load
 from netweave.errors import UsageError
 from netweave.graph import Graph, complete_arrays
-from netweave.training.checkpoint import write_whole
+from netweave.training.checkpoint_file import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -14,7 +14,7 @@ from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from netweave.files.guard import Outcome
+    from netweave.files.sandbox import Outcome
 
 ERROR = "error.json"
 

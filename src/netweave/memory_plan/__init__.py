@@ -1,4 +1,4 @@
-"""How much memory a run or a training step needs, and what to do that it needs less.
+"""How much memory a run or a training step needs, and how to reduce it.
 
 Everything here is a function of a Graph; torch carries it out. ``prepare`` and ``timeline`` say what is
 allocated when, ``share`` gives each buffer a place, ``overwrites`` says which node writes over an input.

@@ -1,1 +1,1 @@
-"""Training on several devices and machines: ranks, the exchange of gradients, and what a batch means."""
+"""Training in several processes: ranks, the exchange of gradients, and how ranks share a batch."""

@@ -3,7 +3,7 @@
 What is named here needs no torch, so that events can be shown and checkpoints looked at without it.
 """
 
-from netweave.training.checkpoint import Checkpoint, latest, read_checkpoint, write_checkpoint
+from netweave.training.checkpoint_file import Checkpoint, latest, read_checkpoint, write_checkpoint
 from netweave.training.events import Ended, Evaluated, Event, Note, Saved, Shown, Stopped, Updated
 
 __all__ = [

@@ -13,7 +13,7 @@ from netweave.errors import UsageError
 from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
 from netweave.optim import Trained, first_values
-from netweave.training.checkpoint import SUFFIX, parameters_in
+from netweave.training.checkpoint_file import SUFFIX, parameters_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

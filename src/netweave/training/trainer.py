@@ -19,8 +19,8 @@ from netweave.errors import UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
-from netweave.training.checkpoint import nested, read_checkpoint
-from netweave.training.checkpointing import CheckpointWriter, TrainState
+from netweave.training.checkpoint_file import nested, read_checkpoint
+from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from netweave.engine import Engine
     from netweave.job import Job
     from netweave.parallel.world import World
-    from netweave.training.checkpoint import Checkpoint
+    from netweave.training.checkpoint_file import Checkpoint
     from netweave.training.events import Watch
     from netweave.training.loading import Given
 

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Protocol
 
 from netweave.errors import UsageError
-from netweave.training.checkpoint import write_whole
+from netweave.training.checkpoint_file import write_whole
 from netweave.training.events import Evaluated, Shown, Updated
 from netweave.training.history import by_phase
 

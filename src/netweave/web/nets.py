@@ -14,9 +14,9 @@ from django.db import transaction
 from netweave.web.models import File, Net, State
 from netweave.web.safety import count
 from netweave.web.safety.names import safe_name
-from netweave.web.work import leases, storage, uploads
+from netweave.web.work import leases, storage, upload_quota
 from netweave.web.work.tasks import read_net
-from netweave.web.work.uploads import RefusedError
+from netweave.web.work.upload_quota import RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,12 +70,12 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
     old = kept.pop(safe, None)
     if len(kept) >= options.max_files:
         raise RefusedError(f"a net has at most {options.max_files} files here")
-    upload = uploads.reserve(net, safe, num_bytes)
+    upload = upload_quota.reserve(net, safe, num_bytes)
     try:
         size = _arrived(upload, stream, safe, num_bytes)
         _keep(upload, net, old, name=safe, num_bytes=size)
     except BaseException:  # a reset connection, a full disk, a worker that is stopped
-        uploads.release(upload)
+        upload_quota.release(upload)
         raise
     storage.drop([old.stored] if old is not None else [])
 
@@ -96,8 +96,8 @@ def _keep(upload: Upload, net: Net, old: File | None, *, name: str, num_bytes: i
 def _arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None) -> int:
     """Store a stream in the room of an upload and return its size."""
     limit = upload.num_bytes
-    message = uploads.too_large(name, limit, settings.OPTIONS)
-    bounded = _Bounded(stream, limit, message, uploads.KeepAlive(upload).touch)
+    message = upload_quota.too_large(name, limit, settings.OPTIONS)
+    bounded = _Bounded(stream, limit, message, upload_quota.KeepAlive(upload).touch)
     stored = default_storage.save(upload.stored, bounded)
     if stored != upload.stored:
         storage.drop([stored])

@@ -9,7 +9,7 @@ import pytest
 
 import netweave
 from netweave import api, errors
-from netweave.files.guard import has_guard
+from netweave.files.sandbox import has_guard
 from tests.oracles.chainer_models import GOLDEN, NETS, SIZES
 
 
@@ -151,7 +151,7 @@ def test_several_models_ask_for_a_name():
 
 def test_code_runs_only_guarded_or_trusted(tmp_path, monkeypatch):
     path = written(tmp_path, FORWARD.format("return self.fc(x)"))
-    monkeypatch.setattr("netweave.files.guard.has_guard", lambda: False)
+    monkeypatch.setattr("netweave.files.sandbox.has_guard", lambda: False)
     with pytest.raises(errors.CodeError, match="install bubblewrap"):
         netweave.load(path)
 

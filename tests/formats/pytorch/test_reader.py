@@ -10,7 +10,7 @@ import pytest
 
 import netweave
 from netweave.errors import CodeError, NetweaveError, UnsupportedError, UsageError, WeightError
-from netweave.files import guard
+from netweave.files import sandbox
 from netweave.formats.pytorch import reader
 from netweave.formats.pytorch.file_types import Kind, kind_of
 
@@ -29,7 +29,7 @@ def model(tmp_path: Path):
 
 
 def test_no_guard_and_no_trust_is_one_clear_error(model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
     monkeypatch.setattr(reader, "find_spec", lambda name: object())
     with pytest.raises(CodeError, match=r"model.py: holds code, .* bubblewrap .*--trust"):
         netweave.load(model("net = nn.Linear(2, 2)"))
@@ -116,7 +116,7 @@ def beside(folder: Path, head: str) -> Path:
 @pytest.mark.multi
 def test_modules_beside_the_file_run_in_the_guard_and_layers_have_their_lines(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    if not guard.has_guard():
+    if not sandbox.has_guard():
         pytest.skip("there is no guard here")
     path = beside(
         tmp_path,

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files import read_bytes
-from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
 from netweave.files.model_imports import LEVELS, imports_of
 from netweave.files.onnx.save import read_saved
+from netweave.files.sandbox import run_guarded
 from netweave.formats.chainer.own import OWN_MODULES
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UnsupportedError
 from netweave.files import Source
-from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
+from netweave.files.sandbox import run_guarded
 
 if TYPE_CHECKING:
     from collections.abc import Callable

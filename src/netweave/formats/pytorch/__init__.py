@@ -1,6 +1,6 @@
 """PyTorch: modules in memory, ``model.py`` with a state dict, TorchScript, and exported programs (``.pt2``).
 
-Files are code, and run only in a guarded child process (``netweave.files.guard``); weights are data, and
+Files are code, and run only in a guarded child process (``netweave.files.sandbox``); weights are data, and
 are read without PyTorch (``read_state``).
 """
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files import read_bytes
-from netweave.files.guard import run_guarded
 from netweave.files.guard_answer import failure
 from netweave.files.model_imports import LEVELS, Imports, imports_of
+from netweave.files.sandbox import run_guarded
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, kind_of
 

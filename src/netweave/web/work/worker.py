@@ -63,7 +63,7 @@ def _sweep() -> None:
     from netweave.web.work.expiry import delete_unused_nets
     from netweave.web.work.leases import requeue_lost
     from netweave.web.work.tasks import TASKS
-    from netweave.web.work.uploads import release_abandoned
+    from netweave.web.work.upload_quota import release_abandoned
 
     pause, swept = threading.Event(), float("-inf")
     while not pause.wait(SWEEP_SECONDS):

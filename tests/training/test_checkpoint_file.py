@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.errors import ReadError, RunError
-from netweave.training.checkpoint import (
+from netweave.training.checkpoint_file import (
     Checkpoint,
     checkpoint_path,
     encode,

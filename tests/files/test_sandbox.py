@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from netweave.errors import CodeError
-from netweave.files import guard
-from netweave.files.guard import Limits, has_guard, run_guarded
+from netweave.files import sandbox
+from netweave.files.sandbox import Limits, has_guard, run_guarded
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def report(path: Path, *readable: Path, trust: bool = False, **limits: float) ->
 
 
 def test_without_guard_and_trust_nothing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard.shutil, "which", lambda name: None)
+    monkeypatch.setattr(sandbox.shutil, "which", lambda name: None)
     ran = tmp_path / "ran"
     with (
         pytest.raises(CodeError, match=r"^model.py: holds code, .*install bubblewrap .*--trust"),
@@ -135,4 +135,4 @@ def test_an_endless_report_is_cut(tmp_path: Path) -> None:
     path = program(tmp_path, "print('x' * 1_000_000 + 'end')")
     assert report(path, trust=True).endswith("xend")
     with run_guarded(path, [], readable=[], place="m", trust=True) as outcome:
-        assert len(outcome.report) <= guard.MAX_REPORT_BYTES
+        assert len(outcome.report) <= sandbox.MAX_REPORT_BYTES

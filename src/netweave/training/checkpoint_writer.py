@@ -15,7 +15,7 @@ from netweave.engine import Variable
 from netweave.errors import UsageError
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
-from netweave.training.checkpoint import (
+from netweave.training.checkpoint_file import (
     Checkpoint,
     checkpoint_path,
     nested,
