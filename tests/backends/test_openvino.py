@@ -18,7 +18,7 @@ from tests.passes.nets import branching_net
 
 X = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
 
-REFUSED = ("refuses the net", "cannot run the net")
+REFUSED = ("rejects the net", "cannot run the net")
 
 ROUNDED_DIFFERENTLY = {
     "resize_downsample_scales_cubic_align_corners",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -60,7 +61,11 @@ def test_a_changed_net_is_read_or_refused(corpus, tmp_path_factory, name, data):
         assert len(str(error)) < 2000  # noqa: PT017
     else:
         assert len(graph.layers) > 0
-    assert time.process_time() - begin < 2
+    if time.process_time() - begin >= 2:  # once may be a collection of what other tests have left
+        begin = time.process_time()
+        with suppress(NetweaveError):
+            read(Source(path, input_shapes=given_shapes))
+        assert time.process_time() - begin < 2
 
 
 @pytest.mark.parametrize(

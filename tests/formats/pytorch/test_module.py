@@ -91,7 +91,7 @@ def test_sizes_are_found_or_asked_for() -> None:
     assert found.notes[0].startswith("nobody said the size of input 'x': traced with Nx3x224x224")
     with pytest.raises(UsageError, match=r"no input named 'data'; the inputs are 'x'"):
         netweave.load(made("Mobile")[0], input_shapes={"data": (1, 3, 32, 32)})
-    with pytest.raises(ShapeError, match=r"none of the usual ones fits .*say it \(--input-shape input="):
+    with pytest.raises(ShapeError, match=r"none of the usual sizes fits .*set it \(--input-shape input="):
         netweave.load(
             torch.nn.Sequential(torch.nn.Conv2d(3, 2, 3), torch.nn.Flatten(), torch.nn.Linear(7, 2))
         )

@@ -40,8 +40,8 @@ class SegNetBasic(Chain):
         places = []
         for level in range(1, LEVELS + 1):
             h = F["relu"](self._stage(f"conv{level}", h))
-            h, places = F["max_pooling_2d"](h, 2, 2, return_indices=True)
-            places.append(places)
+            h, indices = F["max_pooling_2d"](h, 2, 2, return_indices=True)
+            places.append(indices)
         for level in range(LEVELS, 0, -1):
             h = self._stage(f"conv_decode{level}", _larger(h, places.pop()))
         return self.conv_classifier(h)
