@@ -1,4 +1,4 @@
-"""Shared by the readers and writers of all frameworks: lowering to ONNX, after names and settings are converted.
+"""Shared by all readers and writers: lowering to ONNX, after names and settings are converted.
 
 A reader lowers each layer of its source through one ``LayerContext`` and takes stored arrays from one
 ``ParameterStore``; it subclasses both with what is its own: how a setting is spelled, where an array lies.

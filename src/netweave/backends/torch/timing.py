@@ -128,7 +128,7 @@ class Timed(fx.Interpreter):
         self.seconds: dict[ir.Node, Seconds] = defaultdict(Seconds)
         self._device = device
         self._owners = _owners(net.module.graph)
-        self._calls: list[_Call] = []
+        self._calls: list[_TimedCall] = []
         self._made: set[int] = set()
 
     def pass_through(self, inputs: list[Tensor], *, backward: bool) -> None:
@@ -149,7 +149,7 @@ class Timed(fx.Interpreter):
         """Run a node, time it, and remember what its gradient needs."""
         if n.op not in {"call_function", "call_method"} or n.target is operator.getitem:
             return super().run_node(n)
-        call = _Call(self._owners.get(n), self._made, in_place=_is_in_place(n))
+        call = _TimedCall(self._owners.get(n), self._made, in_place=_is_in_place(n))
         args, kwargs = fx.node.map_aggregate(self.fetch_args_kwargs_from_env(n), call.taken)
         began = now(self._device)
         result = getattr(self, n.op)(n.target, args, kwargs)
@@ -177,7 +177,7 @@ class Timed(fx.Interpreter):
                     before = flowing.get(id(given))
                     flowing[id(given)] = leaf.grad if before is None else before + leaf.grad
 
-    def _add(self, call: _Call, seconds: float, *, backward: bool) -> None:
+    def _add(self, call: _TimedCall, seconds: float, *, backward: bool) -> None:
         if call.owner is None:
             return
         sums = self.seconds[call.owner]
@@ -188,7 +188,7 @@ class Timed(fx.Interpreter):
 
 
 @dataclass(slots=True)
-class _Call:
+class _TimedCall:
     """One call of a node: what it was given, cut off from what made it, and what it made.
 
     Parameters are given as they are, so that gradients go to them as in training.
