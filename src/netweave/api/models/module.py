@@ -122,39 +122,39 @@ class Module(Model):
         keep: int | None = None,
         resume: bool | str | Path = False,
     ) -> History:
-        """Train, and return what was measured; called again it goes on from where it was.
+        """Train and return the history; a further call continues from the current state.
 
         Args:
             data: An array of all records, several by input, a ``data.Source``, or an object with ``len`` and
                 ``[]``, or an iterable, of records (data, label).
             labels: An array of all labels, if ``data`` is an array.
-            num_epoch: Times that all records are gone through.
+            num_epoch: Number of passes over all records.
             batch_size: Records in a batch.
             optimizer: MXNet's name: ``sgd``, ``nag``, ``adam``, ...
             optimizer_params: Its settings by MXNet's names; see ``mxnet_solver``.
             initializer: For weights that have no rule of their own; None for MXNet's own, Uniform(0.01).
             arg_params: Arrays to start from, by name.
             aux_params: The same of auxiliary states.
-            eval_data: Records to judge by after each epoch, as ``data``, or a pair of arrays.
+            eval_data: Records to evaluate on after each epoch, as ``data``, or a pair of arrays.
             eval_metric: Names of metrics, or functions of prediction and label to a symbol of one number.
-            callbacks: Told of each batch and epoch: functions of ``BatchEnd`` and ``EpochEnd``, or objects
+            callbacks: Called for each batch and epoch: functions of ``BatchEnd`` and ``EpochEnd``, or objects
                 with Keras's methods (``EarlyStopping``).
-            batch_end_callback: MXNet's, told of each batch by a ``BatchEndParam``.
-            epoch_end_callback: MXNet's, told of each epoch: (epoch, symbol, arg_params, aux_params).
-            shuffle: Whether each epoch has an order of its own.
-            steps_per_epoch: Batches in an epoch, of records without a known end.
-            seed: Of everything that is drawn; None for a fresh one.
-            threads: Of decoding; None to find the number by itself.
-            checkpoint_prefix: Path that the names of checkpoints start with; None for none.
+            batch_end_callback: MXNet's, called for each batch with a ``BatchEndParam``.
+            epoch_end_callback: MXNet's, called for each epoch with (epoch, symbol, arg_params, aux_params).
+            shuffle: Whether to shuffle the records in each epoch.
+            steps_per_epoch: Number of batches in an epoch, if the records have no known end.
+            seed: Random seed; None for a fresh one.
+            threads: Number of decoder threads; None to choose it automatically.
+            checkpoint_prefix: Path that the names of checkpoints start with; None to write none.
             checkpoint_interval: Updates between two checkpoints; None for one at the end of each epoch.
-            keep: How many checkpoints are kept; the last three if nothing is said.
-            resume: A checkpoint to go on from, bit for bit; True for the latest that is whole. Records,
-                batch size and optimizer are to be given again.
+            keep: Number of checkpoints to keep; 3 by default.
+            resume: A checkpoint to resume from, bit for bit; True for the latest complete one. Pass the same
+                records, batch size and optimizer again.
 
         Raises:
             SourceError: A record cannot be read, or sizes do not fit.
             UsageError: An optimizer, a metric or an array is unknown or wrong; torch is not installed.
-            RunError: The loss is no number any more.
+            RunError: The loss became NaN or infinite.
         """
         inputs = (*self.data_names, *self.label_names)
         source = as_source(data, labels, inputs)
