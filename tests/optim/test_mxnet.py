@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from netweave import job  # noqa: E402 - after the check for torch
 from netweave.optim import Trained, Updater, make_policy  # noqa: E402
+from netweave.symbol.training import mxnet_solver  # noqa: E402
 from tests.oracles import descent  # noqa: E402
 
 GOLDEN = json.loads((Path(__file__).parent.parent / "golden" / "mxnet_optimizers.json").read_text())
@@ -47,3 +48,12 @@ def test_scheduler(row):
     policy = make_policy(job.Policy(f"mxnet.{row['name']}", descent.RATE, row["settings"]))
     found = [policy.rate(iteration) for iteration in range(50)]
     np.testing.assert_allclose(found, row["rates"], rtol=1e-12, atol=1e-18)
+
+
+@pytest.mark.parametrize("row", GOLDEN["scheduled"], ids=names(GOLDEN["scheduled"]))
+def test_the_rates_of_an_optimizer_that_has_a_scheduler(row):
+    """An optimizer overwrites a part of its scheduler's ``base_lr``, and which part differs by optimizer."""
+    settings = {**row["settings"], "lr_scheduler": row["scheduler"]}
+    policy = make_policy(mxnet_solver(row["optimizer"], settings, rescale_grad=1.0).policy)
+    rates = [policy.rate(iteration) for iteration in range(50)]
+    np.testing.assert_allclose(rates, row["rates"], rtol=1e-12, atol=1e-18)

@@ -281,7 +281,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("caffe.lbfgs", {}, r"no update rule 'caffe.lbfgs'; there are: caffe.adadelta, "),
+        ("caffe.lbfgs", {}, r"no update rule 'caffe.lbfgs'. Expected one of: caffe.adadelta, "),
         (
             "caffe.sgd",
             {"beta1": 0.9},

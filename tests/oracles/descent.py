@@ -16,11 +16,12 @@ OPTIMIZERS = {
     "sgd": [
         {"wd": 0.01},
         {"momentum": 0.9, "wd": 0.01, "rescale_grad": 0.25, "clip_gradient": 0.2},
+        {"momentum": 0.9, "begin_num_update": 3, "lazy_update": False, "multi_precision": True},
     ],
     "nag": [{"wd": 0.01}, {"momentum": 0.9, "wd": 0.01, "clip_gradient": 0.5}],
     "signum": [{"momentum": 0.9, "wd": 0.01, "wd_lh": 0.1}, {"momentum": 0.0, "wd": 0.01}],
     "dcasgd": [{"wd": 0.01, "lamda": 0.5}],  # with momentum, MXNet's own fails on arrays of two or more
-    "adam": [{"wd": 0.01, "clip_gradient": 0.5, "rescale_grad": 0.5}],
+    "adam": [{"wd": 0.01, "clip_gradient": 0.5, "rescale_grad": 0.5}, {"begin_num_update": 3}],
     "adagrad": [{"wd": 0.01}],
     "rmsprop": [
         {"wd": 0.01, "gamma1": 0.95},

@@ -28,6 +28,18 @@ SCHEDULERS = {
     ],
 }
 
+OWN_RATES = [
+    ("factor", {"base_lr": 0.2, "step": 7, "factor": 0.5, "warmup_steps": 4}),
+    ("multifactor", {"base_lr": 0.2, "step": [5, 20], "factor": 0.1, "warmup_steps": 4}),
+    ("poly", {"base_lr": 0.2, "max_update": 40, "warmup_steps": 4}),
+    ("poly", {"max_update": 40}),
+    ("cosine", {"base_lr": 0.2, "max_update": 40}),
+]
+"""Schedulers, most with a ``base_lr`` of their own, which an optimizer overwrites in part."""
+
+OPTIMIZERS = [("sgd", {"learning_rate": 0.05}), ("SGD", {}), ("adam", {}), ("ftrl", {"learning_rate": 0.05})]
+"""Optimizers that such schedulers are given to."""
+
 CLASSES = {
     "factor": mx.lr_scheduler.FactorScheduler,
     "multifactor": mx.lr_scheduler.MultiFactorScheduler,
@@ -48,6 +60,17 @@ def main() -> None:
             {"name": name, "settings": settings, "rates": rates(name, settings)}
             for name, rows in SCHEDULERS.items()
             for settings in rows
+        ],
+        "scheduled": [
+            {
+                "name": f"{name}-{kind}",
+                "optimizer": name,
+                "settings": settings,
+                "scheduler": {"kind": kind, **own},
+                "rates": optimizer_rates(name, settings, CLASSES[kind](**own)),
+            }
+            for name, settings in OPTIMIZERS
+            for kind, own in OWN_RATES
         ],
     }
     golden.write_json(GOLDEN, content)
@@ -79,6 +102,18 @@ def rates(name: str, settings: dict[str, Any]) -> list[float]:
     """Return a scheduler's rates at updates 1 to 50."""
     scheduler = CLASSES[name](base_lr=descent.RATE, **settings)
     return [float(np.float64(scheduler(update))) for update in range(1, 51)]
+
+
+def optimizer_rates(
+    name: str, settings: dict[str, Any], scheduler: mx.lr_scheduler.LRScheduler
+) -> list[float]:
+    """Return the learning rates of an optimizer that has a scheduler, at updates 1 to 50."""
+    optimizer = mx.optimizer.create(name, lr_scheduler=scheduler, **settings)
+    rates = []
+    for _ in range(50):
+        optimizer._update_count(0)
+        rates.append(float(np.float64(optimizer._get_lr(0))))
+    return rates
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 T = TypeVar("T")
 
@@ -36,6 +36,12 @@ def require(condition: bool, message: str) -> None:
     """Raise a ValueError unless a setting is in its range; ``from_settings`` says whose it is."""
     if not condition:
         raise ValueError(message)
+
+
+def of_source(kind: str, table: Iterable[str]) -> list[str]:
+    """Return the rows of a table that belong to the source of ``kind`` (``mxnet`` of ``mxnet.sgd``), or all."""
+    source = kind.partition(".")[0] + "."
+    return sorted(row for row in table if row.startswith(source)) or sorted(table)
 
 
 def _needed(field: dataclasses.Field[Any]) -> bool:

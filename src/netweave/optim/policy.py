@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import UsageError
-from netweave.job.make import from_settings
+from netweave.job.make import from_settings, of_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -71,6 +71,7 @@ def make_policy(wanted: job.Policy) -> Policy:
         UsageError: There is no such policy, it lacks a setting, does not have one, or one is out of range.
     """
     if wanted.kind not in POLICIES:
-        raise UsageError(f"no learning-rate policy {wanted.kind!r}; there are: {', '.join(sorted(POLICIES))}")
+        known = of_source(wanted.kind, POLICIES)
+        raise UsageError(f"no learning-rate policy {wanted.kind!r}. Expected one of: {', '.join(known)}.")
     settings: dict[str, Any] = {"base_rate": wanted.base_rate, **wanted.settings}
     return from_settings(POLICIES[wanted.kind], f"learning-rate policy {wanted.kind!r}", settings)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import torch
 
 from netweave.errors import UsageError
-from netweave.job.make import from_settings
+from netweave.job.make import from_settings, of_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,6 +120,11 @@ class Rule(ABC):
         """Whether an update can only begin when all gradients are there."""
         return self.num_sums > 0
 
+    @property
+    def updates_before(self) -> int:
+        """Updates that count as done before the first one, for the rule and for the learning rate."""
+        return 0
+
     def measure(self, block: Block) -> torch.Tensor:
         """Return sums over the elements of a block, ``num_sums`` of them in float64.
 
@@ -172,5 +177,5 @@ def make_rule(kind: str, settings: Mapping[str, Any]) -> Rule:
         UsageError: There is no such rule, it lacks a setting, does not have one, or one is out of range.
     """
     if kind not in RULES:
-        raise UsageError(f"no update rule {kind!r}; there are: {', '.join(sorted(RULES))}")
+        raise UsageError(f"no update rule {kind!r}. Expected one of: {', '.join(of_source(kind, RULES))}.")
     return from_settings(RULES[kind], f"update rule {kind!r}", settings)

@@ -144,7 +144,7 @@ class Updater:
         Args:
             loss: The smoothed loss, for policies that look at it.
         """
-        self.rate = self.policy.rate(self.iteration, loss)
+        self.rate = self.policy.rate(self.rule.updates_before + self.iteration, loss)
         self.iteration += 1
         return self.rate
 
@@ -159,9 +159,10 @@ class Updater:
             Multiplied(key, self.rate * one.lr_mult, self.rule.decay * one.decay_mult, own)
             for (key, one), own in zip(self._trained.items(), sums, strict=True)
         )
-        beginning = Beginning(self.iteration, self.rate, self.accumulate, parameters, self._memory)
+        step = self.rule.updates_before + self.iteration
+        beginning = Beginning(step, self.rate, self.accumulate, parameters, self._memory)
         scale = self.rule.scale(beginning)
-        return Update(self.iteration, self.rate, scale, self.rule.begin(beginning))
+        return Update(step, self.rate, scale, self.rule.begin(beginning))
 
     def apply(self, update: Update, number: int) -> None:
         """Change the elements of one slice."""

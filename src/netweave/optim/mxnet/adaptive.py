@@ -14,7 +14,7 @@ import torch
 from netweave.errors import UsageError
 from netweave.job.make import require
 from netweave.optim.arithmetic import adam, average, average_square, divide_by_root
-from netweave.optim.mxnet.rules import MXNetRule
+from netweave.optim.mxnet.rules import LazyRule, MXNetRule
 from netweave.optim.rule import Beginning, Block, Tensors, rule, sum_of_squares
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @rule("mxnet.adam")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Adam(MXNetRule):
+class Adam(LazyRule):
     """g' = c(g + wd w); m, v averages of g' and g'^2; w -= n_t m / (sqrt(v) + e).
 
     n_t = n sqrt(1 - b2^t) / (1 - b1^t).

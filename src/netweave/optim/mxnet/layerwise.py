@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import torch
 
 from netweave.job.make import require
-from netweave.optim.mxnet.rules import MXNetRule
+from netweave.optim.mxnet.rules import LazyRule, MXNetRule
 from netweave.optim.rule import Beginning, Block, Multiplied, rule, sum_of_squares
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @rule("mxnet.lars")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LARS(MXNetRule):
+class LARS(LazyRule):
     """SGD with n times eta |w| / (|g| + wd |w| + eps), except for gammas, betas and biases.
 
     With ``momentum_correction`` the momentum is multiplied by the rate over the one of the parameter

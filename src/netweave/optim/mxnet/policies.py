@@ -18,13 +18,19 @@ from netweave.optim.policy import Policy, policy
 class Scheduler(Policy):
     """What the schedulers have in common: a rise before they begin.
 
+    MXNet knows two rates. The optimizer's ``learning_rate`` overwrites the scheduler's attribute ``base_lr``,
+    which Factor and MultiFactor start from; the value that the scheduler's constructor was given stays what a
+    linear warm-up rises to and what Poly and Cosine start from.
+
     Attributes:
+        base_lr: What the scheduler's constructor was given; None for the learning rate.
         warmup_steps: Updates before the scheduler's own rule begins.
         warmup_begin_lr: Rate of the first of these.
         warmup_mode: ``linear`` rises from there to the base rate, ``constant`` stays there.
         first_update: Number of the first update.
     """
 
+    base_lr: float | None = None
     warmup_steps: int = 0
     warmup_begin_lr: float = 0.0
     warmup_mode: str = "linear"
@@ -32,10 +38,15 @@ class Scheduler(Policy):
 
     def __post_init__(self) -> None:
         require(self.warmup_steps >= 0, f"warmup_steps is {self.warmup_steps}, expected at least 0")
-        low = self.warmup_begin_lr <= self.base_rate
-        require(low, f"warmup_begin_lr is {self.warmup_begin_lr}, expected at most {self.base_rate}")
+        low = self.warmup_begin_lr <= self.own_rate
+        require(low, f"warmup_begin_lr is {self.warmup_begin_lr}, expected at most {self.own_rate}")
         known = self.warmup_mode in {"linear", "constant"}
         require(known, f"warmup_mode is {self.warmup_mode!r}, expected linear or constant")
+
+    @property
+    def own_rate(self) -> float:
+        """The rate of the scheduler itself, which ``learning_rate`` does not overwrite."""
+        return self.base_rate if self.base_lr is None else self.base_lr
 
     def rate(self, iteration: int, loss: float | None = None) -> float:
         """Return the rate of an iteration."""
@@ -44,7 +55,7 @@ class Scheduler(Policy):
             return self.after_warmup(update)
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
-        return self.warmup_begin_lr + (self.base_rate - self.warmup_begin_lr) * update / self.warmup_steps
+        return self.warmup_begin_lr + (self.own_rate - self.warmup_begin_lr) * update / self.warmup_steps
 
     def after_warmup(self, update: int) -> float:
         """Return the rate of an update by its number."""
@@ -108,7 +119,7 @@ class _Falling(Scheduler):
     def after_warmup(self, update: int) -> float:
         """Return the rate of an update by its number."""
         done = (min(update, self.max_update) - self.warmup_steps) / (self.max_update - self.warmup_steps)
-        return self.final_lr + (self.base_rate - self.final_lr) * self.left(done)
+        return self.final_lr + (self.own_rate - self.final_lr) * self.left(done)
 
     @abstractmethod
     def left(self, done: float) -> float:

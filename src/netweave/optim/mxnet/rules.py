@@ -26,11 +26,21 @@ class MXNetRule(Rule):
         wd: Weight decay.
         rescale_grad: Factor of the gradients; for a loss that is not averaged, one over the batch size.
         clip_gradient: Largest size of an element of the gradient; None or 0 for none.
+        begin_num_update: Updates that count as done before the first one, as after a checkpoint.
+        multi_precision: Whether weights of 16 bits have a copy of 32 bits that is updated. Accepted and not
+            looked at: here the weights that are updated always have 32 bits or more.
     """
 
     wd: float = 0.0
     rescale_grad: float = 1.0
     clip_gradient: float | None = None
+    begin_num_update: int = 0
+    multi_precision: bool = False
+
+    @property
+    def updates_before(self) -> int:
+        """Updates that count as done before the first one."""
+        return self.begin_num_update
 
     @property
     def decay(self) -> float:
@@ -65,10 +75,22 @@ class MXNetRule(Rule):
         return gradients
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LazyRule(MXNetRule):
+    """An optimizer with MXNet's switch for row-sparse gradients.
+
+    Attributes:
+        lazy_update: Whether only the rows that a row-sparse gradient holds are changed. Accepted and not
+            looked at: gradients here are dense, for which MXNet does not look at it either.
+    """
+
+    lazy_update: bool = True
+
+
 @rule("mxnet.ccsgd")
 @rule("mxnet.sgd")
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SGD(MXNetRule):
+class SGD(LazyRule):
     """mom = momentum mom - n (c(g) + wd w); w += mom."""
 
     names: ClassVar[tuple[str, ...]] = ("mom",)
