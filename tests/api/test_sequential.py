@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from netweave.api.models import BatchEnd, Sequential
-from netweave.errors import UsageError
-from netweave.symbol.layers import (
+from netweave.api.models import BatchEnd, Sequential  # noqa: E402 - after the check for torch
+from netweave.errors import UsageError  # noqa: E402
+from netweave.symbol.layers import (  # noqa: E402
     Activation,
     AveragePooling2D,
     BatchNormalization,
@@ -25,7 +25,7 @@ from netweave.symbol.layers import (
     MaxPooling2D,
     Reshape,
 )
-from tests.api.keras_fits import BATCH, CASES, EPOCHS, first_values, records
+from tests.api.keras_fits import BATCH, CASES, EPOCHS, first_values, records  # noqa: E402
 
 EXPECTED = json.loads((Path(__file__).parents[1] / "golden" / "keras_fits.json").read_text())
 
@@ -68,6 +68,39 @@ def test_every_layer_makes_the_sizes_of_keras():
     assert shapes["mean"] == "[N,6]"
     assert str(Sequential([*layers, Flatten(), Reshape((6, 6))]).graph().outputs[0].shape) == "[N,6,6]"
     assert str(Sequential([Embedding(10, 3)]).graph((4,)).outputs[0].shape) == "[N,4,3]"
+    assert str(Sequential([Dense(3, input_shape=(5, 4))]).graph().outputs[0].shape) == "[N,5,3]"
+
+
+SAME = {
+    "convolution": (Conv2D, lambda window, ones: window.sum()),
+    "max": (MaxPooling2D, lambda window, ones: window[ones].max()),
+    "mean": (AveragePooling2D, lambda window, ones: window[ones].mean()),
+}
+
+
+@pytest.mark.parametrize("kind", SAME)
+@pytest.mark.parametrize(("size", "stride"), [(3, 2), (2, 2), (2, 1), (4, 3), (1, 2), (3, 1)])
+def test_same_padding_by_its_definition(kind, size, stride):
+    """ceil(size / stride) windows; the first one begins half of the missing elements before the image."""
+    make, reduce = SAME[kind]
+    image = np.random.default_rng(0).uniform(-2.0, -1.0, (1, 1, 8, 7)).astype(np.float32)
+    settings = {"strides": stride, "padding": "same", "input_shape": (1, 8, 7)}
+    layer = make(1, size, use_bias=False, **settings) if make is Conv2D else make(size, **settings)
+    model = Sequential([layer])
+    model.compile("sgd", loss="mse")
+    model.bind((1, 8, 7))
+    for key in model.net.params:
+        model.net.params[key] = torch.ones_like(model.net.params[key])
+    counts = [-(-extent // stride) for extent in image.shape[2:]]
+    short = [
+        max((n - 1) * stride + size - extent, 0) for n, extent in zip(counts, image.shape[2:], strict=True)
+    ]
+    widths = [(0, 0), (0, 0), *((total // 2, total - total // 2) for total in short)]
+    padded, ones = np.pad(image, widths)[0, 0], np.pad(np.ones_like(image, bool), widths)[0, 0]
+    corners = [[(y * stride, x * stride) for x in range(counts[1])] for y in range(counts[0])]
+    windows = [[np.s_[y : y + size, x : x + size] for y, x in row] for row in corners]
+    expected = [[reduce(padded[window], ones[window]) for window in row] for row in windows]
+    np.testing.assert_allclose(model.predict(image)[0, 0], expected, rtol=1e-5)
 
 
 def test_the_summary_counts_as_keras_does():
@@ -128,7 +161,6 @@ WRONG = {
     ),
     "activation": (lambda: Sequential([Dense(1, "rel")]).graph((6,)), "no activation 'rel'"),
     "padding": (lambda: Sequential([Conv2D(1, 3, padding="sam")]).symbol, "padding is 'sam', expected"),
-    "same": (lambda: Sequential([Conv2D(1, 2, padding="same")]).symbol, "take an odd kernel"),
     "no layers": (lambda: Sequential().symbol, "a Sequential without layers"),
     "no size": (lambda: Sequential([Dense(1)]).summary(), "give the first layer an input_shape"),
 }

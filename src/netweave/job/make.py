@@ -39,7 +39,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def of_source(kind: str, table: Iterable[str]) -> list[str]:
-    """Return the rows of a table that belong to the source of ``kind`` (``mxnet`` of ``mxnet.sgd``), or all."""
+    """Return the rows of a table that are of the source of ``kind`` (``mxnet`` of ``mxnet.sgd``), or all."""
     source = kind.partition(".")[0] + "."
     return sorted(row for row in table if row.startswith(source)) or sorted(table)
 

@@ -5,6 +5,7 @@ Images are (channels, height, width), as everywhere in Netweave, and not channel
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,7 @@ def activated(x: Symbol, kind: str | None, name: str | None = None) -> Symbol:
 
 @dataclass(frozen=True)
 class Dense(Layer):
-    """``activation(x W^T + b)`` over all axes but the first taken as one."""
+    """``activation(x W^T + b)`` over the last axis."""
 
     units: int
     activation: str | None = None
@@ -71,13 +72,13 @@ class Dense(Layer):
 
     def __call__(self, x: Symbol) -> Symbol:
         """Return what the layer makes of a symbol."""
-        weighted = _weighted("FullyConnected", "dense", self, x, num_hidden=self.units)
+        weighted = _weighted("FullyConnected", "dense", self, x, num_hidden=self.units, flatten=False)
         return activated(weighted, self.activation)
 
 
 @dataclass(frozen=True)
 class Conv2D(Layer):
-    """A convolution of images; ``padding`` is ``valid`` or, for odd kernels and strides of 1, ``same``."""
+    """A convolution of images; ``padding`` is ``valid`` or ``same``."""
 
     filters: int
     kernel_size: Pair
@@ -89,10 +90,10 @@ class Conv2D(Layer):
 
     def __call__(self, x: Symbol) -> Symbol:
         """Return what the layer makes of a symbol."""
-        kernel = pair(self.kernel_size)
-        settings = {"kernel": kernel, "stride": pair(self.strides), "num_filter": self.filters}
-        pads = padding(self.padding, kernel, pair(self.strides))
-        weighted = _weighted("Convolution", "conv2d", self, x, pad=pads, **settings)
+        kernel, stride = pair(self.kernel_size), pair(self.strides)
+        settings = {"kernel": kernel, "stride": stride, "num_filter": self.filters}
+        padded, pads = pad(x, self.padding, kernel, stride)
+        weighted = _weighted("Convolution", "conv2d", self, padded, pad=pads, **settings)
         return activated(weighted, self.activation)
 
 
@@ -103,22 +104,32 @@ class MaxPooling2D(Layer):
     pool_size: Pair = 2
     strides: Pair | None = None
     padding: str = "valid"
-    kind = "max"
 
     def __call__(self, x: Symbol) -> Symbol:
         """Return what the layer makes of a symbol."""
         kernel = pair(self.pool_size)
         stride = kernel if self.strides is None else pair(self.strides)
-        pads = padding(self.padding, kernel, stride)
-        settings = {"kernel": kernel, "stride": stride, "pad": pads, "pool_type": self.kind}
-        return call("Pooling", x, **settings, count_include_pad=False, name=self.name)
+        return self._pool(x, kernel, stride)
+
+    def _pool(self, x: Symbol, kernel: tuple[int, int], stride: tuple[int, int]) -> Symbol:
+        padded, pads = pad(x, self.padding, kernel, stride, value=-math.inf)
+        settings = {"kernel": kernel, "stride": stride, "pad": pads}
+        return call("Pooling", padded, **settings, pool_type="max", name=self.name)
 
 
 @dataclass(frozen=True)
 class AveragePooling2D(MaxPooling2D):
     """The mean of each window, padding left out."""
 
-    kind = "avg"
+    def _pool(self, x: Symbol, kernel: tuple[int, int], stride: tuple[int, int]) -> Symbol:
+        settings = {"kernel": kernel, "stride": stride, "pool_type": "avg", "count_include_pad": False}
+        padded, pads = pad(x, self.padding, kernel, stride)
+        if padded is x:
+            return call("Pooling", x, **settings, pad=pads, name=self.name)
+        # Uneven padding is data to a pooling: means of ones say which share of a window is not padding.
+        inside, _ = pad(call("ones_like", x), self.padding, kernel, stride)
+        means, shares = call("Pooling", padded, **settings), call("Pooling", inside, **settings)
+        return call("broadcast_div", means, shares, name=self.name)
 
 
 @dataclass(frozen=True)
@@ -204,22 +215,21 @@ def pair(sizes: Pair) -> tuple[int, int]:
     return (sizes, sizes) if isinstance(sizes, int) else (sizes[0], sizes[1])
 
 
-def padding(kind: str, kernel: tuple[int, int], strides: tuple[int, int]) -> tuple[int, int]:
-    """Return the padding on each side.
+def pad(
+    x: Symbol, kind: str, kernel: tuple[int, int], strides: tuple[int, int], *, value: float = 0.0
+) -> tuple[Symbol, tuple[int, int]]:
+    """Return a symbol, padded where its windows cannot pad it themselves, and how much they pad on each side.
 
     Raises:
-        UsageError: The kind is unknown, or the padding would not be the same on both sides.
+        UsageError: The kind is unknown.
     """
     if kind == "valid":
-        return (0, 0)
+        return x, (0, 0)
     if kind != "same":
         raise UsageError(f"padding is {kind!r}, expected valid or same")
-    if any(size % 2 == 0 for size in kernel) or strides != (1, 1):
-        raise UsageError(
-            f"padding='same' with a kernel {kernel} and strides {strides} pads more at one side than at the "
-            "other; take an odd kernel and strides of 1, or padding='valid'"
-        )
-    return (kernel[0] // 2, kernel[1] // 2)
+    if strides == (1, 1) and all(size % 2 for size in kernel):
+        return x, (kernel[0] // 2, kernel[1] // 2)
+    return call("_netweave_pad_same", x, kernel=kernel, stride=strides, constant_value=value), (0, 0)
 
 
 def _weighted(op: str, hint: str, layer: Any, x: Symbol, **settings: Any) -> Symbol:

@@ -132,7 +132,8 @@ def mxnet_solver(optimizer: str, settings: Mapping[str, Any], *, rescale_grad: f
 
 
 def _constant_rate(optimizer: str, rate: Any) -> Policy:
-    return Policy("mxnet.fixed", _number("learning_rate", RATES.get(optimizer, 0.01) if rate is None else rate))
+    rate = RATES.get(optimizer, 0.01) if rate is None else _number("learning_rate", rate)
+    return Policy("mxnet.fixed", rate)
 
 
 def _scheduled_rate(optimizer: str, rate: Any, scheduler: Any) -> Policy:
@@ -145,10 +146,9 @@ def _scheduled_rate(optimizer: str, rate: Any, scheduler: Any) -> Policy:
             "{'kind': 'factor', 'step': 100, 'factor': 0.5}"
         ) from error
     own_rate = settings["base_lr"] = _number("base_lr", settings["base_lr"])
-    if rate is None:
-        rate = RATES.get(optimizer, own_rate)
+    rate = RATES.get(optimizer, own_rate) if rate is None else _number("learning_rate", rate)
     # MXNet's Ftrl keeps its learning rate to itself, so that a scheduler goes by its own.
-    return Policy(f"mxnet.{kind}", own_rate if optimizer == "ftrl" else _number("learning_rate", rate), settings)
+    return Policy(f"mxnet.{kind}", own_rate if optimizer == "ftrl" else rate, settings)
 
 
 def _number(name: str, value: Any) -> float:

@@ -172,6 +172,23 @@ def pad(ctx: MXNetOperator) -> ir.Value:
     return ctx.add("Pad", [x, pads, value], {"mode": PAD_MODES[mode]})
 
 
+@operator_reader("_netweave_pad_same")
+def pad_same(ctx: MXNetOperator) -> ir.Value:
+    """Padding after which windows give ceil(size / stride) elements; an odd element goes to the end.
+
+    Not an operator of MXNet. Keras's ``padding="same"`` depends on the size of the input, which is not yet
+    known when a symbol is made.
+    """
+    x, settings = ctx.x, ctx.settings
+    kernel, value = settings.kernel(), settings.number("constant_value", 0.0)
+    pads, strides = [], settings.per_axis("stride", 2, 1)
+    for size, extent, stride in zip(ctx.sizes((2, 3)), kernel, strides, strict=True):
+        pads.append(max((-(-size // stride) - 1) * stride + extent - size, 0))
+    begins = [pad // 2 for pad in pads]
+    ends = [pad - begin for pad, begin in zip(pads, begins, strict=True)]
+    return ctx.add("Pad", [x, ctx.integers([0, 0, *begins, 0, 0, *ends]), ctx.scalar(value, x)])
+
+
 @operator_reader("depth_to_space", "space_to_depth")
 def depth_and_space(ctx: MXNetOperator) -> ir.Value:
     """Blocks of pixels to channels or back."""
