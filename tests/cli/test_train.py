@@ -110,7 +110,7 @@ def test_a_run_goes_on_as_the_caffe_command_spells_it(folder, netweave, monkeypa
     whole = weights.read_bytes()
     weights.unlink()
     state = "out/lenet_iter_50.solverstate"
-    called = netweave("train", "--solver", "solver.prototxt", "--snapshot", state)
+    called = netweave("train", "-solver", "solver.prototxt", f"-snapshot={state}")  # gflags take one dash
     assert called.status == 0
     assert called.out.startswith("Iteration 50, testing (test)\n")
     assert weights.read_bytes() == whole
@@ -164,6 +164,46 @@ def test_a_job_that_is_refused_overwrites_no_trace(folder, netweave, monkeypatch
     called = netweave("train", "solver.prototxt", "--weights", "none.caffemodel", "--trace", "old.json")
     assert called.status == 2
     assert (folder / "old.json").read_text() == "[]"
+
+
+@needs_torch
+@pytest.mark.parametrize("setting", ["snapshot: 1", "snapshot_after_train: false"])
+def test_an_update_that_overflows_ends_the_run_and_is_not_saved(folder, netweave, monkeypatch, setting):
+    """The loss of the last iteration is still finite: only the parameters tell."""
+    monkeypatch.chdir(folder)
+    (folder / "steep.prototxt").write_text(NET.replace('top: "loss"', 'top: "loss" loss_weight: 1e20'))
+    solver = SOLVER.replace("base_lr: 0.05", "base_lr: 1e30").replace("max_iter: 100", "max_iter: 1")
+    solver = solver.replace("snapshot: 50", setting).replace("out/", "overflow/").replace("net.p", "steep.p")
+    (folder / "overflow.prototxt").write_text(solver)
+    called = netweave("train", "overflow.prototxt")
+    assert called.status == 2
+    assert "the update of iteration 0 left nan or inf in the parameter" in called.err
+    assert not list((folder / "overflow").glob("*"))
+
+
+@needs_torch
+@pytest.mark.parametrize("shown", ["test_interval: 1", "display: 1"])
+def test_a_run_that_ends_with_a_loss_of_nan_fails(folder, netweave, monkeypatch, shown):
+    """The parameters are finite, and so large that the next loss is not."""
+    monkeypatch.chdir(folder)
+    solver = SOLVER.replace("base_lr: 0.05", "base_lr: 1e38").replace("max_iter: 100", "max_iter: 1")
+    for setting in ("test_interval: 50", "display: 25"):
+        solver = solver.replace(setting, shown if shown.split(":")[0] in setting else setting)
+    (folder / "nan.prototxt").write_text(solver.replace("out/", "nan/"))
+    called = netweave("train", "nan.prototxt")
+    assert called.status == 2
+    assert re.search(r"after iteration 1 the loss of '(train|test)' is (nan|inf)", called.err)
+
+
+@needs_torch
+def test_a_prefix_that_cannot_be_written_is_found_before_the_first_step(folder, netweave, monkeypatch):
+    monkeypatch.chdir(folder)
+    (folder / "a_file").write_text("")
+    (folder / "unwritable.prototxt").write_text(SOLVER.replace("out/lenet", "a_file/lenet"))
+    called = netweave("train", "unwritable.prototxt")
+    assert called.status == 2
+    assert "the folder 'a_file', for checkpoints 'a_file/lenet', cannot be written" in called.err
+    assert "Iteration" not in called.out
 
 
 @pytest.mark.parametrize(

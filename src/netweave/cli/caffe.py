@@ -7,11 +7,26 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.cli.options import parse_input_shapes
+from netweave.cli.options import Command, parse_input_shapes
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+
+class CaffeCommand(Command):
+    """A command that also takes its options with one dash, as the ``caffe`` tool's flags may be written."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments."""
+        known = {name for parameter in self.get_params(ctx) for name in parameter.opts}
+
+        def written_out(argument: str) -> str:
+            name = argument.partition("=")[0]
+            one_dash = name.startswith("-") and not name.startswith("--") and len(name) > 2
+            return f"-{argument}" if one_dash and f"-{name}" in known else argument
+
+        return super().parse_args(ctx, [written_out(argument) for argument in args])
 
 
 gpu_option = click.option(

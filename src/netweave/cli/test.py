@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, one_of, threads_option
-from netweave.cli.options import Command, json_option
+from netweave.cli.caffe import CaffeCommand, device_of, files_of, gpu_option, in_state, one_of, threads_option
+from netweave.cli.options import json_option
 
 if TYPE_CHECKING:
     from netweave.cli.options import InputShapes
 
 
 @click.command(
-    cls=Command,
+    cls=CaffeCommand,
     examples=[
         "netweave test examples/lenet/solver.prototxt examples/lenet/snapshots/lenet_iter_600.caffemodel",
         "netweave test --model train_test.prototxt --weights net.caffemodel --iterations 100",

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import device_of, gpu_option, in_state, one_of
-from netweave.cli.options import Command, json_option
+from netweave.cli.caffe import CaffeCommand, device_of, gpu_option, in_state, one_of
+from netweave.cli.options import json_option
 
 if TYPE_CHECKING:
     from netweave.cli.options import InputShapes
 
 
 @click.command(
-    cls=Command,
+    cls=CaffeCommand,
     examples=[
         "netweave time train_test.prototxt",
         "netweave time --model deploy.prototxt --iterations 50 --gpu 0",

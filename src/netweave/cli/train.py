@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import files_of, in_state, one_of, threads_option
-from netweave.cli.options import Command, parse_paths
+from netweave.cli.caffe import CaffeCommand, files_of, in_state, one_of, threads_option
+from netweave.cli.options import parse_paths
 from netweave.cli.several import device_of_rank, is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
 from netweave.parallel.devices import parse_devices
@@ -21,7 +21,7 @@ STOPPED = 130
 
 
 @click.command(
-    cls=Command,
+    cls=CaffeCommand,
     examples=[
         "netweave train examples/lenet/solver.prototxt",
         "netweave train --solver solver.prototxt --weights net.caffemodel --gpu 0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import torch
 
 from netweave.backends.torch.node_memory import memories, to_array
 from netweave.engine import Variable
-from netweave.errors import UsageError
+from netweave.errors import RunError, UsageError
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
 from netweave.training.checkpoint_file import (
@@ -163,6 +164,25 @@ class CheckpointWriter:
         self._engine = engine
         self._keep = keep
         self._files = Variable("checkpoint files")
+
+    def require_folder(self) -> None:
+        """Look, before the first step, whether the folder of the checkpoints can be written.
+
+        Raises:
+            RunError: It cannot.
+        """
+        checkpoints = self._state.job.checkpoints
+        if not (checkpoints.interval or checkpoints.at_end):
+            return
+        folder = checkpoint_path(checkpoints.prefix, 0).parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise RunError(
+                f"the folder {str(folder)!r}, for checkpoints {checkpoints.prefix!r}, cannot be written: "
+                f"{error.strerror}. Give another prefix (snapshot_prefix) or make the folder writable"
+            ) from error
 
     def save(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Begin to write everything as it is now; return the names of the files.

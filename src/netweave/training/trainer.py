@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from dataclasses import replace
 from functools import partial
@@ -12,10 +13,11 @@ import numpy as np
 import torch
 
 from netweave.backends.torch.device import check_bfloat16, find_device
+from netweave.backends.torch.finite import parameter_not_finite
 from netweave.backends.torch.node_memory import memories
 from netweave.backends.torch.stages import cut
 from netweave.data import Turns
-from netweave.errors import UnsupportedError, UsageError
+from netweave.errors import RunError, UnsupportedError, UsageError
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
@@ -201,7 +203,11 @@ class Trainer:
             SourceError: A record cannot be read.
         """
         job, schedule = self.job, self.job.schedule
+        if self._ranks is None or self._ranks.world.is_first:
+            self._writer.require_folder()
         finished = self._steps()
+        self.program.wait()
+        self._require_finite()
         if job.checkpoints.at_end and self._saved_at != self.iteration:
             self._save()
         if not finished:
@@ -216,8 +222,11 @@ class Trainer:
                 outputs |= means
             self.program.losses.append(loss)
             self._show(self.iteration, outputs, rate=None)
+            self._require_finite_loss("train", loss)
         if _due(self.iteration, schedule.test_interval):
-            self.test()
+            for event in self.test():
+                losses = (sum(event.outputs[name]) for name in event.weights if name in event.outputs)
+                self._require_finite_loss(event.phase, sum(losses))
         self._end()
         return True
 
@@ -237,8 +246,9 @@ class Trainer:
         else:
             self._ranks.stop = True
 
-    def test(self) -> None:
-        """Run every test net over its batches, and tell the means of their outputs."""
+    def test(self) -> list[Evaluated]:
+        """Run every test net over its batches, tell and return the means of their outputs."""
+        events = []
         for name, phase in self.job.tests.items():
             turns = self._turns(name)
             numbers = range(phase.num_batches or 1)
@@ -248,6 +258,8 @@ class Trainer:
             event = Evaluated(self.iteration, name, averaged(batches, means), phase.losses)
             self.history.show(event)
             self._watch(event)
+            events.append(event)
+        return events
 
     def close(self) -> None:
         """Let go of the data."""
@@ -359,8 +371,27 @@ class Trainer:
         records = (iteration - last[0]) * self._loaders["train"].batch_size * self.job.solver.accumulate
         return records / (now - last[1])
 
+    def _require_finite(self) -> None:
+        """Refuse to go on with parameters that the last update made nan or inf: its loss was still finite."""
+        key = parameter_not_finite(self.nets["train"], self.job.phases["train"].graph)
+        if key is not None:
+            raise RunError(
+                f"{self.job.name}: the update of iteration {self.iteration - 1} left nan or inf in the "
+                f"parameter {key!r}; nothing is written from here on. Take a lower learning rate, or clip "
+                "gradients, and resume from an earlier checkpoint"
+            )
+
+    def _require_finite_loss(self, phase: str, loss: float) -> None:
+        """Fail a run whose last loss is nan or inf, which no further iteration would find."""
+        if not math.isfinite(loss):
+            raise RunError(
+                f"{self.job.name}: after iteration {self.iteration} the loss of {phase!r} is {loss}. Take a "
+                "lower learning rate, or clip gradients, and resume from an earlier checkpoint"
+            )
+
     def _save(self) -> None:
         self.program.wait()
+        self._require_finite()
         content = {
             **self._content(),
             "job": self.job.name,

@@ -30,10 +30,9 @@ def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) 
     for name, tensor in inputs.items():
         if not _is_finite(tensor):
             return f"the input {name!r} holds numbers that are not finite"
-    for key, parameter in graph.parameters.items():
-        # past the net's handle, which would wait for the very task that asks
-        if parameter.trainable and key in net.store and not _is_finite(net.store[key].tensor):
-            return f"the parameter {key!r} holds numbers that are not finite"
+    key = parameter_not_finite(net, graph)
+    if key is not None:
+        return f"the parameter {key!r} holds numbers that are not finite"
     if any(effects_of(node) & {Effect.STATEFUL, Effect.WORLD} for node in graph.nodes):
         return None  # what such a node does is done once
     training = net.module.training
@@ -46,6 +45,15 @@ def first_not_finite(net: TorchNet, graph: Graph, inputs: Mapping[str, Tensor]) 
         return f"{graph.place_of(found.node)} is the first whose output is not finite"
     finally:
         net.module.train(training)
+    return None
+
+
+def parameter_not_finite(net: TorchNet, graph: Graph) -> str | None:
+    """Return the first trained parameter that holds nan or inf; None if all are finite."""
+    for key, parameter in graph.parameters.items():
+        # past the net's handle, which would wait for the very task that asks
+        if parameter.trainable and key in net.store and not _is_finite(net.store[key].tensor):
+            return key
     return None
 
 
