@@ -14,7 +14,7 @@ import pytest
 
 import netweave
 from netweave.formats.keras import layers
-from netweave.formats.keras.registry import all_readers
+from netweave.formats.keras.layers import READERS
 
 FOLDER = Path(__file__).parent.parent / "golden" / "keras_layers"
 AGES = ("keras2", "keras3")
@@ -70,7 +70,7 @@ ELSEWHERE = {"LayerScale"}
 
 def test_every_class_has_a_case(folder):
     assert layers  # imported for what it registers
-    known = all_readers()
+    known = READERS
     written = {layer.type for age in AGES for layer in graph(age, folder).layers.values()}
     assert sorted(set(known) - written - set(OLDER) - ELSEWHERE) == []
     assert not [old for old, now in OLDER.items() if known[old] is not known[now]]

@@ -16,8 +16,8 @@ import netweave
 from netweave.files import Source
 from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.opening import open_net
+from netweave.formats.tensorflow.operators import READERS
 from netweave.formats.tensorflow.patterns import simplify
-from netweave.formats.tensorflow.registry import all_readers
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -93,7 +93,7 @@ def test_an_operator_makes_what_tensorflow_makes(case):
 
 def test_every_operator_has_a_case():
     assert operators  # imported for what it registers
-    known = all_readers()
+    known = READERS
     assert sorted(set(known) - written() - set(OLDER) - ELSEWHERE) == []
     assert {name.partition("/")[0] for name in OUTPUTS} <= set(known)
     assert not [old for old, now in OLDER.items() if known[old].read is not known[now].read]

@@ -14,7 +14,7 @@ from netweave.formats import FORMATS
 from netweave.graph import all_operators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "netweave"
@@ -77,24 +77,27 @@ def _first_line(function: Any) -> str:
     return (function.__doc__ or "").strip().split("\n")[0]
 
 
-def _caffe() -> dict[str, str]:
-    from netweave.formats.caffe import layers
-    from netweave.formats.caffe.context import LAYERS
-    from netweave.formats.caffe.inputs import INPUTS
+def _read(readers: Mapping[str, Any], inputs: Iterable[str] = ()) -> dict[str, str]:
+    """Return what the readers of a format say of themselves."""
+    rows = dict.fromkeys(inputs, "An input of the net.")
+    return _by_name(rows | {name: _first_line(reader.read) for name, reader in readers.items()})
 
-    assert layers  # imported for what it registers
-    inputs = dict.fromkeys(INPUTS, "An input of the net.")
-    rules = {name: _first_line(entry.rule) for name, entry in LAYERS.items()}
-    return dict(sorted((inputs | rules).items(), key=lambda item: item[0].lower()))
+
+def _by_name(rows: Mapping[str, str]) -> dict[str, str]:
+    return dict(sorted(rows.items(), key=lambda item: (item[0].lower(), item[0])))
+
+
+def _caffe() -> dict[str, str]:
+    from netweave.formats.caffe.inputs import INPUTS
+    from netweave.formats.caffe.layers import LAYERS
+
+    return _read(LAYERS, INPUTS)
 
 
 def _mxnet() -> dict[str, str]:
-    from netweave.symbol import operators
-    from netweave.symbol.registry import all_readers
+    from netweave.symbol.operators import READERS
 
-    assert operators  # imported for what it registers
-    rules = {name: _first_line(entry.read) for name, entry in all_readers().items()}
-    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+    return _read(READERS)
 
 
 def _chainer() -> dict[str, str]:
@@ -102,45 +105,32 @@ def _chainer() -> dict[str, str]:
     from netweave.formats.chainer.shim.links import LINKS
 
     rules = {f"functions.{name}": _first_line(made) for name, made in FUNCTIONS.items()}
-    rules |= {f"links.{name}": _first_line(made) for name, made in LINKS.items()}
-    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+    return _by_name(rules | {f"links.{name}": _first_line(made) for name, made in LINKS.items()})
 
 
 def _darknet() -> dict[str, str]:
-    from netweave.formats.darknet import layers
-    from netweave.formats.darknet.context import LAYERS
+    from netweave.formats.darknet.layers import LAYERS
 
-    assert layers  # imported for what it registers
-    return {name: _first_line(rule) for name, rule in sorted(LAYERS.items())}
+    return _read(LAYERS)
 
 
 def _singa() -> dict[str, str]:
-    from netweave.formats.singa import layers
-    from netweave.formats.singa.context import LAYERS
     from netweave.formats.singa.inputs import INPUTS
+    from netweave.formats.singa.layers import LAYERS
 
-    assert layers  # imported for what it registers
-    rules = {name: _first_line(entry.rule) for name, entry in LAYERS.items()}
-    inputs = {name: "An input of the net." for name in INPUTS if name not in rules}
-    return dict(sorted((inputs | rules).items(), key=lambda item: item[0].lower()))
+    return _read(LAYERS, INPUTS)
 
 
 def _tensorflow() -> dict[str, str]:
-    from netweave.formats.tensorflow import operators
-    from netweave.formats.tensorflow.registry import all_readers
+    from netweave.formats.tensorflow.operators import READERS
 
-    assert operators  # imported for what it registers
-    rules = {name: _first_line(entry.read) for name, entry in all_readers().items()}
-    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+    return _read(READERS)
 
 
 def _keras() -> dict[str, str]:
-    from netweave.formats.keras import layers
-    from netweave.formats.keras.registry import all_readers
+    from netweave.formats.keras.layers import READERS
 
-    assert layers  # imported for what it registers
-    rules = {name: _first_line(read) for name, read in all_readers().items()}
-    return dict(sorted(rules.items(), key=lambda item: item[0].lower()))
+    return _read(READERS)
 
 
 TYPES: dict[str, Callable[[], dict[str, str]]] = {

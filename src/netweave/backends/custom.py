@@ -11,7 +11,7 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.graph import DOMAIN, Effect, Operator, find_operator, is_registered, register_operator
-from netweave.symbol.registry import find_reader, operator_reader
+from netweave.symbol.registry import READERS, OperatorReader
 from netweave.symbol.symbol import Symbol, operator_function
 
 if TYPE_CHECKING:
@@ -117,9 +117,8 @@ def operator(
             defaults=attributes,
         )
         register_operator(entry)
-        operator_reader(op, arguments=inputs, count=lambda settings: num_outputs)(
-            _reader(inputs, attributes, num_outputs)
-        )
+        read = _reader(inputs, attributes, num_outputs)
+        READERS[op] = OperatorReader(read, inputs, count=lambda settings: num_outputs)
         return CustomOperator(op, function, inputs, attributes, num_outputs)
 
     return register
@@ -130,7 +129,7 @@ _OWN = "an operator of the user's own"
 
 def _check_name(op: str) -> None:
     own = is_registered(op) and find_operator(op).source == _OWN
-    if not op.isidentifier() or ((is_registered(op) or find_reader(op) is not None) and not own):
+    if not op.isidentifier() or ((is_registered(op) or op in READERS) and not own):
         raise UsageError(f"an operator cannot be called {op!r}: the name is taken, or is not an identifier")
 
 

@@ -8,5 +8,6 @@ weights are ordered, what an activation is called.
 
 from netweave.lowering.context import MANY, LayerContext
 from netweave.lowering.parameters import Layout, ParameterStore
+from netweave.lowering.rules import RuleTable, import_families
 
-__all__ = ["MANY", "LayerContext", "Layout", "ParameterStore"]
+__all__ = ["MANY", "LayerContext", "Layout", "ParameterStore", "RuleTable", "import_families"]

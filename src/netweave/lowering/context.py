@@ -120,18 +120,18 @@ class LayerContext:
             raise self.shape_error(f"axis {axis} is out of range for {rank} axes")
         return axis % rank
 
-    def check_count(self, noun: str, count: int, expected: tuple[int, int]) -> None:
+    def check_count(self, noun: str, count: int, expected: int | tuple[int, int]) -> None:
         """Refuse a layer that has too few or too many inputs or outputs.
 
         Args:
             noun: What is counted, in the framework's word: ``bottom``.
             count: How many the layer has.
-            expected: The least and the most that its type takes; ``MANY`` for no upper bound.
+            expected: How many its type takes, or the least and the most; ``MANY`` for no upper bound.
 
         Raises:
             ReadError: The count is outside the bounds.
         """
-        least, most = expected
+        least, most = (expected, expected) if isinstance(expected, int) else expected
         if not least <= count <= most:
             upper = " or more" if most == MANY else "" if least == most else f" to {most}"
             raise self.read_error(f"has {count} {noun}{'s' * (count != 1)}, expected {least}{upper}")

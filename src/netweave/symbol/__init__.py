@@ -17,7 +17,7 @@ from netweave.symbol.functions import arange, full, hypot, maximum, minimum, one
 from netweave.symbol.initializer import Initializer
 from netweave.symbol.memory import Memory
 from netweave.symbol.naming import AttrScope, NameManager, Prefix
-from netweave.symbol.registry import all_readers, find_reader
+from netweave.symbol.registry import READERS
 from netweave.symbol.symbol import Symbol, from_json, group, load, operator_function, variable
 
 if TYPE_CHECKING:
@@ -57,10 +57,10 @@ __all__ = [
 
 def __getattr__(name: str) -> Callable[..., Symbol]:
     """Return the function of an operator."""
-    if name.startswith("__") or find_reader(name) is None:
+    if name.startswith("__") or name not in READERS:
         raise AttributeError(f"module {__name__!r} has no operator {name!r}")
     return operator_function(name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *all_readers()])
+    return sorted([*globals(), *READERS])

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.symbol import operators
 from netweave.symbol.document import VARIABLE
 from netweave.symbol.naming import fresh_name, scoped_attributes, user_attributes
-from netweave.symbol.registry import COUNT, find_reader
+from netweave.symbol.operators import READERS
+from netweave.symbol.registry import COUNT
 from netweave.symbol.settings import HARMLESS_SUFFIXES
 from netweave.symbol.vertex import Output, Vertex, caller
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from netweave.graph import Origin
 
-del operators  # imported to enter its rows in the table
 
 FIRST_VALUES = {
     ("", "moving_mean"): '["zero", {}]',
@@ -55,7 +54,7 @@ def apply(
         UsageError: There is no such operator, or inputs are too many, unknown, or given twice.
         ReadError: A setting that says which inputs there are is missing or wrong.
     """
-    reader = find_reader(op)
+    reader = READERS.get(op)
     if reader is None:
         raise UsageError(f"no operator {op!r}; docs/reference/layers.md has a list of those of MXNet")
     origin = caller()

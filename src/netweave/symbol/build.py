@@ -17,11 +17,11 @@ from netweave.files.unknown import (
     refuse_unknown_settings,
 )
 from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
-from netweave.symbol import operators
 from netweave.symbol.context import MXNetOperator
 from netweave.symbol.deduce import deduce
 from netweave.symbol.document import Node
-from netweave.symbol.registry import ROLES, all_readers, find_reader
+from netweave.symbol.operators import READERS, REASONS
+from netweave.symbol.registry import ROLES
 from netweave.symbol.settings import Settings
 from netweave.symbol.upgrade import arguments_of
 from netweave.symbol.variables import Variables
@@ -102,8 +102,7 @@ class _Build:
         return graph
 
     def _read(self, node: Node) -> Sequence[ir.Value]:
-        reader = find_reader(node.op)
-        assert reader is not None
+        reader = READERS[node.op]
         settings = Settings(node.attributes, place=node.place)
         key = self._builder.layers.free_key(node.name)
         layer = Layer(
@@ -120,7 +119,7 @@ class _Build:
                 self._builder,
                 node,
                 settings,
-                names=reader.arguments(settings) if reader.arguments else None,
+                names=reader.argument_names(settings),
                 sources=[self._input(entry, node) for entry in node.inputs],
                 variables=self._variables,
             )
@@ -179,12 +178,12 @@ class _Build:
             [
                 UnknownLayer(node.op, node.name, node.origin.line)
                 for node in self._document.nodes
-                if not node.is_variable and find_reader(node.op) is None
+                if not node.is_variable and node.op not in READERS
             ],
             place=self._document.file,
             noun="operator",
-            known=all_readers(),
-            reasons=operators.REASONS,
+            known=READERS,
+            reasons=REASONS,
             how_to="add-an-mxnet-operator",
         )
 

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netweave.lowering import RuleTable
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -29,7 +31,7 @@ AUXILIARY = frozenset({"moving_mean", "moving_var"})
 COUNT = "num_args"
 """The setting that says how many inputs there are, of operators that take any number."""
 
-Arguments = Callable[["Settings"], Sequence[str] | None]
+Arguments = Callable[["Settings"], Sequence[str]]
 Count = Callable[["Settings"], int]
 Read = Callable[["MXNetOperator"], "ir.Value | Sequence[ir.Value]"]
 
@@ -40,17 +42,22 @@ class OperatorReader:
 
     Attributes:
         read: Adds its nodes and returns its outputs.
-        arguments: Names of its inputs, given its settings; None for any number of unnamed ones.
-        outputs: Names of its outputs where they have some of their own.
+        arguments: Names of its inputs, in order: as a list, as a function of its settings, or None for any
+            number of unnamed ones.
+        outputs: Names of its outputs, if they are not just numbered.
         count: Number of its outputs, given its settings.
         counted: Whether the setting ``COUNT`` says how many inputs it has.
     """
 
     read: Read
-    arguments: Arguments | None = None
+    arguments: Sequence[str] | Arguments | None = ("data",)
     outputs: Sequence[str] = ()
     count: Count = lambda settings: 1
     counted: bool = False
+
+    def argument_names(self, settings: Settings) -> Sequence[str] | None:
+        """Return the names of its inputs, None for any number of unnamed ones."""
+        return self.arguments(settings) if callable(self.arguments) else self.arguments
 
     def output_names(self, node: str, count: int) -> list[str]:
         """Return what MXNet calls the outputs of a node that makes ``count`` of them."""
@@ -59,43 +66,10 @@ class OperatorReader:
         return [f"{node}_output"] if count == 1 else [f"{node}_output{number}" for number in range(count)]
 
 
-_READERS: dict[str, OperatorReader] = {}
+READERS: RuleTable[Read, OperatorReader] = RuleTable(OperatorReader)
+"""The readers by the operator's name and its aliases in files of every age."""
 
-
-def operator_reader(
-    *names: str,
-    arguments: Sequence[str] | Arguments | None = ("data",),
-    outputs: Sequence[str] = (),
-    count: Count = lambda settings: 1,
-    counted: bool = False,
-) -> Callable[[Read], Read]:
-    """Register the decorated function as the reader of an operator.
-
-    Args:
-        names: The operator's name and its aliases in files of every age.
-        arguments: Names of its inputs, in order: as a list, as a function of its settings, or None for
-            any number.
-        outputs: Names of its outputs, if they are not just numbered.
-        count: Number of its outputs as a function of its settings; 1 by default.
-        counted: Whether the setting ``num_args`` says how many inputs it has.
-    """
-
-    def register(read: Read) -> Read:
-        named = arguments if arguments is None or callable(arguments) else _fixed(arguments)
-        _READERS.update(dict.fromkeys(names, OperatorReader(read, named, outputs, count, counted)))
-        return read
-
-    return register
-
-
-def find_reader(op: str) -> OperatorReader | None:
-    """Return the reader of an operator, or None if there is none."""
-    return _READERS.get(op)
-
-
-def all_readers() -> dict[str, OperatorReader]:
-    """Return every reader by the operator's name."""
-    return dict(sorted(_READERS.items()))
+operator_reader = READERS.register
 
 
 def with_bias(default_no_bias: bool) -> Arguments:
@@ -104,12 +78,5 @@ def with_bias(default_no_bias: bool) -> Arguments:
     def arguments(settings: Settings) -> Sequence[str]:
         no_bias = settings.flag("no_bias", default_no_bias)
         return ("data", "weight") if no_bias else ("data", "weight", "bias")
-
-    return arguments
-
-
-def _fixed(names: Sequence[str]) -> Arguments:
-    def arguments(settings: Settings) -> Sequence[str]:
-        return names
 
     return arguments

@@ -17,7 +17,7 @@ from netweave.symbol.initializer import Initializer
 from netweave.symbol.memory import Memory, estimate
 from netweave.symbol.naming import scoped_attributes
 from netweave.symbol.picture import draw
-from netweave.symbol.registry import all_readers, find_reader
+from netweave.symbol.registry import READERS
 from netweave.symbol.settings import DTYPES
 from netweave.symbol.upgrade import HIDDEN, upgraded
 from netweave.symbol.vertex import (
@@ -92,7 +92,7 @@ class Symbol(Arithmetic):
         return Symbol([self.outputs[names.index(which)]])
 
     def __getattr__(self, name: str) -> Callable[..., Symbol]:
-        if name.startswith("_") or find_reader(name) is None:
+        if name.startswith("_") or name not in READERS:
             raise AttributeError(f"a symbol has no attribute or operator {name!r}")
         return partial(operator_function(name), self)
 
@@ -287,7 +287,7 @@ def operator_function(op: str) -> Callable[..., Symbol]:
         return Symbol(apply(op, positional, named, settings=settings, name=name, attributes=attr))
 
     function.__name__ = function.__qualname__ = op
-    read = all_readers()[op].read
+    read = READERS[op].read
     function.__doc__ = (
         f"{read.__doc__ or op}\n\n    Inputs are symbols, in order or by name; all else are settings."
     )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.symbol.document import VARIABLE, Document, Entry, Node
-from netweave.symbol.registry import find_reader
+from netweave.symbol.registry import READERS
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,10 +34,8 @@ def upgraded(document: Document) -> Document:
 
 def arguments_of(node: Node) -> Sequence[str] | None:
     """Return the names of an operator's inputs; None if it is unknown or takes any number."""
-    reader = find_reader(node.op)
-    if reader is None or reader.arguments is None:
-        return None
-    return reader.arguments(Settings(node.attributes, place=node.place))
+    reader = READERS.get(node.op)
+    return reader.argument_names(Settings(node.attributes, place=node.place)) if reader else None
 
 
 def _hide(node: Node) -> Node:

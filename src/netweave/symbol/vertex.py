@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from netweave.errors import UsageError
 from netweave.graph import Origin
 from netweave.symbol.document import VARIABLE, Document, Entry, Node
-from netweave.symbol.registry import AUXILIARY, find_reader
+from netweave.symbol.registry import AUXILIARY, READERS
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Vertex:
     @property
     def reader(self) -> OperatorReader | None:
         """Its operator's row in the table; None for variables and for what Netweave does not read."""
-        return find_reader(self.op)
+        return READERS.get(self.op)
 
     @property
     def settings(self) -> Settings:
@@ -72,7 +72,7 @@ class Vertex:
     def argument_names(self) -> Sequence[str] | None:
         """Return the names of its inputs, or None if they have none."""
         reader = self.reader
-        return reader.arguments(self.settings) if reader and reader.arguments else None
+        return reader.argument_names(self.settings) if reader else None
 
     def output_names(self) -> list[str]:
         """Return what its outputs are called; those of a variable have its name."""

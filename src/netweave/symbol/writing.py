@@ -6,7 +6,7 @@ import json
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from netweave.symbol.registry import find_reader
+from netweave.symbol.registry import READERS
 from netweave.symbol.settings import Settings
 
 if TYPE_CHECKING:
@@ -34,5 +34,5 @@ def _node(node: Node) -> dict[str, Any]:
 
 
 def _num_outputs(node: Node) -> int:
-    reader = find_reader(node.op)
+    reader = READERS.get(node.op)
     return reader.count(Settings(node.attributes, place=node.place)) if reader else 1

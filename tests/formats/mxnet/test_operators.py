@@ -11,7 +11,7 @@ from netweave.backends import prepare
 from netweave.files import Source
 from netweave.formats.mxnet import read
 from netweave.graph import attributes_of, find_operator
-from netweave.symbol.registry import all_readers
+from netweave.symbol.operators import READERS
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 
@@ -37,9 +37,9 @@ def read_case(case, folder, *, text=None, input_shapes=True):
 
 def test_every_reader_has_a_case():
     tried = {case.op for case in CASES.values()}
-    untried = {reader.read: name for name, reader in all_readers().items()}
+    untried = {reader.read: name for name, reader in READERS.items()}
     for name in tried:
-        untried.pop(all_readers()[name].read, None)
+        untried.pop(READERS[name].read, None)
     assert not untried
 
 

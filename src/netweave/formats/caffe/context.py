@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from netweave.graph import BATCH
-from netweave.lowering import LayerContext
+from netweave.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -119,43 +119,20 @@ class CaffeLayer(LayerContext):
         return f"{self.layer.origin.file}:{line}: layer {self.layer.name!r} ({self.layer.type})"
 
 
-Rule = Callable[[CaffeLayer], Sequence[ir.Value]]
+Read = Callable[[CaffeLayer], Sequence[ir.Value]]
 """Writes a layer's nodes and returns the values of its tops, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRule:
-    """How a type of layer is read, and how many bottoms and tops it may have (least, most)."""
+class LayerReader:
+    """How a type of layer is read, and how many bottoms and tops it may have: a number, or (least, most)."""
 
-    rule: Rule
-    bottoms: tuple[int, int]
-    tops: tuple[int, int]
-
-
-LAYERS: dict[str, LayerRule] = {}
-"""The rules by Caffe's name of the type; ``netweave.formats.caffe.layers`` fills it."""
+    read: Read
+    bottoms: int | tuple[int, int] = 1
+    tops: int | tuple[int, int] = 1
 
 
-def layer(
-    type: str,  # noqa: A002
-    *,
-    bottoms: int | tuple[int, int] = 1,
-    tops: int | tuple[int, int] = 1,
-) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule for a type of layer.
+LAYERS: RuleTable[Read, LayerReader] = RuleTable(LayerReader)
+"""The readers by Caffe's name of the type; ``netweave.formats.caffe.layers`` fills it."""
 
-    Args:
-        type: Caffe's name of the type.
-        bottoms: How many bottoms it has: a number, or (least, most).
-        tops: How many tops it has, in the same way.
-    """
-
-    def register(rule: Rule) -> Rule:
-        LAYERS[type] = LayerRule(rule, _range(bottoms), _range(tops))
-        return rule
-
-    return register
-
-
-def _range(count: int | tuple[int, int]) -> tuple[int, int]:
-    return (count, count) if isinstance(count, int) else count
+layer = LAYERS.register

@@ -118,11 +118,11 @@ def _inputs(builder: GraphBuilder, wired: Wired, inputs: dict[str, NetInput]) ->
 
 
 def _written(ctx: CaffeLayer) -> Sequence[ir.Value]:
-    rule = LAYERS[type_of(ctx.spec)]
-    ctx.check_count("bottom", len(ctx.bottoms), rule.bottoms)
-    ctx.check_count("top", len(ctx.tops), rule.tops)
+    reader = LAYERS[type_of(ctx.spec)]
+    ctx.check_count("bottom", len(ctx.bottoms), reader.bottoms)
+    ctx.check_count("top", len(ctx.tops), reader.tops)
     params = ctx.spec["param"]
-    found = rule.rule(ctx)
+    found = reader.read(ctx)
     num_arrays = len(ctx.blobs.keys(ctx.layer.key))
     if len(params) > num_arrays:
         raise ctx.read_error(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.lowering import LayerContext
+from netweave.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -136,18 +137,18 @@ class DarknetLayer(LayerContext):
         return value
 
 
-Rule = Callable[[DarknetLayer], "ir.Value"]
+Read = Callable[[DarknetLayer], "ir.Value"]
 """Writes a layer's nodes and returns its output."""
 
-LAYERS: dict[str, Rule] = {}
-"""The rules by Darknet's names of the type; ``netweave.formats.darknet.layers`` fills it."""
+
+@dataclass(frozen=True, slots=True)
+class LayerReader:
+    """How a type of section is read."""
+
+    read: Read
 
 
-def layer(*types: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule for types of sections; the first is the usual name."""
+LAYERS: RuleTable[Read, LayerReader] = RuleTable(LayerReader)
+"""The readers by Darknet's names of the type; ``netweave.formats.darknet.layers`` fills it."""
 
-    def register(rule: Rule) -> Rule:
-        LAYERS.update(dict.fromkeys(types, rule))
-        return rule
-
-    return register
+layer = LAYERS.register

@@ -14,9 +14,9 @@ from netweave.files.unknown import (
     refuse_unknown_layers,
     refuse_unknown_settings,
 )
-from netweave.formats.darknet import layers
 from netweave.formats.darknet.config import Section, read_config
-from netweave.formats.darknet.context import HEADS, LAYERS, DarknetLayer
+from netweave.formats.darknet.context import HEADS, DarknetLayer
+from netweave.formats.darknet.layers import LAYERS, REASONS
 from netweave.formats.darknet.settings import SETTINGS
 from netweave.formats.darknet.weights import WeightFile
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
@@ -102,7 +102,7 @@ def _check_names(sections: Sequence[Section]) -> None:
         place=sections[0].file,
         noun="layer",
         known=LAYERS,
-        reasons=layers.REASONS,
+        reasons=REASONS,
     )
     refuse_unknown_settings(
         [
@@ -130,7 +130,7 @@ def _read_layer(
         ctx = DarknetLayer(
             builder, section, layer, index=index, outputs=outputs, parameters=parameters, weights=weights
         )
-        output = LAYERS[section.type](ctx)
+        output = LAYERS[section.type].read(ctx)
         producer = output.producer()
         if producer is not None and key in layer_keys(producer):
             builder.rename(output, key)

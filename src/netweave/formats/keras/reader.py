@@ -11,14 +11,14 @@ import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
-from netweave.formats.keras import layers
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
+from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import is_ours, open_model
 from netweave.formats.keras.order import calls_in_order
-from netweave.formats.keras.registry import all_readers, read_layer
+from netweave.formats.keras.registry import read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
 
@@ -180,13 +180,13 @@ class _Build:
 
     def _check_layers(self, model: Model) -> None:
         """Refuse a model with unknown layers, naming each class once with its layers."""
-        known = {*MODELS, *all_readers()}
+        known = {*MODELS, *READERS}
         refuse_unknown_layers(
             [UnknownLayer(layer.type, layer.name) for layer in model.layers if layer.type not in known],
             place=self._file,
             noun="layer",
             known=known,
-            reasons=layers.REASONS,
+            reasons=REASONS,
             how_to="add-a-keras-layer",
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from netweave.lowering import LayerContext
+from netweave.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,33 +167,19 @@ class SingaLayer(LayerContext):
         return self.unit.place(self.layer.origin.file, line)
 
 
-Rule = Callable[[SingaLayer], Output]
+Read = Callable[[SingaLayer], Output]
 """Writes a layer's nodes and returns what it gives."""
 
 
 @dataclass(frozen=True, slots=True)
-class LayerRule:
-    """How a type of layer is read, and how many sources it may have (least, most)."""
+class LayerReader:
+    """How a type of layer is read, and how many sources it may have: a number, or (least, most)."""
 
-    rule: Rule
-    sources: tuple[int, int]
-
-
-LAYERS: dict[str, LayerRule] = {}
-"""The rules by SINGA's name of the type; ``netweave.formats.singa.layers`` fills it."""
+    read: Read
+    sources: int | tuple[int, int] = 1
 
 
-def layer(*types: str, sources: int | tuple[int, int] = 1) -> Callable[[Rule], Rule]:
-    """Register the decorated function as the rule for types of layers.
+LAYERS: RuleTable[Read, LayerReader] = RuleTable(LayerReader)
+"""The readers by SINGA's name of the type; ``netweave.formats.singa.layers`` fills it."""
 
-    Args:
-        types: SINGA's names of the types.
-        sources: How many sources they have: a number, or (least, most).
-    """
-
-    def register(rule: Rule) -> Rule:
-        least, most = (sources, sources) if isinstance(sources, int) else sources
-        LAYERS.update(dict.fromkeys(types, LayerRule(rule, (least, most))))
-        return rule
-
-    return register
+layer = LAYERS.register

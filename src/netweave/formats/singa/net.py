@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
-from netweave.formats.singa import layers as families
-from netweave.formats.singa.context import LAYERS, Output, SingaLayer
+from netweave.formats.singa.context import Output, SingaLayer
 from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, is_input
+from netweave.formats.singa.layers import LAYERS, REASONS
 from netweave.formats.singa.layers.machine import downwards
 from netweave.formats.singa.parameters import Parameters
 from netweave.formats.singa.phases import included
@@ -171,7 +171,7 @@ class _Maker:
                 joined=self._joined,
             )
             _check_sources(ctx)
-            made = self.made[unit.name] = LAYERS[unit.spec["type"]].rule(ctx)
+            made = self.made[unit.name] = LAYERS[unit.spec["type"]].read(ctx)
         values = [*made.results.values()] or [*made.values]
         self._builder.layers.add(
             replace(
@@ -241,7 +241,7 @@ def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
         place=place,
         noun="layer",
         known=known,
-        reasons=families.REASONS | dict.fromkeys(own, _OWN),
+        reasons=REASONS | dict.fromkeys(own, _OWN),
     )
     for spec in specs:
         if spec.unknown:

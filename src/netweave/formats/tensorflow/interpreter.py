@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, SourceError, UnsupportedError
-from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.context import TensorFlowOperation
 from netweave.formats.tensorflow.folding import fold
 from netweave.formats.tensorflow.frames import MERGE
 from netweave.formats.tensorflow.operands import Dead, Item
+from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.formats.tensorflow.patterns import simplify
 from netweave.formats.tensorflow.reach import MAX_NODES
-from netweave.formats.tensorflow.registry import find_reader
 from netweave.graph import Layer, Origin
 from netweave.lowering.channels_last import Stored, Tensor
 
@@ -154,11 +153,11 @@ class Interpreter:
         folded = fold(node, inputs) if inputs else None
         if folded is not None:
             return folded
-        reader = find_reader(node.op)
+        reader = READERS.get(node.op)
         if reader is None and node.op in self.program.functions:  # so TensorFlow 1 calls a function
             return self.call(node.op, inputs, place)
         if reader is None:
-            reason = f": {operators.REASONS[node.op]}" if node.op in operators.REASONS else ""
+            reason = f": {REASONS[node.op]}" if node.op in REASONS else ""
             raise UnsupportedError(
                 f"an operator that Netweave does not read{reason}; "
                 f"see docs/how-to/add-a-tensorflow-operator.md",

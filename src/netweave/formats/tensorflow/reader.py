@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
-from netweave.formats.tensorflow import operators
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
 from netweave.formats.tensorflow.interpreter import Interpreter
 from netweave.formats.tensorflow.opening import is_ours, open_net
+from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.formats.tensorflow.outputs import find_outputs
 from netweave.formats.tensorflow.reach import check_written_out, needed
-from netweave.formats.tensorflow.registry import all_readers, find_reader
 from netweave.formats.tensorflow.variables import Variables
 from netweave.graph import Graph, GraphBuilder
 from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
@@ -96,13 +95,13 @@ def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
     unknown = [
         UnknownLayer(node.op, node.name, node.line)
         for node in needed(program, wanted)
-        if find_reader(node.op) is None and not can_fold(node.op) and node.op not in program.functions
+        if node.op not in READERS and not can_fold(node.op) and node.op not in program.functions
     ]
     refuse_unknown_layers(
         unknown,
         place=program.file,
         noun="operator",
-        known=all_readers(),
-        reasons=operators.REASONS,
+        known=READERS,
+        reasons=REASONS,
         how_to="add-a-tensorflow-operator",
     )

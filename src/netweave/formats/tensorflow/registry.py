@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from netweave.lowering import RuleTable
+
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.formats.tensorflow.operands import Item
@@ -26,29 +28,7 @@ class OperatorReader:
     plain: bool = False
 
 
-_READERS: dict[str, OperatorReader] = {}
+READERS: RuleTable[Read, OperatorReader] = RuleTable(OperatorReader)
+"""The readers by the operator's name."""
 
-
-def operator_reader(*names: str, plain: bool = False) -> Callable[[Read], Read]:
-    """Register the decorated function as the reader of an operator.
-
-    Args:
-        names: The operator's name, and those that do the same.
-        plain: See ``OperatorReader``.
-    """
-
-    def register(read: Read) -> Read:
-        _READERS.update(dict.fromkeys(names, OperatorReader(read, plain)))
-        return read
-
-    return register
-
-
-def find_reader(op: str) -> OperatorReader | None:
-    """Return the reader of an operator, or None if there is none."""
-    return _READERS.get(op)
-
-
-def all_readers() -> dict[str, OperatorReader]:
-    """Return every reader by the operator's name."""
-    return dict(sorted(_READERS.items()))
+operator_reader = READERS.register

@@ -1,35 +1,9 @@
 """Readers of MXNet's operators, one file per family; importing this package registers them all."""
 
-from netweave.symbol.operators import (
-    activation,
-    constants,
-    convolution,
-    detection,
-    elementwise,
-    indexing,
-    normalization,
-    outputs,
-    pooling,
-    recurrent,
-    reduction,
-    resampling,
-    shaping,
-)
+from netweave.lowering import import_families
 from netweave.symbol.operators.refused import REASONS
+from netweave.symbol.registry import READERS
 
-__all__ = [
-    "REASONS",
-    "activation",
-    "constants",
-    "convolution",
-    "detection",
-    "elementwise",
-    "indexing",
-    "normalization",
-    "outputs",
-    "pooling",
-    "recurrent",
-    "reduction",
-    "resampling",
-    "shaping",
-]
+__all__ = ["READERS", "REASONS"]
+
+import_families(__name__)

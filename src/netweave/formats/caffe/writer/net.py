@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritableNodes
-from netweave.formats.caffe.writer import operators
 from netweave.formats.caffe.writer.joining import joined
 from netweave.formats.caffe.writer.layer import CaffeLayer
-from netweave.formats.caffe.writer.table import TABLE, CaffeNode
+from netweave.formats.caffe.writer.operators import TABLE
+from netweave.formats.caffe.writer.table import CaffeNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,6 @@ def layers_of(graph: Graph) -> list[CaffeLayer]:
     Raises:
         UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
     """
-    assert operators  # imported for what it registers
     not_writable = NotWritableNodes(graph, "a net of Caffe's")
     needed = {value.name for value in graph.outputs}
     found: list[list[CaffeLayer]] = []

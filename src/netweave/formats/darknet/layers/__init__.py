@@ -1,8 +1,9 @@
 """Types of layers, one file for each family; importing this registers them all."""
 
-from netweave.formats.darknet.layers import activation, heads, joining, pooling, rearranging, weighted
+from netweave.formats.darknet.context import LAYERS
+from netweave.lowering import import_families
 
-__all__ = ["REASONS", "activation", "heads", "joining", "pooling", "rearranging", "weighted"]
+__all__ = ["LAYERS", "REASONS"]
 
 _RECURRENT = "it keeps a state from ctx to ctx; recurrent layers are not read"
 _LRN = "its sum leaves out one neighbour, by an error in normalization_layer.c; not written yet"
@@ -17,3 +18,5 @@ REASONS = {
     "normalization": _LRN,
     "contrastive": "a loss of training; not written yet",
 }
+
+import_families(__name__)

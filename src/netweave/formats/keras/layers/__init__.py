@@ -1,39 +1,9 @@
 """Readers of Keras's layers, one file per family; importing this package registers them all."""
 
-from netweave.formats.keras.layers import (
-    activation,
-    attention,
-    cells,
-    convolution,
-    dense,
-    elements,
-    masking,
-    merging,
-    normalization,
-    parts,
-    pooling,
-    preprocessing,
-    recurrent,
-    shaping,
-    wrappers,
-)
 from netweave.formats.keras.layers.refused import REASONS
+from netweave.formats.keras.registry import READERS
+from netweave.lowering import import_families
 
-__all__ = [
-    "REASONS",
-    "activation",
-    "attention",
-    "cells",
-    "convolution",
-    "dense",
-    "elements",
-    "masking",
-    "merging",
-    "normalization",
-    "parts",
-    "pooling",
-    "preprocessing",
-    "recurrent",
-    "shaping",
-    "wrappers",
-]
+__all__ = ["READERS", "REASONS"]
+
+import_families(__name__)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.keras.registry import find_reader, layer_reader, read_layer
+from netweave.formats.keras.registry import READERS, layer_reader, read_layer
 from netweave.lowering.channels_last.axes import reshape
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ SAME_FOR_ALL = frozenset({"Dense", "Activation", "Dropout", "ReLU", "LeakyReLU",
 def time_distributed(ctx: KerasLayer) -> Tensor:
     """A layer on every step of a sequence by itself."""
     layer = ctx.layer_setting("layer")
-    if find_reader(layer.type) is None or layer.type in {"TimeDistributed", "Bidirectional", *RECURRENT}:
+    if layer.type not in READERS or layer.type in {"TimeDistributed", "Bidirectional", *RECURRENT}:
         raise ctx.unsupported(f"around a layer of class {layer.type!r} it is not read")
     if layer.type in SAME_FOR_ALL:
         return read_layer(ctx.inner(layer, [ctx.x], inside="layer"))[0]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import write_nodes
 from netweave.files.source_code.tidying import needed, without_identities
-from netweave.formats.keras.source import operators
-from netweave.formats.keras.source.table import TABLE, KerasNode
+from netweave.formats.keras.source.operators import TABLE
+from netweave.formats.keras.source.table import KerasNode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,7 +26,6 @@ def steps_of(graph: Graph) -> list[Step]:
     Raises:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
-    assert operators  # imported for what it registers
     steps = write_nodes(graph, TABLE, KerasNode, "Keras source")
     steps = without_identities(needed(_without_turns(needed(steps, graph)), graph), graph)
     return _without_flattens(steps, [value.name or "" for value in graph.outputs])

@@ -8,8 +8,8 @@ from netweave.files import OutputFiles
 from netweave.files.node_writer import NotWritableNodes
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.mxnet.params import encode_arrays
-from netweave.formats.mxnet.writer import operators
-from netweave.formats.mxnet.writer.table import TABLE, MXNetNode, Net
+from netweave.formats.mxnet.writer.operators import TABLE
+from netweave.formats.mxnet.writer.table import MXNetNode, Net
 from netweave.graph import known_shape
 from netweave.passes import (
     absorb_pads,
@@ -75,7 +75,6 @@ def _symbol(graph: Graph, net: Net) -> Symbol:
     Raises:
         UnsupportedError: Some nodes cannot be written; each kind is named once, with the reason.
     """
-    assert operators  # imported for what it registers
     not_writable = NotWritableNodes(graph, "a net of MXNet's")
     for value in graph.inputs:
         name = value.name or ""

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.onnx.functions import families
 from netweave.formats.onnx.functions.table import REASONS, TABLE, FunctionNode
 from netweave.formats.onnx.functions.tape import Tensor, recording
 from netweave.graph import DOMAIN, OPSET
@@ -22,7 +21,6 @@ def with_functions(graph: Graph) -> Graph:
 
     Nodes that call functions of different bodies name theirs as ``overload``. What has no form stays without.
     """
-    assert families  # imported for what it registers
     own = [node for node in graph.nodes if node.domain == DOMAIN]
     if not own:
         return graph

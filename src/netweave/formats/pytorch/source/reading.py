@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from netweave.files.node_writer import write_nodes
 from netweave.files.source_code.steps import Field, Module, Step
 from netweave.files.source_code.tidying import needed, without_identities
-from netweave.formats.pytorch.source import operators
-from netweave.formats.pytorch.source.table import TABLE, PyTorchNode
+from netweave.formats.pytorch.source.operators import TABLE
+from netweave.formats.pytorch.source.table import PyTorchNode
 
 if TYPE_CHECKING:
     from netweave.graph import Graph
@@ -28,7 +28,6 @@ def steps_of(graph: Graph) -> list[Step]:
     Raises:
         UnsupportedError: Some cannot be written; each kind is named once, with the reason.
     """
-    assert operators  # imported for what it registers
     steps = write_nodes(graph, TABLE, PyTorchNode, "PyTorch source")
     return _joined(without_identities(needed(steps, graph), graph))
 

@@ -4,28 +4,10 @@ To add a type: a function under ``@layer`` in the file of its family; its facts 
 repository that the docstring names.
 """
 
-from netweave.formats.singa.layers import (
-    activation,
-    connected,
-    joining,
-    losses,
-    machine,
-    normalisation,
-    recurrent,
-    windows,
-)
+from netweave.formats.singa.context import LAYERS
+from netweave.lowering import import_families
 
-__all__ = [
-    "REASONS",
-    "activation",
-    "connected",
-    "joining",
-    "losses",
-    "machine",
-    "normalisation",
-    "recurrent",
-    "windows",
-]
+__all__ = ["LAYERS", "REASONS"]
 
 _PARTS = "which SINGA puts between machines by itself; remove it"
 
@@ -35,3 +17,5 @@ REASONS = {
     "kBridgeSrc": _PARTS,
     "kPrefetch": "put the layers in it into the net itself",
 }
+
+import_families(__name__)

@@ -1,23 +1,8 @@
 """The operators that can be written, by subject."""
 
-from netweave.formats.caffe.writer.operators import (
-    activation,
-    arithmetic,
-    detection,
-    normalisation,
-    pooling,
-    recurrent,
-    shape,
-    weighted,
-)
+from netweave.formats.caffe.writer.table import TABLE
+from netweave.lowering import import_families
 
-__all__ = [
-    "activation",
-    "arithmetic",
-    "detection",
-    "normalisation",
-    "pooling",
-    "recurrent",
-    "shape",
-    "weighted",
-]
+__all__ = ["TABLE"]
+
+import_families(__name__)

@@ -1,25 +1,8 @@
 """``chainer.links``, one file for each family; importing this registers them all."""
 
-from netweave.formats.chainer.shim.links import (
-    connection,
-    convolution,
-    inception,
-    model,
-    normalisation,
-    recurrent,
-    sequences,
-    vision,
-)
 from netweave.formats.chainer.shim.links.table import LINKS
+from netweave.lowering import import_families
 
-__all__ = [
-    "LINKS",
-    "connection",
-    "convolution",
-    "inception",
-    "model",
-    "normalisation",
-    "recurrent",
-    "sequences",
-    "vision",
-]
+__all__ = ["LINKS"]
+
+import_families(__name__)

@@ -1,13 +1,8 @@
 """The operators that can be written, by subject."""
 
-from netweave.formats.keras.source.operators import (
-    activation,
-    arithmetic,
-    normalisation,
-    pooling,
-    recurrent,
-    shape,
-    weighted,
-)
+from netweave.formats.keras.source.table import TABLE
+from netweave.lowering import import_families
 
-__all__ = ["activation", "arithmetic", "normalisation", "pooling", "recurrent", "shape", "weighted"]
+__all__ = ["TABLE"]
+
+import_families(__name__)

@@ -1,13 +1,8 @@
 """The operators that can be written, by subject."""
 
-from netweave.formats.mxnet.writer.operators import (
-    detection,
-    elementwise,
-    normalisation,
-    pooling,
-    recurrent,
-    shape,
-    weighted,
-)
+from netweave.formats.mxnet.writer.table import TABLE
+from netweave.lowering import import_families
 
-__all__ = ["detection", "elementwise", "normalisation", "pooling", "recurrent", "shape", "weighted"]
+__all__ = ["TABLE"]
+
+import_families(__name__)

@@ -3,24 +3,9 @@
 To add one: a function under ``@writes("Op")`` that returns a Step.
 """
 
-from netweave.formats.pytorch.source.operators import (
-    activation,
-    arithmetic,
-    detection,
-    normalisation,
-    pooling,
-    recurrent,
-    shape,
-    weighted,
-)
+from netweave.formats.pytorch.source.table import TABLE
+from netweave.lowering import import_families
 
-__all__ = [
-    "activation",
-    "arithmetic",
-    "detection",
-    "normalisation",
-    "pooling",
-    "recurrent",
-    "shape",
-    "weighted",
-]
+__all__ = ["TABLE"]
+
+import_families(__name__)
