@@ -6,8 +6,10 @@ import ast
 import inspect
 from typing import TYPE_CHECKING, Any
 
+from netweave.formats.chainer.shim.registry import FUNCTIONS
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 REMOVED = frozenset({"deterministic", "test", "train", "use_bi_direction", "use_cudnn", "volatile", "wscale"})
 """Keywords of Chainer 1 that Chainer 7 refuses (``argument.check_unexpected_kwargs`` in its source)."""
@@ -50,18 +52,28 @@ def bind(
 def parse_signature(text: str) -> inspect.Signature:
     """Return a signature that is written as Chainer's documentation writes it.
 
+    A name among the defaults is that of a recorded function.
+
     >>> parse_signature("ksize, stride=1, *, dilate=(1, 1)")
     <Signature (ksize, stride=1, *, dilate=(1, 1))>
     """
     (function,) = ast.parse(f"def f({text}): pass").body
     assert isinstance(function, ast.FunctionDef)
     arguments = function.args
-    names = [*arguments.args, *arguments.kwonlyargs]
     required = [None] * (len(arguments.args) - len(arguments.defaults))
-    parameters = []
-    for name, default in zip(names, [*required, *arguments.defaults, *arguments.kw_defaults], strict=True):
-        is_keyword = name in arguments.kwonlyargs
-        kind = inspect.Parameter.KEYWORD_ONLY if is_keyword else inspect.Parameter.POSITIONAL_OR_KEYWORD
-        value = inspect.Parameter.empty if default is None else ast.literal_eval(default)
-        parameters.append(inspect.Parameter(name.arg, kind, default=value))
-    return inspect.Signature(parameters)
+    rows = [
+        *_rows(inspect.Parameter.POSITIONAL_OR_KEYWORD, arguments.args, [*required, *arguments.defaults]),
+        *_rows(inspect.Parameter.VAR_POSITIONAL, [arguments.vararg] if arguments.vararg else [], [None]),
+        *_rows(inspect.Parameter.KEYWORD_ONLY, arguments.kwonlyargs, arguments.kw_defaults),
+    ]
+    return inspect.Signature(rows)
+
+
+def _rows(
+    kind: inspect._ParameterKind, names: Sequence[ast.arg], defaults: Sequence[ast.expr | None]
+) -> Iterator[inspect.Parameter]:
+    for name, default in zip(names, defaults, strict=False):
+        value: Any = inspect.Parameter.empty
+        if default is not None:
+            value = FUNCTIONS[default.id] if isinstance(default, ast.Name) else ast.literal_eval(default)
+        yield inspect.Parameter(name.arg, kind, default=value)

@@ -11,9 +11,18 @@ from netweave.formats.chainer.shim.recorder import Size, current, is_recording
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import onnx_ir as ir
+
+
+def _call(name: str, *args: Any, **kwargs: Any) -> Variable:
+    return FUNCTIONS[name](*args, **kwargs)
+
+
+def _sign(name: str) -> tuple[Callable[[Any, Any], Variable], Callable[[Any, Any], Variable]]:
+    """Return a function of two variables as a sign of Python's, and as the sign with its sides swapped."""
+    return lambda self, other: _call(name, self, other), lambda self, other: _call(name, other, self)
 
 
 class Variable:
@@ -106,47 +115,18 @@ class Variable:
     def __getitem__(self, key: Any) -> Variable:
         return _call("get_item", self, key)
 
-    def __add__(self, other: Any) -> Variable:
-        return _call("add", self, other)
-
-    def __radd__(self, other: Any) -> Variable:
-        return _call("add", other, self)
-
-    def __sub__(self, other: Any) -> Variable:
-        return _call("sub", self, other)
-
-    def __rsub__(self, other: Any) -> Variable:
-        return _call("sub", other, self)
-
-    def __mul__(self, other: Any) -> Variable:
-        return _call("mul", self, other)
-
-    def __rmul__(self, other: Any) -> Variable:
-        return _call("mul", other, self)
-
-    def __truediv__(self, other: Any) -> Variable:
-        return _call("div", self, other)
-
-    def __rtruediv__(self, other: Any) -> Variable:
-        return _call("div", other, self)
-
-    def __pow__(self, other: Any) -> Variable:
-        return _call("pow", self, other)
-
-    def __rpow__(self, other: Any) -> Variable:
-        return _call("pow", other, self)
+    __add__, __radd__ = _sign("add")
+    __sub__, __rsub__ = _sign("sub")
+    __mul__, __rmul__ = _sign("mul")
+    __truediv__, __rtruediv__ = _sign("div")
+    __pow__, __rpow__ = _sign("pow")
+    __matmul__, __rmatmul__ = _sign("matmul")
 
     def __floordiv__(self, other: Any) -> Variable:
         return _call("floor", _call("div", self, other))
 
     def __rfloordiv__(self, other: Any) -> Variable:
         return _call("floor", _call("div", other, self))
-
-    def __matmul__(self, other: Any) -> Variable:
-        return _call("matmul", self, other)
-
-    def __rmatmul__(self, other: Any) -> Variable:
-        return _call("matmul", other, self)
 
     def __neg__(self) -> Variable:
         return _call("neg", self)
@@ -249,10 +229,6 @@ def _sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 def _one(arguments: tuple[Any, ...]) -> Any:
     return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], list | tuple) else arguments
-
-
-def _call(name: str, *args: Any, **kwargs: Any) -> Variable:
-    return FUNCTIONS[name](*args, **kwargs)
 
 
 __all__ = ["Parameter", "Size", "Variable"]

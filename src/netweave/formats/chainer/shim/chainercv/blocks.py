@@ -12,6 +12,7 @@ from netweave.formats.chainer.shim.link import Chain, Link
 from netweave.formats.chainer.shim.links.connection import Linear
 from netweave.formats.chainer.shim.links.convolution import Convolution2D, DilatedConvolution2D
 from netweave.formats.chainer.shim.links.normalisation import BatchNormalization
+from netweave.formats.chainer.shim.links.table import Signed, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -28,33 +29,21 @@ def _normalised(size: int, bn_kwargs: dict[str, Any] | None) -> BatchNormalizati
 
 
 @cv_link
-class Conv2DActiv(Chain):
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, dilate=1, nobias=False, initialW=None, "
+    "initial_bias=None, activ=relu"
+)
+class Conv2DActiv(Signed, Chain):
     """A convolution and an activation."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        dilate: int = 1,
-        nobias: bool = False,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        activ: Activation = F["relu"],
-    ) -> None:
-        super().__init__()
+    def _build(self, dilate: int, activ: Activation, **window: Any) -> None:
         self.activ = activ
-        window = (ksize, stride, pad)
-        if ksize is None:
-            in_channels, out_channels, window = None, in_channels, (out_channels, stride, pad)
         with self.init_scope():
             self.conv: Link
             if dilate > 1:
-                self.conv = DilatedConvolution2D(in_channels, out_channels, *window, dilate, nobias)
+                self.conv = DilatedConvolution2D(dilate=dilate, **window)
             else:
-                self.conv = Convolution2D(in_channels, out_channels, *window, nobias)
+                self.conv = Convolution2D(**window)
 
     def forward(self, x: Any) -> Variable:
         """One after the other."""
@@ -63,33 +52,18 @@ class Conv2DActiv(Chain):
 
 
 @cv_link
-class Conv2DBNActiv(Chain):
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, dilate=1, groups=1, nobias=True, "
+    "initialW=None, initial_bias=None, activ=relu, bn_kwargs=None"
+)
+class Conv2DBNActiv(Signed, Chain):
     """A convolution, a batch normalisation and an activation; without a bias unless it is asked for."""
 
-    def __init__(
-        self,
-        in_channels: Any,
-        out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        dilate: Any = 1,
-        groups: int = 1,
-        nobias: bool = True,
-        initialW: Any = None,
-        initial_bias: Any = None,
-        activ: Activation = F["relu"],
-        bn_kwargs: dict[str, Any] | None = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, activ: Activation, bn_kwargs: dict[str, Any] | None, **window: Any) -> None:
         self.activ = activ
-        if ksize is None:
-            in_channels, out_channels, ksize = None, in_channels, out_channels
         with self.init_scope():
-            self.conv = Convolution2D(
-                in_channels, out_channels, ksize, stride, pad, nobias, dilate=dilate, groups=groups
-            )
-            self.bn = _normalised(out_channels, bn_kwargs)
+            self.conv = Convolution2D(**window)
+            self.bn = _normalised(self.conv.out_channels, bn_kwargs)
 
     def forward(self, x: Any) -> Variable:
         """One after the other."""
@@ -98,31 +72,28 @@ class Conv2DBNActiv(Chain):
 
 
 @cv_link
-class SeparableConv2DBNActiv(Chain):
+@takes(
+    "in_channels, out_channels, ksize, stride=1, pad=0, dilate=1, nobias=False, dw_initialW=None, "
+    "pw_initialW=None, dw_initial_bias=None, pw_initial_bias=None, dw_activ=identity, pw_activ=relu, "
+    "bn_kwargs=None"
+)
+class SeparableConv2DBNActiv(Signed, Chain):
     """A convolution of each channel by itself and one of 1 by 1, both normalised."""
 
-    def __init__(
+    def _build(
         self,
         in_channels: int,
         out_channels: int,
-        ksize: Any,
-        stride: Any = 1,
-        pad: Any = 0,
-        dilate: Any = 1,
-        nobias: bool = False,
-        dw_initialW: Any = None,
-        pw_initialW: Any = None,
-        dw_initial_bias: Any = None,
-        pw_initial_bias: Any = None,
-        dw_activ: Activation = F["identity"],
-        pw_activ: Activation = F["relu"],
-        bn_kwargs: dict[str, Any] | None = None,
+        nobias: bool,
+        dw_activ: Activation,
+        pw_activ: Activation,
+        bn_kwargs: dict[str, Any] | None,
+        **window: Any,
     ) -> None:
-        super().__init__()
         self.dw_activ, self.pw_activ = dw_activ or F["identity"], pw_activ or F["identity"]
         with self.init_scope():
             self.depthwise = Convolution2D(
-                in_channels, in_channels, ksize, stride, pad, nobias, dilate=dilate, groups=in_channels
+                in_channels, in_channels, nobias=nobias, groups=in_channels, **window
             )
             self.pointwise = Convolution2D(in_channels, out_channels, 1, nobias=nobias)
             self.dw_bn = _normalised(in_channels, bn_kwargs)

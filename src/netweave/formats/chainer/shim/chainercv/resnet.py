@@ -10,6 +10,7 @@ from netweave.formats.chainer.shim.chainercv.table import cv_link, number_of
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.link import Chain
 from netweave.formats.chainer.shim.links.connection import Linear
+from netweave.formats.chainer.shim.links.table import Signed, takes
 
 if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable
@@ -19,24 +20,26 @@ DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 
 
 @cv_link
-class Bottleneck(Chain):
+@takes(
+    "in_channels, mid_channels, out_channels, stride=1, dilate=1, groups=1, initialW=None, "
+    "bn_kwargs=None, residual_conv=False, stride_first=False, add_seblock=False"
+)
+class Bottleneck(Signed, Chain):
     """Three convolutions beside what comes in."""
 
-    def __init__(
+    def _build(
         self,
         in_channels: Any,
         mid_channels: int,
         out_channels: int,
-        stride: int = 1,
-        dilate: int = 1,
-        groups: int = 1,
-        initialW: Any = None,
-        bn_kwargs: Any = None,
-        residual_conv: bool = False,
-        stride_first: bool = False,
-        add_seblock: bool = False,
+        stride: int,
+        dilate: int,
+        groups: int,
+        bn_kwargs: Any,
+        residual_conv: bool,
+        stride_first: bool,
+        add_seblock: bool,
     ) -> None:
-        super().__init__()
         first, second = (stride, 1) if stride_first else (1, stride)
         settings = {"bn_kwargs": bn_kwargs}
         self.has_seblock, self.has_projection = add_seblock, residual_conv
@@ -61,40 +64,29 @@ class Bottleneck(Chain):
 
 
 @cv_link
-class ResBlock(PickableSequentialChain):
+@takes(
+    "n_layer, in_channels, mid_channels, out_channels, stride, dilate=1, groups=1, initialW=None, "
+    "bn_kwargs=None, stride_first=False, add_seblock=False"
+)
+class ResBlock(Signed, PickableSequentialChain):
     """Bottlenecks ``a``, ``b1``, ``b2``, ...; the first changes the sizes."""
 
-    def __init__(
+    def _build(
         self,
         n_layer: int,
         in_channels: Any,
-        mid_channels: int,
         out_channels: int,
         stride: int,
-        dilate: int = 1,
-        groups: int = 1,
-        initialW: Any = None,
-        bn_kwargs: Any = None,
-        stride_first: bool = False,
-        add_seblock: bool = False,
+        stride_first: bool,
+        **settings: Any,
     ) -> None:
-        super().__init__()
-        settings = {"bn_kwargs": bn_kwargs, "add_seblock": add_seblock}
-        inner = (mid_channels, out_channels)
+        settings["out_channels"] = out_channels
         with self.init_scope():
             self.a = Bottleneck(
-                in_channels,
-                *inner,
-                stride,
-                dilate,
-                groups,
-                residual_conv=True,
-                stride_first=stride_first,
-                **settings,
+                in_channels, stride=stride, residual_conv=True, stride_first=stride_first, **settings
             )
             for number in range(1, n_layer):
-                block = Bottleneck(out_channels, *inner, 1, dilate, groups, **settings)
-                setattr(self, f"b{number}", block)
+                setattr(self, f"b{number}", Bottleneck(out_channels, **settings))
 
 
 def _first_pool(x: Any) -> Any:
@@ -131,20 +123,11 @@ class _Stages(PickableSequentialChain):
 
 
 @cv_link
-class ResNet(_Stages):
+@takes("n_layer, n_class=None, pretrained_model=None, mean=None, initialW=None, fc_kwargs=None, arch='fb'")
+class ResNet(Signed, _Stages):
     """ResNet by Facebook (``arch="fb"``) or by He, who strides in the first convolution of a bottleneck."""
 
-    def __init__(
-        self,
-        n_layer: int,
-        n_class: Any = None,
-        pretrained_model: Any = None,
-        mean: Any = None,
-        initialW: Any = None,
-        fc_kwargs: Any = None,
-        arch: str = "fb",
-    ) -> None:
-        super().__init__()
+    def _build(self, n_layer: int, n_class: Any, pretrained_model: Any, arch: str) -> None:
         if arch not in {"fb", "he"}:
             raise CodeError(f"makes a ResNet with arch={arch!r}, expected 'fb' or 'he'")
         classes = number_of("n_class", n_class, pretrained_model, 1000)
@@ -153,37 +136,21 @@ class ResNet(_Stages):
 
 
 @cv_link
-class SEResNet(_Stages):
+@takes("n_layer, n_class=None, pretrained_model=None, mean=None, initialW=None, fc_kwargs=None")
+class SEResNet(Signed, _Stages):
     """ResNet with a block in each bottleneck that scales the channels."""
 
-    def __init__(
-        self,
-        n_layer: int,
-        n_class: Any = None,
-        pretrained_model: Any = None,
-        mean: Any = None,
-        initialW: Any = None,
-        fc_kwargs: Any = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, n_layer: int, n_class: Any, pretrained_model: Any) -> None:
         classes = number_of("n_class", n_class, pretrained_model, 1000)
         self._set_up(n_layer, classes, stride_first=True, add_seblock=True)
 
 
 @cv_link
-class SEResNeXt(_Stages):
+@takes("n_layer, n_class=None, pretrained_model=None, mean=None, initialW=None, fc_kwargs=None")
+class SEResNeXt(Signed, _Stages):
     """The same with convolutions in 32 groups."""
 
-    def __init__(
-        self,
-        n_layer: int,
-        n_class: Any = None,
-        pretrained_model: Any = None,
-        mean: Any = None,
-        initialW: Any = None,
-        fc_kwargs: Any = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, n_layer: int, n_class: Any, pretrained_model: Any) -> None:
         classes = number_of("n_class", n_class, pretrained_model, 1000)
         self._set_up(n_layer, classes, width=128, groups=32, add_seblock=True)
 

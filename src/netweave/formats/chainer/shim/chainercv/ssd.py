@@ -8,7 +8,7 @@ from netweave.formats.chainer.shim.chainercv.table import cv_link, number_of
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.link import Chain, ChainList, Link
 from netweave.formats.chainer.shim.links.convolution import Convolution2D, DilatedConvolution2D
-from netweave.formats.chainer.shim.links.table import settled
+from netweave.formats.chainer.shim.links.table import Signed, settled, takes
 from netweave.formats.chainer.shim.recorder import current
 from netweave.formats.chainer.shim.variable import Parameter
 
@@ -38,13 +38,11 @@ class Normalize(Link):
 
 
 @cv_link
-class Multibox(Chain):
+@takes("n_class, aspect_ratios, initialW=None, initial_bias=None")
+class Multibox(Signed, Chain):
     """Convolutions that give each default box four numbers, and one for each class."""
 
-    def __init__(
-        self, n_class: int, aspect_ratios: Any, initialW: Any = None, initial_bias: Any = None
-    ) -> None:
-        super().__init__()
+    def _build(self, n_class: int, aspect_ratios: Any) -> None:
         self.n_class, self.aspect_ratios = n_class, aspect_ratios
         with self.init_scope():
             self.loc, self.conf = ChainList(), ChainList()
@@ -66,13 +64,11 @@ class Multibox(Chain):
 
 
 @cv_link
-class SSD(Chain):
+@takes("extractor, multibox, steps, sizes, variance=(0.1, 0.2), mean=0")
+class SSD(Signed, Chain):
     """Maps of several sizes, and boxes from each."""
 
-    def __init__(
-        self, extractor: Any, multibox: Any, steps: Any, sizes: Any, variance: Any = (0.1, 0.2), mean: Any = 0
-    ) -> None:
-        super().__init__()
+    def _build(self, extractor: Any, multibox: Any, mean: Any) -> None:
         self.mean = mean
         with self.init_scope():
             self.extractor, self.multibox = extractor, multibox

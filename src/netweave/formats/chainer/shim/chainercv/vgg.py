@@ -8,6 +8,7 @@ from netweave.formats.chainer.shim.chainercv.blocks import Conv2DActiv, Pickable
 from netweave.formats.chainer.shim.chainercv.table import cv_link, number_of
 from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.links.connection import Linear
+from netweave.formats.chainer.shim.links.table import Signed, takes
 
 BLOCKS = ((2, 64), (2, 128), (3, 256), (3, 512), (3, 512))
 """How many convolutions each block has, and their channels."""
@@ -18,18 +19,11 @@ def _pool(x: Any) -> Any:
 
 
 @cv_link
-class VGG16(PickableSequentialChain):
+@takes("n_class=None, pretrained_model=None, mean=None, initialW=None, initial_bias=None")
+class VGG16(Signed, PickableSequentialChain):
     """Blocks of convolutions and three dense layers, whose activations are parts of their own."""
 
-    def __init__(
-        self,
-        n_class: Any = None,
-        pretrained_model: Any = None,
-        mean: Any = None,
-        initialW: Any = None,
-        initial_bias: Any = None,
-    ) -> None:
-        super().__init__()
+    def _build(self, n_class: Any, pretrained_model: Any) -> None:
         classes = number_of("n_class", n_class, pretrained_model, 1000)
         with self.init_scope():
             for block, (depth, channels) in enumerate(BLOCKS, start=1):

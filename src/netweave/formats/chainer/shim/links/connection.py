@@ -96,28 +96,31 @@ class PReLU(Link):
 
 
 @composite
-class MLPConvolution2D(ChainList):
+@takes(
+    "in_channels, out_channels, ksize=None, stride=1, pad=0, activation=relu, *args, "
+    "conv_init=None, bias_init=None"
+)
+class MLPConvolution2D(Signed, ChainList):
     """A convolution and others of 1 by 1 behind it, with an activation between them."""
 
-    def __init__(
+    def _build(
         self,
         in_channels: Any,
         out_channels: Any,
-        ksize: Any = None,
-        stride: Any = 1,
-        pad: Any = 0,
-        activation: Any = F["relu"],
-        *args: Any,
-        conv_init: Any = None,
-        bias_init: Any = None,
+        ksize: Any,
+        stride: Any,
+        pad: Any,
+        activation: Any,
+        args: Any,
     ) -> None:
         if args:
             raise ArgumentsError("MLPConvolution2D() takes no wscale any more; use conv_init and bias_init")
         if ksize is None:
             out_channels, ksize, in_channels = in_channels, out_channels, None
         widths = list(out_channels)
-        first = Convolution2D(in_channels, widths[0], ksize, stride, pad)
-        super().__init__(first, *(Convolution2D(a, b, 1) for a, b in itertools.pairwise(widths)))
+        self.append(Convolution2D(in_channels, widths[0], ksize, stride, pad))
+        for narrow, wide in itertools.pairwise(widths):
+            self.append(Convolution2D(narrow, wide, 1))
         self.activation = activation
 
     def forward(self, x: Any) -> Variable:
@@ -128,20 +131,11 @@ class MLPConvolution2D(ChainList):
 
 
 @composite
-class Highway(Chain):
+@takes("in_out_size, nobias=False, activate=relu, init_Wh=None, init_Wt=None, init_bh=None, init_bt=-1")
+class Highway(Signed, Chain):
     """What is computed and what comes in, mixed by a gate."""
 
-    def __init__(
-        self,
-        in_out_size: int,
-        nobias: bool = False,
-        activate: Any = F["relu"],
-        init_Wh: Any = None,
-        init_Wt: Any = None,
-        init_bh: Any = None,
-        init_bt: Any = -1,
-    ) -> None:
-        super().__init__()
+    def _build(self, in_out_size: int, nobias: bool, activate: Any) -> None:
         self.activate = activate
         with self.init_scope():
             self.plain = Linear(in_out_size, in_out_size, nobias=nobias)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.link import Chain, Link
-from netweave.formats.chainer.shim.links.table import composite
+from netweave.formats.chainer.shim.links.table import Signed, composite, takes
 from netweave.formats.chainer.shim.variable import Parameter as StoredArray
 from netweave.formats.chainer.shim.variable import Variable
 
 
 @composite
-class Classifier(Chain):
+@takes("predictor, lossfun=softmax_cross_entropy, accfun=accuracy, label_key=-1")
+class Classifier(Signed, Chain):
     """A predictor with its loss; read as the predictor."""
 
-    def __init__(
-        self,
-        predictor: Any,
-        lossfun: Any = F["softmax_cross_entropy"],
-        accfun: Any = F["accuracy"],
-        label_key: Any = -1,
-    ) -> None:
-        super().__init__()
+    def _build(self, predictor: Any) -> None:
         with self.init_scope():
             self.predictor = predictor
 

@@ -55,7 +55,10 @@ def settled(kind: T) -> T:
     return kind
 
 
-FIRST_VALUES = "initial", "init", "upward_init", "lateral_init", "inner_init", "bias_init", "forget_bias_init"
+FIRST_VALUES = (
+    *("initial", "init", "upward_init", "lateral_init", "inner_init", "bias_init", "forget_bias_init"),
+    *("dw_initial", "pw_initial"),
+)
 """How arguments begin that say how weights are drawn: a net that is read has its weights from a file."""
 
 
@@ -68,29 +71,42 @@ class Signed:
 
 
 def takes(text: str) -> Callable[[T], T]:
-    """Give a link a constructor with Chainer's signature; its ``_build`` is given the arguments by name.
+    """Give a link a constructor with Chainer's signature; its ``_build`` names the arguments that it needs.
+
+    What a link does not build from changes nothing in a net that is read: how weights are drawn, on how many
+    machines statistics are shared.
 
     Args:
         text: The signature as Chainer's documentation has it, without ``self``.
     """
     signature = parse_signature(text)
-    own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    this = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
     def register(kind: T) -> T:
-        base = next(each for each in kind.__mro__ if each.__module__ == Link.__module__)  # Chainer's own
+        # what constructors with a signature build is built by ``_build``; only others come first
+        own = (vars(each).get("__init__") for each in kind.__mro__[1:])
+        first = next(init for init in own if init is not None and not hasattr(init, "__signature__"))
 
         def init(self: Any, *args: Any, **kwargs: Any) -> None:
             given = bind(signature, args, kwargs, name=kind.__name__)
-            base.__init__(self)  # type: ignore[misc]
-            self._build(**{name: value for name, value in given.items() if not name.startswith(FIRST_VALUES)})
+            first(self)
+            self._build(**_needed(type(self)._build, given))
 
         init.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[own, *signature.parameters.values()]
+            parameters=[this, *signature.parameters.values()]
         )
         kind.__init__ = init  # type: ignore[method-assign]
         return kind
 
     return register
+
+
+def _needed(build: Callable[..., None], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a function names; all but first values if it takes any."""
+    parameters = inspect.signature(build).parameters
+    if any(each.kind is each.VAR_KEYWORD for each in parameters.values()):
+        return {name: value for name, value in given.items() if not name.startswith(FIRST_VALUES)}
+    return {name: value for name, value in given.items() if name in parameters}
 
 
 def composite(kind: T) -> T:
