@@ -13,17 +13,12 @@ if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable
 
 
-@function()
+@function(
+    takes="x, t, normalize=True, cache_score=True, class_weight=None, ignore_label=-1, reduce='mean', "
+    "enable_double_backprop=False, soft_target_loss='cross-entropy'"
+)
 def softmax_cross_entropy(
-    x: Any,
-    t: Any,
-    normalize: bool = True,
-    cache_score: bool = True,
-    class_weight: Any = None,
-    ignore_label: int = -1,
-    reduce: str = "mean",
-    enable_double_backprop: bool = False,
-    soft_target_loss: str = "cross-entropy",
+    x: Any, t: Any, normalize: bool, class_weight: Any, ignore_label: int, reduce: str
 ) -> Variable:
     """The mean over the labels that are not ignored."""
     if class_weight is not None or reduce != "mean":

@@ -35,18 +35,8 @@ def kept_axes(rank: int, axis: Any) -> list[int]:
     return [each for each in range(rank) if each not in over]
 
 
-@function()
-def batch_normalization(
-    x: Any,
-    gamma: Any,
-    beta: Any,
-    *,
-    eps: float = 2e-5,
-    running_mean: Any = None,
-    running_var: Any = None,
-    decay: float = 0.9,
-    axis: Any = None,
-) -> Variable:
+@function(takes="x, gamma, beta, *, eps=2e-5, running_mean=None, running_var=None, decay=0.9, axis=None")
+def batch_normalization() -> Variable:
     """By the batch's own statistics: only training knows it."""
     raise CodeError("normalises by the batch's own statistics; a test uses fixed_batch_normalization")
 

@@ -33,15 +33,11 @@ def _pool(
     return node(op_type, [x], attributes, domain=domain)
 
 
-@function("max_pooling_2d", "max_pooling_nd", "max_pooling_1d", "max_pooling_3d")
-def max_pooling_2d(
-    x: Any,
-    ksize: Any,
-    stride: Any = None,
-    pad: Any = 0,
-    cover_all: bool = True,
-    return_indices: bool = False,
-) -> Any:
+@function(
+    *("max_pooling_2d", "max_pooling_nd", "max_pooling_1d", "max_pooling_3d"),
+    takes="x, ksize, stride=None, pad=0, cover_all=True, return_indices=False",
+)
+def max_pooling(x: Any, ksize: Any, stride: Any, pad: Any, cover_all: bool, return_indices: bool) -> Any:
     """The largest of each window; by default the last window may lie in the padding (``cover_all``)."""
     if return_indices:
         return _with_places(x, ksize, stride, pad, cover_all=cover_all)
@@ -91,15 +87,9 @@ def _with_places(x: Any, ksize: Any, stride: Any, pad: Any, *, cover_all: bool) 
     return largest, node("ArgMax", [windows], {"axis": 4, "keepdims": 0})
 
 
-@function()
+@function(takes="x, indexes, ksize, stride=None, pad=0, outsize=None, cover_all=True")
 def upsampling_2d(
-    x: Any,
-    indexes: Any,
-    ksize: Any,
-    stride: Any = None,
-    pad: Any = 0,
-    outsize: Any = None,
-    cover_all: bool = True,
+    x: Any, indexes: Any, ksize: Any, stride: Any, pad: Any, outsize: Any, cover_all: bool
 ) -> Variable:
     """Every element at its place in a block of zeros, where blocks neither overlap nor leave gaps."""
     kernel = _blocks(ksize, stride, pad, "upsampling with blocks")

@@ -12,7 +12,7 @@ from netweave.formats.chainer.shim.links.connection import Linear
 from netweave.formats.chainer.shim.links.convolution import Convolution2D
 from netweave.formats.chainer.shim.links.inception import Inception
 from netweave.formats.chainer.shim.links.normalisation import BatchNormalization
-from netweave.formats.chainer.shim.links.table import composite
+from netweave.formats.chainer.shim.links.table import Signed, composite, takes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,13 +74,13 @@ def _over_all(x: Any) -> Variable:
     return F["reshape"](pooled, (x.shape[0], x.shape[1]))
 
 
-class _VGG(_Vision):
+class _VGG(Signed, _Vision):
     """Blocks of convolutions, and three dense layers."""
 
-    def __init__(self, pretrained_model: Any = "auto", n_layers: int = 16) -> None:
-        super().__init__()
+    depths: tuple[int, ...]
+
+    def _build(self, pretrained_model: Any) -> None:
         _without_file(pretrained_model)
-        self.depths = {16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}[n_layers]
         channels = 3
         with self.init_scope():
             for block, (depth, width) in enumerate(
@@ -107,19 +107,19 @@ class _VGG(_Vision):
 
 
 @composite
+@takes("pretrained_model='auto'")
 class VGG16Layers(_VGG):
     """16 layers."""
 
-    def __init__(self, pretrained_model: Any = "auto") -> None:
-        super().__init__(pretrained_model, 16)
+    depths = (2, 2, 3, 3, 3)
 
 
 @composite
+@takes("pretrained_model='auto'")
 class VGG19Layers(_VGG):
     """19 layers."""
 
-    def __init__(self, pretrained_model: Any = "auto") -> None:
-        super().__init__(pretrained_model, 19)
+    depths = (2, 2, 4, 4, 4)
 
 
 class _Bottleneck(Chain):
@@ -170,18 +170,18 @@ class _Stage(Chain):
         return x
 
 
-class _ResNet(_Vision):
+class _ResNet(Signed, _Vision):
     """ResNet with bottlenecks."""
 
-    def __init__(self, pretrained_model: Any, n_layers: int, downsample_fb: bool = False) -> None:
-        super().__init__()
+    depths: tuple[int, ...]
+
+    def _build(self, pretrained_model: Any, downsample_fb: bool) -> None:
         _without_file(pretrained_model)
-        depths = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}[n_layers]
         with self.init_scope():
             self.conv1 = Convolution2D(3, 64, 7, 2, 3)
             self.bn1 = BatchNormalization(64)
             channels = 64
-            for number, depth in enumerate(depths):
+            for number, depth in enumerate(self.depths):
                 mid = 64 << number
                 stage = _Stage(depth, channels, mid, 4 * mid, 1 if number == 0 else 2, later=downsample_fb)
                 setattr(self, f"res{number + 2}", stage)
@@ -197,27 +197,27 @@ class _ResNet(_Vision):
 
 
 @composite
+@takes("pretrained_model='auto', downsample_fb=False")
 class ResNet50Layers(_ResNet):
     """50 layers."""
 
-    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
-        super().__init__(pretrained_model, 50, downsample_fb)
+    depths = (3, 4, 6, 3)
 
 
 @composite
+@takes("pretrained_model='auto', downsample_fb=False")
 class ResNet101Layers(_ResNet):
     """101 layers."""
 
-    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
-        super().__init__(pretrained_model, 101, downsample_fb)
+    depths = (3, 4, 23, 3)
 
 
 @composite
+@takes("pretrained_model='auto', downsample_fb=False")
 class ResNet152Layers(_ResNet):
     """152 layers."""
 
-    def __init__(self, pretrained_model: Any = "auto", downsample_fb: bool = False) -> None:
-        super().__init__(pretrained_model, 152, downsample_fb)
+    depths = (3, 8, 36, 3)
 
 
 INCEPTIONS = {
