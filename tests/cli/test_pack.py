@@ -72,6 +72,20 @@ def test_every_source_becomes_every_target(folder, netweave, monkeypatch, source
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize("name", ["list.txt", "list.lst"])
+def test_absolute_names_in_a_list(folder, netweave, monkeypatch, tmp_path_factory, name):
+    """The list lies elsewhere, and neither its folder nor --root is put before an absolute name."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / name).write_text((folder / name).read_text().replace("class", f"{folder}/classes/class"))
+    monkeypatch.chdir(elsewhere)
+    for target, options in (("a.rec", []), ("b.rec", ["--root", "/nowhere"])):
+        called = netweave("pack", name, target, *options)
+        assert (called.status, called.out) == (0, f"{target}: 4 records\n"), called.err
+        pixels, found = read(target, color="bgr")
+        assert found == LABELS
+        np.testing.assert_array_equal(pixels, IMAGES)
+
+
 def test_a_folder_of_classes_resized_gray_and_encoded(folder, netweave, monkeypatch):
     monkeypatch.chdir(folder)
     assert netweave("pack", "classes", "db", "--resize", "5x6", "--gray", "--encode", ".png").status == 0

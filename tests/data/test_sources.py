@@ -101,6 +101,28 @@ def test_image_lists(tmp_path):
     np.testing.assert_array_equal(opened.read(1)[1], [3, 4])
 
 
+@pytest.mark.parametrize("suffix", [".txt", ".lst"])
+def test_absolute_names_stay_as_they_are(tmp_path, suffix):
+    a, b = pictures(2)
+    for folder, pixels in (("list", a), ("elsewhere", b)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.png").write_bytes(png(pixels))
+    names = ("x.png", f"{tmp_path}/elsewhere/x.png")
+    rows = [f"{name} 1\n" if suffix == ".txt" else f"0\t1\t{name}\n" for name in names]
+    (tmp_path / "list" / f"l{suffix}").write_text("".join(rows))
+    opened = source("images", path=f"{tmp_path}/list/l{suffix}", base=f"{tmp_path}/list")
+    np.testing.assert_array_equal(opened.read(0)[0], a)
+    np.testing.assert_array_equal(opened.read(1)[0], b)
+
+
+def test_caffes_root_folder_is_put_before_every_name(tmp_path):
+    """A list with "/a.png" and a root_folder without its slash is how Caffe's users write them."""
+    (tmp_path / "a.png").write_bytes(png(pictures(1)[0]))
+    (tmp_path / "l.txt").write_text("/a.png 0\n")
+    opened = source("images", path=str(tmp_path / "l.txt"), root_folder=str(tmp_path))
+    np.testing.assert_array_equal(opened.read(0)[0], pictures(1)[0])
+
+
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [

@@ -25,6 +25,17 @@ def is_remote(name: str) -> bool:
     return "://" in name
 
 
+def join(folder: str, name: str) -> str:
+    """Return a file's name in a folder; an absolute name, or that of a file elsewhere, stays as it is.
+
+    >>> join("/data", "cats/1.jpg"), join("/data", "/photos/1.jpg"), join("", "1.jpg")
+    ('/data/cats/1.jpg', '/photos/1.jpg', '1.jpg')
+    """
+    if not folder or is_remote(name) or Path(name).is_absolute():
+        return name
+    return f"{folder.rstrip('/')}/{name}"
+
+
 def read_file(name: str) -> bytes:
     """Return a file's content; that of a ``.gz`` unpacked.
 

@@ -90,8 +90,8 @@ def open_named(name: str, kind: str | None = None, said: Named | None = None) ->
 
 
 def _images(name: str, said: Named) -> dict[str, Any]:
-    root = str(Path(name).parent) if said.root is None else said.root
-    return {"path": name, "root_folder": root.rstrip("/") + "/", "color": said.color}
+    base = name.rpartition("/")[0] if said.root is None else said.root
+    return {"path": name, "base": base, "color": said.color}
 
 
 def _hdf5(name: str, said: Named) -> dict[str, Any]:

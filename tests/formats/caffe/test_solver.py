@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from netweave.errors import NetweaveError, ReadError, UnsupportedError, UsageError
@@ -180,3 +181,20 @@ def test_a_net_is_no_solver(tmp_path):
 def test_every_solver_of_the_corpus(corpus, tmp_path):
     found = {name: solvers.outcome(tmp_path, name) for name in solvers.lay_out(corpus, tmp_path)}
     assert found == dict(line.split("\t") for line in solvers.TABLE.read_text().splitlines())
+
+
+def test_absolute_names_in_the_list_of_an_image_layer(tmp_path):
+    cv2 = pytest.importorskip("cv2")
+    from netweave.data import open_source
+
+    (tmp_path / "photos").mkdir()
+    for value, name in enumerate(("photos/a.png", "b.png")):
+        cv2.imwrite(str(tmp_path / name), np.full((4, 4, 3), value, np.uint8))
+    (tmp_path / "train.txt").write_text(f"{tmp_path}/photos/a.png 0\nb.png 1\n")
+    net = NET.replace('type: "Data" top: "data" top: "label" include { phase: TRAIN }',
+                      'type: "ImageData" top: "data" top: "label" include { phase: TRAIN }').replace(
+        'data_param { source: "train_lmdb" batch_size: 8 backend: LMDB }',
+        'image_data_param { source: "train.txt" batch_size: 2 }')  # fmt: skip
+    (train,) = read(write(tmp_path, net=net)).phases["train"].data
+    with open_source(train) as source:
+        assert [int(source.read(index)[0].max()) for index in range(2)] == [0, 1]

@@ -9,7 +9,7 @@ import numpy as np
 
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import lines_of, read_file
+from netweave.data.location import join, lines_of, read_file
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError
 
@@ -69,20 +69,21 @@ class ImageList(_Files):
         path: The list. A name that ends in ``.lst`` is MXNet's (number, labels and file, with tabs between),
             any other is Caffe's (file and label, the last space between).
         root_folder: Put before each file's name as it is, as Caffe does.
+        base: The folder that relative names are in; absolute names and URLs stay as they are.
         color: How images are decoded.
 
     Raises:
         ReadError: The list is missing, empty, or has a line of another kind.
     """
 
-    def __init__(self, path: str, root_folder: str = "", color: str = "bgr") -> None:
+    def __init__(self, path: str, root_folder: str = "", base: str = "", color: str = "bgr") -> None:
         lines = list(_mxnet_lines(path) if path.endswith(".lst") else _caffe_lines(path))
         if not lines:
             raise ReadError("lists no images", place=path)
         widths = sorted({len(labels) for _, labels in lines})
         if len(widths) > 1:
             raise ReadError(f"has lines with {widths} labels, expected the same number", place=path)
-        files = [root_folder + name for name, _ in lines]
+        files = [join(base, root_folder + name) for name, _ in lines]
         super().__init__(path, color, files, [labels for _, labels in lines])
 
 

@@ -110,8 +110,10 @@ def image_list(spec: Message, place: Place) -> DataSource:
     parameter = spec["image_data_param"]
     folder = parameter["root_folder"]
     settings = {
-        # Caffe puts the folder before each name as it is, without a slash
-        "root_folder": str(place.root / folder) + "/" * folder.endswith("/") if folder else f"{place.root}/",
+        # Caffe puts the folder before each name as it is, without a slash; without one, names are relative to
+        # where it was started
+        "root_folder": str(place.root / folder) + "/" * folder.endswith("/") if folder else "",
+        "base": "" if folder else str(place.root),
         "color": "bgr" if parameter["is_color"] else "gray",
     }
     height, width = parameter["new_height"], parameter["new_width"]
