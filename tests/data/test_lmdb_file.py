@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from netweave.data.byte_file import LocalFile
 from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
 from tests.data.make import data_base, datum
@@ -34,9 +35,14 @@ for path in sys.argv[1:]:
 """
 
 
+def opened(path: Path) -> LMDBFile:
+    file = path / "data.mdb" if path.is_dir() else path
+    return LMDBFile(LocalFile(file, "db"), place="db")
+
+
 def entries(path: Path) -> dict[bytes, bytes]:
-    file = LMDBFile(path, place="db")
-    found = {key: file.value(index) for index, key in enumerate(file.keys)}
+    file = opened(path)
+    found = dict(zip(file.keys, file.values(range(len(file.keys))), strict=True))
     file.close()
     return found
 
@@ -104,10 +110,10 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path):
 
 def test_a_file_that_is_cut_while_it_is_open(tmp_path):
     path = images(tmp_path / "db")
-    file = LMDBFile(path, place="db")
+    file = opened(path)
     path.write_bytes(path.read_bytes()[:50_000])
     with pytest.raises(ReadError, match="db: cannot be opened as an LMDB: it was truncated while"):
-        [file.value(index) for index in range(len(file.keys))]
+        file.values(range(len(file.keys)))
     file.close()
 
 
@@ -167,14 +173,14 @@ def test_garbage_is_refused(name, tmp_path):
     path = tmp_path / "bad.mdb"
     path.write_bytes(content)
     with pytest.raises(ReadError, match=f"db: cannot be opened as an LMDB: .*{message}"):
-        LMDBFile(path, place="db")
+        opened(path)
 
 
 def test_several_values_of_a_key_are_refused(tmp_path):
     with lmdb.open(str(tmp_path), max_dbs=1) as environment:
         environment.open_db(b"inner")
     with pytest.raises(UnsupportedError, match="nested databases"):
-        LMDBFile(tmp_path, place="db")
+        opened(tmp_path)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from netweave.data import EndOfDataError, Loader, Order
+from netweave.data import EndOfDataError, Loader, Order, fetch_ahead
 from netweave.data import loader as loader_module
 from netweave.data.source import Source
 from netweave.data.sources.arrays import Arrays
@@ -29,7 +29,8 @@ class Slow(Source):
     images = True
     place = "slow.db"
 
-    def __init__(self, count, delay_s=0.0):
+    def __init__(self, count, delay_s=0.0, *, remote=False):
+        self.remote = remote
         self.pixels = pictures(count)
         self.delay_s = delay_s
         self.reading = 0
@@ -95,16 +96,20 @@ def assert_same(found, expected):
     last=st.sampled_from(["wrap", "pad", "discard", "short"]),
     shuffle=st.booleans(),
     piece_s=st.sampled_from([1e-9, 1.0]),
+    remote=st.booleans(),
+    ahead=st.integers(1, 4),
 )
 @settings(max_examples=40, deadline=None)
 def test_neither_threads_nor_beginning_change_a_bit(
-    count, batch_size, threads, prefetch, start, last, shuffle, piece_s
+    count, batch_size, threads, prefetch, start, last, shuffle, piece_s, remote, ahead
 ):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loader_module, "PIECE_S", piece_s)
+        patch.setattr(fetch_ahead, "MAX_BATCHES", ahead)
         order = {"batch_size": batch_size, "last": last, "shuffle": shuffle, "seed": 4}
         plain = collect(Slow(count), start + 6, engine_type=SerialEngine, **order)
-        threaded = collect(Slow(count), 6, threads=threads, prefetch=prefetch, start=start, **order)
+        source = Slow(count, remote=remote)
+        threaded = collect(source, 6, threads=threads, prefetch=prefetch, start=start, **order)
     assert_same(threaded, plain[start:])
 
 
@@ -180,6 +185,64 @@ def test_a_bad_record_is_named_where_its_batch_is_asked_for():
             with pytest.raises(ReadError, match=r"slow.db: record 5: is no image"):
                 loader.take()
             assert loader.take().arrays["label"].tolist() == [6, 7]
+
+
+def test_a_store_elsewhere_is_asked_for_several_batches_at_once():
+    order = Order(num_records=200, batch_size=4)
+    asked = []
+
+    class Store(Slow):
+        def fetch(self, indices):
+            with self.lock:
+                asked.append(tuple(indices))
+                self.reading += 1
+                self.most_reading = max(self.most_reading, self.reading)
+            time.sleep(0.02)
+            with self.lock:
+                self.reading -= 1
+            return [(self.pixels[index], np.float32(index)) for index in indices]
+
+    source = Store(200, remote=True)
+    with ThreadedEngine({"input": 1}) as engine:
+        loader = Loader(source, ("data", "label"), engine=engine, order=order, threads=1, prefetch=2)
+        with loader:
+            found = [loader.take().arrays["label"].tolist() for _ in range(20)]
+            number, statistics = len(asked), engine.statistics()
+    assert found == [[4.0 * n, 4 * n + 1, 4 * n + 2, 4 * n + 3] for n in range(20)]
+    assert source.most_reading == fetch_ahead.MAX_BATCHES
+    assert number <= 1 + 20 + 2 + fetch_ahead.MAX_BATCHES, (
+        "one request a batch, and none beyond what is ahead"
+    )
+    assert statistics["fetch"].num_tasks
+
+
+def test_after_an_error_of_a_store_the_loader_goes_on():
+    class Store(Slow):
+        down = False
+
+        def fetch(self, indices):
+            if self.down and 9 in indices:
+                raise ReadError("the store is down", place="store")
+            return super().fetch(indices)
+
+    source = Store(40, remote=True)
+    source.down = True
+    order = Order(num_records=40, batch_size=2)
+    with (
+        ThreadedEngine({"input": 1}) as engine,
+        Loader(source, ("data", "label"), engine=engine, order=order, threads=2, prefetch=1) as loader,
+    ):
+        for _ in range(4):
+            loader.take()
+        with pytest.raises(ReadError, match="store: the store is down"):
+            loader.take()
+        source.down = False
+        for _ in range(2):
+            assert loader.take().arrays["label"].tolist() == [10, 11]
+            loader.restore({"batch": 5})
+        loader.restore({"batch": 4})
+        found = [loader.take().arrays["label"].tolist() for _ in range(16)]
+    assert found == [[2.0 * n, 2 * n + 1] for n in range(4, 20)]
 
 
 def test_other_sizes_are_refused():

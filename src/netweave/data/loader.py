@@ -18,6 +18,7 @@ import numpy as np
 
 from netweave.data import transforms as _transforms
 from netweave.data.batch import Batch
+from netweave.data.fetch_ahead import FetchAhead
 from netweave.data.source import EndOfDataError
 from netweave.data.threads import ThreadTuner
 from netweave.data.transform import Pipeline
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     from netweave.data.order import BatchPlan, Order
     from netweave.data.share import BatchShare, BatchTurns
-    from netweave.data.source import Source
+    from netweave.data.source import Record, Source
     from netweave.engine import Engine
 
 del _transforms  # imported to enter its rows in the table
@@ -79,7 +80,7 @@ class Loader:
         self._order = order
         self._lane = lane
         self._pipeline = Pipeline(transforms)
-        record, cost_s = self._probe(outputs, dtype)
+        record, cost_s, raw_bytes = self._probe(outputs, dtype)
         piece = math.ceil(PIECE_S / cost_s)
         starts = range(0, order.batch_size, piece)
         self._pieces = [slice(start, min(start + piece, order.batch_size)) for start in starts]
@@ -90,7 +91,13 @@ class Loader:
         self.shapes = {name: array.shape for name, array in self._slots[0].outside.items()}
         self._tuner = ThreadTuner() if threads is None else None
         engine.add_lane(lane, self._tuner.threads if self._tuner else threads or 1)
+        self._fetched: FetchAhead | None = None
+        if source.remote:
+            self._fetched = FetchAhead(
+                source, engine, batch_bytes=raw_bytes * order.batch_size, decoded=prefetch
+            )
         self._next = 0  # the batch to be given next
+        self._asked = 0  # the first batch that is not yet being fetched
         self._pushed = 0  # the first batch that is not yet on its way
         self._given_s = time.perf_counter()
 
@@ -134,7 +141,7 @@ class Loader:
             EndOfDataError: The source has not so many records.
         """
         self._drain()
-        self._next = self._pushed = state["batch"]
+        self._next = self._pushed = self._asked = state["batch"]
         self._source.seek(self._order.plan(self._next).first)
 
     def close(self) -> None:
@@ -161,44 +168,59 @@ class Loader:
 
     def _probe(
         self, outputs: Sequence[str], dtype: type[np.floating[Any]]
-    ) -> tuple[dict[str, np.ndarray], float]:
-        """Return the first record as it is in a batch, and the seconds that it took."""
-        first, *rest = self._source.peek()
+    ) -> tuple[dict[str, np.ndarray], float, int]:
+        """Return the first record as it is in a batch, the seconds that took, and its size in the store."""
+        source, raw = self._source, None
+        first, *rest = source.peek()
         generator = self._order.generator(0)
         out = np.empty(self._pipeline.shape(first, generator), dtype)
+        if source.remote:
+            raw = source.fetch([0])[0]
         began = time.perf_counter()
-        first, *rest = self._source.peek()
-        self._pipeline.apply(first, out, generator, lambda: self._source.describe(0))
+        first, *rest = source.parse(0, raw) if source.remote else source.peek()
+        self._pipeline.apply(first, out, generator, lambda: source.describe(0))
         cost_s = time.perf_counter() - began
+        raw_bytes = len(raw) if isinstance(raw, bytes) else out.nbytes
         parts = [out, *(np.asarray(part, dtype) for part in rest)]
         if len(parts) != len(outputs):
             raise UsageError(
                 f"{self._source.describe(0)}: has {len(parts)} parts, expected {len(outputs)} "
                 f"({', '.join(outputs)})"
             )
-        return dict(zip(outputs, parts, strict=True)), cost_s
+        return dict(zip(outputs, parts, strict=True)), cost_s, raw_bytes
 
     def _push_ahead(self) -> None:
         """Begin to fill all slots but the one of the batch that was given last."""
+        if self._fetched is not None:
+            while self._asked < self._next + len(self._slots) - 1 + self._fetched.ahead:
+                self._fetched.push(self._asked, self._order.plan(self._asked))
+                self._asked += 1
         while self._pushed < self._next + len(self._slots) - 1:
             number = self._pushed
             slot = self._slots[number % len(self._slots)]
             plan = slot.plan = self._order.plan(number)
+            reads = [] if self._fetched is None else [self._fetched.variable(number)]
             for piece, variable in zip(self._pieces, slot.variables, strict=True):
                 self._engine.push(
-                    functools.partial(self._fill, slot, plan, piece),
+                    functools.partial(self._fill, slot, number, plan, piece),
+                    reads=reads,
                     writes=[variable],
                     lane=self._lane,
                     name=f"batch {number}, records {piece.start} to {piece.stop}",
                 )
             self._pushed += 1
 
-    def _fill(self, slot: _Slot, plan: BatchPlan, piece: slice) -> None:
+    def _fill(self, slot: _Slot, number: int, plan: BatchPlan, piece: slice) -> None:
         records = plan.records[piece]
+        if self._fetched is not None:
+            raw = self._fetched.records(number, piece)
+            for offset, (index, content) in enumerate(zip(records.tolist(), raw, strict=True), piece.start):
+                self._fill_one(slot, offset, index, plan.first + offset, self._source.parse(index, content))
+            return
         many = None if self._pipeline.by_record or not len(records) else self._source.read_many(records)
         if many is None:
             for offset, index in enumerate(records.tolist(), piece.start):
-                self._fill_one(slot, offset, index, plan.first + offset)
+                self._fill_one(slot, offset, index, plan.first + offset, self._source.read(index))
             return
         first, *rest = many
         rows = slice(piece.start, piece.start + len(records))
@@ -206,8 +228,8 @@ class Loader:
         for array, part in zip(slot.inside[1:], rest, strict=True):
             array[rows] = part
 
-    def _fill_one(self, slot: _Slot, offset: int, index: int, place: int) -> None:
-        first, *rest = self._source.read(index)
+    def _fill_one(self, slot: _Slot, offset: int, index: int, place: int, record: Record) -> None:
+        first, *rest = record
         describe = functools.partial(self._source.describe, index)
         generator = self._order.generator(place) if self._pipeline.random else None
         self._pipeline.apply(first, slot.inside[0][offset], generator, describe)
@@ -233,6 +255,9 @@ class Loader:
             self._engine.add_lane(self._lane, self._tuner.threads)
         self._given_s = ended
         if errors:
+            if self._fetched is not None:
+                with contextlib.suppress(Exception):  # the same error
+                    self._fetched.wait(self._next - 1)
             raise errors[0]
 
     def _drain(self) -> None:
@@ -240,6 +265,8 @@ class Loader:
             for variable in slot.variables:
                 with contextlib.suppress(Exception):
                     self._engine.wait_for(variable)
+        if self._fetched is not None:
+            self._fetched.drain()
 
 
 class _Slot:

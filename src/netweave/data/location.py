@@ -1,4 +1,7 @@
-"""Files by name, here or elsewhere: a name with ``://`` is opened by fsspec."""
+"""Whole files by name, here or elsewhere: a name with ``://`` is opened by fsspec.
+
+Large files are read by ranges of bytes instead (``byte_file``).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from netweave.data.extras import need
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 """Folders of copies; they end with the process."""
@@ -43,12 +46,27 @@ def read_file(name: str) -> bytes:
         ReadError: The file is missing or cannot be read.
     """
     try:
-        content = bytes(_system(name).cat_file(name)) if is_remote(name) else Path(name).read_bytes()
+        content = _fetch(name) if is_remote(name) else Path(name).read_bytes()
         return gzip.decompress(content) if name.endswith(".gz") else content
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
     except (OSError, EOFError) as error:
         raise ReadError(f"cannot be read: {error}", place=name) from error
+
+
+def _fetch(name: str) -> bytes:
+    try:
+        return bytes(system_of(name).cat_file(name))
+    except (FileNotFoundError, ReadError):
+        raise
+    except Exception as error:  # each file system raises errors of its own library
+        raise ReadError(f"cannot be read: {reason_of(error)}", place=name) from error
+
+
+def reason_of(error: BaseException) -> str:
+    """Return what an error says, or at least its name."""
+    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return said or type(error).__name__
 
 
 def read_text(name: str) -> str:
@@ -84,7 +102,7 @@ def _copied(name: str) -> Path:
     _KEPT.append(folder)
     target = Path(folder.name) / name.rstrip("/").rpartition("/")[2]
     try:
-        _system(name).get(name, str(target), recursive=True)
+        system_of(name).get(name, str(target), recursive=True)
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
     except OSError as error:
@@ -92,8 +110,33 @@ def _copied(name: str) -> Path:
     return target
 
 
-@cache
-def _system(name: str) -> Any:
+def exists(name: str) -> bool:
+    """Whether there is a file or folder of a name, here or elsewhere."""
+    return bool(system_of(name).exists(name)) if is_remote(name) else Path(name).exists()
+
+
+def read_files(names: Sequence[str]) -> list[bytes]:
+    """Return the content of several files; those elsewhere are fetched side by side.
+
+    Raises:
+        ReadError: As ``read_file``.
+    """
+    unique = list(dict.fromkeys(names))
+    if len(unique) < 2 or not all(map(is_remote, unique)) or len({name.split("/")[2] for name in unique}) > 1:
+        return [read_file(name) for name in names]
+    found = system_of(unique[0]).cat(unique, on_error="return")
+    # some file systems give the names back without their protocol, but in the order asked for
+    contents = dict(zip(unique, found.values(), strict=True))
+    # a failed one is read again alone, which raises the right error
+    return [content if isinstance(content := contents[name], bytes) else read_file(name) for name in names]
+
+
+def system_of(name: str) -> Any:
+    """Return the fsspec file system of a URL.
+
+    Raises:
+        ReadError: There is no such protocol, or its package is not installed.
+    """
     fsspec = need("fsspec", "files that are elsewhere")
     try:
         return fsspec.core.url_to_fs(name)[0]

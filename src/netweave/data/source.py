@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from netweave.data.item import Item
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from types import TracebackType
 
     from netweave.job import DataSource
@@ -39,6 +40,7 @@ class Source(ABC):
         groups: Numbers of records of the parts that are read as a whole; empty if there is no such thing.
         color: Order of three channels in pixels: ``bgr`` or ``rgb``.
         endless: Whether the records have no end, or none that is known; ``len`` means nothing then.
+        remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
     """
 
     place: str = ""
@@ -46,6 +48,7 @@ class Source(ABC):
     groups: tuple[int, ...] = ()
     color: str = "bgr"
     endless: bool = False
+    remote: bool = False
 
     @abstractmethod
     def __len__(self) -> int:
@@ -62,6 +65,23 @@ class Source(ABC):
     def read_many(self, indices: np.ndarray) -> Record | None:
         """Return several records at once, each part stacked; None where ``read`` is the way."""
         return None
+
+    def fetch(self, indices: Sequence[int]) -> Sequence[Any]:
+        """Return of several records what must be waited for, in as few requests as possible.
+
+        Raises:
+            ReadError: The store does not give them.
+        """
+        return [self.read(index) for index in indices]
+
+    def parse(self, index: int, fetched: Any) -> Record:
+        """Return a record from what ``fetch`` gave of it.
+
+        Raises:
+            ReadError: As ``read``.
+        """
+        record: Record = fetched
+        return record
 
     def peek(self) -> Record:
         """Return the first record, which can be read again afterwards."""
@@ -98,6 +118,22 @@ class Source(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class StoredSource(Source):
+    """Records that a store holds as bytes each; reading them and making sense of them are two steps."""
+
+    def read(self, index: int) -> Record:
+        """Return a record."""
+        return self.parse(index, self.fetch([index])[0])
+
+    @abstractmethod
+    def fetch(self, indices: Sequence[int]) -> Sequence[bytes]:
+        """Return the bytes of several records."""
+
+    @abstractmethod
+    def parse(self, index: int, fetched: bytes) -> Record:
+        """Return a record from its bytes."""
 
 
 SOURCES: dict[str, tuple[str, str]] = {

@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import math
 import threading
+from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.data.byte_file import ByteStream, open_bytes
 from netweave.data.extras import need
-from netweave.data.location import lines_of, local_copy
+from netweave.data.location import lines_of
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-KEPT_FILES = 2
-"""Files that are in memory at once: the one that is read, and the one before or after it."""
+BLOCK_BYTES = 1 << 18
+"""About so much is read at once of a dataset that lies in one piece; of one in chunks, a chunk."""
+
+MAX_BLOCK_BYTES = 1 << 26
+"""Of a chunk that is larger, only some rows are kept."""
+
+KEPT_BYTES = 1 << 28
+"""Blocks in memory at once: rows that are shuffled inside of a file of this size are read once."""
+
+MAX_ROW_BYTES = 1 << 30
+"""A larger row is taken for a damaged file."""
+
+OPEN_FILES = 8
+"""Files that are open at once."""
 
 
 class HDF5(Source):
     """Rows of the files in the order of the list.
 
-    A file is read into memory whole when its first row is asked for, as in Caffe; so rows are best taken
-    file by file, which ``groups`` says.
+    Rows are read in blocks when they are first asked for, also from files elsewhere, and blocks are kept
+    while there is room; so rows are best taken file by file, which ``groups`` says.
 
     Args:
         path: One ``.h5`` file, or a text file with the name of one on each line.
@@ -39,6 +54,9 @@ class HDF5(Source):
         self._h5py = need("h5py", "HDF5 files")
         self.place = path
         self._datasets = tuple(datasets)
+        self._lock = threading.Lock()
+        self._opened: OrderedDict[str, Any] = OrderedDict()
+        self._streams: dict[str, ByteStream] = {}
         alone = path.endswith((".h5", ".hdf5"))
         self._files = [path] if alone else [_found(line.strip(), root) for _, line in lines_of(path)]
         if not self._files:
@@ -50,8 +68,8 @@ class HDF5(Source):
         self.groups = tuple(found[0][0] for found in shapes)
         self._starts = np.cumsum([0, *self.groups])
         self.images = len(shapes[0][0]) == 4
-        self._lock = threading.Lock()
-        self._kept: dict[int, list[np.ndarray]] = {}
+        self._kept: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
+        self._kept_bytes = 0
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -67,44 +85,93 @@ class HDF5(Source):
 
     def read_many(self, indices: np.ndarray) -> Record:
         """Return several rows of each dataset."""
-        files = np.searchsorted(self._starts, indices, side="right") - 1
-        loaded = {file: self._load(file) for file in dict.fromkeys(files.tolist())}
-        parts = []
-        for part in range(len(self._datasets)):
-            rows = [
-                loaded[file][part][index - self._starts[file]]
-                for file, index in zip(files.tolist(), indices.tolist(), strict=True)
+        files = (np.searchsorted(self._starts, indices, side="right") - 1).tolist()
+        places = list(zip(files, (indices - self._starts[files]).tolist(), strict=True))
+        with self._lock:
+            parts = [
+                np.stack([self._row(file, part, row) for file, row in places])
+                for part in range(len(self._datasets))
             ]
-            parts.append(np.stack(rows))
         if self.images:
             parts[0] = parts[0].transpose(0, 2, 3, 1)
         return tuple(parts)
 
-    def _load(self, file: int) -> list[np.ndarray]:
-        with self._lock:
-            if file not in self._kept:
-                while len(self._kept) >= KEPT_FILES:
-                    del self._kept[next(iter(self._kept))]
-                with self._open(self._files[file]) as opened:
-                    self._kept[file] = [np.asarray(opened[name], np.float32) for name in self._datasets]
-            return self._kept[file]
+    def close(self) -> None:
+        """Close all files."""
+        for opened in self._opened.values():
+            opened.close()
+        self._opened.clear()
+
+    def _row(self, file: int, part: int, row: int) -> np.ndarray:
+        """Return a row of a dataset of a file, from the block that it is in."""
+        name = self._files[file]
+        dataset = self._file(name)[self._datasets[part]]
+        num_rows = _rows_of_block(dataset)
+        key = (file, part, row // num_rows)
+        if key not in self._kept:
+            first = key[2] * num_rows
+            try:
+                block = np.asarray(dataset[first : first + num_rows], np.float32)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise self._read_error(name, f"row {row} cannot be read", error) from error
+            self._kept[key] = block
+            self._kept_bytes += block.nbytes
+            while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+        self._kept.move_to_end(key)
+        found: np.ndarray = self._kept[key][row % num_rows]
+        return found
 
     def _shapes(self, file: str) -> list[tuple[int, ...]]:
-        with self._open(file) as opened:
-            missing = [name for name in self._datasets if name not in opened]
-            if missing:
-                found = ", ".join(opened)
-                raise ReadError(f"has no dataset {', '.join(missing)}, only {found}", place=file)
-            shapes = [tuple(opened[name].shape) for name in self._datasets]
+        opened = self._file(file)
+        missing = [name for name in self._datasets if not self._is_array(opened.get(name))]
+        if missing:
+            found = ", ".join(opened)
+            raise ReadError(f"has no dataset {', '.join(missing)}, only {found}", place=file)
+        for name in self._datasets:
+            dataset = opened[name]
+            if dataset.dtype.kind not in "biuf" or _row_bytes(dataset) > MAX_ROW_BYTES:
+                raise ReadError(
+                    f"dataset {name!r} has rows of {dataset.shape[1:]} of type {dataset.dtype}, expected "
+                    f"numbers, and at most {MAX_ROW_BYTES:,} bytes a row",
+                    place=file,
+                )
+        shapes = [tuple(opened[name].shape) for name in self._datasets]
         if any(not shape or shape[0] != shapes[0][0] or not shape[0] for shape in shapes):
             raise ReadError(f"has datasets of {shapes}, expected the same number of rows", place=file)
         return shapes
 
-    def _open(self, file: str) -> Any:
-        try:
-            return self._h5py.File(local_copy(file), "r")
-        except OSError as error:
-            raise ReadError(f"cannot be opened as HDF5: {error}", place=file) from error
+    def _is_array(self, found: Any) -> bool:
+        return isinstance(found, self._h5py.Dataset) and found.shape is not None
+
+    def _file(self, name: str) -> Any:
+        """Return an open file."""
+        if name not in self._opened:
+            while len(self._opened) >= OPEN_FILES:
+                self._opened.popitem(last=False)[1].close()
+            self._streams[name] = stream = ByteStream(open_bytes(name))
+            try:
+                self._opened[name] = self._h5py.File(stream, "r")
+            except (OSError, RuntimeError) as error:
+                stream.close()
+                raise self._read_error(name, "cannot be opened as HDF5", error) from error
+        self._opened.move_to_end(name)
+        return self._opened[name]
+
+    def _read_error(self, name: str, what: str, error: Exception) -> ReadError:
+        """Return what HDF5's error comes from: the file, or the store that it is in."""
+        of_store = self._streams[name].error
+        return of_store or ReadError(f"{what}: {error}", place=name)
+
+
+def _rows_of_block(dataset: Any) -> int:
+    row_bytes = max(1, _row_bytes(dataset))
+    wanted = dataset.chunks[0] if dataset.chunks else BLOCK_BYTES // row_bytes
+    return int(max(1, min(wanted, MAX_BLOCK_BYTES // row_bytes)))
+
+
+def _row_bytes(dataset: Any) -> int:
+    return int(math.prod(dataset.shape[1:]) * max(4, dataset.dtype.itemsize))
 
 
 def _found(name: str, root: str) -> str:

@@ -9,18 +9,18 @@ import numpy as np
 
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import join, lines_of, read_file
-from netweave.data.source import Record, Source
+from netweave.data.location import is_remote, join, lines_of, read_file, read_files
+from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
 """What is taken for an image in a folder."""
 
 
-class _Files(Source):
+class _Files(StoredSource):
     """Image files with their labels.
 
     Attributes:
@@ -34,6 +34,7 @@ class _Files(Source):
         self.place = place
         self._color = color
         self.files = files
+        self.remote = any(map(is_remote, files))
         self.labels = np.array(labels, np.float32)
         if self.labels.shape[1] == 1:
             self.labels = self.labels[:, 0]
@@ -45,10 +46,18 @@ class _Files(Source):
         """Return the place of a record, for messages."""
         return f"{self.place}: record {index} ({self.files[index]})"
 
-    def read(self, index: int) -> Record:
+    def fetch(self, indices: Sequence[int]) -> list[bytes]:
+        """Return several files."""
+        if len(indices) == 1:
+            return [self._content(indices[0])]
+        try:
+            return read_files([self.files[index] for index in indices])
+        except ReadError:
+            return [self._content(index) for index in indices]  # which says whose file it is
+
+    def parse(self, index: int, fetched: bytes) -> Record:
         """Return pixels and label."""
-        content = self._content(index)
-        return decode(content, self._color, lambda: self.describe(index)), self.labels[index]
+        return decode(fetched, self._color, lambda: self.describe(index)), self.labels[index]
 
     def item(self, index: int) -> Item:
         """Return a record as a writer is given it."""

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import local_copy
-from netweave.data.source import Record, Source
+from netweave.data.location import MISSING, exists
+from netweave.data.source import Record, StoredSource
 from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.schema import caffe_schema
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.data.byte_file import ByteFile
+
 NO_DATUM = "is not a complete Datum: truncated, damaged, or of another type"
 
 
-class LMDB(Source):
+class LMDB(StoredSource):
     """Records in the order of their keys, as Caffe's cursor goes.
 
     Args:
@@ -37,13 +43,14 @@ class LMDB(Source):
     def __init__(self, path: str, color: str = "native") -> None:
         self.place = path
         self._color = color
-        folder = local_copy(path)
-        if (folder / "CURRENT").exists():
+        if exists(f"{path.rstrip('/')}/CURRENT"):
             raise UnsupportedError(
                 "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
                 place=path,
             )
-        self._file = LMDBFile(folder, place=path)
+        file = _open(path)
+        self.remote = file.remote
+        self._file = LMDBFile(file, place=path)
         self._keys = self._file.keys
         if not self._keys:
             self.close()
@@ -56,14 +63,18 @@ class LMDB(Source):
         """Return the place of a record, for messages."""
         return f"{self.place}: record {index} (key {self._keys[index].decode('utf-8', 'replace')!r})"
 
-    def read(self, index: int) -> Record:
+    def fetch(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the bytes of several records."""
+        return self._file.values(indices)
+
+    def parse(self, index: int, fetched: bytes) -> Record:
         """Return pixels and label."""
-        datum = self._datum(index)
+        datum = self._datum(index, fetched)
         return self._pixels(datum, index), np.asarray(datum.label, np.float32)
 
     def item(self, index: int) -> Item:
         """Return a record as a writer is given it."""
-        datum = self._datum(index)
+        datum = self._datum(index, self.fetch([index])[0])
         labels = np.array([datum.label], np.float32)
         name = self._keys[index].decode("utf-8", "replace")
         if datum.encoded:
@@ -74,9 +85,9 @@ class LMDB(Source):
         """Let go of the data base."""
         self._file.close()
 
-    def _datum(self, index: int) -> Any:
+    def _datum(self, index: int, content: bytes) -> Any:
         try:
-            return datum_class().FromString(self._file.value(index))
+            return datum_class().FromString(content)
         except DecodeError as error:
             raise ReadError(NO_DATUM, place=self.describe(index)) from error
 
@@ -91,6 +102,16 @@ class LMDB(Source):
         if not values.size or values.size != math.prod(shape):
             raise ReadError(f"has {values.size:,} values, but declares {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
+
+
+def _open(path: str) -> ByteFile:
+    inside = f"{path.rstrip('/')}/data.mdb"
+    if not exists(path) and not exists(inside):  # a store of objects knows no folders
+        raise ReadError(MISSING, place=path)
+    try:
+        return open_bytes(inside if exists(inside) else path)
+    except ReadError as error:
+        raise ReadError(f"cannot be opened as an LMDB: {error.message}", place=path) from error
 
 
 @cache

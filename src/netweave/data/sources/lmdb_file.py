@@ -8,8 +8,6 @@ is read, without several values of one key; Caffe writes nothing else.
 
 from __future__ import annotations
 
-import os
-import stat
 import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -17,8 +15,9 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, UnsupportedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from collections.abc import Iterator, Sequence
+
+    from netweave.data.byte_file import ByteFile
 
 _MAGIC = 0xBEEFC0DE
 _HEADER_BYTES = 16
@@ -36,6 +35,9 @@ _BIG_DATA, _SUB_DATA, _DUPLICATES = 1, 2, 4
 _NO_PAGE = 2**64 - 1
 _MAX_DEPTH = 32
 """Pages from the root to a leaf; mdb.c's CURSOR_STACK."""
+
+_PAGES_AT_ONCE = 4096
+"""Pages of a level that are read at once: at most some 256 MB, as a rule 16."""
 
 _PAGE_SIZES = tuple(1 << power for power in range(9, 17))
 
@@ -68,32 +70,21 @@ class LMDBFile:
     """The entries of an LMDB, in the order of their keys.
 
     Args:
-        path: The folder of the data base, or its file.
+        file: The file; closed with this, and where it is no LMDB.
         place: What the user calls it, for messages.
 
     Attributes:
         keys: The keys.
 
     Raises:
-        ReadError: The file is missing, cut short or damaged.
+        ReadError: The file is cut short or damaged, or cannot be read.
         UnsupportedError: It has several values of one key, or data bases inside of it.
     """
 
-    def __init__(self, path: Path, *, place: str) -> None:
+    def __init__(self, file: ByteFile, *, place: str) -> None:
         self._place = place
-        self._descriptor = -1
+        self._file = file
         try:
-            file = path / "data.mdb" if path.is_dir() else path
-            self._descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
-            status = os.fstat(self._descriptor)
-        except (OSError, ValueError) as error:
-            self.close()
-            reason = error.strerror if isinstance(error, OSError) else error
-            raise ReadError(f"cannot be opened as an LMDB: {reason}", place=place) from error
-        self._num_bytes = status.st_size
-        try:
-            if not stat.S_ISREG(status.st_mode):
-                raise self._damaged("it is a pipe or a device, expected a file")
             self._meta = self._newest_meta()
             self._entries = list(self._walk())
         except (ReadError, UnsupportedError):
@@ -101,37 +92,30 @@ class LMDBFile:
             raise
         self.keys = [entry.key for entry in self._entries]
 
-    def value(self, index: int) -> bytes:
-        """Return the value of an entry.
+    def values(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the values of several entries.
 
         Raises:
             ReadError: The file cannot be read, or was cut short since it was opened.
         """
-        entry = self._entries[index]
-        return self._read(entry.offset, entry.num_bytes)
+        entries = [self._entries[index] for index in indices]
+        return self._read([(entry.offset, entry.num_bytes) for entry in entries])
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-            self._descriptor = -1
+        self._file.close()
 
-    def _read(self, offset: int, num_bytes: int) -> bytes:
-        if offset + num_bytes > self._num_bytes:
-            raise self._damaged(
-                f"bytes {offset:,} to {offset + num_bytes:,} are needed, but it has only {self._num_bytes:,}"
-            )
-        pieces, end = [], offset + num_bytes
-        while offset < end:
-            try:
-                piece = os.pread(self._descriptor, end - offset, offset)
-            except OSError as error:
-                raise ReadError(f"cannot be read: {error.strerror}", place=self._place) from error
-            if not piece:
-                raise self._damaged("it was truncated while it was read")
-            pieces.append(piece)
-            offset += len(piece)
-        return b"".join(pieces)
+    def _read(self, spans: Sequence[tuple[int, int]]) -> list[bytes]:
+        for offset, num_bytes in spans:
+            if offset + num_bytes > self._file.num_bytes:
+                raise self._damaged(
+                    f"bytes {offset:,} to {offset + num_bytes:,} are needed, but it has only "
+                    f"{self._file.num_bytes:,}"
+                )
+        contents = self._file.read_many(spans)
+        if any(len(content) < num_bytes for content, (_, num_bytes) in zip(contents, spans, strict=True)):
+            raise self._damaged("it was truncated while it was read")
+        return contents
 
     def _damaged(self, what: str) -> ReadError:
         return ReadError(f"cannot be opened as an LMDB: {what}; was it copied whole?", place=self._place)
@@ -144,7 +128,7 @@ class LMDBFile:
         return second if second.transaction > first.transaction else first
 
     def _meta_page(self, offset: int) -> _Meta:
-        content = self._read(offset, _HEADER_BYTES + _META.size)
+        (content,) = self._read([(offset, _HEADER_BYTES + _META.size)])
         flags = _PAGE.unpack_from(content)[1]
         magic, version, page_bytes, depth, root, _, transaction = _META.unpack_from(content, _HEADER_BYTES)
         if not flags & _META_FLAG or magic != _MAGIC or version != 1 or page_bytes not in _PAGE_SIZES:
@@ -154,22 +138,37 @@ class LMDBFile:
         return _Meta(page_bytes, root, transaction)
 
     def _walk(self) -> Iterator[_Entry]:
-        """Yield the entries by a walk through the pages from the root, each of which may be met once."""
+        """Yield the entries in the order of their keys.
+
+        Level by level, so that a data base elsewhere takes few requests: the pages of a level are known
+        together. Each page may be met once.
+        """
         seen: set[int] = set()
-        stack = [] if self._meta.root == _NO_PAGE else [(self._meta.root, 1)]
-        while stack:
-            number, depth = stack.pop()
-            if number in seen or depth > _MAX_DEPTH:
-                raise self._damaged(f"its pages refer to page {number:,} in a cycle")
-            seen.add(number)
-            page = self._read(number * self._meta.page_bytes, self._meta.page_bytes)
-            flags, nodes = self._nodes(page, number)
-            if flags & _LEAF:
-                for offset in nodes:
-                    yield self._entry(page, offset, number)
-            else:
-                below = [_page_number(page, offset) for offset in nodes]
-                stack += [(child, depth + 1) for child in reversed(below)]
+        level = [] if self._meta.root == _NO_PAGE else [self._meta.root]
+        for _ in range(_MAX_DEPTH):
+            below: list[int] = []
+            for number, page in self._pages(level, seen):
+                flags, nodes = self._nodes(page, number)
+                if not flags & _LEAF:
+                    below += [_page_number(page, offset) for offset in nodes]
+                    continue
+                if below:
+                    raise self._damaged("its pages are not equally deep")
+                yield from (self._entry(page, offset, number) for offset in nodes)
+            level = below
+        if level:
+            raise self._damaged(f"its pages are deeper than {_MAX_DEPTH}, or refer to each other in a cycle")
+
+    def _pages(self, numbers: Sequence[int], seen: set[int]) -> Iterator[tuple[int, bytes]]:
+        """Yield the pages of a level."""
+        size = self._meta.page_bytes
+        for first in range(0, len(numbers), _PAGES_AT_ONCE):
+            some = numbers[first : first + _PAGES_AT_ONCE]
+            for number, page in zip(some, self._read([(n * size, size) for n in some]), strict=True):
+                if number in seen:
+                    raise self._damaged(f"its pages refer to page {number:,} in a cycle")
+                seen.add(number)
+                yield number, page
 
     def _nodes(self, page: bytes, number: int) -> tuple[int, list[int]]:
         """Return the kind of a page and where its nodes begin."""
@@ -205,9 +204,9 @@ class LMDBFile:
         start = number * len(page) + begin
         if flags & _BIG_DATA:
             start = int.from_bytes(page[begin : begin + 8], "little") * len(page) + _HEADER_BYTES
-        if start + num_bytes > self._num_bytes:
+        if start + num_bytes > self._file.num_bytes:
             raise self._damaged(
-                f"the value of {key[:60]!r} ends at byte {start + num_bytes:,} of {self._num_bytes:,}"
+                f"the value of {key[:60]!r} ends at byte {start + num_bytes:,} of {self._file.num_bytes:,}"
             )
         return _Entry(key, start, num_bytes)
 

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-import mmap
+import re
+from array import array
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import MISSING, is_remote, lines_of, read_file
-from netweave.data.recordio import FIRST, MIDDLE, Packed, head, padded, unframe, unpack
-from netweave.data.source import Record, Source
+from netweave.data.location import exists, is_remote, lines_of
+from netweave.data.recordio import FIRST, LAST, MIDDLE, WHOLE, Packed, head, padded, unframe, unpack
+from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-class RecordIO(Source):
+    from netweave.data.byte_file import Span
+
+
+OFFSET = re.compile("[0-9]{1,18}")
+"""What an index may say: no more than fits into 64 bits."""
+
+LARGE_BYTES = 8 << 20
+"""From this size on the length of a record is looked up before it is read."""
+
+
+class RecordIO(StoredSource):
     """Records in the order of the index, or of the file where there is none.
+
+    Without an index, opening goes through the whole file once to find where records begin.
 
     Args:
         path: The ``.rec`` file.
@@ -42,7 +59,11 @@ class RecordIO(Source):
         self.place = path
         self._color = color
         self._label_width = label_width
-        self._content = _content(path)
+        self._file = open_bytes(path)
+        self.remote = self._file.remote
+        if not self._file.num_bytes:
+            self.close()
+            raise ReadError("the file is empty; was it copied or downloaded whole?", place=path)
         self._starts, self._ends = self._spans(index)
         self._labels = _labels(labels, label_width) if labels else None
         if not len(self._starts):
@@ -51,25 +72,27 @@ class RecordIO(Source):
     def __len__(self) -> int:
         return len(self._starts)
 
-    def read(self, index: int) -> Record:
+    def fetch(self, indices: Sequence[int]) -> list[bytes]:
+        """Return the bytes of several records."""
+        return self._file.read_many([self._span(index) for index in indices])
+
+    def parse(self, index: int, fetched: bytes) -> Record:
         """Return pixels and label; a label of width 1 is a number."""
-        packed, labels = self._packed(index)
+        packed, labels = self._packed(index, fetched)
         pixels = decode(packed.content, self._color, lambda: self.describe(index))
         return pixels, np.asarray(labels if self._label_width > 1 else labels[0], np.float32)
 
     def item(self, index: int) -> Item:
         """Return a record as a writer is given it."""
-        packed, labels = self._packed(index)
+        packed, labels = self._packed(index, self.fetch([index])[0])
         return Item(str(packed.identity), labels, content=packed.content)
 
     def close(self) -> None:
-        """Let go of the file."""
-        if isinstance(self._content, mmap.mmap):
-            self._content.close()
+        """Close the file."""
+        self._file.close()
 
-    def _packed(self, index: int) -> tuple[Packed, np.ndarray]:
+    def _packed(self, index: int, frame: bytes) -> tuple[Packed, np.ndarray]:
         place = self.describe(index)
-        frame = bytes(self._content[self._starts[index] : self._ends[index]])
         try:
             packed = unpack(unframe(frame))
         except ValueError as error:
@@ -80,30 +103,48 @@ class RecordIO(Source):
             raise ReadError(f"has {found} labels, expected {self._label_width} (label_width)", place=place)
         return packed, labels
 
+    def _span(self, index: int) -> Span:
+        """Return where a record lies; behind it may lie others that the index leaves out."""
+        start, end = int(self._starts[index]), int(self._ends[index])
+        if end - start > LARGE_BYTES:
+            end = self._end_of(start)
+        return start, end - start
+
+    def _end_of(self, start: int) -> int:
+        at = start
+        while True:
+            try:
+                flag, length = head(self._file.read(at, 8))
+            except ValueError:
+                return at + 8  # so that what is wrong is said when the record is parsed
+            at += 8 + padded(length)
+            if flag in {WHOLE, LAST}:
+                return at
+
     def _spans(self, index: str | None) -> tuple[np.ndarray, np.ndarray]:
         """Return the first byte of each record, and an upper bound of its last."""
-        if index is None and not is_remote(self.place):
-            beside = Path(self.place).with_suffix(".idx")
-            index = str(beside) if beside.exists() else None
+        if index is None:
+            beside = _index_beside(self.place)
+            index = beside if exists(beside) else None
         if index is None:
             starts = np.array(self._scan(), np.int64)
-            return starts, np.append(starts[1:], len(self._content))
+            return starts, np.append(starts[1:], self._file.num_bytes)
         starts = np.array([offset for _, offset in _index(index)], np.int64)
-        bounds = np.append(np.unique(starts), len(self._content))
-        wrong = starts >= len(self._content)
+        bounds = np.append(np.unique(starts), self._file.num_bytes)
+        wrong = starts >= self._file.num_bytes
         if wrong.any():
             raise ReadError(
-                f"names byte {starts[wrong][0]:,} of {self.place}, which has {len(self._content):,}; "
+                f"names byte {starts[wrong][0]:,} of {self.place}, which has {self._file.num_bytes:,}; "
                 "is it the index of this file?",
                 place=index,
             )
         return starts, bounds[np.searchsorted(bounds, starts, side="right")]
 
-    def _scan(self) -> list[int]:
-        starts, at = [], 0
-        while at < len(self._content):
+    def _scan(self) -> array[int]:
+        starts, at = array("q"), 0
+        while at < self._file.num_bytes:
             try:
-                flag, length = head(self._content[at : at + 8])
+                flag, length = head(self._file.read(at, 8))
             except ValueError as error:
                 raise ReadError(f"the record at byte {at:,} {error}", place=self.place) from error
             if flag not in {MIDDLE, FIRST + MIDDLE}:
@@ -112,25 +153,18 @@ class RecordIO(Source):
         return starts
 
 
-def _content(path: str) -> mmap.mmap | bytes:
-    if is_remote(path):
-        return read_file(path)
-    try:
-        with Path(path).open("rb") as file:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except FileNotFoundError as error:
-        raise ReadError(MISSING, place=path) from error
-    except ValueError as error:
-        raise ReadError("the file is empty; was it copied or downloaded whole?", place=path) from error
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror}", place=path) from error
+def _index_beside(path: str) -> str:
+    if not is_remote(path):
+        return str(Path(path).with_suffix(".idx"))
+    head, dot, _ = path.rpartition(".")
+    return f"{head if dot else path}.idx"
 
 
 def _index(path: str) -> list[tuple[str, int]]:
     found = []
     for number, line in lines_of(path):
         key, _, offset = line.partition("\t")
-        if not offset.strip().isdigit():
+        if not OFFSET.fullmatch(offset.strip()):
             raise ReadError(f"found {line!r}, expected a key, a tab and a byte", place=f"{path}:{number}")
         found.append((key, int(offset)))
     return found

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from netweave.data.item import Item
 
 
+CHUNK_BYTES = 1 << 16
+"""About so large is a chunk: it is what is read at once."""
+
+
 class HDF5Writer(Writer):
     """All images have one size, that of the first.
 
@@ -33,8 +37,10 @@ class HDF5Writer(Writer):
         values = (item.planes() if pixels.ndim == 3 else pixels).astype(np.float32)
         for name, row in (("data", values), ("label", np.asarray(item.labels, np.float32))):
             if not self.count:
+                # whole rows, so that reading one row reads one chunk; h5py would cut rows into pieces
+                chunk = (max(1, CHUNK_BYTES // max(1, row.nbytes)), *row.shape)
                 shape = (None, *row.shape)
-                self._file.create_dataset(name, (0, *row.shape), "<f4", maxshape=shape, chunks=True)
+                self._file.create_dataset(name, (0, *row.shape), "<f4", maxshape=shape, chunks=chunk)
             kept = self._file[name]
             if kept.shape[1:] != row.shape:
                 message = f"is {row.shape}, the first record {kept.shape[1:]}; resize all to one size"
