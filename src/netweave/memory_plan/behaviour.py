@@ -162,7 +162,7 @@ _NORMALISATION = Behaviour(
     kept=_channel_statistics,
     backward_workspace=_floats,  # torch allocates the gradient twice, and lets the first go
 )
-_MAX_POOL = Behaviour(keeps_inputs=(0,), owned=True, kept=_places, workspace=_places)
+_MAX_POOL = Behaviour(owned=True, kept=_places, workspace=_places)
 _AVERAGE_POOL = Behaviour(keeps_inputs=(0,), owned=True)
 
 _BEHAVIOUR: dict[tuple[str, str], Behaviour] = {

@@ -10,6 +10,7 @@ from netweave.graph.costs import num_bytes
 from netweave.memory_plan.behaviour import behaviour_of, is_stored
 from netweave.memory_plan.in_place import Overwrite, overwrites
 from netweave.passes.fusion import scaled_normalisations
+from netweave.passes.rectified_pools import rectified_pools
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -29,7 +30,8 @@ class Net:
     Attributes:
         graph: The graph.
         batch: Stands for the symbol of the batch.
-        nodes: The nodes that run by themselves; a normalisation with its scale and shift is one.
+        nodes: The nodes that run by themselves; a normalisation with its scale and shift is one, and so is a
+            max pooling with the Relu before it.
         wanted: Values that a run gives.
         trained: Values through which a gradient flows; empty for inference.
         losses: Values that gradients begin at.
@@ -38,6 +40,7 @@ class Net:
         outputs: The outputs of each node; those of a fused one are its last's.
         inputs: The inputs of each node that are given.
         runner: The node that makes each value; the first of fused ones.
+        rectified: Max poolings that rectify their result instead of their input.
     """
 
     graph: Graph
@@ -51,6 +54,7 @@ class Net:
     outputs: Mapping[ir.Node, tuple[ir.Value, ...]]
     inputs: Mapping[ir.Node, tuple[ir.Value, ...]]
     runner: Mapping[ir.Value, ir.Node]
+    rectified: frozenset[ir.Node]
     _sizes: dict[ir.Value, int] = field(default_factory=dict)
     _costs: dict[ir.Node, Cost] = field(default_factory=dict)
     _kept: dict[ir.Node, list[ir.Value]] = field(default_factory=dict)
@@ -93,7 +97,7 @@ class Net:
             values = list(own)
         else:
             values = [own[i] for i in behaviour.keeps_inputs if i < len(own)]
-        if behaviour.keeps_output:
+        if behaviour.keeps_output or node in self.rectified:
             values += self.outputs[node]
         return [value for value in dict.fromkeys(map(self.canonical, values)) if not is_stored(value)]
 
@@ -122,7 +126,8 @@ def prepare(
     names = list(losses or [])
     begins = tuple(graph.find(names).values()) if names else tuple(graph.outputs)
     wanted = frozenset([*graph.outputs, *begins])
-    nodes, outputs, inputs = _nodes(graph, wanted)
+    rectified = rectified_pools(graph, wanted)
+    nodes, outputs, inputs = _nodes(graph, wanted, rectified)
     trained = _trained(nodes, inputs, outputs) if training else frozenset()
     found = overwrites(graph, wanted) if in_place else {}
     return Net(
@@ -137,19 +142,22 @@ def prepare(
         outputs=outputs,
         inputs=inputs,
         runner={value: node for node, values in outputs.items() for value in values},
+        rectified=frozenset(rectified),
     )
 
 
 def _nodes(
-    graph: Graph, wanted: Collection[ir.Value]
+    graph: Graph, wanted: Collection[ir.Value], rectified: Mapping[ir.Node, ir.Node]
 ) -> tuple[tuple[ir.Node, ...], dict[ir.Node, tuple[ir.Value, ...]], dict[ir.Node, tuple[ir.Value, ...]]]:
     """Return the nodes that run, with their outputs and inputs; fused ones count as their first."""
     fused = scaled_normalisations(graph, wanted)
     last = {row.norm: row.last for row in fused}
     left_out = {node for row in fused for node in [*row.inner, row.last]} - last.keys()
+    left_out |= set(rectified.values())
     nodes = [node for node in graph.nodes if node not in left_out and not _is_constant(node)]
     outputs = {node: tuple(last.get(node, node).outputs) for node in nodes}
-    inputs = {node: tuple(value for value in node.inputs if value is not None) for node in nodes}
+    given = {node: rectified.get(node, node).inputs for node in nodes}
+    inputs = {node: tuple(value for value in given[node] if value is not None) for node in nodes}
     return tuple(nodes), outputs, inputs
 
 

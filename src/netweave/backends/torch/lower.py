@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx
 import onnx_ir as ir
+import torch
 from torch import fx, nn
 
 from netweave.backends.torch.draws import Draws, stream_of
@@ -35,6 +36,7 @@ from netweave.graph import (
 )
 from netweave.memory_plan import overwrites, pixel_strides
 from netweave.passes.fusion import ScaledNormalisation, scaled_normalisations
+from netweave.passes.rectified_pools import rectified_pools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,12 +145,15 @@ class _Lowerer:
         self._wanted = set(wanted)
         self._overwrites = overwrites(self._graph, self._wanted)
         fused = scaled_normalisations(self._graph, self._wanted)
-        inner = {node for found in fused for node in found.inner}
+        rectified = rectified_pools(self._graph, self._wanted)
+        inner = {node for found in fused for node in found.inner} | set(rectified.values())
         last = {found.last: found for found in fused}
         row_of = dict(rows)
         for node, row in rows:
             if node in last:
                 self._lower_scaled(last[node], row_of[last[node].norm])
+            elif node in rectified:
+                self._lower_rectified(node, row, rectified[node])
             elif node not in inner:
                 self._lower(node, row)
         self._fx.output(tuple(map(self._value, wanted)))
@@ -170,6 +175,17 @@ class _Lowerer:
         made.meta["node"] = found.norm
         made.meta["in_place"] = function is not row.function
         self._made[found.last.outputs[0]] = self._fx.call_function(operator.getitem, (made, 0))
+
+    def _lower_rectified(self, node: ir.Node, row: Lowering, relu: ir.Node) -> None:
+        """Lower a max pooling before the Relu that stands in front of it; see ``rectified_pools``."""
+        assert relu.inputs[0] is not None
+        made = self._fx.call_function(row.function, (self._value(relu.inputs[0]),), self._keywords(node, row))
+        made.meta["node"] = node
+        pooled = self._fx.call_function(operator.getitem, (made, 0)) if row.many else made
+        name = identifier(node.outputs[0].name, "value")
+        result = self._fx.create_node("call_function", torch.relu_, (pooled,), name=name)
+        result.meta |= {"node": node, "in_place": True}
+        self._made[node.outputs[0]] = result
 
     def _lower(self, node: ir.Node, row: Lowering) -> None:
         inputs, function = self._settled(node, row)

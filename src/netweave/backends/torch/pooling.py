@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from netweave.backends.torch.gradients import needs_gradient
+from netweave.backends.torch.max_pooling import max_pool_2d
 from netweave.backends.torch.table import lowering
 from netweave.backends.torch.windows import Pads, extents, pad, per_axis, resolve_pads
 from netweave.graph.ops.pooling import PoolWindows
@@ -115,8 +117,10 @@ def _pool_max(x: Tensor, windows: _Windows, lowest: float) -> Tensor:
     mode, pads = windows.ceil_mode(), windows.rule.begin
     if mode is None:
         x, pads, mode = pad(x, windows.covering, lowest), [0] * len(windows.rule.kernel), False
-    pool = _MAX_POOLS[len(windows.rule.kernel)]
-    return pool(x, windows.rule.kernel, windows.rule.strides, pads, windows.rule.dilations, mode)
+    rule = windows.rule
+    if len(rule.kernel) == 2 and x.device.type == "cpu" and needs_gradient(x):
+        return max_pool_2d(x, rule.kernel, rule.strides, pads, rule.dilations, mode)
+    return _MAX_POOLS[len(rule.kernel)](x, rule.kernel, rule.strides, pads, rule.dilations, mode)
 
 
 def _window_sums(x: Tensor, windows: _Windows) -> Tensor:
