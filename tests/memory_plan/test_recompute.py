@@ -64,3 +64,22 @@ def test_the_plan_is_what_the_allocator_gives_out(steps, wanted):
     assert found.peak == pytest.approx(peak, rel=0.05, abs=SMALL)
     if wanted != "square root":
         assert found.peak <= whole
+
+
+def test_a_batch_is_measured_once(monkeypatch):
+    """What is normalised again takes the statistics of the first time, half of what it costs."""
+    calls = []
+    original = torch.native_batch_norm
+
+    def noted(*arguments):
+        calls.append(arguments[5])  # whether it measures the batch
+        return original(*arguments)
+
+    monkeypatch.setattr(torch, "native_batch_norm", noted)
+    graph = build([("conv", 0), ("norm", 0), ("relu", 0), ("conv", 0), ("norm", 0), ("relu", 0)], batch=4)
+    plan = prepare(graph, batch=4, training=True)
+    net = TorchNet(graph).train()
+    net.recompute(plan, {value.name for value in candidates(plan)})
+    step(net, data_of(net))
+    assert calls.count(True) == 2
+    assert calls.count(False) == 2

@@ -3,11 +3,13 @@
 The plan (``memory_plan.recompute``) names values. While the net goes forward, what autograd would keep of
 them is replaced by a note (``torch.autograd.graph.saved_tensors_hooks``). When backward asks for it, the
 nodes between it and what is kept run once more: the same kernels on the same numbers, so that every bit is
-the same. Moving statistics follow a batch once, since the nodes get copies of them the second time.
+the same. Moving statistics follow a batch once, since the nodes get copies of them the second time; a batch
+that torch's own kernel normalised is normalised again by the statistics that are known then.
 """
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
+from netweave.backends.torch.normalisation import kept_statistics, normalised_again
 from netweave.backends.torch.table import with_gradients
 from netweave.errors import RunError
 
@@ -38,10 +41,12 @@ class Schedule:
     Attributes:
         dropped: What backward would keep for a node, and is let go.
         sources: What each value that is let go is computed from: inputs, what is kept, what is let go too.
+        replayed: The nodes that run a second time for it.
     """
 
     dropped: Mapping[str, frozenset[str]]
     sources: Mapping[str, frozenset[str]]
+    replayed: frozenset[str]
 
     def reads(self) -> Counter[str]:
         """Return how often each value is read while others are computed again."""
@@ -67,15 +72,17 @@ def schedule(
         own = node.meta.get("node")
         if own in net.backward:
             dropped[node.name] = frozenset(_names(net.kept(own), name_of) & targets)
-    sources = {name: frozenset(_sources(nodes[name], kept | targets)) for name in targets}
-    return Schedule({name: names for name, names in dropped.items() if names}, sources)
+    replayed = set(targets)
+    sources = {name: frozenset(_sources(nodes[name], kept | targets, replayed)) for name in targets}
+    return Schedule({name: names for name, names in dropped.items() if names}, sources, frozenset(replayed))
 
 
 def _names(values: Iterable[ir.Value], name_of: Mapping[str, str]) -> set[str]:
     return {name_of[value.name or ""] for value in values if value.name in name_of}
 
 
-def _sources(node: fx.Node, there: Collection[str]) -> set[str]:
+def _sources(node: fx.Node, there: Collection[str], replayed: set[str]) -> set[str]:
+    """Return what a value is computed from, and add the nodes on the way to ``replayed``."""
     found, seen, todo = set(), set(), list(node.all_input_nodes)
     while todo:
         one = todo.pop()
@@ -85,6 +92,7 @@ def _sources(node: fx.Node, there: Collection[str]) -> set[str]:
         if one.op == "placeholder" or one.name in there:
             found.add(one.name)
         else:
+            replayed.add(one.name)
             todo += one.all_input_nodes
     return found
 
@@ -121,6 +129,18 @@ class _Run:
         self._reads = plan.reads()
         self._notes: Counter[str] = Counter()
         self._held: dict[str, Tensor] = {}
+        self._statistics: dict[str, tuple[Tensor, Tensor]] = {}
+
+    def hold_statistics(self, node: fx.Node, made: Any) -> None:
+        """Hold what a batch was normalised by, if it is normalised again."""
+        if (
+            node.name in self._plan.replayed
+            and _is_normalisation(node)
+            and set(map(_index, node.users)) == {0}
+        ):
+            found = kept_statistics(made[0])
+            if found is not None:
+                self._statistics[node.name] = found
 
     def hold(self, name: str, tensor: Tensor) -> None:
         """Hold a value if others are computed from it again; not one that is let go itself."""
@@ -156,8 +176,10 @@ class _Run:
             return self._argument(one, between)
 
         arguments, keywords = fx.map_arg(node.args, argument), fx.map_arg(node.kwargs, argument)
-        own = node.meta.get("node")
-        if own is not None and own.op_type == "BatchNormalization":
+        if node.name in self._statistics:
+            x, scale, shift = arguments[:3]
+            return (normalised_again(x, scale, shift, self._statistics[node.name]),)
+        if _is_normalisation(node):
             arguments, keywords = _with_copies(arguments, keywords)
         if node.op == "call_method":
             return getattr(arguments[0], str(node.target))(*arguments[1:], **keywords)
@@ -181,6 +203,16 @@ class _Run:
     def _drop_if_done(self, name: str) -> None:
         if self._notes[name] <= 0 and self._reads[name] <= 0:
             self._held.pop(name, None)
+
+
+def _is_normalisation(node: fx.Node) -> bool:
+    own = node.meta.get("node")
+    return own is not None and own.op_type == "BatchNormalization"
+
+
+def _index(node: fx.Node) -> Any:
+    """Return which of several values a node takes; None if it takes them all."""
+    return node.args[1] if node.target is operator.getitem else None
 
 
 def _with_copies(
@@ -233,10 +265,11 @@ class PlannedModule(fx.Interpreter):
         """Run one node; hold its value if others are computed from it again."""
         self.current = n.name
         made = super().run_node(n)
+        assert self._run is not None
+        self._run.hold_statistics(n, made)
         if isinstance(made, Tensor):
             if n.name in self._plan.sources:
                 self._storages[n.name] = made.untyped_storage().data_ptr()
-            assert self._run is not None
             self._run.hold(n.name, made)
         return made
 
