@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -80,7 +81,7 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(fold
         if "iter_40" not in file.name:
             file.unlink()  # those of iteration 40 stay: a restart must not take another run's
 
-    process = start(folder, *arguments, "--restarts", "1")
+    process = start(folder, *arguments, "--restarts", "1", "--keep", "1")
     lines = []
     for line in process.stdout:
         lines.append(line)
@@ -90,7 +91,8 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(fold
     assert process.wait(TIMEOUT_S) == 0, "".join(lines)
     output = "".join(lines)
     assert "rank 1 was killed by SIGKILL; starting all 3 ranks again from the last checkpoint" in output
-    assert "resuming from out/net_iter_20.checkpoint" in output
+    # that of 20 may still be on its way to the disk
+    assert re.search(r"resuming from out/net_iter_[12]0.checkpoint", output), output
     found = arrays(folder)
     assert all(np.array_equal(found[key], expected[key]) for key in expected)
 

@@ -15,7 +15,8 @@ import torch
 from netweave.engine import SerialEngine, ThreadedEngine
 from netweave.errors import NetweaveError, RunError, UsageError
 from netweave.formats.caffe.solver import read_solver
-from netweave.training import Ended, Evaluated, Saved, Shown, Updated, read_checkpoint
+from netweave.training import Ended, Evaluated, Saved, Shown, Updated, latest, read_checkpoint
+from netweave.training.checkpoint_file import kept
 from netweave.training.trainer import Trainer
 from tests.training.small import NET, NUM_FEATURES, SOLVER, Reference, records, write
 
@@ -184,6 +185,26 @@ def test_only_the_last_checkpoints_are_kept(tmp_path):
     names = sorted(path.name for path in (tmp_path / "kept").glob("*.checkpoint"))
     assert names == ["linear_iter_16.checkpoint", "linear_iter_20.checkpoint"]
     assert len(list((tmp_path / "kept").glob("*.caffemodel"))) == 5
+
+
+def test_a_run_neither_counts_nor_removes_the_checkpoints_of_another(tmp_path):
+    """The same folder, three times: to 20, from the beginning to 8, and from there to 12."""
+
+    def iterations():
+        return sorted(iteration for iteration, _ in kept(str(tmp_path / "kept/linear")))
+
+    def to(end, **options):
+        text = SOLVER.replace("max_iter: 20", f"max_iter: {end}")
+        train(job_of(tmp_path, f"{text} snapshot: 4\n"), keep=2, **options)
+
+    to(20)
+    assert iterations() == [16, 20]
+    to(8)
+    assert iterations() == [4, 8, 16, 20]
+    path, found = latest(str(tmp_path / "kept/linear"))
+    assert found.state["iteration"] == 8
+    to(12, resume=path)
+    assert iterations() == [8, 12, 16, 20]
 
 
 def test_a_loss_that_is_no_number_ends_the_run(tmp_path):

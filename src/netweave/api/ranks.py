@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from netweave.errors import UsageError
+from netweave.errors import ReadError, UsageError
+from netweave.training import Note, latest
+from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from netweave.job import Job
     from netweave.parallel.world import World
+    from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
 
 
@@ -43,12 +46,22 @@ def start_of(world: World | None, job: Job, resume: str | Path | bool, watch: Wa
     """
     if world is None:
         return _asked(job, resume, watch)
-    found = None
-    if world.is_first:
-        own = _of_run(job, world.run, watch) if world.attempt else None
-        found = own or _asked(job, resume, watch)
-    shared = world.share(str(found) if found else None, "start")
+    start, run, generation = world.keep(lambda: _beginning(job, resume, world.run, watch), "beginning")
+    if world.is_first and world.attempt:
+        start = _own(job, run, generation, watch) or start
+    shared = world.share(start, "start")
     return Path(shared) if shared else None
+
+
+def _beginning(job: Job, resume: str | Path | bool, run: str, watch: Watch) -> tuple[str | None, str, int]:
+    """Return the checkpoint that a run begins from, the run's name, and the last generation before it.
+
+    By these a restart tells what the run has written itself from what was there already.
+    """
+    start = _asked(job, resume, watch)
+    if start and start.suffix == SUFFIX:
+        run = read_origin(start).run or run
+    return str(start) if start else None, run, last_generation(job.checkpoints.prefix)
 
 
 def launch(
@@ -81,7 +94,7 @@ def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
         return Path(resume)
     if not resume:
         return None
-    found = _latest(job, watch, lambda state: True)
+    found = _latest(job, watch)
     if found is None:
         raise UsageError(
             f"{job.name}: there is no checkpoint {job.checkpoints.prefix}_iter_*.checkpoint to resume from"
@@ -89,13 +102,18 @@ def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
     return found
 
 
-def _of_run(job: Job, run: str, watch: Watch) -> Path | None:
-    return _latest(job, watch, lambda state: state.get("run") == run)
+def _own(job: Job, run: str, generation: int, watch: Watch) -> str | None:
+    """Return the latest checkpoint that a run has written since it began; None if none is whole."""
+    try:
+        found = _latest(job, watch, lambda origin: origin.run == run and origin.generation > generation)
+    except ReadError:  # said already; the run begins again as it did at first
+        found = None
+    if found is None:
+        watch(Note("this run has no complete checkpoint yet; starting again from its beginning"))
+    return str(found) if found else None
 
 
-def _latest(job: Job, watch: Watch, accepts: Callable[[Mapping[str, Any]], bool]) -> Path | None:
-    from netweave.training import Note, latest
-
+def _latest(job: Job, watch: Watch, accepts: Callable[[Origin], bool] = lambda origin: True) -> Path | None:
     found = latest(job.checkpoints.prefix, lambda text: watch(Note(text)), accepts)
     if found is None:
         return None

@@ -31,7 +31,7 @@ def slice_elements_for(world: World) -> int:
         return SLICES[0][1]
     speed = _measure(world)
     chosen = next(elements for least, elements in SLICES if speed >= least)
-    found: int = world.keep(chosen, "slice elements")
+    found: int = world.keep(lambda: chosen, "slice elements")
     return found
 
 

@@ -101,7 +101,7 @@ class World:
         self._prefix = f"netweave/{number}/attempt {self.attempt}"
         self._store = distributed.PrefixStore(self._prefix, base)
         self.ranks = self._introduce()
-        self.run: str = self.keep(secrets.token_hex(8), "run")
+        self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
         hosts = list(dict.fromkeys(rank.host for rank in self.ranks))
         self.machines = tuple(
             tuple(rank.number for rank in self.ranks if rank.host == host) for host in hosts
@@ -156,12 +156,18 @@ class World:
             self._store.set(key, json.dumps(value))
         return self._value(key, 0, what)
 
-    def keep(self, value: Any, what: str) -> Any:
-        """Return the value that the first attempt's rank 0 had, so that a restarted run has it again."""
+    def keep(self, make: Callable[[], Any], what: str) -> Any:
+        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again.
+
+        Args:
+            make: Called by rank 0 of the first attempt that comes so far.
+            what: For keys and messages.
+        """
         key = self._key(f"kept {what}")
+        value = None
         if self.rank == 0:
             if not self._run_store.check([key]):
-                self._run_store.set(key, json.dumps(value))
+                self._run_store.set(key, json.dumps(make()))
             value = json.loads(self._run_store.get(key))
         return self.share(value, what)
 

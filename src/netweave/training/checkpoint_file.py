@@ -1,7 +1,11 @@
 """Checkpoint files: one file, complete or not there, that knows when it is damaged.
 
-A line that says what it is, a line with the SHA-256 of all that follows, then a zip of ``state.json`` and
-``.npy`` arrays. It is written under another name, flushed to the disk and renamed.
+A line that says what it is, a line that says which run wrote it, a line with the SHA-256 of that and of all
+that follows, then a zip of ``state.json`` and ``.npy`` arrays. It is written under another name, flushed to
+the disk and renamed.
+
+A folder may hold checkpoints of several runs under one prefix. Which is the latest is said by the generation
+of its run, not by its iteration (docs/decisions/0150).
 """
 
 from __future__ import annotations
@@ -13,9 +17,10 @@ import json
 import os
 import re
 import zipfile
+import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -26,8 +31,41 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-MAGIC = b"netweave checkpoint 1\n"
+MAGIC = b"netweave checkpoint 2\n"
+MAGIC_WITHOUT_ORIGIN = b"netweave checkpoint 1\n"
 SUFFIX = ".checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Which run wrote a checkpoint.
+
+    Attributes:
+        run: Name of the run; a run that is resumed keeps it. Empty where nobody says.
+        generation: Of the start of the process that wrote it: higher than those of all checkpoints that were
+            there before, so that the latest is known without a clock.
+    """
+
+    run: str = ""
+    generation: int = 0
+
+    def encode(self) -> bytes:
+        """Return a line of the header; it has a checksum of its own, as it is read without the rest."""
+        text = f"{self.run or '-'} {self.generation}".encode()
+        return b"%s %08x\n" % (text, zlib.crc32(text))
+
+    @classmethod
+    def decode(cls, line: bytes, place: str) -> Origin:
+        """Return what a line says.
+
+        Raises:
+            ReadError: The line is damaged.
+        """
+        text, _, checksum = line.rpartition(b" ")
+        if checksum != b"%08x\n" % zlib.crc32(text):
+            raise ReadError("is damaged: the checksum of its header does not match", place=place)
+        run, _, generation = text.decode().partition(" ")
+        return cls("" if run == "-" else run, int(generation))
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +75,12 @@ class Checkpoint:
     Attributes:
         state: JSON values.
         arrays: Arrays by name.
+        origin: The run that wrote it.
     """
 
     state: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray] = field(repr=False)
+    origin: Origin = Origin()
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
@@ -51,8 +91,14 @@ def encode(checkpoint: Checkpoint) -> bytes:
         for name, array in checkpoint.arrays.items():
             with archive.open(_entry(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
-    body = content.getvalue()
-    return MAGIC + hashlib.sha256(body).hexdigest().encode() + b"\n" + body
+    origin, body = checkpoint.origin.encode(), content.getvalue()
+    return MAGIC + origin + _digest(origin, body) + body
+
+
+def _digest(origin: bytes, body: bytes) -> bytes:
+    digest = hashlib.sha256(origin)
+    digest.update(body)
+    return digest.hexdigest().encode() + b"\n"
 
 
 def write_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -104,10 +150,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
         content = path.read_bytes()
     except OSError as error:
         raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
-    if not content.startswith(MAGIC):
-        raise ReadError("is not a Netweave checkpoint, or its header is damaged", place=place)
-    digest, _, body = content[len(MAGIC) :].partition(b"\n")
-    if hashlib.sha256(body).hexdigest().encode() != digest:
+    header = io.BytesIO(content)
+    origin_line = _origin_line(header, place)
+    digest = header.readline()
+    body = content[header.tell() :]
+    if _digest(origin_line, body) != digest:
         raise ReadError("is damaged: its checksum does not match; use an earlier one", place=place)
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
         arrays = {
@@ -117,7 +164,32 @@ def read_checkpoint(path: Path) -> Checkpoint:
             for name in archive.namelist()
             if name.endswith(".npy")
         }
-        return Checkpoint(json.loads(archive.read("state.json")), arrays)
+        origin = Origin.decode(origin_line, place) if origin_line else Origin()
+        return Checkpoint(json.loads(archive.read("state.json")), arrays, origin)
+
+
+def read_origin(path: Path) -> Origin:
+    """Read only which run wrote a checkpoint; the rest of the file is not checked.
+
+    Raises:
+        ReadError: The file is missing, is no checkpoint, or its header is damaged.
+    """
+    try:
+        with path.open("rb") as file:
+            line = _origin_line(file, str(path))
+    except OSError as error:
+        raise ReadError(f"cannot be read: {error.strerror or error}", place=str(path)) from error
+    return Origin.decode(line, str(path)) if line else Origin()
+
+
+def _origin_line(file: IO[bytes], place: str) -> bytes:
+    """Read a header up to the line of the origin, and return that; empty where the version has none."""
+    magic = file.readline()
+    if magic == MAGIC:
+        return file.readline()
+    if magic == MAGIC_WITHOUT_ORIGIN:
+        return b""
+    raise ReadError("is not a Netweave checkpoint, or its header is damaged", place=place)
 
 
 def parameters_in(path: Path, graph: Graph) -> dict[str, np.ndarray]:
@@ -143,46 +215,70 @@ def checkpoint_path(prefix: str, iteration: int) -> Path:
 
 
 def kept(prefix: str) -> list[tuple[int, Path]]:
-    """Return the checkpoints that are there, with their iterations, latest first."""
+    """Return the checkpoints that are there, of any run, with their iterations, highest first."""
     start = Path(f"{prefix}_iter_")
     pattern = re.compile(re.escape(start.name) + r"(\d+)" + re.escape(SUFFIX))
     found = ((pattern.fullmatch(path.name), path) for path in start.parent.glob(f"*{SUFFIX}"))
     return sorted(((int(match[1]), path) for match, path in found if match), reverse=True)
 
 
+def _by_age(prefix: str, tell: Callable[[ReadError], None]) -> list[tuple[Origin, Path]]:
+    """Return the checkpoints whose origin can be read, latest first; tell of the others."""
+    found = []
+    for iteration, path in kept(prefix):
+        try:
+            origin = read_origin(path)
+        except ReadError as error:
+            tell(error)
+        else:
+            found.append((origin.generation, iteration, origin, path))
+    return [(origin, path) for _, _, origin, path in sorted(found, key=lambda row: row[:2], reverse=True)]
+
+
+def last_generation(prefix: str) -> int:
+    """Return the highest generation of the checkpoints that are there; 0 if there are none."""
+    return max((origin.generation for origin, _ in _by_age(prefix, lambda error: None)), default=0)
+
+
 def latest(
     prefix: str,
     tell: Callable[[str], None] = lambda text: None,
-    accepts: Callable[[Mapping[str, Any]], bool] = lambda state: True,
+    accepts: Callable[[Origin], bool] = lambda origin: True,
 ) -> tuple[Path, Checkpoint] | None:
     """Return the latest checkpoint that is whole; None if there is none at all.
+
+    The latest is that of the run that was started last, whatever the iterations of earlier runs.
 
     Args:
         prefix: Of the names of its files.
         tell: Told of each damaged one that is passed over.
-        accepts: Says whether a checkpoint with this state will do.
+        accepts: Says whether a checkpoint of such an origin will do.
 
     Raises:
         ReadError: All of them are damaged.
     """
-    last: ReadError | None = None
-    for _, path in kept(prefix):
+    damaged: list[ReadError] = []
+
+    def pass_over(error: ReadError) -> None:
+        tell(str(error))
+        damaged.append(error)
+
+    for origin, path in _by_age(prefix, pass_over):
+        if not accepts(origin):
+            continue
         try:
-            checkpoint = read_checkpoint(path)
+            return path, read_checkpoint(path)
         except ReadError as error:
-            tell(str(error))
-            last = error
-        else:
-            if accepts(checkpoint.state):
-                return path, checkpoint
-    if last is not None:
-        raise last
+            pass_over(error)
+    if damaged:
+        raise damaged[-1]
     return None
 
 
-def prune(prefix: str, most: int) -> None:
-    """Remove all but the latest checkpoints."""
-    for _, path in kept(prefix)[most:]:
+def prune(prefix: str, most: int, run: str) -> None:
+    """Remove all but the latest checkpoints of a run; those of other runs stay."""
+    own = [path for origin, path in _by_age(prefix, lambda error: None) if origin.run == run]
+    for path in own[most:]:
         path.unlink(missing_ok=True)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,9 @@ from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
 from netweave.training.checkpoint_file import (
     Checkpoint,
+    Origin,
     checkpoint_path,
+    last_generation,
     nested,
     prune,
     write_checkpoint,
@@ -156,13 +158,15 @@ class CheckpointWriter:
     Args:
         state: What to write.
         engine: Where.
-        keep: So many of Netweave's own checkpoints are kept.
+        keep: So many of the run's own checkpoints are kept.
+        run: Name of the run.
     """
 
-    def __init__(self, state: TrainState, engine: Engine, *, keep: int) -> None:
+    def __init__(self, state: TrainState, engine: Engine, *, keep: int, run: str) -> None:
         self._state = state
         self._engine = engine
         self._keep = keep
+        self._origin = Origin(run)
         self._files = Variable("checkpoint files")
 
     def require_folder(self) -> None:
@@ -200,7 +204,9 @@ class CheckpointWriter:
         prefix = checkpoints.prefix
         path = checkpoint_path(prefix, iteration)
         captured = self._state.capture(content)
-        checkpoint = Checkpoint(captured.state, {**captured.arrays, **arrays})
+        if not self._origin.generation:
+            self._origin = replace(self._origin, generation=last_generation(prefix) + 1)
+        checkpoint = Checkpoint(captured.state, {**captured.arrays, **arrays}, self._origin)
         foreign: dict[Path, Callable[[], bytes]] = {}
         if checkpoints.formats:
             state = self._state.as_source(dict(nested(checkpoint.arrays, "param")))
@@ -234,4 +240,4 @@ def _write(
         write_whole(file, content())
     write_checkpoint(path, checkpoint)
     with contextlib.suppress(OSError):
-        prune(prefix, keep)
+        prune(prefix, keep, checkpoint.origin.run)

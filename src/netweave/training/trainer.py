@@ -153,7 +153,8 @@ class Trainer:
         limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
         self.program = self._make_program(num_stages)
         self._state = TrainState(job, self.nets, self.updater)
-        self._writer = CheckpointWriter(self._state, engine, keep=keep)
+        run = (checkpoint.origin.run if checkpoint else "") or _run_name(world)
+        self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
         for net in self.nets.values():
@@ -404,7 +405,6 @@ class Trainer:
         self._saved_at = self.iteration
         arrays = {}
         if self._ranks is not None:
-            content["run"] = self._ranks.world.run
             self._ranks.collect_state(self.updater)
             arrays = {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
             if not self._ranks.world.is_first:
@@ -459,7 +459,12 @@ def _seed(job: Job, asked: int | None, world: World | None) -> int:
     if wanted is not None:
         return wanted
     fresh = secrets.randbits(31)
-    return fresh if world is None else int(world.keep(fresh, "seed"))
+    return fresh if world is None else int(world.keep(lambda: fresh, "seed"))
+
+
+def _run_name(world: World | None) -> str:
+    """Return a name for a run that begins: a fresh one, the same for all ranks and restarts."""
+    return secrets.token_hex(8) if world is None else world.run
 
 
 def _due(iteration: int, interval: int) -> bool:
