@@ -86,10 +86,11 @@ def test_whole_at_every_width(width, small_net):
     assert max(map(len, text.splitlines())) <= width
     for words in (
         "data -> image: height and width swapped",
-        "pool (a.prototxt:13) against down (b.json:17)",
+        "pool (a.prototxt:13) vs down (b.json:17)",
         "a.prototxt rounds the size up, b.json down",
         "set pooling_convention=full in b.json:17",
-        "fed with A's values, B's layer is off by 0.5 of the rms; with the fix, by 2e-07 of the rms",
+        "given the same inputs, the outputs of the two layers differ by up to 0.5 times the rms. "
+        "With the fix they agree to within 2e-07 of the rms",
         "no effect with these weights and inputs",
         "the weights of A were drawn",
         "compared in 1.2 s",
@@ -98,7 +99,7 @@ def test_whole_at_every_width(width, small_net):
 
 
 def test_what_nothing_explains_is_said_to_be_unexplained(small_net):
-    assert "fix not known: no rule that is tried here" in joined(shown(different(small_net), width=120))
+    assert "fix unknown: none of the known mismatches" in joined(shown(different(small_net), width=120))
 
 
 def test_outputs_of_other_sizes_are_not_called_infinitely_apart(small_net):
@@ -106,26 +107,27 @@ def test_outputs_of_other_sizes_are_not_called_infinitely_apart(small_net):
     groups = (group(("pool",), ("pool",), Status.DIFFERENT, finding=finding),)
     found = replace(different(small_net), groups=groups, error=float("inf"))
     text = joined(shown(found, width=120))
-    assert "B's layer is off by other sizes, or values that are no numbers; with the fix, by 2e-07" in text
+    assert "the outputs of the two layers have different sizes, or are not finite. With the fix" in text
 
 
 def test_the_outputs_have_one_number(small_net):
-    """What a layer is off by alone has other words than what the nets' outputs differ by."""
-    sentence = "different at pool: the size is rounded down; the outputs differ by 0.3 of their rms"
+    """How far a layer differs in isolation is worded otherwise than how far the nets' outputs differ."""
+    effect = "The outputs of the nets differ by up to 0.3 times their rms"
+    sentence = f"different at pool: the size is rounded down. {effect}"
     text = joined(shown(replace(different(small_net), sentence=sentence), width=200, everything=True))
-    assert text.count("the outputs differ by") == 1
+    assert text.count("outputs of the nets differ by") == 1
 
 
 def test_latent_findings_come_last_and_rows_point_at_their_number(small_net):
     text = shown(different(small_net), width=200)
-    assert [line.split()[:2] for line in text.splitlines() if line[:1].isdigit()][:3] == [
+    assert [line.split()[1:3] for line in text.splitlines() if line.startswith("finding")] == [
         ["1", "pool"],
         ["2", "both"],
         ["3", "relu"],
     ]
     rows = shown(different(small_net), width=PIPE_WIDTH, terminal=False).splitlines()
     (pool,) = [row for row in rows if row.startswith(" pool") and "≠" in row]
-    assert pool.split()[-6:] == ["different", "0.5", "see", "1", "same", "weights"]
+    assert pool.split()[-8:] == ["different,", "error", "0.5", "see", "finding", "1", "same", "weights"]
 
 
 def test_one_long_row_does_not_make_a_pipe_wide(small_net):
@@ -160,8 +162,8 @@ def test_long_names_are_folded_not_cut(width, small_net):
 
 def test_equal_layers_are_left_out_but_counted(small_net):
     short = shown(different(small_net), width=120)
-    assert "equal 4" in short
-    assert "propagates an earlier difference 1" in joined(short)
+    assert "equal (4 groups)" in short
+    assert "propagates an earlier difference (1 group)" in joined(short)
     everything = shown(different(small_net), width=120, everything=True)
     assert "..." not in everything
     assert everything.count("conv[1]  Convolution") == 2 * 8
@@ -171,7 +173,7 @@ def test_table_is_left_out_when_nothing_is_in_it(small_net):
     same = (("relu",), ("relu",), Status.EQUAL)
     found = Comparison(small_net, small_net, Verdict.IDENTICAL, "identical", (group(*same), group(*same)))
     assert "status" not in shown(found, width=120)
-    assert "2 groups of layers: equal 2" in shown(found, width=120)
+    assert "2 groups of layers: equal (2)" in shown(found, width=120)
     assert "status" in shown(found, width=120, everything=True)
 
 
@@ -253,7 +255,8 @@ layer {{ name: "pool{i}" type: "Pooling" bottom: "c{i}" top: "{i + 1}"
     (tmp_path / "b.prototxt").write_text(head + layers.replace("PAD", "2 dilation: 2"))
     found = netweave("compare", str(tmp_path / "a.prototxt"), str(tmp_path / "b.prototxt"))
     assert found.status == 1
-    assert found.out.count("cause    ") == 1
+    assert found.out.count("cause      ") == 1
     assert (
-        f"also     2 conv1 ({tmp_path / 'b.prototxt'}:6); 3 conv2 ({tmp_path / 'b.prototxt'}:10)" in found.out
-    )
+        f"also       finding 2 conv1 ({tmp_path / 'b.prototxt'}:6); "
+        f"finding 3 conv2 ({tmp_path / 'b.prototxt'}:10)"
+    ) in found.out

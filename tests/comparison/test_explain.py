@@ -276,7 +276,7 @@ def test_a_sum_with_the_output_of_another_layer_is_told(tmp_path):
         netweave.compare(summed(tmp_path / "a.onnx", "one"), summed(tmp_path / "b.onnx", "two"))
     )
     assert (finding.mismatch, finding.layer_b) == ("input", "sum")
-    assert finding.cause == "A reads what 'conv1' makes, B what 'conv2' makes"
+    assert finding.cause == "A reads the output of 'conv1', B reads the output of 'conv2'"
     assert finding.error_fixed <= 1e-5
 
 

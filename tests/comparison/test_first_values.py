@@ -8,6 +8,7 @@ import numpy as np
 
 import netweave
 from netweave.comparison import Verdict
+from netweave.comparison.assessment import COPIED
 from netweave.graph import with_arrays
 from tests.comparison.nets import Form, arrays, build
 
@@ -33,7 +34,7 @@ def test_a_port_with_first_values_is_compared_by_structure():
     assert found.same_structure
     assert not found.equal
     assert found.sentence == (
-        "same structure, weights not compared: with weights copied from one to the other, "
+        "same structure, weights not compared: with weights copied from one net to the other, "
         "the output is identical"
     )
     assert "B came without weights: 7 arrays were copied from A to B" in found.notes[0]
@@ -53,5 +54,5 @@ def test_two_nets_with_first_values_are_compared_with_drawn_ones():
 def test_first_values_that_are_the_other_net_s_weights_are_weights():
     """Code may load its weights itself."""
     found = netweave.compare(build(), first(build(Form(changed={"fc": ((3, 5), 0.5)}))))
-    assert not found.sentence.startswith("by structure")
+    assert not found.sentence.startswith(COPIED)
     assert [finding.mismatch for finding in found.findings] == ["weights"]

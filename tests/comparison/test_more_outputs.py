@@ -22,18 +22,18 @@ def test_outputs_that_only_b_has_are_said_to_be_more():
     found = compare(net(), net("Sigmoid", "Tanh"))
     assert found.verdict is Verdict.DIFFERENT
     assert found.sentence == (
-        "different only in what B makes besides: A's output is identical; "
-        "B has the outputs 'sigmoid', 'tanh' as well"
+        "different only because B has more outputs: A's output is identical; "
+        "B also returns the outputs 'sigmoid', 'tanh'"
     )
 
 
 def test_a_difference_elsewhere_is_still_told():
     found = compare(net(), net("Sigmoid", changed=2.0))
     assert found.verdict is Verdict.DIFFERENT
-    assert "only in what B makes" not in found.sentence
+    assert "only because B has more" not in found.sentence
 
 
 def test_outputs_that_only_a_has_are_missing():
     found = compare(net("Sigmoid"), net())
     assert found.verdict is Verdict.DIFFERENT
-    assert "only in what B makes" not in found.sentence
+    assert "only because B has more" not in found.sentence

@@ -66,7 +66,7 @@ def test_outputs_that_changed_their_names_are_a_difference():
         (
             {"names": ("m", "e"), "given": (1, 0)},
             Verdict.EQUAL,
-            "B gives its outputs in another order ('m' for 'mask', 'e' for 'edge')",
+            "B returns its outputs in another order ('m' for 'mask', 'e' for 'edge')",
         ),
     ],
     ids=["names tell", "places tell", "places tell, names cross", "neither tells"],

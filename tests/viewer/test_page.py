@@ -35,7 +35,7 @@ def test_the_verdict_and_the_first_difference_are_there_at_once(show, port):
     assert "pool1 / down1" in page.locator("h1").inner_text()
     assert shown.selected == ["pool1", "down1"]
     finding = page.get_by_role("region", name="Finding")
-    assert "pad=(0, 0); pooling_convention=full" in finding.inner_text()
+    assert "pad=(0, 0) and pooling_convention=full" in finding.inner_text()
     assert "leaves-symbol.json:15" in finding.inner_text()
     rows = page.locator("tr.nw-differs th").all_inner_texts()
     assert {row.split("≠")[0].strip() for row in rows} >= {"pads", "ceil_mode"}

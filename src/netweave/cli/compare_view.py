@@ -122,17 +122,19 @@ def _explanation(number: int, finding: Finding, also: Iterable[tuple[int, Findin
     grid = _grid()
     sides = Text.assemble(
         _place(finding.layer_a, finding.place_a),
-        ("  against  " if finding.layer_a and finding.layer_b else "", "dim"),
+        ("  vs  " if finding.layer_a and finding.layer_b else "", "dim"),
         _place(finding.layer_b, finding.place_b),
     )
-    grid.add_row(Text(str(number), style="bold not dim"), sides)
+    grid.add_row(Text(f"finding {number}", style="bold not dim"), sides)
     grid.add_row("cause", Text(finding.cause))
     if finding.fix:
         grid.add_row("fix", Text.assemble((finding.fix, "bold green"), _in(finding.place_b)))
     elif not finding.latent:
-        grid.add_row("fix", Text("not known: no rule that is tried here makes the two agree", style="yellow"))
+        grid.add_row(
+            "fix", Text("unknown: none of the known mismatches explains the difference", style="yellow")
+        )
     grid.add_row("tested", Text(_tested(finding), style="dim"))
-    others = [f"{n} {one.layer_a or one.layer_b} ({one.place_b or one.place_a})" for n, one in also]
+    others = [f"finding {n} {one.layer_a or one.layer_b} ({one.place_b or one.place_a})" for n, one in also]
     if others:
         grid.add_row("also", Text("; ".join(others)))
     return grid
@@ -152,15 +154,15 @@ def _tested(finding: Finding) -> str:
         return "no effect with these weights and inputs"
     if finding.error is None:
         return "not run; the difference follows from the two files"
-    alone = f"fed with A's values, B's layer is off by {_error(finding.error)}"
+    differ = f"differ by up to {ratio_text(finding.error)} times the rms"
+    if not isfinite(finding.error):
+        differ = "have different sizes, or are not finite"
+    alone = f"given the same inputs, the outputs of the two layers {differ}"
     fixed = finding.error_fixed
-    return alone if fixed is None else f"{alone}; with the fix, by {_error(fixed)}"
-
-
-def _error(error: float) -> str:
-    if not isfinite(error):
-        return "other sizes, or values that are no numbers"
-    return f"{ratio_text(error)} of the rms"
+    if fixed is None:
+        return alone
+    agree = f"agree to within {ratio_text(fixed)} of the rms" if fixed else "are identical"
+    return f"{alone}. With the fix they {agree}"
 
 
 def _tally(comparison: Comparison) -> Text:
@@ -177,7 +179,7 @@ def _tally(comparison: Comparison) -> Text:
 
 
 def _counted(counts: Counter[Any], kinds: type[Enum]) -> str:
-    return "; ".join(f"{kind.value} {counts[kind]}" for kind in kinds if counts[kind]) or "none"
+    return "; ".join(f"{kind.value} ({counts[kind]})" for kind in kinds if counts[kind]) or "none"
 
 
 def _listed(texts: Sequence[str]) -> Text:

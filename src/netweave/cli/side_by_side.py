@@ -162,7 +162,7 @@ def _shared_out(needed: Sequence[int], width: int) -> list[int]:
 
 def _left_out(groups: Sequence[Group]) -> str:
     counts = Counter(group.status for group in groups)
-    return "; ".join(f"{status.value} {count}" for status, count in counts.items())
+    return "; ".join(f"{status.value} ({count} group{'s' * (count > 1)})" for status, count in counts.items())
 
 
 def _mark(group: Group) -> Text:
@@ -192,13 +192,13 @@ def _status(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     named = group.status in {Status.MAPPED, Status.STRUCTURE} and mapping
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
-        lines[0].append(f"  {ratio_text(group.error)}", style="not bold default")
+        lines[0].append(f", error {ratio_text(group.error)}", style="not bold default")
     if group.status is Status.PROPAGATED and group.isolated_error is not None:
-        lines.append(Text(f"{ratio_text(group.isolated_error)} on A's own inputs", style="dim"))
+        lines.append(Text(f"given A's inputs: error {ratio_text(group.isolated_error)}", style="dim"))
     if mapping and not named:
         lines.append(Text(mapping, style="cyan"))
     if group.finding:
-        lines.append(Text(f"see {numbers[id(group.finding)]}"))
+        lines.append(Text(f"see finding {numbers[id(group.finding)]}"))
     return lines
 
 

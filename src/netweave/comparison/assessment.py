@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from netweave.comparison.result.output_pair import OutputPair
     from netweave.comparison.stage_log import StageLog
 
-COPIED = "by structure, with weights copied from one to the other: "
+COPIED = "with weights copied from one net to the other: "
 
 
 @dataclass(frozen=True, slots=True)

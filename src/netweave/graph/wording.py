@@ -86,6 +86,16 @@ def names_text(names: Iterable[str], most: int = 5) -> str:
     return ", ".join(map(repr, unique[:most])) + more
 
 
+def joined_text(texts: Iterable[str]) -> str:
+    """Return phrases as one, each once, without empty ones.
+
+    >>> joined_text(["pad=0", "stride=2", "pad=0"]), joined_text(["pad=0", "stride=2", "kernel=3"])
+    ('pad=0 and stride=2', 'pad=0, stride=2 and kernel=3')
+    """
+    phrases = [text for text in dict.fromkeys(texts) if text]
+    return " and ".join(filter(None, [", ".join(phrases[:-1]), *phrases[-1:]]))
+
+
 def settings_texts(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the settings that matter by name, values as written, groups of settings taken apart.
 

@@ -58,7 +58,7 @@ def test_a_layer_is_searched_and_its_address_leads_back_to_it(page):
 def test_the_verdict_names_the_cause_the_place_and_the_fix(page):
     compare_a_sample(page)
     finding = page.get_by_role("region", name="Finding")
-    expect(finding).to_contain_text("pad=(0, 0); pooling_convention=full")
+    expect(finding).to_contain_text("pad=(0, 0) and pooling_convention=full")
     expect(finding).to_contain_text("leaves-symbol.json:15")
 
 

@@ -184,11 +184,11 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
           "p",
           { class: "nw-proof" },
           ...[
-            "Tested: the outputs of the layer differ by ",
+            "Tested: given the same inputs, the outputs of the two layers differ by up to ",
             h("b", {}, ratioText(finding.error)),
-            " of their rms, ",
+            " times their rms. ",
           ],
-          ...["and with the fix by ", h("b", {}, ratioText(finding.error_fixed)), "."],
+          ...["With the fix they differ by ", h("b", {}, ratioText(finding.error_fixed)), "."],
         )
       : null,
   );
@@ -201,7 +201,7 @@ function valuesPart(item: UnionItem): HTMLElement[] {
 
 function valuesTable(group: Group): HTMLElement {
   const rows: [string, string][] = [["difference / rms", ratioText(group.error)]];
-  if (group.isolated_error !== null) rows.push(["on A's own inputs", ratioText(group.isolated_error)]);
+  if (group.isolated_error !== null) rows.push(["given A's inputs", ratioText(group.isolated_error)]);
   if (group.mapping) rows.push(["A becomes B by", group.mapping]);
   return h(
     "table",

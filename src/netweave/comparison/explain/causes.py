@@ -17,6 +17,7 @@ from netweave.comparison.signals import constants_of
 from netweave.comparison.subgraphs import SubgraphBuilder
 from netweave.errors import NetweaveError
 from netweave.graph.parameters import source_keys
+from netweave.graph.wording import joined_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,8 +155,8 @@ class Explainer:
         reads_a = ", ".join(_maker(self.a, test.rewired[name]) for name in test.instead)
         proposal = Proposal(
             mismatch="input",
-            cause=f"A reads what {reads_a} makes, B what {reads_b} makes",
-            fix=f"read what {reads_a} makes",
+            cause=f"A reads the output of {reads_a}, B reads the output of {reads_b}",
+            fix=f"read the output of {reads_a}",
             node_a=draft.nodes_a[0],
             node_b=draft.nodes_b[0],
             change=unchanged,
@@ -209,7 +210,7 @@ class Explainer:
             (self.b, first.node_b),
             mismatch=" + ".join(dict.fromkeys(p.mismatch for p in proposals)),
             cause="; ".join(dict.fromkeys(p.cause for p in proposals)),
-            fix="; ".join(dict.fromkeys(p.fix for p in proposals)),
+            fix=joined_text(p.fix for p in proposals),
             error=test.error,
             error_fixed=error,
         )
@@ -221,7 +222,7 @@ class Explainer:
         seen = "; ".join(dict.fromkeys(p.cause for p in proposals))
         other = other_operators(draft.nodes_a, draft.nodes_b)
         cause = other or ("unexplained" if seen else "unexplained: no known mismatch fits")
-        cause += f"; what differs besides: {seen}" if seen else ""
+        cause += f"; also different: {seen}" if seen else ""
         a, b = (self.a, draft.nodes_a[-1]), (self.b, draft.nodes_b[-1])
         return finding_at(a, b, mismatch=None, cause=cause, error=test.error)
 
@@ -255,7 +256,7 @@ def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Pro
         (b, node_b),
         mismatch=shape_mismatch(node_a, node_b) if fix else None,
         cause="; ".join([cause, *(p.cause for p in besides)]),
-        fix="; ".join([fix, *(p.fix for p in besides)]),
+        fix=joined_text([fix, *(p.fix for p in besides)]),
     )
 
 

@@ -8,6 +8,7 @@ from netweave.comparison.align.weights import as_dense, filter_shape
 from netweave.comparison.explain.wording import count_of_filters, in_groups, setting
 from netweave.comparison.signals import family_of
 from netweave.graph import attributes_of
+from netweave.graph.wording import joined_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +55,7 @@ def other_filters(
         fixes.append(setting(format_b, node_b, "group", groups[0]))
     if not causes:
         causes.append(f"each filter reads {shape_a[1]:,} channels in A and {shape_b[1]:,} in B")
-    return "; ".join(causes), "; ".join(fixes), node_a, node_b
+    return "; ".join(causes), joined_text(fixes), node_a, node_b
 
 
 def shape_mismatch(a: ir.Node, b: ir.Node) -> str:

@@ -13,6 +13,7 @@ from netweave.comparison.explain.known_mismatches.attributes import attribute_mi
 from netweave.comparison.explain.known_mismatches.constants import constant_mismatches
 from netweave.comparison.signals import constants_of
 from netweave.graph.parameters import source_keys
+from netweave.graph.wording import joined_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -53,7 +54,7 @@ def latent_finding(alignment: Alignment, draft: Draft) -> Finding | None:
         (proposals[0].node_a, proposals[0].node_b),
         mismatch=" + ".join(dict.fromkeys(p.mismatch for p in proposals)),
         cause="; ".join(p.cause for p in proposals),
-        fix="; ".join(p.fix for p in proposals),
+        fix=joined_text(p.fix for p in proposals),
     )
 
 

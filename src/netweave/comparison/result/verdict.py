@@ -56,17 +56,18 @@ def decide(
         return Verdict.DIFFERENT, f"different: output {named} has no counterpart in the other net"
     unknown = [group for group in groups if group.status is Status.UNKNOWN]
     worst = max((pair.error for pair in apart if pair.error is not None), default=None)
-    said = "no output can be compared" if worst is None else _apart(worst)
+    effect = "no output can be compared" if worst is None else _apart(worst)
     if unknown:
         where = list_names(name for group in unknown for name in group.layers_a or group.layers_b)
-        return Verdict.UNDECIDED, f"not decidable: {said}, and {where} could not be compared alone"
+        return Verdict.UNDECIDED, f"not decidable: {effect}, and {where} could not be compared in isolation"
     if unfilled:
         return Verdict.STRUCTURE, (
-            f"{Verdict.STRUCTURE.value}: every layer agrees on the same inputs and weights; no values were "
-            f"found for {unfilled} of the arrays"
+            f"{Verdict.STRUCTURE.value}: every layer agrees when given the same inputs and weights, but no "
+            f"values were found for {unfilled} of the arrays"
         )
     return Verdict.UNDECIDED, (
-        f"not decidable: {said}, though every layer agrees on the same inputs; rounding grows on the way"
+        f"not decidable: {effect}, although every layer agrees when given the same inputs: "
+        "rounding errors accumulate"
     )
 
 
@@ -75,7 +76,7 @@ def _doubtful(agreement: Agreement, outputs: Sequence[OutputPair]) -> tuple[Verd
     agree = _agreement(outputs)
     if agreement.hidden:
         culprits = [group for group in agreement.hidden if group.finding] or agreement.hidden
-        return Verdict.DIFFERENT, f"{_different(culprits, [])}; {agree}, but {agreement.reason}"
+        return Verdict.DIFFERENT, f"{_different(culprits, [])}. {_capital(agree)}, but {agreement.reason}"
     if agreement.untested:
         return Verdict.UNDECIDED, (
             f"not decidable: {agree}, but {agreement.reason}, and nothing can be said about "
@@ -98,7 +99,7 @@ def _agreement(outputs: Sequence[OutputPair], whose: str = "") -> str:
         subject, verbs = f"{whose}'s output" if whose else "the output", ("is", "agrees")
     if worst == 0:
         return f"{subject} {verbs[0]} identical"
-    return f"{subject} {verbs[1]} to {ratio_text(worst)} of the rms"
+    return f"{subject} {verbs[1]} to within {ratio_text(worst)} of the rms"
 
 
 def _equal(
@@ -114,7 +115,7 @@ def _equal(
     mapped = _mapped_in_words(inputs, outputs)
     if not weights_compared:
         under = f"{mapped}; " if mapped else ""
-        copied = "with weights copied from one to the other"
+        copied = "with weights copied from one net to the other"
         return Verdict.STRUCTURE, f"{Verdict.STRUCTURE.value}: {under}{copied}, {agree}{tail}"
     if not mapped:
         if latent:
@@ -127,27 +128,27 @@ def _mapped_in_words(inputs: Sequence[TensorMapping], outputs: Sequence[OutputPa
     """Say how inputs and outputs of A become those of B; nothing where they are the same."""
     changed = [mapping for mapping in inputs if not mapping.is_identity]
     given = "; ".join(f"input {mapping.b!r} with {mapping.text}" for mapping in changed)
-    made = _outputs_in_words(
+    changed_outputs = _outputs_in_words(
         [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
     )
     places = ", ".join(f"{pair.b!r} for {pair.a!r}" for pair in outputs if pair.moved)
     parts = [f"given {given}"] if given else []
-    parts += [f"B makes {made}"] if made else []
-    return ", ".join([*parts, f"B gives its outputs in another order ({places})"] if places else parts)
+    parts += [f"B returns {changed_outputs}"] if changed_outputs else []
+    return ", ".join([*parts, f"B returns its outputs in another order ({places})"] if places else parts)
 
 
 def _more_outputs(
     inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], more: Sequence[OutputPair]
 ) -> str:
-    """Say that B does all that A does, and makes other outputs besides."""
+    """Say that B returns all outputs of A, and others as well."""
     agreeing = [pair for pair in outputs if pair.a]
     mapped = _mapped_in_words(inputs, agreeing)
     under = f" ({mapped})" if mapped else ""
     named = ", ".join(repr(pair.b) for pair in more)
     noun = "the output" if len(more) == 1 else "the outputs"
     return (
-        f"different only in what B makes besides: {_agreement(agreeing, 'A')}{under}; "
-        f"B has {noun} {named} as well"
+        f"different only because B has more outputs: {_agreement(agreeing, 'A')}{under}; "
+        f"B also returns {noun} {named}"
     )
 
 
@@ -161,18 +162,28 @@ def _outputs_in_words(pairs: Sequence[OutputPair]) -> str:
 def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
     first = culprits[0].finding
     errors = [pair.error for pair in apart if pair.error is not None]
-    effect = f"; {_apart(max(errors))}" if errors else ""
-    more = f"; {len(culprits) - 1} more difference{'s' * (len(culprits) > 2)}" if len(culprits) > 1 else ""
     if first is None:
-        names = ", ".join((*culprits[0].layers_a, *culprits[0].layers_b))
-        return f"different at {names}{more}{effect}"
-    return f"different at {place_in_words(first)}: {first.cause}{_remedy(first)}{more}{effect}"
+        sentences = [f"different at {', '.join((*culprits[0].layers_a, *culprits[0].layers_b))}"]
+    else:
+        sentences = [f"different at {place_in_words(first)}: {first.cause}"]
+    if len(culprits) > 1:
+        sentences.append(f"{len(culprits) - 1} more difference{'s' * (len(culprits) > 2)}")
+    if errors:
+        sentences.append(_capital(_apart(max(errors))))
+    if first is not None:
+        sentences += _remedy(first)
+    return ". ".join(sentences)
 
 
 def _apart(error: float) -> str:
     if error == float("inf"):
-        return "the outputs have other sizes, or values that are no numbers"
-    return f"the outputs differ by {ratio_text(error)} of their rms"
+        return "the outputs of the nets have different sizes, or are not finite"
+    return f"the outputs of the nets differ by up to {ratio_text(error)} times their rms"
+
+
+def _capital(clause: str) -> str:
+    """Return a clause as the beginning of a sentence; the rest, with its names, stays as it is."""
+    return clause[:1].upper() + clause[1:]
 
 
 def place_in_words(finding: Finding) -> str:
@@ -183,7 +194,13 @@ def place_in_words(finding: Finding) -> str:
     return f"{label} ({' / '.join(places)})" if places else label
 
 
-def _remedy(finding: Finding) -> str:
+def _remedy(finding: Finding) -> list[str]:
     if not finding.fix or finding.error_fixed is None:
-        return ""
-    return f"; with {finding.fix} the layer agrees to {ratio_text(finding.error_fixed)}"
+        return []
+    return [f"Fix: {finding.fix}, after which {_after_the_fix(finding.error_fixed)}"]
+
+
+def _after_the_fix(error: float) -> str:
+    if error == 0:
+        return "the outputs of the layer are identical"
+    return f"the outputs of the layer agree to within {ratio_text(error)} of the rms"

@@ -185,7 +185,7 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
         if reason:
             return f"{reason}: alpha is {in_words(name, a)} in A and {in_words(name, b)} in B"
     if name == "rounding":
-        return f"A rounds the number of windows {ROUNDED[a]}, B rounds it {ROUNDED.get(b, b)}"
+        return f"the number of windows is rounded {ROUNDED[a]} in A and {ROUNDED.get(b, b)} in B"
     noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 
