@@ -200,7 +200,7 @@ def nested(graph: Graph) -> None:
 FORMS: dict[str, Callable[[Graph], Graph]] = {
     "plain": lambda graph: graph,
     "again": lambda graph: graph,
-    "written": lambda graph: api.predicting(graph, folded=True),
+    "written": lambda graph: api.to_inference(graph, folded=True),
     "siblings": siblings,
     "siblings, slices": sliced_siblings,
     "spread": spread,

@@ -41,7 +41,7 @@ MOST_LINES = {"resnet50": 200}
 
 def check(their: Their, format_: str, python: str) -> dict[str, Any]:
     """Write a net of a framework in another format, have it read back and run, and compare."""
-    graph = api.predicting(their.load())
+    graph = api.to_inference(their.load())
     inputs = their.inputs(graph)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)

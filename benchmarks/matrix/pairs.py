@@ -68,7 +68,7 @@ def check(a: Callable[[], netweave.Graph], b: Their, *, changed: str | None) -> 
 
 
 def _without_softmax(a: netweave.Graph, b: netweave.Graph) -> tuple[netweave.Graph, netweave.Graph]:
-    graphs = [api.predicting(graph) for graph in (a, b)]
+    graphs = [api.to_inference(graph) for graph in (a, b)]
     ends = [_softmax(graph) for graph in graphs]
     if (ends[0] is None) == (ends[1] is None):
         return graphs[0], graphs[1]

@@ -64,7 +64,7 @@ TILED = "16MB"
 def graph_of(name: str, batch: int, *, training: bool) -> Graph:
     """Return a net of the zoo, with its loss or as it predicts."""
     graph = NETS[name].build().graph(data=(batch, *NETS[name].image))
-    return graph if training else api.predicting(graph)
+    return graph if training else api.to_inference(graph)
 
 
 def compare(name: str, batch: int, *, training: bool) -> dict[str, Any]:

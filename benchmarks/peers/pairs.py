@@ -83,5 +83,5 @@ def _ported(folder: Path, corpus: Path) -> Iterator[dict[str, Any]]:
         shapes = {"data": (1, 3, 24, 24)}
         for form, file in (("caffe", f"{name}.prototxt"), ("mxnet", f"{name}-symbol.json")):
             net = netweave.load(corpus / "mtcnn" / file, input_shapes=shapes)
-            netweave.save(api.predicting(specialise(net, shapes)), files[form])
+            netweave.save(api.to_inference(specialise(net, shapes)), files[form])
         yield {"a": str(files["caffe"]), "b": str(files["mxnet"]), "form": "ported by people"}

@@ -16,7 +16,7 @@ def test_nodes_elements_and_products_are_those_of_the_formulas(tmp_path):
         node("Relu", "n", "y"),
     ]
     graph = load(model(nodes, {"x": ["N", 6, 9, 8]}, ["y"], {"w": drawn(6, 6, 3, 3), **NORM}), tmp_path)
-    gain = api.gain_of(graph, api.predicting(graph, folded=True), rounds=2)
+    gain = api.gain_of(graph, api.to_inference(graph, folded=True), rounds=2)
     weights, products = 6 * 6 * 9, 6 * 6 * 9 * 9 * 8
     assert (gain.before.nodes, gain.after.nodes) == (3, 2)
     assert (gain.before.elements, gain.after.elements) == (weights + 4 * 6, weights + 6)

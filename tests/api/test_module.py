@@ -13,7 +13,7 @@ pytest.importorskip("torch")
 
 from netweave import symbol as sym
 from netweave.api.models import BatchEnd, EpochEnd, Module
-from netweave.api.nets import load, predicting, run
+from netweave.api.nets import load, run, to_inference
 from netweave.api.weights import save_weights
 from netweave.data.sources.arrays import Arrays
 from netweave.engine import SerialEngine
@@ -264,7 +264,7 @@ def test_a_fixed_gamma_is_listed_and_stays_one(tmp_path):
     net = load(
         tmp_path / "net-symbol.json", tmp_path / "net-0000.params", input_shapes={"data": (8, 2, 6, 6)}
     )
-    (read,) = run(predicting(net), {"data": data}).values()
+    (read,) = run(to_inference(net), {"data": data}).values()
     np.testing.assert_allclose(read, predicted, atol=1e-6)
 
     again = Module(normalised()).bind(data=(8, 2, 6, 6), softmax_label=(8,), seed=5)

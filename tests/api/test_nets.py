@@ -40,12 +40,12 @@ def test_a_comma_in_the_name_of_a_file_is_part_of_the_name(folder):
     assert netweave.load(net).files[0] == str(net)
 
 
-def test_predicting_leaves_dropout_and_labels_out_and_changes_nothing_else(folder):
+def test_to_inference_leaves_dropout_and_labels_out_and_changes_nothing_else(folder):
     port = netweave.load(folder / "leaves-symbol.json")
-    drawn = api.draw_inputs(api.predicting(port), 1)
+    drawn = api.draw_inputs(api.to_inference(port), 1)
     (expected,) = netweave.run(port, {**drawn, "softmax_label": np.zeros(1, np.float32)}).values()
     for folded in (False, True):
-        graph = api.predicting(port, folded=folded)
+        graph = api.to_inference(port, folded=folded)
         assert [value.name for value in graph.inputs] == ["image"]
         (found,) = netweave.run(graph, drawn).values()
         np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-6)
@@ -54,19 +54,21 @@ def test_predicting_leaves_dropout_and_labels_out_and_changes_nothing_else(folde
 
 
 def test_drawn_inputs_fit_the_matrices_behind_open_sizes(folder):
-    drawn = api.draw_inputs(api.predicting(netweave.load(folder / "leaves-symbol.json")), 1)
+    drawn = api.draw_inputs(api.to_inference(netweave.load(folder / "leaves-symbol.json")), 1)
     assert {name: array.shape for name, array in drawn.items()} == {"image": (1, 3, 32, 32)}
 
 
 def test_what_was_written_must_hold_the_drawn_weights(tmp_path, monkeypatch):
     """A writer that mixes arrays up would pass, if weights were copied before the comparison."""
     net = without(build())
-    assert api.port(net, tmp_path / "right.onnx", random_weights=True).verdict is Verdict.IDENTICAL
+    assert (
+        api.convert_and_verify(net, tmp_path / "right.onnx", random_weights=True).verdict is Verdict.IDENTICAL
+    )
 
     def mixed_up(source):
         graph = read(source)
         return with_arrays(graph, {"conv2": stored_arrays(graph)["conv2"][::-1].copy()})
 
     monkeypatch.setattr("netweave.api.nets.read", mixed_up)
-    found = api.port(net, tmp_path / "wrong.onnx", random_weights=True)
+    found = api.convert_and_verify(net, tmp_path / "wrong.onnx", random_weights=True)
     assert (found.verdict, found.exit_status) == (Verdict.DIFFERENT, 1)

@@ -13,7 +13,7 @@ import torch
 
 import netweave
 from netweave import symbol as sym
-from netweave.api import predicting
+from netweave.api import to_inference
 from netweave.api.models import Module
 from netweave.backends.custom import operator
 from netweave.backends.torch import TorchNet
@@ -130,14 +130,14 @@ def test_a_counter_is_called_each_time_and_never_merged():
             assert CALLS["copy"] == 2 * times
             np.testing.assert_array_equal(found, 2 * rows())
     CALLS.clear()
-    netweave.run(predicting(graph, folded=True), {"data": rows()})
+    netweave.run(to_inference(graph, folded=True), {"data": rows()})
     assert CALLS["copy"] == 2
 
 
 def test_what_draws_is_not_computed_ahead():
     """Its input is a constant, so that folding would otherwise take it."""
     graph = (FreshNoise(sym.zeros((1, 5)), name="noise") + sym.Variable("data")).graph(data=(1, 5))
-    folded = predicting(graph, folded=True)
+    folded = to_inference(graph, folded=True)
     assert not CALLS
     runner = netweave.api.nets.prepare(folded, taps=(), backend="torch")
     data = {"data": np.zeros((1, 5), np.float32)}
@@ -251,7 +251,7 @@ def test_a_source_has_no_inputs_and_fetches_once_for_each_run(backend):
         return np.full((4, 3), CALLS["fetched"], np.float32)
 
     graph = (fetched(name="one") + fetched(name="two") + sym.Variable("data")).graph(data=(4, 3))
-    graph = predicting(graph, folded=True)
+    graph = to_inference(graph, folded=True)
     assert not CALLS
     runner = netweave.api.nets.prepare(graph, taps=(), backend=backend)
     for times in (1, 2, 3):

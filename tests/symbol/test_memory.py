@@ -16,7 +16,7 @@ def test_a_chain_by_hand():
     found = net.memory(data=(32, 100))
     assert found.parameters == 4 * (5050 + 510)
     assert found.inputs == 4 * 3200
-    assert found.predicting == 4 * (5560 + 3200 + 1600 + 320)
+    assert found.inference == 4 * (5560 + 3200 + 1600 + 320)
     assert found.training == 4 * (2 * 5560 + 3200 + (320 + 1600))
 
 
@@ -28,16 +28,16 @@ def test_a_value_that_is_read_again_lives_on():
     x = sym.Variable("data")
     for function, alive in ((sym.exp, 2), (sym.relu, 1)):
         chain = function(function(function(function(x))))
-        assert chain.memory(data=(1, 100)).predicting == 4 * (100 + 100 * alive)
+        assert chain.memory(data=(1, 100)).inference == 4 * (100 + 100 * alive)
         first = function(x)
         bridge = function(function(function(first))) + first
-        assert bridge.memory(data=(1, 100)).predicting == 4 * (100 + 100 * (alive + 1))
+        assert bridge.memory(data=(1, 100)).inference == 4 * (100 + 100 * (alive + 1))
 
 
 def test_a_view_takes_nothing_and_keeps_what_it_shows():
     x = sym.relu(sym.Variable("data"))
     net = sym.relu(sym.Flatten(x))
-    assert net.memory(data=(1, 10, 10)).predicting == 4 * (100 + 200)
+    assert net.memory(data=(1, 10, 10)).inference == 4 * (100 + 200)
 
 
 def test_in_words():

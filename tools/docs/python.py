@@ -12,7 +12,7 @@ from netweave.graph import Graph, Layer, LayerTable, Parameter
 from tools.docs.docstrings import markdown, signature
 
 FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.save)
-MORE = (api.predicting, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
+MORE = (api.to_inference, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
 

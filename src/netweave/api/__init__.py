@@ -11,7 +11,7 @@ from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.gains import gain_of
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import EarlyStopping, History, Module, Sequential
-from netweave.api.nets import load, port, predicting, run, save
+from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts, unpack_parts
@@ -47,6 +47,7 @@ __all__ = [
     "bisect",
     "compare",
     "compare_all",
+    "convert_and_verify",
     "draw_inputs",
     "evaluate",
     "evaluate_boxes",
@@ -69,8 +70,6 @@ __all__ = [
     "operator",
     "pack",
     "plan_memory",
-    "port",
-    "predicting",
     "read_curves",
     "run",
     "save",
@@ -83,6 +82,7 @@ __all__ = [
     "symbol",
     "tiled",
     "time_layers",
+    "to_inference",
     "train",
     "transfer_weights",
     "unpack_parts",
@@ -90,7 +90,7 @@ __all__ = [
     "zoo_costs",
 ]
 
-_RENAMED = {"carry": "transfer_weights"}
+_RENAMED = {"carry": "transfer_weights", "port": "convert_and_verify", "predicting": "to_inference"}
 """Former names, which work for one release."""
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.api.arrays import draw_inputs
-from netweave.api.nets import predicting
+from netweave.api.nets import to_inference
 from netweave.api.timing import label_inputs, load_for_timing
 from netweave.api.training import need_torch
 from netweave.errors import UsageError
@@ -147,4 +147,4 @@ def _draw(axes: Axes, plan: MemoryPlan) -> None:
 
 def _graph(net: Graph | str | Path, training: bool) -> Graph:
     graph = net if isinstance(net, Graph) else load_for_timing(net, "TRAIN" if training else "TEST")
-    return graph if training else predicting(graph)
+    return graph if training else to_inference(graph)

@@ -21,7 +21,8 @@ from netweave.errors import SourceError, UsageError
 from netweave.files import OutputFiles, Source, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
-from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts, to_inference
+from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts
+from netweave.passes import to_inference as without_training
 from netweave.passes.fitting import likely_size
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
 
@@ -146,7 +147,7 @@ def run(
     return prepare(graph, taps=check_names(taps, what="taps"), backend=backend).run(inputs)
 
 
-def predicting(graph: Graph, *, folded: bool = False) -> Graph:
+def to_inference(graph: Graph, *, folded: bool = False) -> Graph:
     """Return a net in inference form: without dropout, losses, metrics and labels.
 
     Args:
@@ -155,8 +156,8 @@ def predicting(graph: Graph, *, folded: bool = False) -> Graph:
             convolution reads.
     """
     if not folded:
-        return to_inference(graph)
-    return chain(to_inference, fold, absorb, remove_concats, sum_of_parts, prune)(graph)
+        return without_training(graph)
+    return chain(without_training, fold, absorb, remove_concats, sum_of_parts, prune)(graph)
 
 
 def save(
@@ -189,7 +190,7 @@ def save(
     return files
 
 
-def port(
+def convert_and_verify(
     graph: Graph,
     path: str | Path,
     *,

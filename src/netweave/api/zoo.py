@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from netweave.api.nets import predicting
+from netweave.api.nets import to_inference
 from netweave.errors import UsageError
 from netweave.graph.costs import total_cost
 from netweave.symbol import zoo
@@ -150,7 +150,7 @@ def zoo_costs(names: Sequence[str] = ()) -> list[ZooNet]:
 
 
 def _measured(name: str, published: Published) -> ZooNet:
-    graph = predicting(published.build().graph(data=(1, *published.image)))
+    graph = to_inference(published.build().graph(data=(1, *published.image)))
     cost = total_cost(graph)
     return ZooNet(
         name=name,

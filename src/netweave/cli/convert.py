@@ -93,7 +93,7 @@ def convert(
 
     graph = whole = load(net)
     if purpose == "inference":
-        graph = api.predicting(graph, folded=True)
+        graph = api.to_inference(graph, folded=True)
     if port:
         with working(f"carrying weights over to {port}"):
             graph = api.transfer_weights(graph, api.load(port, input_shapes=into_shapes))
@@ -102,7 +102,7 @@ def convert(
         output_console().print(weights_written(graph, Path(out)))
         return 0
     with working(f"writing {out}") as status:
-        found = api.port(
+        found = api.convert_and_verify(
             graph,
             out,
             to=to,

@@ -48,7 +48,7 @@ def inspect(
     if inference:
         from netweave import api
 
-        graph = api.predicting(graph)
+        graph = api.to_inference(graph)
     if html_file:
         from netweave import api
 

@@ -74,7 +74,7 @@ def run(
     from netweave.cli.console import output_console, working, write_json
     from netweave.cli.run_view import results_json, show_results
 
-    graph = load(net) if as_written else api.predicting(load(net))
+    graph = load(net) if as_written else api.to_inference(load(net))
     given = _inputs(graph, input_file, seed)
     with working(f"running {graph.name}"):
         results = api.run(graph, given, taps=taps, backend=backend)

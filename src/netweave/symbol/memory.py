@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,19 +21,25 @@ class Memory:
     Attributes:
         parameters: All stored arrays.
         inputs: One batch.
-        predicting: Parameters, inputs, and the most bytes alive at once in a run.
+        inference: Parameters, inputs, and the most bytes alive at once in a run.
         training: Parameters, inputs, and the most bytes alive at once in a step, gradients among them;
             without the solver's own arrays.
     """
 
     parameters: int
     inputs: int
-    predicting: int
+    inference: int
     training: int
+
+    @property
+    def predicting(self) -> int:
+        """The former name of ``inference``; goes with the next release."""
+        warnings.warn("Memory.predicting is now Memory.inference", DeprecationWarning, stacklevel=2)
+        return self.inference
 
     def __str__(self) -> str:
         return (
-            f"{bytes_text(self.parameters)} of parameters; {bytes_text(self.predicting)} to predict, "
+            f"{bytes_text(self.parameters)} of parameters; {bytes_text(self.inference)} to predict, "
             f"{bytes_text(self.training)} to train"
         )
 
@@ -46,7 +53,7 @@ def estimate(graph: Graph, *, batch: int) -> Memory:
     """
     parameters = sum(4 * parameter.size for parameter in graph.parameters.values())
     inputs = sum(num_bytes(value, batch) for value in graph.inputs)
-    predicting, training = (
+    inference, training = (
         timeline(prepare(graph, batch=batch, training=mode)).peak for mode in (False, True)
     )
-    return Memory(parameters, inputs, parameters + inputs + predicting, parameters + inputs + training)
+    return Memory(parameters, inputs, parameters + inputs + inference, parameters + inputs + training)

@@ -120,7 +120,7 @@ def test_a_caffe_net_keeps_its_layers_and_is_found_identical(tmp_path):
     layer { name: "score" type: "Crop" bottom: "up" bottom: "data" top: "score" crop_param { offset: 2 } }"""
     (tmp_path / "net.prototxt").write_text(body)
     graph = netweave.load(tmp_path / "net.prototxt")
-    found = api.port(graph, tmp_path / "again.prototxt", random_weights=True)
+    found = api.convert_and_verify(graph, tmp_path / "again.prototxt", random_weights=True)
     again = netweave.load(tmp_path / "again.prototxt")
     assert found.error == 0
     assert [layer.type for layer in again.layers.values() if layer.name != "data"] == [
@@ -141,7 +141,7 @@ def test_channels_last_at_the_ends_are_channels_first_in_the_file(tmp_path):
         ["y"],
         written_nets.W,
     )
-    found = api.port(load(made, tmp_path), tmp_path / "written.prototxt")
+    found = api.convert_and_verify(load(made, tmp_path), tmp_path / "written.prototxt")
     assert found.exit_status == 0
     assert netweave.load(tmp_path / "written.prototxt").inputs[0].shape[1:] == (6, 9, 8)
 

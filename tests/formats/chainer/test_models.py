@@ -21,7 +21,7 @@ def read(name: str, **settings) -> netweave.Graph:
 @pytest.mark.parametrize("name", SIZES)
 def test_models_compute_what_chainer_computes(name):
     golden = np.load(GOLDEN / f"{name}-made.npz")
-    net = api.predicting(read(name, input_shapes={"x": SIZES[name]}))
+    net = api.to_inference(read(name, input_shapes={"x": SIZES[name]}))
     found = list(netweave.run(net, {"x": golden["x"]}).values())
     expected = [golden[f"y{number}"] for number in range(len(found))]
     if name == "Classified":

@@ -194,7 +194,9 @@ def test_arrays_are_by_layer_and_name_in_keras_order(tmp_path):
 @pytest.mark.slow
 @needs_keras
 def test_a_port_is_read_again_and_proven_equal(tmp_path):
-    found = api.port(residuals(tmp_path, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True)
+    found = api.convert_and_verify(
+        residuals(tmp_path, 8, 8, 16), tmp_path / "port.py", to="keras", random_weights=True
+    )
     assert found.exit_status == 0
     assert found.error < 1e-5
 

@@ -109,7 +109,7 @@ def test_names_are_those_that_mxnet_would_give(tmp_path):
 
 def test_a_net_that_is_written_is_proven_equal(tmp_path):
     graph = load(NETS["mean without its padding"], tmp_path, input_shapes={"x": SIZES})
-    assert api.port(graph, tmp_path / "port-symbol.json").exit_status == 0
+    assert api.convert_and_verify(graph, tmp_path / "port-symbol.json").exit_status == 0
     assert (tmp_path / "port-0000.params").exists()
 
 
@@ -120,7 +120,7 @@ def test_caffes_normalisation_within_a_channel(tmp_path):
           lrn_param { local_size: 3 alpha: 0.5 beta: 0.6 norm_region: WITHIN_CHANNEL } }"""
     )
     graph = netweave.load(tmp_path / "net.prototxt")
-    assert api.port(graph, tmp_path / "port-symbol.json").error < 1e-6
+    assert api.convert_and_verify(graph, tmp_path / "port-symbol.json").error < 1e-6
 
 
 def test_padding_with_channels_last_is_padding_of_the_convolution(tmp_path):
@@ -134,7 +134,7 @@ def test_padding_with_channels_last_is_padding_of_the_convolution(tmp_path):
         ["y"],
         {**written_nets.W, "p": written_nets.ints(0, 1, 1, 0, 0, 1, 1, 0)},
     )
-    assert api.port(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0
+    assert api.convert_and_verify(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0
     assert "Pad" not in (tmp_path / "port-symbol.json").read_text()
 
 
@@ -170,4 +170,4 @@ def test_rounding_up_is_proven_equal_for_the_size_of_the_net(size, tmp_path):
         {"x": [1, 3, size, size]},
         ["y"],
     )
-    assert api.port(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0
+    assert api.convert_and_verify(load(made, tmp_path), tmp_path / "port-symbol.json").exit_status == 0

@@ -37,7 +37,7 @@ def imported(path: Path) -> ModuleType:
 def check(net: netweave.Graph, path: Path, *, tolerance: float = 2e-5) -> str:
     """Write a net and hold what the source computes against what the net computes; return the source."""
     netweave.save(net, path, random_weights=True)
-    plain = api.predicting(net)
+    plain = api.to_inference(net)
     inputs = api.draw_inputs(plain, seed=1)
     expected = netweave.run(plain, inputs)
     with torch.no_grad():
@@ -231,7 +231,9 @@ def test_the_source_needs_torch_alone_and_passes_ruff(tmp_path):
 
 @pytest.mark.slow
 def test_a_port_is_read_again_and_proven(tmp_path):
-    found = api.port(prototxt(tmp_path, blocks(4, 6, 6)), tmp_path / "written.py", random_weights=True)
+    found = api.convert_and_verify(
+        prototxt(tmp_path, blocks(4, 6, 6)), tmp_path / "written.py", random_weights=True
+    )
     assert found.exit_status == 0
 
 

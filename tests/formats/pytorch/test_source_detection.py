@@ -89,7 +89,7 @@ def ssd():
 @pytest.mark.parametrize("make", [faster_rcnn, ssd])
 def test_what_is_written_is_read_as_the_operators(make, tmp_path):
     graph = make()
-    found = api.port(graph, tmp_path / "net.py")
+    found = api.convert_and_verify(graph, tmp_path / "net.py")
     assert found.exit_status == 0, found.sentence
     own = [node.op_type for node in graph.nodes if node.domain == "netweave"]
     assert own

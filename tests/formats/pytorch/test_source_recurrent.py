@@ -165,7 +165,7 @@ def test_a_module_of_torch_comes_back_as_it_was(tmp_path):
 @pytest.mark.parametrize("kind", GATES)
 def test_a_port_is_proven_equal(kind, tmp_path):
     graph = load(net([cell(kind)], arrays(kind)), tmp_path)
-    assert api.port(graph, tmp_path / "port.py").exit_status == 0
+    assert api.convert_and_verify(graph, tmp_path / "port.py").exit_status == 0
 
 
 @pytest.mark.slow

@@ -12,7 +12,7 @@ import numpy as np
 from netweave.api.models.epochs import EpochRecord, Epochs
 from netweave.api.models.events import History
 from netweave.api.models.records import as_source, batches, record_shapes
-from netweave.api.nets import predicting
+from netweave.api.nets import to_inference
 from netweave.api.training import need_torch, stopping
 from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
@@ -205,7 +205,7 @@ class Model(ABC):
         if self._predictor is None:
             shapes = record_shapes(source, inputs)
             graph = to_graph(symbol, {name: (batch_size, *shape) for name, shape in shapes.items()})
-            self._predictor = TorchNet(predicting(graph), store=self.net.store).to(self._device).eval()
+            self._predictor = TorchNet(to_inference(graph), store=self.net.store).to(self._device).eval()
         for name, memory in memories(self.net.module).items():
             if hasattr(self._predictor.module, name):  # what the operators of the net keep by now
                 setattr(self._predictor.module, name, memory)

@@ -55,7 +55,7 @@ def export(
         UsageError: Sizes name no input.
         CodeError: The module's code fails, or cannot be traced.
     """
-    with _predicting(module):
+    with _in_evaluation_mode(module):
         inputs, notes, is_open = _inputs(module, input_shapes, examples)
         program = _traced(module, inputs, is_open=is_open)
         if _unrolls_open_steps(program):
@@ -139,7 +139,7 @@ def _is_plain(value: Any) -> bool:
 
 
 @contextmanager
-def _predicting(module: torch.nn.Module) -> Iterator[None]:
+def _in_evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:
