@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from netweave.graph.parameters import Parameter, Step, apply_layout, drawn, layo
 from netweave.graph.shapes import infer_node, shape_context, symbol_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 IR_VERSION = 10
 """The ONNX file version that graphs are written in; 10 goes with opset 22."""
@@ -61,6 +62,19 @@ class GraphBuilder:
             raise ShapeError(error.message, place=layer.place, open_inputs=open_inputs) from error
         finally:
             self._layer = outer
+
+    def record(
+        self,
+        layer: Layer,
+        *,
+        inputs: Iterable[ir.Value | str],
+        outputs: Iterable[ir.Value | str],
+        parameters: Iterable[str],
+    ) -> None:
+        """Put a layer in the table with the values that it reads and makes, and the keys of its arrays."""
+        read, made = (tuple(v if isinstance(v, str) else v.name or "" for v in s) for s in (inputs, outputs))
+        entry = replace(layer, inputs=read, outputs=made, parameters=tuple(dict.fromkeys(parameters)))
+        self.layers.add(entry)
 
     def input(
         self,

@@ -58,8 +58,12 @@ class Layer:
     @property
     def place(self) -> str:
         """Where the layer is, for a message: ``net.prototxt:12: layer 'conv1' (Convolution)``."""
-        where = f"{self.origin}: " if self.origin else ""
-        return f"{where}layer {self.name!r} ({self.type})"
+        return self.place_at(None)
+
+    def place_at(self, line: int | None) -> str:
+        """Return where a line of the layer is; without a line, where the layer itself is."""
+        origin = self.origin if line is None or self.origin is None else Origin(self.origin.file, line)
+        return f"{f'{origin}: ' if origin else ''}layer {self.name!r} ({self.type})"
 
 
 class LayerTable(Mapping[str, Layer]):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
-    from netweave.graph import GraphBuilder
+    from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
 
 Shape = tuple[int | None, ...]
@@ -27,6 +28,7 @@ MANY = 1 << 30
 """No upper bound on a number of inputs or outputs."""
 
 
+@dataclass(eq=False)
 class LayerContext:
     """One layer, or one operator, of a source net while it is lowered.
 
@@ -40,14 +42,15 @@ class LayerContext:
     Args:
         builder: Where nodes are added.
         place: Where the layer stands in its source, for messages.
+        layer: Its entry in the table of layers, of readers whose files have lines.
     """
 
-    input_shape_example = "data=1x3x224x224"
-    """How the sizes of an input are given on the command line, in the source's order of axes."""
+    builder: GraphBuilder
+    place: str = field(kw_only=True)
+    layer: Layer | None = field(kw_only=True, default=None)
 
-    def __init__(self, builder: GraphBuilder, *, place: str) -> None:
-        self.builder = builder
-        self.place = place
+    input_shape_example: ClassVar = "data=1x3x224x224"
+    """How the sizes of an input are given on the command line, in the source's order of axes."""
 
     @property
     def x(self) -> Any:
@@ -301,7 +304,7 @@ class LayerContext:
 
     def place_of(self, line: int | None) -> str:
         """Return where a line of the layer stands; the place of the layer itself without a line."""
-        return self.place
+        return self.place if line is None or self.layer is None else self.layer.place_at(line)
 
     @contextmanager
     def located_errors(self) -> Iterator[None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -126,14 +125,7 @@ class _Build:
             lowered = reader.read(ctx)
             values = [lowered] if isinstance(lowered, ir.Value) else lowered
             outputs = self._named(values, reader.output_names(node.name, len(values)), key)
-        self._builder.layers.add(
-            replace(
-                layer,
-                inputs=tuple(value.name or "" for value in ctx.read.values()),
-                outputs=tuple(value.name or "" for value in outputs),
-                parameters=tuple(dict.fromkeys(ctx.parameters)),
-            )
-        )
+        self._builder.record(layer, inputs=ctx.read.values(), outputs=outputs, parameters=ctx.parameters)
         self._unknown_settings += settings.unknown(UnknownLayer(node.op, node.name, node.origin.line))
         return outputs
 

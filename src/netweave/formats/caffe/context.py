@@ -18,17 +18,16 @@ if TYPE_CHECKING:
 
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.parameters import Blobs
-    from netweave.graph import GraphBuilder, Layer
+    from netweave.graph import Layer
     from netweave.graph.parameters import Step
 
 
+@dataclass(eq=False, kw_only=True)
 class CaffeLayer(LayerContext):
     """One layer in place.
 
-    Args:
-        builder: Where its nodes go.
+    Attributes:
         spec: Its LayerParameter.
-        layer: Its entry in the table of layers.
         bottoms: The values that it reads.
         tops: Names for the values that it makes.
         blobs: The stored arrays of the net.
@@ -36,26 +35,13 @@ class CaffeLayer(LayerContext):
         batch: The batch size that the file declares.
     """
 
-    def __init__(
-        self,
-        builder: GraphBuilder,
-        spec: Message,
-        layer: Layer,
-        *,
-        bottoms: Sequence[ir.Value],
-        tops: Sequence[str],
-        blobs: Blobs,
-        phase: str,
-        batch: int | None,
-    ) -> None:
-        super().__init__(builder, place=layer.place)
-        self.spec = spec
-        self.layer = layer
-        self.bottoms = bottoms
-        self.tops = tops
-        self.blobs = blobs
-        self.phase = phase
-        self.batch = batch
+    layer: Layer
+    spec: Message
+    bottoms: Sequence[ir.Value]
+    tops: Sequence[str]
+    blobs: Blobs
+    phase: str
+    batch: int | None
 
     @property
     def x(self) -> ir.Value:
@@ -111,12 +97,6 @@ class CaffeLayer(LayerContext):
         """Return a value that a shared rule made, under the name of a top."""
         self.builder.rename(value, self.tops[top])
         return value
-
-    def place_of(self, line: int | None) -> str:
-        """Return where a line of the layer stands in the prototxt."""
-        if line is None or self.layer.origin is None:
-            return self.place
-        return f"{self.layer.origin.file}:{line}: layer {self.layer.name!r} ({self.layer.type})"
 
 
 Read = Callable[[CaffeLayer], Sequence[ir.Value]]

@@ -57,12 +57,13 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     values: dict[str, ir.Value] = {}
     for wired in wiring.layers:
         bottoms = [values[name] for name in wired.bottoms]
-        layer = _entry(builder, wired, bottoms, place)
+        layer = _entry(builder, wired, place)
         with builder.layer(layer):
             ctx = CaffeLayer(
                 builder,
-                wired.spec,
-                layer,
+                place=layer.place,
+                layer=layer,
+                spec=wired.spec,
                 bottoms=bottoms,
                 tops=wired.tops,
                 blobs=blobs,
@@ -72,8 +73,8 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
             found = _made(ctx, wired, inputs, source)
             values.update(zip(wired.tops, found, strict=False))
             blobs.check_count(ctx)
-        outputs = tuple(value.name or "" for value in found[: len(wired.tops)])
-        builder.layers.add(replace(layer, outputs=outputs, parameters=blobs.keys(layer.key)))
+        outputs = found[: len(wired.tops)]
+        builder.record(layer, inputs=bottoms, outputs=outputs, parameters=blobs.keys(layer.key))
     blobs.finish()
     graph = replace(builder.finish([values[name] for name in wiring.outputs]), notes=notes)
     for name in measured.intersection(inputs):
@@ -81,7 +82,7 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     return graph
 
 
-def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], place: str) -> Layer:
+def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
     spec = wired.spec
     settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
     return Layer(
@@ -89,7 +90,6 @@ def _entry(builder: GraphBuilder, wired: Wired, bottoms: Sequence[ir.Value], pla
         name=spec["name"],
         type=spec["type"],
         settings=settings,
-        inputs=tuple(value.name or "" for value in bottoms),
         outputs=wired.tops,
         origin=Origin(place, spec.line),
     )

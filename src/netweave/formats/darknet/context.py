@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.lowering import LayerContext, RuleTable
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from netweave.formats.darknet.config import Section
     from netweave.formats.darknet.weights import WeightFile
-    from netweave.graph import GraphBuilder, Layer
+    from netweave.graph import Layer
     from netweave.graph.parameters import Step
     from netweave.lowering import ParameterStore
 
@@ -23,51 +23,36 @@ HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 """Types whose output is an output of the net, wherever they stand."""
 
 
+@dataclass(eq=False, kw_only=True)
 class DarknetLayer(LayerContext):
     """One layer in place.
 
-    Args:
-        builder: Where its nodes go.
+    Attributes:
         section: Its section.
-        layer: Its entry in the table of layers.
         index: Its number, from 0; ``[net]`` is not counted.
         outputs: The net's input, and what the layers before it made.
         parameters: The stored arrays of the net.
         weights: The file of arrays, or None without one.
-
-    Attributes:
         read: The values that were read, in order.
     """
 
-    def __init__(
-        self,
-        builder: GraphBuilder,
-        section: Section,
-        layer: Layer,
-        *,
-        index: int,
-        outputs: Sequence[ir.Value],
-        parameters: ParameterStore,
-        weights: WeightFile | None,
-    ) -> None:
-        super().__init__(builder, place=layer.place)
-        self.section = section
-        self.index = index
-        self.layer = layer
-        self.read: list[ir.Value] = []
-        self._outputs = outputs
-        self._parameters = parameters
-        self._weights = weights
+    layer: Layer
+    section: Section
+    index: int
+    outputs: Sequence[ir.Value]
+    parameters: ParameterStore
+    weights: WeightFile | None
+    read: list[ir.Value] = field(default_factory=list)
 
     @property
     def x(self) -> ir.Value:
         """The output of the layer before."""
-        return self._note(self._outputs[-1])
+        return self._note(self.outputs[-1])
 
     @property
     def is_transposed(self) -> bool:
         """Whether the file stores the weights of dense layers as (inputs, outputs)."""
-        return self._weights is not None and self._weights.transposed
+        return self.weights is not None and self.weights.transposed
 
     def other(self, number: int, setting: str) -> ir.Value:
         """Return the output of another layer: a number below 0 counts back from this layer.
@@ -78,7 +63,7 @@ class DarknetLayer(LayerContext):
         index = number + self.index if number < 0 else number
         if not 0 <= index < self.index:
             raise self.section.read_error(setting, f"layers before this one, which is number {self.index}")
-        return self._note(self._outputs[1 + index])
+        return self._note(self.outputs[1 + index])
 
     def image(self, value: ir.Value | None = None) -> tuple[int, int, int]:
         """Return channels, height and width of a value, by default of the layer's input.
@@ -105,10 +90,10 @@ class DarknetLayer(LayerContext):
             layout: Steps from the file's layout to the one that the graph needs.
         """
         key = f"{self.layer.key}/{name}"
-        array = self._weights.take(shape, place=self.place, name=name) if self._weights else None
-        self._parameters.declare(key, shape, role, array, context=self)
-        self._parameters.note_use(self.layer.key, key)
-        return self._parameters.initializer(key, layout)
+        array = self.weights.take(shape, place=self.place, name=name) if self.weights else None
+        self.parameters.declare(key, shape, role, array, context=self)
+        self.parameters.note_use(self.layer.key, key)
+        return self.parameters.initializer(key, layout)
 
     def split(self, value: ir.Value, sizes: Sequence[int]) -> tuple[ir.Value, ...]:
         """Cut the channels of a value into ranges."""
@@ -124,12 +109,6 @@ class DarknetLayer(LayerContext):
         if given:
             settings = ", ".join(f"{name}={self.section.settings[name]}" for name in given)
             raise self.unsupported(f"the setting {settings} is not read; without it the layer is")
-
-    def place_of(self, line: int | None) -> str:
-        """Return where a line of the section stands."""
-        if line is None:
-            return self.place
-        return f"{self.section.file}:{line}: layer {self.layer.name!r} ({self.layer.type})"
 
     def _note(self, value: ir.Value) -> ir.Value:
         if value not in self.read:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, ShapeError
@@ -128,20 +127,20 @@ def _read_layer(
     layer = Layer(key=key, name=key, type=section.type, settings=dict(section.settings), origin=origin)
     with builder.layer(layer):
         ctx = DarknetLayer(
-            builder, section, layer, index=index, outputs=outputs, parameters=parameters, weights=weights
+            builder,
+            place=layer.place,
+            layer=layer,
+            section=section,
+            index=index,
+            outputs=outputs,
+            parameters=parameters,
+            weights=weights,
         )
         output = LAYERS[section.type].read(ctx)
         producer = output.producer()
         if producer is not None and key in layer_keys(producer):
             builder.rename(output, key)
-    builder.layers.add(
-        replace(
-            layer,
-            inputs=tuple(value.name or "" for value in ctx.read),
-            outputs=(output.name or "",),
-            parameters=parameters.keys(key),
-        )
-    )
+    builder.record(layer, inputs=ctx.read, outputs=[output], parameters=parameters.keys(key))
     return output
 
 

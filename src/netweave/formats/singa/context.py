@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netweave.formats.singa.inputs import InputLayer
     from netweave.formats.singa.parameters import Parameters
     from netweave.formats.singa.unroll import Unit
-    from netweave.graph import GraphBuilder, Layer
+    from netweave.graph import Layer
     from netweave.graph.parameters import Step
 
 
@@ -49,44 +49,28 @@ class Output:
         return self.labels
 
 
+@dataclass(eq=False, kw_only=True)
 class SingaLayer(LayerContext):
     """One layer in place.
 
-    Args:
-        builder: Where its nodes go.
+    Attributes:
         unit: The layer and its sources' names.
-        layer: Its entry in the table of layers.
         sources: What its sources give.
         parameters: The stored arrays of the net.
         training: Whether the net is that of training.
         joined: Values made of several stored arrays, which unrolled copies share.
         readers: How many layers read it.
-
-    Attributes:
         read: Names of the values that it has read.
     """
 
-    def __init__(
-        self,
-        builder: GraphBuilder,
-        unit: Unit,
-        layer: Layer,
-        *,
-        sources: Sequence[Output | InputLayer],
-        parameters: Parameters,
-        training: bool,
-        joined: dict[tuple[str, ...], ir.Value],
-        readers: int = 1,
-    ) -> None:
-        super().__init__(builder, place=layer.place)
-        self.unit = unit
-        self.layer = layer
-        self.sources = sources
-        self.parameters = parameters
-        self.training = training
-        self.joined = joined
-        self.readers = readers
-        self.read: list[str] = []
+    layer: Layer
+    unit: Unit
+    sources: Sequence[Output | InputLayer]
+    parameters: Parameters
+    training: bool
+    joined: dict[tuple[str, ...], ir.Value]
+    readers: int = 1
+    read: list[str] = field(default_factory=list)
 
     @property
     def spec(self) -> Message:
@@ -160,11 +144,6 @@ class SingaLayer(LayerContext):
     ) -> ir.Value:
         """Add the node that makes the layer's value, which has the layer's name."""
         return self.add(op_type, inputs, attributes, name=self.unit.name)
-
-    def place_of(self, line: int | None) -> str:
-        """Return where a line of the layer stands in the job.conf."""
-        assert self.layer.origin is not None
-        return self.unit.place(self.layer.origin.file, line)
 
 
 Read = Callable[[SingaLayer], Output]

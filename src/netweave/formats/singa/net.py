@@ -92,17 +92,16 @@ def build_downwards(job: Message, source: Source, weights: Weights | None, net: 
     with builder.layer(layer):
         ctx = SingaLayer(
             builder,
-            visible,
-            layer,
+            place=layer.place,
+            layer=layer,
+            unit=visible,
             sources=[Output([states])],
             parameters=parameters,
             training=False,
             joined={},
         )
         made = downwards(ctx, num_visible)
-    builder.layers.add(
-        replace(layer, inputs=(hidden.name,), outputs=(visible.name,), parameters=parameters.keys(layer.key))
-    )
+    builder.record(layer, inputs=[hidden.name], outputs=[visible.name], parameters=parameters.keys(layer.key))
     return replace(builder.finish(made.values), notes=parameters.finish())
 
 
@@ -162,8 +161,9 @@ class _Maker:
         with self._builder.layer(layer):
             ctx = SingaLayer(
                 self._builder,
-                unit,
-                layer,
+                place=layer.place,
+                layer=layer,
+                unit=unit,
                 sources=sources,
                 parameters=self.parameters,
                 training=self._source.phase == "TRAIN",
@@ -173,14 +173,8 @@ class _Maker:
             _check_sources(ctx)
             made = self.made[unit.name] = LAYERS[unit.spec["type"]].read(ctx)
         values = [*made.results.values()] or [*made.values]
-        self._builder.layers.add(
-            replace(
-                layer,
-                inputs=tuple(dict.fromkeys(ctx.read)),
-                outputs=tuple(value.name or "" for value in values),
-                parameters=self.parameters.keys(layer.key),
-            )
-        )
+        keys = self.parameters.keys(layer.key)
+        self._builder.record(layer, inputs=dict.fromkeys(ctx.read), outputs=values, parameters=keys)
 
     def outputs(self) -> list[ir.Value]:
         """Return the values that leave the net: losses, metrics, and what no layer reads."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import known_shape, layer_keys
@@ -62,13 +61,11 @@ class ChannelsLastLayer(LayerContext):
             yield outputs
             for tensor, name in zip(outputs, layer.outputs, strict=False):
                 self._name_output(tensor, name)
-        self.builder.layers.add(
-            replace(
-                layer,
-                inputs=tuple(str(x.value.name) for x in inputs if isinstance(x, Tensor)),
-                outputs=tuple(str(x.value.name) for x in outputs),
-                parameters=tuple(dict.fromkeys(self.net.parameters.keys(layer.key))),
-            )
+        self.builder.record(
+            layer,
+            inputs=[x.value for x in inputs if isinstance(x, Tensor)],
+            outputs=[x.value for x in outputs],
+            parameters=self.net.parameters.keys(layer.key),
         )
 
     def _name_output(self, tensor: Tensor, name: str) -> None:

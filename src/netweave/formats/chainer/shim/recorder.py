@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -142,7 +141,7 @@ class Recorder(LayerContext):
         )
 
     @contextmanager
-    def layer(self, name: str, kind: str, settings: Mapping[str, Any]) -> Iterator[None]:
+    def within_layer(self, name: str, kind: str, settings: Mapping[str, Any]) -> Iterator[None]:
         """Put what is added inside into a layer, unless it belongs to one already."""
         if self._layer is not None:
             yield
@@ -164,17 +163,9 @@ class Recorder(LayerContext):
                 yield
             finally:
                 self._layer = None
-        self.builder.layers.add(
-            replace(
-                layer,
-                inputs=tuple(dict.fromkeys(self._read)),
-                outputs=self._names_made(),
-                parameters=tuple(dict.fromkeys(self._stored)),
-            )
+        self.builder.record(
+            layer, inputs=dict.fromkeys(self._read), outputs=self._made, parameters=self._stored
         )
-
-    def _names_made(self) -> tuple[str, ...]:
-        return tuple(value.name or "" for value in self._made)
 
     def add(
         self,

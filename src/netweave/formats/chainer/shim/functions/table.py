@@ -39,7 +39,7 @@ def function(*names: str, takes: str = "") -> Callable[[Callable[..., Any]], Cal
                 for key, value in given.items()
                 if plain(value) is not None and not isinstance(value, Variable)
             }
-            with current().layer(name, name, settings):
+            with current().within_layer(name, name, settings):
                 if not takes:
                     return compute(*args, **kwargs)
                 return compute(**{key: value for key, value in given.items() if key in own.parameters})

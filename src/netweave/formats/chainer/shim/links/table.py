@@ -47,7 +47,7 @@ def settled(kind: T) -> T:
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         name = current().path_of(self) or type(self).__name__
-        with current().layer(name, type(self).__name__, getattr(self, "settings", {})):
+        with current().within_layer(name, type(self).__name__, getattr(self, "settings", {})):
             return forward(self, *args, **kwargs)
 
     kind.__init__ = init  # type: ignore[method-assign]
