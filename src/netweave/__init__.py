@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from netweave import symbol
     from netweave.api import (
         Comparison,
+        Context,
         EarlyStopping,
         Graph,
         Job,
@@ -22,10 +23,13 @@ if TYPE_CHECKING:
         bisect,
         compare,
         compare_all,
+        cpu,
+        device,
         evaluate,
         evaluate_boxes,
         extract,
         find_boxes,
+        gpu,
         kvstore,
         load,
         load_all,
@@ -45,6 +49,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Comparison",
+    "Context",
     "EarlyStopping",
     "Graph",
     "Job",
@@ -54,10 +59,13 @@ __all__ = [
     "bisect",
     "compare",
     "compare_all",
+    "cpu",
+    "device",
     "evaluate",
     "evaluate_boxes",
     "extract",
     "find_boxes",
+    "gpu",
     "kvstore",
     "load",
     "load_all",

@@ -67,6 +67,19 @@ FITS = {
 }
 
 
+CONTEXTS = [
+    ("sgd", 2, "local"),
+    ("sgd", 3, "local"),
+    ("adam", 2, "device"),
+    ("fixed", 4, "local"),
+    ("rows", 2, "local"),
+    ("rows", 3, "device"),
+    ("clipped", 3, "local"),
+    ("numbers", 2, "device"),
+]
+"""Fits on several contexts: the net, their number (of which 3 does not divide the batch), and the store."""
+
+
 def records(fit: Fit) -> tuple[np.ndarray, np.ndarray]:
     """Return data and labels; labels follow from data, so that there is something to learn."""
     generator = np.random.RandomState(7)

@@ -3,7 +3,8 @@
     cd REPOSITORY; ORACLES/bin/python -m tests.oracles.mxnet_fits
 
 Writes ``tests/golden/mxnet_fits.json``: the metric of every batch, its score in test mode at the end, and
-the sum and the sum of squares of every array that training leaves.
+the sum and the sum of squares of every array that training leaves; and ``tests/golden/mxnet_contexts.json``,
+the same on several contexts, whose gradients a key-value store sums.
 """
 
 from __future__ import annotations
@@ -15,17 +16,22 @@ from typing import Any
 import mxnet as mx
 import numpy as np
 
-from tests.api.fits import BATCH, EPOCHS, FITS, Fit, first_values, records
+from tests.api.fits import BATCH, CONTEXTS, EPOCHS, FITS, Fit, first_values, records
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "mxnet_fits.json"
+SEVERAL = GOLDEN.with_name("mxnet_contexts.json")
 
 
 def main() -> None:
-    """Write the golden file."""
+    """Write the golden files."""
     GOLDEN.write_text(json.dumps({name: fitted(fit) for name, fit in FITS.items()}, indent=1) + "\n")
+    several = {
+        f"{name}, {count} contexts, {kind}": fitted(FITS[name], count, kind) for name, count, kind in CONTEXTS
+    }
+    SEVERAL.write_text(json.dumps(several, indent=1) + "\n")
 
 
-def fitted(fit: Fit) -> dict[str, Any]:
+def fitted(fit: Fit, num_contexts: int = 1, kvstore: str = "local") -> dict[str, Any]:
     """Fit one net."""
     data, labels = records(fit)
     batches = mx.io.NDArrayIter(data, labels, batch_size=BATCH, label_name="softmax_label")
@@ -35,7 +41,7 @@ def fitted(fit: Fit) -> dict[str, Any]:
     aux = dict(zip(symbol.list_auxiliary_states(), states, strict=True))
     learnt = {name: shape for name, shape in shapes.items() if name not in {"data", "softmax_label"}}
     start = first_values({**learnt, **aux})
-    module = mx.mod.Module(symbol, context=mx.cpu())
+    module = mx.mod.Module(symbol, context=[mx.cpu(number) for number in range(num_contexts)])
     seen: list[float] = []
 
     def note(param: Any) -> None:
@@ -50,6 +56,7 @@ def fitted(fit: Fit) -> dict[str, Any]:
         arg_params={name: mx.nd.array(start[name]) for name in learnt},
         aux_params={name: mx.nd.array(start[name]) for name in aux},
         num_epoch=EPOCHS,
+        kvstore=kvstore,
         batch_end_callback=note,
     )
     arg_params, aux_params = module.get_params()

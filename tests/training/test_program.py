@@ -114,13 +114,14 @@ def test_the_next_forward_begins_before_the_last_update(tmp_path, monkeypatch):
     job = staged.job_of(tmp_path, staged.DROPPED, steps=3)
     trace = Trace(tmp_path / "trace.json")
     begun = [threading.Event() for _ in range(4)]
+    from netweave.training.passes import NetPasses
     from netweave.training.program import StepProgram
 
-    forward, apply = StepProgram._forward, StepProgram._apply
+    forward, apply = NetPasses._forward, StepProgram._apply
 
-    def held_forward(program, step, part, stage):
+    def held_forward(passes, step, part, stage, finish):
         begun[step].set()
-        return forward(program, step, part, stage)
+        return forward(passes, step, part, stage, finish)
 
     def held_apply(program, numbers):
         step = program._updater.iteration - 1
@@ -128,7 +129,7 @@ def test_the_next_forward_begins_before_the_last_update(tmp_path, monkeypatch):
             assert begun[step + 1].wait(20), "the next forward waits for the update of the last layer"
         apply(program, numbers)
 
-    monkeypatch.setattr(StepProgram, "_forward", held_forward)
+    monkeypatch.setattr(NetPasses, "_forward", held_forward)
     monkeypatch.setattr(StepProgram, "_apply", held_apply)
     options = {"num_stages": 3, "slice_elements": 64, "update_lane": "update", "update_threads": 2}
     options = {"num_stages": 3, "slice_elements": 64, "update_lane": "update", "update_threads": 2}

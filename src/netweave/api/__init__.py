@@ -32,10 +32,12 @@ from netweave.comparison import (
 )
 from netweave.graph import Graph
 from netweave.job import Job
+from netweave.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
     "OUTPUT_TOLERANCE",
     "Comparison",
+    "Context",
     "EarlyStopping",
     "Graph",
     "History",
@@ -48,6 +50,8 @@ __all__ = [
     "compare",
     "compare_all",
     "convert_and_verify",
+    "cpu",
+    "device",
     "draw_inputs",
     "evaluate",
     "evaluate_boxes",
@@ -57,6 +61,7 @@ __all__ = [
     "find_runs",
     "formats",
     "gain_of",
+    "gpu",
     "kvstore",
     "load",
     "load_all",

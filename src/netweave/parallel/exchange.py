@@ -13,7 +13,7 @@ from torch import Tensor, distributed
 
 from netweave.errors import UsageError
 from netweave.parallel.compression import HALF, dequantize_2bit, num_code_bytes, quantize_2bit
-from netweave.parallel.flat_row import FlatRow
+from netweave.parallel.flat_row import FlatRow, GradientRow
 from netweave.parallel.link import LANE, Channel
 from netweave.parallel.plan import IN_FLIGHT, plan, prioritised_order
 
@@ -79,8 +79,7 @@ class Exchange:
         self._world, self._settings, self._layout = world, settings, layout
         self._parameters, self._engine = parameters, engine
         self.plan: ExchangePlan = plan(settings, slices, world.size)
-        self._gradients = FlatRow(layout, parameters)
-        self._local: dict[str, Tensor | None] = {}  # this rank's own gradients, until they are in the row
+        self._gradients = GradientRow(layout, parameters)
         self._wire: dict[int, Tensor] = {}
         self._num_pushed = 0
         self._ready: dict[int, dict[int, float]] = {}
@@ -273,22 +272,15 @@ class Exchange:
         if wire is not None:
             self._gradients.slice(number).copy_(wire)
 
-    def _take(self, number: int) -> None:
-        """Copy gradients into the row, and put views of the row in their place."""
-        keys = [span.key for span in self._layout.slices[number]]
-        for key in keys:
-            parameter = self._parameters[key]
-            if parameter.grad is None or parameter.grad.data_ptr() != self._gradients.view(key).data_ptr():
-                self._local[key] = _like(parameter.grad, parameter)
-                parameter.grad = self._gradients.view(key)
-        self._gradients.load(number, self._local, scale=1.0 / self._world.size)
+    def _take(self, number: int) -> Tensor:
+        """Return this rank's share of the mean of a slice's gradients."""
+        return self._gradients.take(number, scale=1.0 / self._world.size)
 
     # Two bits for each element.
 
     def _begin_codes(self, group: Group, number: int) -> Work:
         assert self.residuals is not None
-        self._take(number)
-        contribution = self._gradients.slice(number)
+        contribution = self._take(number)
         codes = quantize_2bit(contribution, self.residuals.slice(number), self._settings.threshold)
         gathered = codes.new_empty(self._world.size * len(codes))
         self._wire[number] = gathered
@@ -317,10 +309,3 @@ class Exchange:
                 row.store(number, self._parameters)
 
         return Hop("broadcast", self._channel(name), begin, end)
-
-
-def _like(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:
-    """Return a gradient that lies in memory as its parameter does."""
-    if gradient is None or gradient.stride() == parameter.stride():
-        return gradient
-    return torch.empty_like(parameter).copy_(gradient)

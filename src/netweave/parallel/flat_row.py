@@ -87,6 +87,50 @@ class FlatRow:
         return self.row[offset + span.start : offset + span.stop]
 
 
+class GradientRow(FlatRow):
+    """A row into which the gradients of the parameters go: what is sent or summed is a run of it.
+
+    Args:
+        layout: Where each parameter stands.
+        parameters: The parameters by key; each a run of memory without holes.
+    """
+
+    def __init__(self, layout: FlatLayout, parameters: Mapping[str, Tensor]) -> None:
+        super().__init__(layout, parameters)
+        self._own: dict[str, Tensor | None] = {}  # the gradients of backward, until they are in the row
+
+    def take(self, number: int, *, scale: float = 1.0) -> Tensor:
+        """Copy the gradients of a slice into the row, put views of the row in their place; return the slice.
+
+        Args:
+            number: The slice.
+            scale: Factor on what is copied.
+        """
+        for key in [span.key for span in self._layout.slices[number]]:
+            parameter = self._parameters[key]
+            if parameter.grad is None or parameter.grad.data_ptr() != self.view(key).data_ptr():
+                self._own[key] = _like(parameter.grad, parameter)
+                parameter.grad = self.view(key)
+        self.load(number, self._own, scale=scale)
+        return self.slice(number)
+
+
+def copy_slice(
+    layout: FlatLayout, number: int, source: Mapping[str, Tensor], target: Mapping[str, Tensor]
+) -> None:
+    """Copy the elements of a slice from tensors to others that lie in memory as they do."""
+    with torch.no_grad():
+        for span in layout.slices[number]:
+            _run(target[span.key], span).copy_(_run(source[span.key], span), non_blocking=True)
+
+
+def _like(gradient: Tensor | None, parameter: Tensor) -> Tensor | None:
+    """Return a gradient that lies in memory as its parameter does."""
+    if gradient is None or gradient.stride() == parameter.stride():
+        return gradient
+    return torch.empty_like(parameter).copy_(gradient)
+
+
 def _run(tensor: Tensor, span: Span) -> Tensor:
     """Return elements of a dense tensor in the order in which they lie in memory."""
     flat = tensor.detach()

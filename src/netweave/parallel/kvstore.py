@@ -27,6 +27,7 @@ from netweave.symbol.training import mxnet_solver
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from netweave.engine import Completion, Engine
     from netweave.parallel.world import World
 
 Key = int | str
@@ -35,6 +36,9 @@ UpdateFunction = Callable[[Key, Tensor, Tensor], None]
 
 TYPES = ("local", "device", "dist_sync")
 
+LANE = "store"
+"""Where sums and updates are computed."""
+
 
 class KVStore:
     """Values by key; made by ``create``.
@@ -42,17 +46,21 @@ class KVStore:
     Args:
         kind: ``local``, ``device`` or ``dist_sync``.
         world: The workers; None for this one alone.
+        engine: Where it works, so that its tasks may name the variables of others; one of its own by default.
 
     Attributes:
         type: Its kind.
     """
 
-    def __init__(self, kind: str, world: World | None = None) -> None:
+    def __init__(self, kind: str, world: World | None = None, *, engine: Engine | None = None) -> None:
         if kind not in TYPES:
             raise UsageError(f"no key-value store {kind!r}; there are: {', '.join(TYPES)}")
         self.type = kind
+        self._whole_world = world
         self._world = world if world is not None and world.size > 1 else None
-        self._engine = ThreadedEngine({"store": 1})
+        self._owns_engine = engine is None
+        self._engine = ThreadedEngine({LANE: 1}) if engine is None else engine
+        self._engine.add_lane(LANE)
         self._stored: dict[Key, Tensor] = {}
         self._variables: dict[Key, Variable] = {}
         self._residuals: dict[tuple[Key, int], Tensor] = {}
@@ -102,27 +110,74 @@ class KVStore:
         """
         for one, values in _pairs(key, value):
             self._check(one, values)
-            variable = self._variables[one]
             own = [values.detach().clone() for values in values]
-            merged: list[Tensor] = []
-            self._engine.push(
-                partial(self._add_up, one, own, merged),
-                (),
-                [variable],
-                lane="store",
-                priority=priority,
-                name=f"sum of key {one}",
-            )
-            if self._channel is not None:
-                self._push_to_workers(self._channel, one, merged)
-            self._engine.push(
-                partial(self._update, one, merged),
-                (),
-                [variable],
-                lane="store",
-                priority=priority,
-                name=f"update of key {one}",
-            )
+            self.push_when(one, partial(list, own), priority=priority)
+
+    def push_when(
+        self,
+        key: Key,
+        values: Callable[[], Sequence[Tensor]],
+        reads: Sequence[Variable] = (),
+        *,
+        priority: int = 0,
+        name: str = "",
+    ) -> None:
+        """Push values that are not there yet, by variables of the engine that the store works on.
+
+        Args:
+            key: The key.
+            values: Returns one tensor from each device; they are the store's until they are summed.
+            reads: What must be done before ``values`` is called, and what it reads.
+            priority: Among pushes that could be done, the highest goes first on one worker.
+            name: Of the tasks; the key's by default.
+        """
+        variable, named = self._variables[key], name or f"key {key}"
+        merged: list[Tensor] = []
+        self._engine.push(
+            lambda: merged.append(self._merge(key, values())),
+            reads,
+            [variable],
+            lane=LANE,
+            priority=priority,
+            name=f"sum of {named}",
+        )
+        if self._channel is not None:
+            self._push_to_workers(self._channel, key, merged, named)
+        self._engine.push(
+            partial(self._update, key, merged),
+            (),
+            [variable],
+            lane=LANE,
+            priority=priority,
+            name=f"store {named}",
+        )
+
+    def pull_when(
+        self,
+        key: Key,
+        take: Callable[[Tensor], None],
+        writes: Sequence[Variable],
+        *,
+        priority: int = 0,
+        name: str = "",
+    ) -> Completion[None]:
+        """Give what is stored, after all that was pushed to the key, to a function; later.
+
+        Args:
+            key: The key.
+            take: Called with the stored value, which it must not change.
+            writes: What it changes.
+            priority: As for ``push``.
+            name: Of the task; the key's by default.
+        """
+        return self._engine.push(
+            lambda: take(self._stored[key]),
+            [self._variables[key]],
+            writes,
+            lane=LANE,
+            priority=priority,
+            name=f"pull of {name or f'key {key}'}",
+        )
 
     def pull(self, key: Key | Sequence[Key], out: Any, priority: int = 0) -> None:
         """Copy what is stored to tensors, after all that was pushed to the keys.
@@ -213,11 +268,45 @@ class KVStore:
         if self._world is not None:
             self._world.barrier()
 
+    def on(self, engine: Engine) -> KVStore:
+        """Return an empty store with the same workers and settings that works on another engine.
+
+        Raises:
+            UsageError: This one has values or an updater already, which the other one would not see.
+        """
+        if self._stored or self._updater is not None:
+            raise UsageError(
+                "the key-value store holds values or has an updater already; give a fresh one, or its name"
+            )
+        store = KVStore(self.type, self._whole_world, engine=engine)
+        store._threshold = self._threshold
+        return store
+
+    def require_equal(self, value: Any, what: str, remedy: str) -> None:
+        """Refuse to go on unless all workers have the same value; see ``World.require_equal``."""
+        if self._world is not None:
+            self._world.require_equal(value, what, remedy)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether values are pushed as codes."""
+        return self._threshold is not None
+
+    @property
+    def residuals(self) -> dict[tuple[Key, int], Tensor]:
+        """What 2-bit codes have left out so far, by key and device."""
+        return dict(self._residuals)
+
+    def restore_residuals(self, residuals: Mapping[tuple[Key, int], Tensor]) -> None:
+        """Go on with what codes left out before."""
+        self._residuals = dict(residuals)
+
     def close(self) -> None:
         """Wait for all pushes of all workers, and end."""
-        self._engine.close()
-        if self._world is not None:
-            self._world.close()
+        if self._owns_engine:
+            self._engine.close()
+        if self._whole_world is not None:
+            self._whole_world.close()
 
     def __enter__(self) -> Self:
         return self
@@ -225,9 +314,10 @@ class KVStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._engine.close(cancel=error is not None)
-        if self._world is not None:
-            self._world.close(failed=error is not None)
+        if self._owns_engine:
+            self._engine.close(cancel=error is not None)
+        if self._whole_world is not None:
+            self._whole_world.close(failed=error is not None)
 
     # What pushes do.
 
@@ -239,9 +329,6 @@ class KVStore:
         for tensor in tensors:
             if tuple(tensor.shape) != shape:
                 raise UsageError(f"key {key!r} of the store has shape {shape}, found {tuple(tensor.shape)}")
-
-    def _add_up(self, key: Key, values: Sequence[Tensor], merged: list[Tensor]) -> None:
-        merged.append(self._merge(key, values))
 
     def _merge(self, key: Key, values: Sequence[Tensor]) -> Tensor:
         """Return the sum over devices, in their order."""
@@ -265,7 +352,7 @@ class KVStore:
         residual = self._residuals.setdefault((key, device), torch.zeros_like(value).reshape(-1))
         return quantize_2bit(value.reshape(-1), residual, self._threshold)
 
-    def _push_to_workers(self, channel: Channel, key: Key, merged: list[Tensor]) -> None:
+    def _push_to_workers(self, channel: Channel, key: Key, merged: list[Tensor], name: str) -> None:
         gathered: list[Tensor] = []
 
         def begin() -> distributed.Work:
@@ -285,7 +372,7 @@ class KVStore:
             for codes in rows:
                 total += dequantize_2bit(codes, size, self._threshold, total.dtype).reshape(total.shape)
 
-        channel.push(begin, self._variables[key], end=end, name=f"push of key {key}")
+        channel.push(begin, self._variables[key], end=end, name=f"push of {name}")
 
     def _update(self, key: Key, merged: list[Tensor]) -> None:
         stored = self._stored[key]

@@ -39,11 +39,16 @@ def _gnu_pause() -> Callable[[int], int] | None:
 
 def single_thread() -> bool:
     """Have the calling thread compute by itself, without helpers; say whether that went."""
+    return compute_threads(1)
+
+
+def compute_threads(count: int) -> bool:
+    """Have the calling thread compute with so many threads, itself included; say whether that went."""
     import torch
 
     torch.get_num_threads()  # a thread's first call takes over the process's number, so it comes first
     threads = getattr(ctypes.CDLL(None), "omp_set_num_threads", None)
     if threads is None:
         return False
-    threads(1)
+    threads(count)
     return True

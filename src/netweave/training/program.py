@@ -1,10 +1,9 @@
 """One update as tasks on the engine: forward, backward and update, each stage and each slice by itself.
 
-Every slice of the parameters is a variable of the engine, and so is its gradient. Forward of a stage reads
-its slices, backward writes their gradients, an update reads a gradient and writes its slice. That is all
-there is to the order of things: what reads a slice waits for its update, an update waits for the last
-backward that adds to its gradient, and whatever stands in between, an exchange with other devices, names the
-same variables. Nothing here waits for a result.
+Forward and backward are those of ``NetPasses``. An update of a slice reads its gradient and writes it: what
+reads a slice waits for its update, an update waits for the last backward that adds to its gradient, and
+whatever stands in between, an exchange with other ranks or other devices of this process, names the same
+variables. Nothing here waits for a result.
 """
 
 from __future__ import annotations
@@ -19,22 +18,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.backends.torch.finite import first_not_finite
-from netweave.backends.torch.stages import run_backward, run_stage
 from netweave.engine import Variable
 from netweave.errors import RunError
 from netweave.training.openmp import single_thread
+from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from netweave.backends.torch import TorchNet
     from netweave.backends.torch.stages import Stage, StagePass
     from netweave.engine import Completion, Engine
     from netweave.job import Job
     from netweave.optim import Update, Updater
+    from netweave.training.devices import StoreExchange
     from netweave.training.ranks import RankExchange
 
-COMPUTE = "compute"
+__all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where", "objective_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,110 +53,84 @@ class StepResult:
     stop: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """What one forward and backward pass works on.
-
-    Attributes:
-        number: Of the pass in its update, from 0.
-        inputs: Tensors by input; those of a loader, which are used again.
-        variables: What tasks that read them must name.
-        first: Number of the first sample in the whole batch of the update.
-        samples: Number of samples.
-    """
-
-    number: int
-    inputs: Mapping[str, torch.Tensor]
-    variables: Sequence[Variable]
-    first: int
-    samples: int
-
-
-@dataclass(frozen=True, slots=True)
-class Where:
-    """Where and how a program computes.
-
-    Attributes:
-        device: The device.
-        mixed: Whether torch may compute in bfloat16 what bears it.
-        seed: Of what is drawn.
-        update_lane: Lane on which slices are updated; another one than ``compute`` has one thread.
-    """
-
-    device: torch.device
-    mixed: bool
-    seed: int
-    update_lane: str = COMPUTE
-
-
 class StepProgram:
     """The tasks of a net's updates.
 
     Args:
         job: The Job, for its losses and for messages.
-        net: The training net.
-        stages: The net's stages.
+        passes: The passes of the training net on each device of this process; the parameters of the first
+            are those that are updated.
         updater: Changes its parameters.
         engine: Where tasks run.
-        where: Where and how they compute.
         ranks: What of an update is exchanged with other ranks; None for a run of one.
+        store: Sums gradients over the devices of this process; None for one device.
 
     Attributes:
-        stages: The stages.
-        parameters: A variable for each slice.
-        gradients: A variable for the gradient of each slice.
-        state: The variable of what forward passes change: moving statistics, and what nodes keep.
+        passes: The passes.
+        store: What sums their gradients.
         losses: The objectives that the smoothed one is the mean of; changed by tasks.
     """
 
     def __init__(
         self,
         job: Job,
-        net: TorchNet,
-        stages: Sequence[Stage],
+        passes: Sequence[NetPasses],
         updater: Updater,
         *,
         engine: Engine,
-        where: Where,
         ranks: RankExchange | None = None,
+        store: StoreExchange | None = None,
     ) -> None:
-        self._ranks = ranks
-        self.stages = tuple(stages)
-        slices = range(len(updater.layout.slices))
-        self.parameters = [Variable(f"slice {number}") for number in slices]
-        self.gradients = [Variable(f"gradient of slice {number}") for number in slices]
-        self.state = Variable("statistics")
+        self.passes = tuple(passes)
         self.losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
-        self._job, self._net, self._updater, self._engine, self._where = job, net, updater, engine, where
-        self._activations = [Variable(f"activations of stage {stage.index}") for stage in stages]
+        self._first = self.passes[0]
+        self._ranks, self.store = ranks, store
+        self._job, self._updater, self._engine = job, updater, engine
         self._begun = Variable("beginning of an update")
-        of_key = {key: updater.layout.slices_of(key) for key in updater.layout.offsets}
-        self._read = [_numbers(of_key, stage.reads) for stage in stages]
-        self._completed = [_numbers(of_key, stage.completes) for stage in stages]
+        self._measured = [Variable(f"objective on {one.where}") for one in passes]
+        self._sums = [0.0] * len(passes)
+        self._outputs: list[tuple[int, dict[str, torch.Tensor]]] = [(0, {})] * len(passes)
         self._groups = self._grouped()
-        self._tensors = [[net.store[key].tensor for key in stage.completes] for stage in stages]
-        self._passes: list[StagePass | None] = [None] * len(stages)
-        self._above: list[torch.Tensor | None] = []
-        self._sum = 0.0
         self._update: Update | None = None
         self._last: Completion[Any] | None = None
         self._ended_s = 0.0
-        if where.update_lane != COMPUTE:
-            engine.add_lane(where.update_lane)
-            engine.push(single_thread, lane=where.update_lane)
+        self._touched = False
+        if self._update_lane != COMPUTE:
+            engine.add_lane(self._update_lane)
+            engine.push(single_thread, lane=self._update_lane)
+
+    @property
+    def stages(self) -> tuple[Stage, ...]:
+        """The stages of the net."""
+        return self._first.stages
+
+    @property
+    def parameters(self) -> list[Variable]:
+        """A variable for each slice."""
+        return self._first.parameters
+
+    @property
+    def gradients(self) -> list[Variable]:
+        """A variable for the gradient of each slice."""
+        return self._first.gradients
+
+    @property
+    def state(self) -> Variable:
+        """The variable of what forward passes change: moving statistics, and what nodes keep."""
+        return self._first.state
 
     def completing_stages(self) -> list[int]:
         """Return, for each slice, the stage whose backward is the last that adds to its gradient."""
-        found = [0] * len(self.gradients)
-        for stage, numbers in reversed(list(enumerate(self._completed))):
-            for number in numbers:
-                found[number] = stage
-        return found
+        return [min(self._first.stages_of(number), default=0) for number in range(len(self.gradients))]
 
     @property
     def variables(self) -> list[Variable]:
         """All that tasks of the program change."""
-        return [*self.parameters, *self.gradients, *self._activations, self.state, self._begun]
+        return [
+            *(variable for passes in self.passes for variable in passes.variables),
+            *self._measured,
+            self._begun,
+        ]
 
     def wait(self) -> None:
         """Wait for all that was pushed.
@@ -167,10 +140,24 @@ class StepProgram:
         """
         for variable in self.variables:
             self._engine.wait_for(variable)
+        if self.store is not None:
+            self.store.average_states()
+
+    def wait_for_access(self) -> None:
+        """Wait for all that was pushed, since somebody is about to read the net's arrays, or change them.
+
+        Raises:
+            RunError: Something of it failed.
+        """
+        self.wait()
+        self._touched = self.store is not None
 
     def idle_since(self) -> float:
         """Return when the last task ended, by ``perf_counter``; infinity while there is one."""
-        return self._ended_s if self._last is None or self._last.done else math.inf
+        return self._ended_at() if self._last is None or self._last.done else math.inf
+
+    def _ended_at(self) -> float:
+        return max(self._ended_s, *(passes.ended_s for passes in self.passes))
 
     def push(self, step: int, part: Part) -> Completion[StepResult | None]:
         """Push forward and backward of a batch; after the last of an update push its ``push_updates``.
@@ -182,24 +169,44 @@ class StepProgram:
         Returns:
             What is there after the last forward; None before the last batch of the update.
         """
+        if self._touched and self.store is not None:
+            self.wait()
+            self.store.copy_to_others()
+            self._touched = False
+        several = len(self.passes) > 1
+        suffix = f", batch {part.number}" if self._updater.accumulate > 1 else ""
+        parts = part.split(split_bounds(part.samples, len(self.passes))) if several else [part]
         result: Completion[Any] | None = None
-        for stage in self.stages:
-            result = self._push_forward(step, part, stage)
-        if self._ranks is not None and part.number == self._updater.accumulate - 1:
-            result = self._ranks.push_means(step, self._begun, self._result)
-        for stage in reversed(self.stages):
-            self._push_backward(step, part, stage)
+        for device, (own, passes) in enumerate(zip(parts, self.passes, strict=True)):
+            result = passes.push_forward(
+                step,
+                own,
+                partial(self._measure, step, own, device),
+                writes=[self._measured[device] if several else self._begun],
+                suffix=suffix,
+            )
+        if part.number == self._updater.accumulate - 1:
+            if self._ranks is not None:
+                result = self._ranks.push_means(step, self._begun, self._result)
+            elif several:
+                result = self._engine.push(
+                    self._joined, self._measured, [self._begun], lane=COMPUTE, name=f"result {step}"
+                )
+        for own, passes in zip(parts, self.passes, strict=True):
+            self._last = passes.push_backward(step, own, suffix=suffix)
         assert result is not None
         return result
 
     def push_updates(self, step: int) -> None:
         """Push the updates of all slices, and what is exchanged before and after."""
-        ranks = self._ranks
+        ranks, store = self._ranks, self.store
         if ranks is not None:
             ranks.push_gradients(step, self.gradients)
+        if store is not None:
+            store.push_gradients(step)
         if self._updater.rule.measures:
             self._engine.push(self._begin, self.gradients, [self._begun], name=f"begin update {step}")
-        lane = self._where.update_lane
+        lane = self._update_lane
         for numbers in self._groups:
             if ranks is not None and not ranks.owns(numbers[0]):
                 continue
@@ -216,96 +223,65 @@ class StepProgram:
             )
         if ranks is not None:
             ranks.push_parameters(step, self.parameters)
+        if store is not None:
+            store.push_parameters(step)
+
+    @property
+    def _update_lane(self) -> str:
+        return self._first.where.update_lane
 
     def _grouped(self) -> list[list[int]]:
         """Return the slices that are updated by one task: on the lane of the passes those of a stage.
 
         They are ready at the same time there, and a task for each would cost some 40 us for nothing. Slices
-        that are exchanged with other ranks become ready one by one, and each has one owner.
+        that are summed over ranks or devices become ready one by one, and each has one owner.
         """
-        if self._where.update_lane != COMPUTE or self._ranks is not None:
-            return [[number] for number in range(len(self.parameters))]
+        numbers = range(len(self.parameters))
+        if self._update_lane != COMPUTE or self._ranks is not None or self.store is not None:
+            return [[number] for number in numbers]
         by_stage: dict[int, list[int]] = {}
-        for number in range(len(self.parameters)):
-            stages = (stage for stage, numbers in enumerate(self._completed) if number in numbers)
-            by_stage.setdefault(min(stages, default=0), []).append(number)
+        for number in numbers:
+            by_stage.setdefault(min(self._first.stages_of(number), default=0), []).append(number)
         return [by_stage[stage] for stage in sorted(by_stage, reverse=True)]
-
-    def _push_forward(self, step: int, part: Part, stage: Stage) -> Completion[Any]:
-        before = self._activations[stage.index - 1 : stage.index] if stage.index else []
-        batch = part.variables if stage.takes_batch else ()
-        reads = [*before, *batch, *(self.parameters[number] for number in self._read[stage.index])]
-        writes = [
-            self._activations[stage.index],
-            self.state,
-            *(self.gradients[number] for number in self._completed[stage.index]),
-        ]
-        if stage is self.stages[-1]:
-            writes.append(self._begun)
-        task = self._timed(partial(self._forward, step, part, stage))
-        return self._engine.push(
-            task, reads, writes, lane=COMPUTE, name=self._name("forward", step, part, stage)
-        )
-
-    def _push_backward(self, step: int, part: Part, stage: Stage) -> None:
-        behind = self._activations[stage.index + 1 : stage.index + 2]
-        batch = part.variables if stage.takes_batch else ()
-        reads = [*behind, *batch, *(self.parameters[number] for number in self._read[stage.index])]
-        completed = (self.gradients[number] for number in self._completed[stage.index])
-        writes = [self._activations[stage.index], *completed]
-        task = self._timed(partial(self._backward, stage))
-        name = self._name("backward", step, part, stage)
-        self._last = self._engine.push(task, reads, writes, lane=COMPUTE, name=name)
-
-    def _timed(self, task: Callable[[], Any]) -> Callable[[], Any]:
-        return task if self._ranks is None else partial(self._ranks.timed, task)
-
-    def _name(self, what: str, step: int, part: Part, stage: Stage) -> str:
-        of_stage = f", stage {stage.index}" if len(self.stages) > 1 else ""
-        return f"{what} {step}{of_stage}" + (f", batch {part.number}" if self._updater.accumulate > 1 else "")
 
     # What the tasks do.
 
-    def _forward(self, step: int, part: Part, stage: Stage) -> StepResult | None:
-        if part.number == 0:
-            for tensor in self._tensors[stage.index]:
-                tensor.grad = None
-        if not stage.module.training:
-            stage.module.train()
-        net, where = self._net, self._where
-        if net.draws is not None:
-            net.draws.at(seed=where.seed, step=step, first=part.first, samples=part.samples)
-        if stage.index == 0:
-            given = net.placed({name: tensor.to(where.device) for name, tensor in part.inputs.items()})
-        else:
-            before = self._passes[stage.index - 1]
-            assert before is not None
-            given = before.outputs
-        with torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
-            done = run_stage(net, stage, given)
-        self._passes[stage.index] = done
-        return self._measure(step, part, done) if stage is self.stages[-1] else None
-
-    def _measure(self, step: int, part: Part, done: StagePass) -> StepResult | None:
+    def _measure(self, step: int, part: Part, device: int, done: StagePass) -> StepResult | None:
         """Make the outputs of the last stage the objective; after the last batch begin the update."""
-        phase = self._job.phases["train"]
-        outputs = dict(zip(self._net.names, done.outputs, strict=True))
+        phase, net = self._job.phases["train"], self.passes[device].net
+        outputs = dict(zip(net.names, done.outputs, strict=True))
         objective = objective_of(outputs, phase.losses)
         done.outputs = [objective]
         loss = float(objective.detach())
-        self._sum = loss if part.number == 0 else self._sum + loss
+        self._sums[device] = loss if part.number == 0 else self._sums[device] + loss
         if not math.isfinite(loss):
             # raised here, before backward: the tasks behind do not run, the parameters stay as they were
-            raise self._not_finite(step, part, loss)
+            raise self._not_finite(step, part, device, loss)
         updater = self._updater
         if part.number < updater.accumulate - 1:
             return None
         names = [value.name or "" for value in phase.graph.outputs]
         shown = {name: outputs[name].detach() for name in names}
-        if self._ranks is not None:
-            self._ranks.measured(self._sum / updater.accumulate, shown)
+        loss = self._sums[device] / updater.accumulate
+        if len(self.passes) > 1:
+            self._outputs[device] = (part.samples, shown)
             return None
-        return self._result(self._sum / updater.accumulate, shown)
+        if self._ranks is not None:
+            self._ranks.measured(loss, shown)
+            return None
+        return self._result(loss, shown)
+
+    def _joined(self) -> StepResult:
+        """Begin the update with what all devices have measured: objectives add up, means are weighted."""
+        loss = sum(self._sums) / self._updater.accumulate
+        samples = [count for count, _ in self._outputs]
+        losses = self._job.phases["train"].losses
+        joined = {}
+        for name in self._outputs[0][1]:
+            tensors = [outputs[name].cpu() for _, outputs in self._outputs]
+            is_share = name in losses and not tensors[0].ndim
+            joined[name] = torch.stack(tensors).sum(0) if is_share else _join(tensors, samples)
+        return self._result(loss, joined)
 
     def _result(self, loss: float, outputs: Mapping[str, torch.Tensor], *, stop: bool = False) -> StepResult:
         """Go on to the update that the objective of the whole batch belongs to."""
@@ -317,24 +293,14 @@ class StepProgram:
             self._update = updater.begin()
         return StepResult(smoothed, rate, outputs, stop)
 
-    def _not_finite(self, step: int, part: Part, loss: float) -> RunError:
+    def _not_finite(self, step: int, part: Part, device: int, loss: float) -> RunError:
         job = self._job
-        where = first_not_finite(self._net, job.phases["train"].graph, part.inputs)
+        where = first_not_finite(self.passes[device].net, job.phases["train"].graph, part.inputs)
         return RunError(
             f"{job.name}: the loss is {loss} in iteration {step}{f': {where}' if where else ''}; nothing is "
             "written from here on. Take a lower learning rate, or clip gradients, and go on from an "
             "earlier checkpoint"
         )
-
-    def _backward(self, stage: Stage) -> None:
-        done = self._passes[stage.index]
-        assert done is not None
-        if stage is self.stages[-1]:
-            self._above = run_backward(done, [], objective=done.outputs[0])
-        else:
-            self._above = run_backward(done, self._above)
-        self._passes[stage.index] = None
-        self._ended_s = perf_counter()
 
     def _begin(self) -> None:
         updater, ranks = self._updater, self._ranks
@@ -348,12 +314,12 @@ class StepProgram:
         self._ended_s = perf_counter()
 
 
-def objective_of(outputs: Mapping[str, torch.Tensor], losses: Mapping[str, float]) -> torch.Tensor:
-    """Return the weighted sum of the losses."""
-    terms = [weight * outputs[name].sum() for name, weight in losses.items()]
-    return torch.stack(terms).sum() if terms else torch.zeros(())
-
-
-def _numbers(of_key: Mapping[str, Sequence[int]], keys: Sequence[str]) -> list[int]:
-    """Return the slices that hold elements of some parameters."""
-    return sorted({number for key in keys for number in of_key.get(key, ())})
+def _join(tensors: Sequence[torch.Tensor], samples: Sequence[int]) -> torch.Tensor:
+    """Return an output of the whole batch from those of its parts: rows of samples, or a mean over them."""
+    first = tensors[0]
+    of_samples = first.ndim and all(len(one) == count for one, count in zip(tensors, samples, strict=True))
+    if of_samples and max(samples) > 1:
+        return torch.cat(list(tensors))
+    total = sum(samples)
+    weighted = [one.double() * (count / total) for one, count in zip(tensors, samples, strict=True)]
+    return torch.stack(weighted).sum(0).to(first.dtype)

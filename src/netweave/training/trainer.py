@@ -23,6 +23,7 @@ from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
+from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
@@ -30,7 +31,8 @@ from netweave.training.memory_limit import limit_memory
 from netweave.training.nets import make_nets, trained
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import OutputElements, averaged, elements
-from netweave.training.program import COMPUTE, Part, StepProgram, StepResult, Where, objective_of
+from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
+from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 
 if TYPE_CHECKING:
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.parallel.world import World
     from netweave.training.checkpoint_file import Checkpoint
+    from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
 
@@ -83,6 +86,7 @@ class Trainer:
         content: Returns JSON values that checkpoints hold besides, by name.
         world: The ranks that make each update together; None for this process alone.
         exchange: How they exchange gradients.
+        several: Devices of this process that share each batch; None for one.
         watch: Told what happens.
 
     Attributes:
@@ -122,6 +126,7 @@ class Trainer:
         content: Callable[[], Mapping[str, Any]] = dict,
         world: World | None = None,
         exchange: ExchangeSettings | None = None,
+        several: SeveralDevices | None = None,
         watch: Watch = lambda event: None,
     ) -> None:
         _check(job, dtype, precision, find_device(device))
@@ -144,6 +149,7 @@ class Trainer:
             device=where.device,
             dtype=dtype,
         )
+        self._several = several
         self._ranks = None
         if world is not None and world.size > 1:
             self._ranks = RankExchange(world, exchange or ExchangeSettings(), engine=engine)
@@ -158,7 +164,7 @@ class Trainer:
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
         for net in self.nets.values():
-            net.guard(self.program.wait)
+            net.guard(self.program.wait_for_access)
         self._loaders: dict[str, PhaseLoader] = {}
         try:
             self._open_loaders(LoaderConfig(engine, self.seed, DTYPES[dtype], threads), data or {})
@@ -171,10 +177,15 @@ class Trainer:
         net, ranks = self.nets["train"], self._ranks
         if ranks is not None:
             ranks.join_batch(net, self.job)
-        stages = cut(net, num_stages)
-        program = StepProgram(
-            self.job, net, stages, self.updater, engine=self._engine, where=self._where, ranks=ranks
-        )
+        layout, where, engine = self.updater.layout, self._where, self._engine
+        store: StoreExchange | None = None
+        if self._several is not None:
+            passes = passes_on(self._several, layout, engine=engine, where=where, num_stages=num_stages)
+            store = StoreExchange(self._several.store, passes, layout)
+        else:
+            timed = None if ranks is None else ranks.timed
+            passes = [NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)]
+        program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, store=store)
         if ranks is not None:
             graph = self.job.phases["train"].graph
             ranks.exchange_slices(self.updater, graph, program.completing_stages())
@@ -288,6 +299,8 @@ class Trainer:
         if self._ranks is not None:
             rows = {int(rank): row for rank, row in nested(checkpoint.arrays, "residual")}
             self._ranks.restore_residuals(rows)
+        if self.program.store is not None:
+            self.program.store.restore_residuals(dict(nested(checkpoint.arrays, "store")))
 
     def _steps(self) -> bool:
         schedule, checkpoints = self.job.schedule, self.job.checkpoints
@@ -310,7 +323,8 @@ class Trainer:
         for number in range(self.job.solver.accumulate):
             batch, variables = loader.take(program.idle_since)
             samples = len(next(iter(batch.values()))) if batch else 0
-            part = Part(number, batch, variables, number * loader.batch_size + loader.offset, samples)
+            first = (self._worker * self.job.solver.accumulate + number) * loader.batch_size + loader.offset
+            part = Part(number, batch, variables, first, samples)
             pushed.append(program.push(step, part))
         program.push_updates(step)
         self.iteration += 1
@@ -403,7 +417,8 @@ class Trainer:
             "feeds": {name: loader.state() for name, loader in self._loaders.items()},
         }
         self._saved_at = self.iteration
-        arrays = {}
+        store = self.program.store
+        arrays = {} if store is None else store.residuals()
         if self._ranks is not None:
             self._ranks.collect_state(self.updater)
             arrays = {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
@@ -411,6 +426,11 @@ class Trainer:
                 return
         files = self._writer.save(content, arrays)
         self._watch(Saved(self.iteration, files))
+
+    @property
+    def _worker(self) -> int:
+        """Number of this worker among those that each have a batch of their own."""
+        return 0 if self._several is None else self._several.store.rank
 
     def _turns(self, name: str) -> Turns | None:
         """Return which batches of a test this rank takes; None if it takes all."""

@@ -12,11 +12,13 @@ import numpy as np
 from netweave.api.models.epochs import EpochRecord, Epochs
 from netweave.api.models.events import History
 from netweave.api.models.records import as_source, batches, record_shapes
+from netweave.api.models.stores import checkpoints_of
 from netweave.api.nets import to_inference
 from netweave.api.training import need_torch, stopping
 from netweave.engine import ThreadedEngine
-from netweave.errors import UsageError
+from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Phase
+from netweave.parallel.devices import Context
 from netweave.symbol.infer import to_graph
 
 if TYPE_CHECKING:
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from netweave.backends.torch import TorchNet
     from netweave.data import Source
     from netweave.graph import Graph
+    from netweave.parallel.kvstore import KVStore
     from netweave.symbol import Initializer, Symbol
     from netweave.symbol.training import FitConfig, TrainingGraph
+    from netweave.training.devices import SeveralDevices
     from netweave.training.trainer import Trainer
 
 
@@ -36,11 +40,19 @@ class Model(ABC):
     """A net that learns.
 
     Args:
-        device: Where to compute, as torch names it.
+        contexts: The devices that share each batch.
+        compression: Settings of the key-value store's gradient compression; none for no compression.
     """
 
-    def __init__(self, *, device: str = "cpu") -> None:
-        self._device = device
+    def __init__(
+        self,
+        *,
+        contexts: tuple[Context, ...] = (Context("cpu"),),
+        compression: Mapping[str, Any] | None = None,
+    ) -> None:
+        self._contexts = contexts
+        self._compression = dict(compression or {})
+        self._device = contexts[0].torch_name
         self._bound: tuple[TrainingGraph, Graph, dict[str, str], list[str]] | None = None
         self._net: TorchNet | None = None
         self._predictor: TorchNet | None = None
@@ -123,8 +135,11 @@ class Model(ABC):
         callbacks: Callbacks,
         threads: int | None,
         checkpoints: FitCheckpoints,
+        store: KVStore | None = None,
+        sync_batch_norm: bool = False,
     ) -> History:
         """Train over some epochs; the config's iterations are those of this run."""
+        from netweave.training.ranks import STAGES
         from netweave.training.trainer import KEPT, Trainer
 
         assert self._bound is not None
@@ -140,7 +155,7 @@ class Model(ABC):
         config = replace(
             config,
             max_iterations=first + epochs * count,
-            checkpoints=checkpoints.settings(count),
+            checkpoints=checkpoints_of(store, checkpoints.settings(count)),
             seed=None if config.seed is None else config.seed + self._fits,
         )
         rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
@@ -155,6 +170,11 @@ class Model(ABC):
         if kept:
             record.restore(kept)
         with ThreadedEngine() as engine:
+            several = None
+            if store is not None:
+                several = self._several(store.on(engine), config.batch_size, sync_batch_norm)
+
+                store.require_equal(count, "batches in an epoch", "give each worker as many records")
             self._trainer = Trainer(
                 config.job(graph, training_graph.inputs, heads),
                 engine=engine,
@@ -165,6 +185,8 @@ class Model(ABC):
                 keep=checkpoints.keep or KEPT,
                 resume=found[0] if found else None,
                 content=lambda: {"fit": record.state()},
+                several=several,
+                num_stages=1 if several is None else STAGES,
                 watch=record.watch,
             )
             try:
@@ -180,6 +202,36 @@ class Model(ABC):
                 self._trainer = None
         self._fits += 1
         return History(tuple(record.epochs))
+
+    def _several(self, store: KVStore, batch_size: int, sync_batch_norm: bool) -> SeveralDevices:
+        """Return the net on each device, bound to the size of its part of a batch."""
+        from netweave.backends.torch import TorchNet
+        from netweave.backends.torch.device import find_device
+        from netweave.backends.torch.node_memory import memories
+        from netweave.training.devices import SeveralDevices, net_on
+        from netweave.training.passes import split_bounds
+
+        assert self._bound is not None
+        training_graph = self._bound[0]
+        devices = tuple(find_device(context.torch_name) for context in self._contexts)
+        bounds = split_bounds(batch_size, len(devices))
+        graphs: dict[int, tuple[Graph, list[str]]] = {}
+        nets: list[TorchNet] = []
+        for number, (start, stop) in enumerate(bounds):
+            if stop - start not in graphs:
+                shapes = {name: (stop - start, *sizes) for name, sizes in self._sizes.items()}
+                graph, _, heads = training_graph.graph(shapes)
+                graphs[stop - start] = (graph, heads)
+            graph, heads = graphs[stop - start]
+            first = TorchNet(graph, taps=heads, store=self.net.store).to(devices[0])
+            nets.append(net_on(devices[number], graph, heads, first) if number else first)
+        keeping = ", ".join(memories(nets[0].module))
+        if keeping and len(devices) > 1:
+            raise UnsupportedError(
+                f"{self.symbol.name}: {keeping} keep their state from batch to batch, so several devices "
+                "cannot train them; use one context"
+            )
+        return SeveralDevices(devices, tuple(nets), store, sync_batch_norm)
 
     def _judge(self, source: Source, batch_size: int, *, loss: bool) -> dict[str, float]:
         """Return the means of the metrics over all records, in test mode."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from netweave.api.models.callbacks import Callbacks
 from netweave.api.models.model import Model
 from netweave.api.models.records import as_source, record_shapes
 from netweave.api.models.resuming import FitCheckpoints
+from netweave.api.models.stores import store_for
 from netweave.errors import UsageError
+from netweave.parallel.devices import as_contexts
 from netweave.symbol.metrics import find_metric
 from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
 
     from netweave.api.models.callbacks import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.api.models.events import Callback, History
+    from netweave.parallel.devices import Context
+    from netweave.parallel.kvstore import KVStore
     from netweave.symbol import Initializer, Symbol
 
     Metric = str | Callable[[Symbol, Symbol], Symbol]
@@ -43,9 +48,13 @@ class Module(Model):
         data_names: Inputs that are data, in the order of the parts of a record.
         label_names: Inputs that are labels; None for those whose names end in ``label``.
         device: Where to compute, as torch names it.
+        context: Where to compute, as MXNet has it: ``cpu()``, ``gpu(0)``, or a list of several, such as
+            ``[cpu(0), cpu(1)]``, which split each batch.
+        compression_params: Compression of what contexts and workers push to the store, as MXNet has it:
+            ``{"type": "2bit", "threshold": 0.5}``.
 
     Raises:
-        UsageError: The symbol has no such argument.
+        UsageError: The symbol has no such argument, or a device is named twice.
     """
 
     def __init__(
@@ -54,9 +63,14 @@ class Module(Model):
         *,
         data_names: Sequence[str] = ("data",),
         label_names: Sequence[str] | None = None,
-        device: str = "cpu",
+        device: str | None = None,
+        context: Context | str | Sequence[Context | str] | None = None,
+        compression_params: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(device=device)
+        if device is not None and context is not None:
+            raise UsageError("device and context both say where to compute; give only one")
+        contexts = as_contexts(context if context is not None else device or "cpu")
+        super().__init__(contexts=contexts, compression=compression_params)
         arguments = symbol.list_arguments()
         found = [name for name in arguments if name.endswith("label")]
         self._symbol = symbol
@@ -113,6 +127,8 @@ class Module(Model):
         callbacks: Sequence[Callback | KerasCallback] = (),
         batch_end_callback: BatchEndCallback | Sequence[BatchEndCallback] | None = None,
         epoch_end_callback: EpochEndCallback | Sequence[EpochEndCallback] | None = None,
+        kvstore: str | KVStore | None = "local",
+        sync_batch_norm: bool = False,
         shuffle: bool = False,
         steps_per_epoch: int | None = None,
         seed: int | None = None,
@@ -141,6 +157,11 @@ class Module(Model):
                 with Keras's methods (``EarlyStopping``).
             batch_end_callback: MXNet's, called for each batch with a ``BatchEndParam``.
             epoch_end_callback: MXNet's, called for each epoch with (epoch, symbol, arg_params, aux_params).
+            kvstore: What sums the gradients of several contexts: ``local`` or ``device``; ``dist_sync`` sums
+                those of all workers too, processes that ``torchrun`` started, each with records of its own.
+                Or a store that ``netweave.kvstore.create`` made.
+            sync_batch_norm: Whether batch normalisation takes the statistics of the batches of all contexts
+                together; as MXNet, each context takes its own by default.
             shuffle: Whether to shuffle the records in each epoch.
             steps_per_epoch: Number of batches in an epoch, if the records have no known end.
             seed: Random seed; None for a fresh one.
@@ -161,26 +182,33 @@ class Module(Model):
         shapes = {name: (batch_size, *shape) for name, shape in record_shapes(source, inputs).items()}
         self.bind(initializer=initializer, eval_metric=eval_metric, seed=seed, **shapes)
         self.set_params(arg_params or {}, aux_params or {})
+        store = store_for(kvstore, len(self._contexts), self._compression)
+        whole_batch = batch_size * (1 if store is None else store.num_workers)
         settings = dict(optimizer_params or {})
         config = FitConfig(
             batch_size=batch_size,
             max_iterations=0,
-            solver=mxnet_solver(optimizer, settings, rescale_grad=1.0 / batch_size),
+            solver=mxnet_solver(optimizer, settings, rescale_grad=1.0 / whole_batch),
             shuffle=shuffle,
             last="wrap" if source.endless else "pad",
             seed=seed,
         )
-        return self._run(
-            source,
-            config,
-            epochs=num_epoch,
-            steps_per_epoch=steps_per_epoch,
-            judge=None if eval_data is None else as_source(eval_data, None, inputs),
-            loss=False,
-            callbacks=Callbacks(self, callbacks, batch_end=batch_end_callback, epoch_end=epoch_end_callback),
-            threads=threads,
-            checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
-        )
+        told = Callbacks(self, callbacks, batch_end=batch_end_callback, epoch_end=epoch_end_callback)
+        owned = store if store is not None and store is not kvstore else nullcontext()
+        with owned:
+            return self._run(
+                source,
+                config,
+                epochs=num_epoch,
+                steps_per_epoch=steps_per_epoch,
+                judge=None if eval_data is None else as_source(eval_data, None, inputs),
+                loss=False,
+                callbacks=told,
+                threads=threads,
+                checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
+                store=store,
+                sync_batch_norm=sync_batch_norm,
+            )
 
     def score(
         self,

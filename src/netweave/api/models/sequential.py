@@ -13,6 +13,7 @@ from netweave.api.models.records import as_source, record_shapes
 from netweave.api.models.resuming import FitCheckpoints
 from netweave.errors import UsageError
 from netweave.graph.summary import layer_summaries
+from netweave.parallel.devices import as_contexts
 from netweave.symbol import NameManager, Variable
 from netweave.symbol.infer import to_graph
 from netweave.symbol.metrics import find_metric
@@ -64,7 +65,7 @@ class Sequential(Model):
     def __init__(
         self, layers: Sequence[Layer] = (), *, name: str = "sequential", device: str = "cpu"
     ) -> None:
-        super().__init__(device=device)
+        super().__init__(contexts=as_contexts(device))
         self.name = name
         self.layers = list(layers)
         self._symbol: Symbol | None = None

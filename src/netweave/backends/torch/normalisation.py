@@ -155,7 +155,7 @@ def _by_batch(
     x: Tensor, scale: Tensor, b: Tensor, epsilon: float, batch: WholeBatch
 ) -> tuple[Tensor, Tensor, Tensor, int]:
     """Normalise by the whole batch; return the result, mean and biased variance, and what they are over."""
-    if batch.parts == 1:
+    if batch.normalises_parts:
         y, mean, inverse = torch.native_batch_norm(x, scale, b, None, None, True, 0.0, epsilon)
         with torch.no_grad():
             return y, mean, inverse.pow(-2) - epsilon, x.numel() // x.shape[1]

@@ -1,12 +1,21 @@
-"""MXNet's outputs with a loss, whose gradient is the operator's own."""
+"""MXNet's outputs with a loss, whose gradient is the operator's own.
+
+A gradient that is divided by a number of samples or labels takes that of the whole batch, and one that is not
+is such that parts of a batch end as the whole (``WholeBatch.divisor``).
+"""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from netweave.backends.torch.gradients import needs_gradient, with_gradient
 from netweave.backends.torch.table import lowering
+
+if TYPE_CHECKING:
+    from netweave.backends.torch.whole_batch import WholeBatch
 
 
 @lowering("SoftmaxOutput", since=1, domain="netweave")
@@ -22,6 +31,7 @@ def softmax_output(
     preserve_shape: int = 0,
     smooth_alpha: float = 0.0,
     use_ignore: int = 0,
+    batch: WholeBatch,
 ) -> Tensor:
     """MXNet softmax_output-inl.h: softmax, whose gradient is that of the cross entropy with the label."""
     rows = _rows(x, multi_output=bool(multi_output), preserve_shape=bool(preserve_shape))
@@ -30,7 +40,7 @@ def softmax_output(
     if label is None or not needs_gradient(x):
         return y
     if label.shape == x.shape:
-        gradient = y - label
+        gradient = _shared(y - label, batch)
     else:
         count = p.shape[0] * p.shape[2]  # MXNet reads no more of a label that is larger
         gradient = _from_classes(
@@ -39,6 +49,7 @@ def softmax_output(
             ignored=int(ignore_label) if use_ignore else None,
             normalization=normalization,
             smooth_alpha=smooth_alpha,
+            batch=batch,
         ).reshape(x.shape)
     return with_gradient(x, y, grad_scale * gradient, times_above=bool(out_grad))
 
@@ -50,8 +61,19 @@ def _rows(x: Tensor, *, multi_output: bool, preserve_shape: bool) -> Tensor:
     return x.reshape(-1, x.shape[-1], 1) if preserve_shape else x.reshape(x.shape[0], -1, 1)
 
 
+def _shared(gradient: Tensor, batch: WholeBatch) -> Tensor:
+    """Return a gradient that is not divided by a count, for a part of the batch."""
+    return gradient if batch.parts == 1 else gradient / batch.divisor(None)
+
+
 def _from_classes(
-    p: Tensor, label: Tensor, *, ignored: int | None, normalization: str, smooth_alpha: float
+    p: Tensor,
+    label: Tensor,
+    *,
+    ignored: int | None,
+    normalization: str,
+    smooth_alpha: float,
+    batch: WholeBatch,
 ) -> Tensor:
     """Return the gradient of probabilities (rows, classes, positions) for class numbers (rows, positions)."""
     num_classes = p.shape[1]
@@ -61,8 +83,10 @@ def _from_classes(
     kept = torch.ones_like(label, dtype=torch.bool) if ignored is None else label != ignored
     gradient = gradient * kept[:, None, :]
     if normalization == "valid":
-        return gradient / kept.sum().clamp(min=1)
-    return gradient / (p.shape[2] * (p.shape[0] if normalization == "batch" else 1))
+        return gradient / batch.divisor(kept.sum())
+    if normalization == "batch":
+        return gradient / (p.shape[2] * batch.divisor(p.shape[0]))
+    return _shared(gradient / p.shape[2], batch)
 
 
 def _per_label(label: Tensor) -> float:
@@ -70,31 +94,39 @@ def _per_label(label: Tensor) -> float:
     return label.numel() / label.shape[0] if label.ndim else 1.0
 
 
-def _with_difference(x: Tensor, y: Tensor, label: Tensor | None, grad_scale: float, *, sign: bool) -> Tensor:
+def _with_difference(
+    x: Tensor, y: Tensor, label: Tensor | None, grad_scale: float, batch: WholeBatch, *, sign: bool
+) -> Tensor:
     """Return ``y``, whose gradient is its difference to the label, or the sign of that."""
     if label is None or not needs_gradient(x):
         return y
     difference = y.detach() - label.reshape(y.shape)
     gradient = (difference.sign() if sign else difference) * (grad_scale / _per_label(label))
-    return with_gradient(x, y, gradient, times_above=False)
+    return with_gradient(x, y, _shared(gradient, batch), times_above=False)
 
 
 @lowering("LinearRegressionOutput", since=1, domain="netweave")
-def linear_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+def linear_regression_output(
+    x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0, batch: WholeBatch
+) -> Tensor:
     """MXNet regression_output-inl.h: the input itself, whose gradient is that of the squared loss."""
-    return _with_difference(x, x, label, grad_scale, sign=False)
+    return _with_difference(x, x, label, grad_scale, batch, sign=False)
 
 
 @lowering("LogisticRegressionOutput", since=1, domain="netweave")
-def logistic_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+def logistic_regression_output(
+    x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0, batch: WholeBatch
+) -> Tensor:
     """MXNet regression_output-inl.h: the sigmoid, whose gradient is that of the cross entropy."""
-    return _with_difference(x, torch.sigmoid(x), label, grad_scale, sign=False)
+    return _with_difference(x, torch.sigmoid(x), label, grad_scale, batch, sign=False)
 
 
 @lowering("MAERegressionOutput", since=1, domain="netweave")
-def mae_regression_output(x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0) -> Tensor:
+def mae_regression_output(
+    x: Tensor, label: Tensor | None = None, *, grad_scale: float = 1.0, batch: WholeBatch
+) -> Tensor:
     """MXNet regression_output-inl.h: the input itself, whose gradient is that of the absolute loss."""
-    return _with_difference(x, x, label, grad_scale, sign=True)
+    return _with_difference(x, x, label, grad_scale, batch, sign=True)
 
 
 @lowering("SVMOutput", since=1, domain="netweave")
@@ -105,6 +137,7 @@ def svm_output(
     margin: float = 1.0,
     regularization_coefficient: float = 1.0,
     use_linear: int = 0,
+    batch: WholeBatch,
 ) -> Tensor:
     """MXNet svm_output-inl.h: the input itself, whose gradient is that of one hinge per class."""
     if label is None or not needs_gradient(x):
@@ -114,19 +147,27 @@ def svm_output(
     side = torch.where(numbers[None, :] == label.to(torch.int64)[:, None], 1.0, -1.0).to(rows.dtype)
     slack = (margin - side * rows).clamp(min=0)
     slope = (slack > 0).to(rows.dtype) if use_linear else 2 * slack
-    return with_gradient(x, x, -side * slope * regularization_coefficient, times_above=False)
+    gradient = -side * slope * regularization_coefficient
+    return with_gradient(x, x, _shared(gradient, batch), times_above=False)
 
 
 @lowering("MakeLoss", since=1, domain="netweave")
 def make_loss(
-    x: Tensor, *, grad_scale: float = 1.0, normalization: str = "null", valid_thresh: float = 0.0
+    x: Tensor,
+    *,
+    grad_scale: float = 1.0,
+    normalization: str = "null",
+    valid_thresh: float = 0.0,
+    batch: WholeBatch,
 ) -> Tensor:
     """MXNet make_loss-inl.h: the input itself, whose gradient is ``grad_scale`` over a count."""
     if not needs_gradient(x):
         return x
     gradient = torch.full_like(x, grad_scale)
     if normalization == "batch":
-        gradient /= x.shape[0]
+        gradient = gradient / batch.divisor(x.shape[0])
     elif normalization == "valid":
-        gradient /= (x > valid_thresh).sum().clamp(min=1)
+        gradient = gradient / batch.divisor((x > valid_thresh).sum())
+    else:
+        gradient = _shared(gradient, batch)
     return with_gradient(x, x, gradient, times_above=False)
