@@ -15,6 +15,7 @@ from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts, unpack_parts
+from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
@@ -76,6 +77,7 @@ __all__ = [
     "pack",
     "plan_memory",
     "read_curves",
+    "replicate",
     "run",
     "save",
     "save_arrays",

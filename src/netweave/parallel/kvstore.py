@@ -282,6 +282,14 @@ class KVStore:
         store._threshold = self._threshold
         return store
 
+    def variable(self, key: Key) -> Variable:
+        """Return the variable of a key, for tasks that read or change its value."""
+        return self._variables[key]
+
+    def value(self, key: Key) -> Tensor:
+        """Return the stored tensor itself, which tasks change that name ``variable(key)``."""
+        return self._stored[key]
+
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
         """Refuse to go on unless all workers have the same value; see ``World.require_equal``."""
         if self._world is not None:

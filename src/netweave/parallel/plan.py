@@ -106,11 +106,22 @@ def plan(settings: ExchangeSettings, slices: Sequence[SliceInfo], num_ranks: int
     if settings.kind == "owner":
         return ExchangePlan(_owners_by_size(slices, num_ranks), order)
     if settings.kind == "owner-by-layer":
-        layers = sorted({one.layer for one in slices})
-        place = {layer: index for index, layer in enumerate(layers)}
-        owners = tuple(place[one.layer] * num_ranks // len(layers) for one in slices)
-        return ExchangePlan(owners, order)
+        return ExchangePlan(owners_by_layer([one.layer for one in slices], num_ranks), order)
     return ExchangePlan((), order)
+
+
+def owners_by_layer(layers: Sequence[int], num_owners: int) -> tuple[int, ...]:
+    """Return owners by Minerva's rule: layer i of L belongs to owner floor(i * n / L).
+
+    Args:
+        layers: The layer of each array or slice, by any rising numbers.
+        num_owners: How many ranks or devices there are.
+
+    >>> owners_by_layer([0, 0, 1, 5, 5], 2)
+    (0, 0, 0, 1, 1)
+    """
+    place = {layer: index for index, layer in enumerate(sorted(set(layers)))}
+    return tuple(place[layer] * num_owners // len(place) for layer in layers)
 
 
 def _owners_by_size(slices: Sequence[SliceInfo], num_ranks: int) -> tuple[int, ...]:

@@ -107,3 +107,12 @@ def trained(graph: Graph, net: TorchNet) -> list[Trained]:
         tensor.requires_grad_(parameter.lr_mult != 0)
         found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult))
     return found
+
+
+def layer_numbers(graph: Graph) -> dict[str, int]:
+    """Return the number of each parameter's layer, by key: what stands before the last mark in its key."""
+    layers: dict[str, int] = {}
+    return {
+        key: layers.setdefault(key.rpartition("/")[0] or key.rpartition("_")[0] or key, len(layers))
+        for key in graph.parameters
+    }

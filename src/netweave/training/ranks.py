@@ -23,6 +23,7 @@ from netweave.parallel.exchange import Exchange
 from netweave.parallel.link import Channel
 from netweave.parallel.plan import SliceInfo
 from netweave.parallel.whole_batch import RankedBatch
+from netweave.training.nets import layer_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -115,11 +116,9 @@ class RankExchange:
             graph: The training net.
             stages: The stage that completes each slice.
         """
-        layers = {key: number for number, key in enumerate(_layers(graph))}
+        layers = layer_numbers(graph)
         slices = [
-            SliceInfo(
-                sum(span.stop - span.start for span in spans), layers[_layer_of(graph, spans[0].key)], stage
-            )
+            SliceInfo(sum(span.stop - span.start for span in spans), layers[spans[0].key], stage)
             for spans, stage in zip(updater.layout.slices, stages, strict=True)
         ]
         self._exchange = Exchange(
@@ -264,12 +263,3 @@ class RankExchange:
 def _is_mean(tensor: Tensor) -> bool:
     """Whether an output is a number about the whole batch, and not one for each sample."""
     return bool(tensor.ndim == 0)
-
-
-def _layer_of(graph: Graph, key: str) -> str:
-    """Return the layer of a parameter: what stands before the last mark in its key."""
-    return key.rpartition("/")[0] or key.rpartition("_")[0] or key
-
-
-def _layers(graph: Graph) -> list[str]:
-    return list(dict.fromkeys(_layer_of(graph, key) for key in graph.parameters))
