@@ -149,10 +149,10 @@ HOLDS: dict[str, Callable[[], str]] = {
         f"{len(_caffe())} layer types, in every generation of the format (V0, V1, V2), with phases and stages"
     ),
     "mxnet": lambda: f"{len(_mxnet())} operators, in files of every MXNet version",
-    "arrays": lambda: "arrays by name; pickles are read without calling anything in them",
+    "arrays": lambda: "arrays by name; pickles are parsed without running code",
     "darknet": lambda: f"{len(_darknet())} layer types; YOLO v1 to v4 and the classifiers",
     "singa": lambda: (
-        f"{len(_singa())} layer types of SINGA 0.1 to 0.3, with phases, unrolled layers and RBMs"
+        f"{len(_singa())} layer types of SINGA 0.1 to 0.3, with phases, unrolled recurrent layers and RBMs"
     ),
     "chainer": lambda: f"{len(_chainer())} functions and links, traced in a sandbox",
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",

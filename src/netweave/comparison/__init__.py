@@ -1,4 +1,4 @@
-"""Two Graphs -> one Comparison: where two nets agree, where they do not, and why."""
+"""Comparing two Graphs: where they agree, where they do not, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dependency engine: tasks declare what they read and write, and run in parallel with serial results.
+"""A dependency engine: runs tasks in parallel; the results are those of running them in order.
 
 The one place where things happen at the same time. A task is pushed with the variables that it reads and
 those that it writes; tasks that do not touch each other's variables run side by side, and the result is

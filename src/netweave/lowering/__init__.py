@@ -1,4 +1,4 @@
-"""Shared by all readers and writers: lowering to ONNX, after names and settings are converted.
+"""Shared by all readers and writers: how layers are translated to ONNX operators.
 
 A reader lowers each layer of its source through one ``LayerContext`` and takes stored arrays from one
 ``ParameterStore``; it subclasses both with what is its own: how a setting is spelled, where an array lies.

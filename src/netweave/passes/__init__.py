@@ -1,4 +1,4 @@
-"""Graph -> Graph: a pass returns a changed copy; ``pass_.edit(graph)`` changes in place.
+"""Passes over a Graph: each returns a changed copy; ``pass_.edit(graph)`` changes the Graph itself.
 
 To add one: a function over a Graph under ``@Pass``, in a file of its own, made of what ``rewrite`` offers.
 """
