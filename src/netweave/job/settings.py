@@ -33,12 +33,15 @@ class Solver:
         policy: How the learning rate changes.
         settings: The rule's own numbers by the source's names (``momentum``, ``weight_decay``, ...).
         accumulate: Batches whose gradients are summed for one update (Caffe's ``iter_size``), >= 1.
+        gradient_mult: Factors on the gradients of single parameters, by key, where they are not 1: SINGA
+            averages the gradient of a parameter over the layers that share it.
     """
 
     kind: str
     policy: Policy
     settings: Mapping[str, Any] = field(default_factory=dict)
     accumulate: int = 1
+    gradient_mult: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +54,11 @@ class Schedule:
         average_loss: Iterations over which the shown loss is averaged, >= 1.
         test_interval: Iterations between two tests; 0 for none.
         test_at_start: Whether there is a test before the first iteration.
+        test_at_end: Whether there is a test behind the last one, if the interval falls there.
         display_at_end: Whether the end of training shows the training net once more on a further batch, as
             Caffe does.
+        display_means: Whether a display shows the means of the outputs over all iterations since the last
+            one, as SINGA does, and not those of the last batch.
         validate_interval: Iterations between two passes over the phase ``validate``; 0 for none.
         first: Iteration from which on something is done, where it is not from the start: ``display``,
             ``test``, ``validate`` or ``checkpoint``.
@@ -63,9 +69,27 @@ class Schedule:
     average_loss: int = 1
     test_interval: int = 0
     test_at_start: bool = True
+    test_at_end: bool = True
     display_at_end: bool = True
+    display_means: bool = False
     validate_interval: int = 0
     first: Mapping[str, int] = field(default_factory=dict)
+
+    def is_due(self, event: str, iteration: int, interval: int | None = None) -> bool:
+        """Return whether something is done at an iteration.
+
+        Args:
+            event: ``display``, ``test``, ``validate`` or ``checkpoint``.
+            iteration: Updates done.
+            interval: Iterations between two times, if not those of the schedule; 0 for never.
+
+        >>> [n for n in range(20) if Schedule(99, test_interval=5, first={"test": 7}).is_due("test", n)]
+        [7, 12, 17]
+        """
+        if interval is None:
+            interval = getattr(self, f"{event}_interval")
+        since = iteration - self.first.get(event, 0)
+        return interval > 0 and since >= 0 and since % interval == 0
 
 
 @dataclass(frozen=True, slots=True)

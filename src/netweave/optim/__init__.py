@@ -13,11 +13,15 @@ from netweave.optim.mxnet import policies as _mxnet_policies
 from netweave.optim.mxnet import rules as _mxnet_rules
 from netweave.optim.policy import POLICIES, Policy, make_policy
 from netweave.optim.rule import RULES, Rule, make_rule
+from netweave.optim.singa import initializers as _singa_initializers
+from netweave.optim.singa import policies as _singa_policies
+from netweave.optim.singa import rules as _singa_rules
 from netweave.optim.updater import Update, Updater
 
 # these are imported to enter their rows in the tables
 del _caffe_fillers, _caffe_policies, _caffe_rules
 del _mxnet_adaptive, _mxnet_initializers, _mxnet_layerwise, _mxnet_policies, _mxnet_rules
+del _singa_initializers, _singa_policies, _singa_rules
 
 __all__ = [
     "POLICIES",

@@ -30,12 +30,14 @@ class Trained:
         tensor: Its values; the gradient is in ``tensor.grad``, none counts as zeros.
         lr_mult: Factor on the learning rate; with 0 the parameter is left alone.
         decay_mult: Factor on the weight decay.
+        gradient_mult: Factor on the gradient, before the decay is added.
     """
 
     key: str
     tensor: torch.Tensor
     lr_mult: float = 1.0
     decay_mult: float = 1.0
+    gradient_mult: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ def plan(
     for span in spans:
         parameter = parameters[span.key]
         tensor = parameter.tensor
-        shared = (parameter.lr_mult, parameter.decay_mult, tensor.device, tensor.dtype)
+        multipliers = (parameter.lr_mult, parameter.decay_mult, parameter.gradient_mult)
+        shared = (*multipliers, tensor.device, tensor.dtype)
         groups.setdefault((span.key,) if by_parameter else shared, []).append(span)
     blocks: list[list[Piece]] = []
     for group in groups.values():

@@ -66,7 +66,11 @@ def first_values(
     elif source == "mxnet":
         kind, settings = _by_name(parameter.key, dict(default or MXNET_DEFAULT))
     else:
-        raise UsageError(f"parameter {parameter.key!r} has no values, and no rule to draw them by")
+        rule = "'init'" if source == "singa" else "rule"
+        raise UsageError(
+            f"parameter {parameter.key!r} has no values, and no {rule} to draw them by; give it one, or a "
+            "file of weights that has it"
+        )
     kind = f"{source}.{kind.lower() if source == 'mxnet' else kind}"
     return fill(kind, parameter.shape, settings, key=parameter.key, seed=seed)
 

@@ -182,7 +182,7 @@ class Updater:
             rate=update.rate * first.lr_mult,
             decay=self.rule.decay * first.decay_mult,
             step=update.step,
-            scale=update.scale,
+            scale=update.scale * first.gradient_mult,
             factors=update.factors.get(first.key, ()),
             noise=partial(self._noise, pieces, update.step),
         )

@@ -1,0 +1,1 @@
+"""SINGA's updaters, learning-rate changes and initial values."""
