@@ -290,9 +290,14 @@ class Walk:
         )
 
 
-def checkpoint(arrays: dict[str, Any], *, prefix: str = "0#", version: int = 7) -> bytes:
-    """Return the bytes of a ``step<N>-worker<i>``: BlobProtos{id 2, version 3, name 4, blob 5}."""
-    ids = b"".join(b"\x10" + _varint(index) for index in range(len(arrays)))
+def checkpoint(
+    arrays: dict[str, Any], *, prefix: str = "0#", version: int = 7, with_ids: bool = False
+) -> bytes:
+    """Return the bytes of a ``step<N>-worker<i>``: BlobProtos{id 2, version 3, name 4, blob 5}.
+
+    The ids stand in the message; ``worker.cc`` has set them in no version.
+    """
+    ids = b"".join(b"\x10" + _varint(index) for index in range(len(arrays) if with_ids else 0))
     versions = b"".join(b"\x18" + _varint(version) for _ in arrays)
     names = b"".join(_bytes(4, f"{prefix}{name}".encode()) for name in arrays)
     blobs = b"".join(_bytes(5, _blob(np.asarray(array))) for array in arrays.values())

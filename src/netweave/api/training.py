@@ -39,7 +39,7 @@ def load_job(
     """Read a training configuration: Caffe's ``solver.prototxt`` with its nets, or SINGA's ``job.conf``.
 
     Args:
-        solver: The file. A ``job.conf`` is read completely, but cannot be trained.
+        solver: The file.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
         data: By phase (``train``, ``test``), the path of its records, instead of the path in its net.
         stages: Stages of all nets, besides those in the file.
@@ -52,11 +52,7 @@ def load_job(
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     paths = {phase: str(path) for phase, path in (data or {}).items()}
     if is_file(Path(solver)) and is_job(Path(solver)):
-        if paths:
-            raise UsageError(
-                f"{solver}: a job.conf gives the paths of its records itself; data applies only to a solver"
-            )
-        return read_job(Path(solver), input_shapes=shapes)
+        return read_job(Path(solver), input_shapes=shapes, data=paths)
     return read_solver(
         Path(solver), probe=probe, input_shapes=shapes, data=paths, stages=tuple(stages), level=level
     )

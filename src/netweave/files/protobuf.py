@@ -91,9 +91,12 @@ class Schema:
 
     Args:
         texts: The notation; later texts extend what earlier ones say.
+        synonyms: Names that are written for others, in documents or in files of other ages; errors give the
+            right one.
     """
 
-    def __init__(self, *texts: str) -> None:
+    def __init__(self, *texts: str, synonyms: Mapping[str, str] | None = None) -> None:
+        self.synonyms = dict(synonyms or {})
         self.messages: dict[str, MessageType] = {}
         self.enums: dict[str, dict[str, int]] = {}
         self._classes: dict[str, Any] = {}

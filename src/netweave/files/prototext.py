@@ -152,7 +152,8 @@ class _Parser:
 
     def _unknown(self, message: Message) -> None:
         """Refuse an unknown field, or note it and skip its value where the kind of message is lenient."""
-        known = "" if self.token.startswith("[") else _nearest(self.token, message.type.fields)
+        schema = message.type.schema
+        known = "" if self.token.startswith("[") else _nearest(self.token, message.type.fields, schema)
         text = f"unknown field {self.token!r} in {message.type.name}{known}"
         if message.type.name not in self._lenient:
             self.fail(text)
@@ -193,7 +194,8 @@ class _Parser:
         else:
             value = _real(text) if known.type in {"float", "double"} else _integer(text, known.type)
         if value is None:
-            hint = _nearest(text, message.type.schema.enums[known.of]) if known.type == "enum" else ""
+            schema = message.type.schema
+            hint = _nearest(text, schema.enums[known.of], schema) if known.type == "enum" else ""
             self.fail(f"found {text} as the value of {known.name!r}, expected {_wanted(known)}{hint}", line)
         self._advance()
         return value
@@ -245,8 +247,11 @@ class _Parser:
             self.fail(f"cannot read {rest!r}; is this a text file, and are its quotes closed?")
 
 
-def _nearest(name: str, known: Any) -> str:
-    found = difflib.get_close_matches(name, list(known), n=1) or [key for key in known if name in key]
+def _nearest(name: str, known: Any, schema: Schema) -> str:
+    found = [schema.synonyms[name]] if schema.synonyms.get(name) in known else []
+    found = (
+        found or difflib.get_close_matches(name, list(known), n=1) or [key for key in known if name in key]
+    )
     return f"; did you mean {found[0]!r}?" if found else ""
 
 

@@ -86,7 +86,12 @@ FORMATS = (
         written="-symbol.json",
         runs=RunFiles(("params",)),
     ),
-    Format("singa", "SINGA", "job.conf with step1000-worker0"),
+    Format(
+        "singa",
+        "SINGA",
+        "job.conf with step1000-worker0",
+        runs=RunFiles(("worker0",), fitting=True),
+    ),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
     Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),

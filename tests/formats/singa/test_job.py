@@ -1,4 +1,4 @@
-"""A job.conf as a Job: rules, rates, phases, data; and that training refuses what is not there."""
+"""A job.conf as a Job: rules, rates, phases, data, and what one device does otherwise."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_images_are_cut_at_random_in_training_and_at_the_corner_outside_it(tmp_p
         "rgbimage_conf { cropsize: 7 mirror: true scale: 2 } }\n"
         + layer("kSoftmaxLoss", sources="image data", name="loss")
     )
-    phases = job(tmp_path, net=net, more="test_freq: 1").phases
+    phases = job(tmp_path, net=net, more="test_freq: 1 test_steps: 1").phases
     crop = {"kind": "crop", "height": 7, "width": 7}
     scale = {"kind": "scale", "factor": 2.0}
     (train,), (test,) = phases["train"].data, phases["test"].data
@@ -127,10 +127,7 @@ def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):
     assert (found.algorithm, found.algorithm_settings) == ("cd", {"cd_k": 3})
     up, down = found.phases["train"].graph, found.phases["down"].graph
     assert set(up.parameters) & set(down.parameters) == {"w"}
-    assert (
-        "divides the gradient of a shared parameter by the number of layers that share it (w_)"
-        in found.notes[0]
-    )
+    assert found.solver.gradient_mult == {"w": 0.5}
 
 
 @pytest.mark.parametrize(
@@ -145,7 +142,10 @@ def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):
             "has 1 'step' for 0 'step_lr'",
         ),
         (
-            {"more": "test_freq: 3", "net": data(6).replace("store", "include: kTrain store") + LOSS},
+            {
+                "more": "test_freq: 3 test_steps: 1",
+                "net": data(6).replace("store", "include: kTrain store") + LOSS,
+            },
             ReadError,
             r"reads 'data', which is left out here .*\(phase kTest\)",
         ),
@@ -162,12 +162,79 @@ def test_a_net_without_an_updater_trains_nothing(tmp_path):
         netweave.load_job(tmp_path / "job.conf")
 
 
-def test_records_are_where_the_job_says(tmp_path):
+def test_records_are_where_the_caller_says(tmp_path):
     job(tmp_path)
-    with pytest.raises(UsageError, match=r"job\.conf: a job\.conf gives the paths of its records itself"):
-        netweave.load_job(tmp_path / "job.conf", data={"train": "elsewhere"})
+    found = netweave.load_job(tmp_path / "job.conf", data={"train": "elsewhere"})
+    assert [source.settings["path"] for source in found.phases["train"].data] == ["elsewhere"]
+    with pytest.raises(UsageError, match=r"job\.conf: data is given for phase 'tets'; there are: train"):
+        netweave.load_job(tmp_path / "job.conf", data={"tets": "elsewhere"})
 
 
-def test_training_says_that_it_is_not_there_yet(tmp_path):
-    with pytest.raises(UnsupportedError, match="net: SINGA jobs can be read, but not trained"):
-        netweave.train(job(tmp_path))
+def test_names_are_relative_to_a_folder_above_the_file(tmp_path, monkeypatch):
+    (tmp_path / "home" / "deep").mkdir(parents=True)
+    (tmp_path / "home" / "x").touch()
+    found = job(tmp_path / "home" / "deep", more='checkpoint_path: "a"')
+    assert found.phases["train"].data[0].settings["path"] == str(tmp_path / "home" / "x")
+    assert found.checkpoints.prefix == str(tmp_path / "home" / "run" / "checkpoint" / "step")
+    assert found.checkpoints.weights == (str(tmp_path / "home" / "a"),)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "x").touch()
+    assert netweave.load_job("home/deep/job.conf").checkpoints.prefix == "run/checkpoint/step"
+
+
+def test_files_of_the_workers_of_a_step_are_one_checkpoint(tmp_path):
+    paths = ["a/step9-worker0", "a/step9-worker1", "b/step9-worker0"]
+    found = job(tmp_path, more=" ".join(f'checkpoint_path: "{path}"' for path in paths))
+    assert found.checkpoints.weights == ("a/step9-worker0,a/step9-worker1", "b/step9-worker0")
+
+
+NOTES = [
+    ("", "2 worker groups would train asynchronously in SINGA"),
+    ("", "the 3 workers of a group would share each batch; one device computes the whole batch"),
+    ("gpu: 0", "'gpu' is ignored; choose devices with --gpu or --devices"),
+    ("resume: true", "'resume' is ignored; --resume goes on from the latest checkpoint"),
+    ("reset_param_version: false", "'reset_param_version' changes nothing"),
+    ("test_freq: 5", "'test_freq' is set and 'test_steps' is 0, so there is no such phase"),
+]
+
+
+@pytest.mark.parametrize(("more", "note"), NOTES)
+def test_notes(more, note, tmp_path):
+    assert any(text.startswith(note) for text in job(tmp_path, more=more).notes)
+
+
+def test_location_and_partition_dim_stay_with_the_layers(tmp_path):
+    net = data(6) + LOSS.replace("kSoftmaxLoss", "kSoftmaxLoss location: 1")
+    text = conf(
+        net, net="partition_dim: 1", job=f"train_one_batch {{ alg: kBP }} updater {{ type: kSGD {RATE} }}"
+    )
+    (tmp_path / "job.conf").write_text(f"{text} {CLUSTER}")
+    found = netweave.load_job(tmp_path / "job.conf")
+    settings = {layer.name: layer.settings for layer in found.phases["train"].graph.layers.values()}
+    assert (
+        settings["data"]["partition_dim"]
+        == settings["loss"]["partition_dim"]
+        == settings["loss"]["location"]
+        == 1
+    )
+    assert "'location' of loss is kept with the layer; one device computes all locations" in found.notes
+    assert (
+        "'partition_dim' 1 of data, loss is kept with the layer; one device computes all of its units"
+        in found.notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("word", "other", "message"),
+    [
+        ("neuralnet", "net", r":3: unknown field 'net' in JobProto; did you mean 'neuralnet'\?"),
+        ("srclayers", "srclayer", r"unknown field 'srclayer' in LayerProto; did you mean 'srclayers'\?"),
+        ("kRBMVis", "kVisLayer", r"found kVisLayer as the value of 'type'.*did you mean 'kRBMVis'\?"),
+    ],
+)
+def test_words_of_the_documents_get_the_word_of_the_files(word, other, message, tmp_path):
+    job(tmp_path, alg="kCD", net=RBM)
+    text = (tmp_path / "job.conf").read_text()
+    (tmp_path / "job.conf").write_text(text.replace(word, other))
+    with pytest.raises(ReadError, match=message):
+        netweave.load_job(tmp_path / "job.conf")

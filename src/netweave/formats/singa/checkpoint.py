@@ -20,6 +20,8 @@ from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind
 from netweave.formats.singa.schema import singa_schema
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from netweave.files.protobuf import Message
 
 _WORKER = re.compile(r"(?P<step>.*)-worker\d+(\.bin)?$")
@@ -98,6 +100,22 @@ def read_checkpoints(path: Path) -> Weights:
             steps[name] = step
             (weights.fresh.discard if version else weights.fresh.add)(name)
     return weights
+
+
+def encode_arrays(arrays: Mapping[str, np.ndarray], *, version: int) -> bytes:
+    """Return the bytes of a checkpoint with arrays by name, under the names that SINGA has used since 0.2.
+
+    Args:
+        arrays: The arrays.
+        version: The step that they belong to; SINGA draws arrays of version 0 anew.
+    """
+    blobs = [
+        {"shape": list(array.shape), "data": np.asarray(array, np.float32).ravel()}
+        for array in arrays.values()
+    ]
+    names = [f"0#{name}" for name in arrays]
+    content = {"version": [version] * len(names), "name": names, "blob": blobs}
+    return singa_schema().encode("BlobProtos", content)
 
 
 def _arrays(path: Path) -> list[tuple[str, np.ndarray, int]]:

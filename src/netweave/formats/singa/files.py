@@ -33,11 +33,13 @@ _OTHERS = {
 
 def find_kind(head: bytes) -> str | None:
     """Return what a file of SINGA's holds by its first bytes; None if it is none."""
-    if head.startswith(b"\x10") and _is_checkpoint(head):
+    if head.startswith((b"\x10", b"\x18")) and _is_checkpoint(head):  # worker.cc writes no ids
         return CHECKPOINT
     if b"\0" in head:
         return None
     names = field_names(head.decode("utf-8", "replace"))
+    if "net" in names and "train_one_batch" in names:
+        return JOB  # whose error says that the field is called 'neuralnet'
     if "neuralnet" in names:
         return "model.conf" if "train_one_batch" not in names and _is_old(names, head) else JOB
     if "model" in names and b"neuralnet" in head:

@@ -39,12 +39,14 @@ class Net:
         losses: Names of the values that make its objective, with their weights.
         feeds: Its input layers by name.
         machines: Its RBMs: the visible and the hidden layer of each.
+        shares: How many layers hold a parameter, by key, where it is more than one.
     """
 
     graph: Graph
     losses: dict[str, float] = field(default_factory=dict)
     feeds: dict[str, InputLayer] = field(default_factory=dict)
     machines: list[tuple[Unit, Unit]] = field(default_factory=list)
+    shares: dict[str, int] = field(default_factory=dict)
 
 
 def build(job: Message, source: Source, weights: Weights | None) -> Net:
@@ -60,14 +62,16 @@ def build(job: Message, source: Source, weights: Weights | None) -> Net:
     """
     units, kept = _units(job, source)
     builder = _builder(job, source, weights)
-    maker = _Maker(builder, Parameters(builder, kept, weights, place=str(source.net)), source, units)
+    parameters = Parameters(builder, kept, weights, place=str(source.net))
+    partition_dim = job["neuralnet"].get("partition_dim", None)
+    maker = _Maker(builder, parameters, source, units, partition_dim)
     for unit in units:
         maker.make(unit)
     maker.inputs.finish()
     notes = (*maker.notes(), *maker.parameters.finish())
     graph = replace(builder.finish(maker.outputs()), notes=notes)
     losses = {name: weight for made in maker.made.values() for name, weight in made.losses.items()}
-    return Net(graph, losses, maker.feeds, maker.machines())
+    return Net(graph, losses, maker.feeds, maker.machines(), maker.parameters.shares())
 
 
 def build_downwards(job: Message, source: Source, weights: Weights | None, net: Net) -> Graph:
@@ -86,9 +90,10 @@ def build_downwards(job: Message, source: Source, weights: Weights | None, net: 
     weight = net.graph.parameters[net.graph.layers[hidden.name].parameters[0]]
     size, num_visible = weight.shape
     states = builder.input(hidden.name, (None, size))
-    top = _entry(builder, hidden, str(source.net))
+    partition_dim = job["neuralnet"].get("partition_dim", None)
+    top = _entry(builder, hidden, str(source.net), partition_dim)
     builder.layers.add(replace(top, outputs=(hidden.name,)))
-    layer = _entry(builder, visible, str(source.net))
+    layer = _entry(builder, visible, str(source.net), partition_dim)
     with builder.layer(layer):
         ctx = SingaLayer(
             builder,
@@ -117,13 +122,16 @@ def _builder(job: Message, source: Source, weights: Weights | None) -> GraphBuil
     return GraphBuilder(job["name"] or source.net.stem, format="singa", files=files)
 
 
-def _entry(builder: GraphBuilder, unit: Unit, place: str) -> Layer:
+def _entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: int | None) -> Layer:
+    """Return the entry of a layer; it has the net's ``partition_dim`` where it has none of its own."""
     spec = unit.spec
+    inherited = {} if partition_dim is None else {"partition_dim": partition_dim}
+    settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
     return Layer(
         key=builder.layers.free_key(unit.name),
         name=unit.name,
         type=kind_of(spec),
-        settings={key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS},
+        settings=inherited | settings,
         outputs=(unit.name,),
         origin=Origin(place, spec.line),
         call=unit.index,
@@ -134,8 +142,14 @@ class _Maker:
     """Layers in order, and what each of them gives."""
 
     def __init__(
-        self, builder: GraphBuilder, parameters: Parameters, source: Source, units: Sequence[Unit]
+        self,
+        builder: GraphBuilder,
+        parameters: Parameters,
+        source: Source,
+        units: Sequence[Unit],
+        partition_dim: int | None,
     ) -> None:
+        self._partition_dim = partition_dim
         self.parameters = parameters
         self.made: dict[str, Output] = {}
         self.feeds: dict[str, InputLayer] = {}
@@ -150,7 +164,7 @@ class _Maker:
     def make(self, unit: Unit) -> None:
         """Write one layer."""
         place = str(self._source.net)
-        layer = _entry(self._builder, unit, place)
+        layer = _entry(self._builder, unit, place, self._partition_dim)
         names = forward_sources(unit, self._by_name)
         if is_input(unit):
             origin = self.feeds.get(names[0]) if names else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, WeightError
@@ -66,7 +67,7 @@ class Parameters(ParameterStore):
                 role,
                 self._weights.find(key, shape) if self._weights else None,
                 context=ctx,
-                filler=spec["init"].to_json(),
+                filler=spec["init"].to_json() if "init" in spec else {},
                 lr_mult=float(spec["lr_scale"]) if trainable else 0.0,
                 decay_mult=float(spec["wd_scale"]) if trainable else 0.0,
                 trainable=trainable,
@@ -83,6 +84,13 @@ class Parameters(ParameterStore):
     ) -> ir.Value:
         """Return the initializer made from a layer's parameter; the same one where it is shared."""
         return self.initializer(self.entry(ctx, index, shape, role).key, layout)
+
+    def shares(self) -> dict[str, int]:
+        """Return how many layers of the file hold each array, where it is more than one.
+
+        Unrolled copies of a layer count once: they share their gradient too (``neuralnet.cc``, Unrolling).
+        """
+        return {key: count for key, count in Counter(self._owners.values()).items() if count > 1}
 
     def finish(self) -> tuple[str, ...]:
         """Return notes on what the files hold.

@@ -1,7 +1,8 @@
 """SINGA's messages: ``job.proto`` and ``common.proto`` of 0.3 (Apache-2.0), and what 0.1 and 0.2 had.
 
 Texts name their fields and values, so that one schema reads the files of all three; the numbers are those of
-0.3, whose checkpoints are the same in all. The notation is that of ``netweave.files.protobuf``.
+0.3, whose checkpoints are the same in all. ``location`` stands in documents only; no version has read it.
+The notation is that of ``netweave.files.protobuf``.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ message LayerProto
   1 name string!; 3 srclayers string[]; 12 param ParamProto[]; 14 include Phase[]; 15 exclude Phase[];
   20 type LayerType =kUserLayer; 21 user_type string; 22 share_src_blobs bool =false; 23 unroll_len int32 =1;
   24 unroll_index int32 =0; 25 unroll_conn_type UnrollConnType[]; 26 shift int32[];
-  60 partition_dim int32 =-1; 90 partition_id int32 =0; 91 num_partitions int32 =1;
+  60 partition_dim int32 =-1; 61 location int32; 90 partition_id int32 =0; 91 num_partitions int32 =1;
   100 store_conf StoreProto; 102 prefetch_conf PrefetchProto; 190 lmdbdata_conf DataProto;
   192 mnist_conf MnistProto; 193 rgbimage_conf RGBImageProto; 194 sharddata_conf DataProto;
   195 char_rnn_conf CharRNNProto; 196 onehot_conf OnehotProto; 200 activation_conf ActivationProto;
@@ -180,7 +181,25 @@ message BlobProtos
 """
 
 
+SYNONYMS = {
+    "net": "neuralnet",
+    "layers": "layer",
+    "srclayer": "srclayers",
+    "kVisLayer": "kRBMVis",
+    "kHidLayer": "kRBMHid",
+    "kConst": "kConstant",
+    "kTanh": "kSTanh",
+    "kBackPropagation": "kBP",
+    "kContrastiveDivergence": "kCD",
+    "AVE": "AVG",
+    "kGaussainSqrtFanIn": "kGaussianSqrtFanIn",
+    "checkpoint": "checkpoint_path",
+    "checkpoint_frequency": "checkpoint_freq",
+}
+"""Words of SINGA's documents, its papers and files of before 0.1 that the messages spell otherwise."""
+
+
 @cache
 def singa_schema() -> Schema:
     """Return the messages of SINGA 0.1 to 0.3."""
-    return Schema(JOB, NET, RECORDS)
+    return Schema(JOB, NET, RECORDS, synonyms=SYNONYMS)
