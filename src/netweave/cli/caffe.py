@@ -76,15 +76,16 @@ def device_of(gpu: str | None) -> str:
     return f"cuda:{gpu}"
 
 
-def one_of(argument: str | None, named: str | None, what: str) -> str:
-    """Return the value given either as an argument or by the option that the caffe command has.
+def one_of(*values: str | None, what: str) -> str:
+    """Return the value given either as an argument or by an option that another framework's command has.
 
     Raises:
-        UsageError: Both or neither is given.
+        UsageError: Several are given, or none.
     """
-    if (argument is None) == (named is None):
+    given = [value for value in values if value is not None]
+    if len(given) != 1:
         raise UsageError(f"give one {what} (see --help)")
-    return argument or named or ""
+    return given[0]
 
 
 def files_of(weights: str | None) -> tuple[str, ...]:

@@ -59,12 +59,12 @@ def test(
     NET is a solver.prototxt, whose test nets run for the number of batches it gives, or a net with data
     layers. WEIGHTS is a .caffemodel or a .checkpoint; separate several with commas.
     """
-    file = one_of(net, model, "net: netweave test NET WEIGHTS")
-    found = one_of(weights, named, "file of weights: netweave test NET WEIGHTS")
+    file = one_of(net, model, what="net: netweave test NET WEIGHTS")
+    found = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
     from netweave import api
     from netweave.cli.batches import counting
     from netweave.cli.console import output_console, working, write_json
-    from netweave.cli.train_view import output_lines
+    from netweave.cli.run_log import output_lines
 
     with working(f"reading {file}"):
         phases = api.load_phases(file, input_shapes=input_shapes, stages=stages, level=level)

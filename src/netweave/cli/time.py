@@ -59,7 +59,7 @@ def time(
     NET is a net in any format, with or without weights, or a solver.prototxt. Layers run one at a time.
     Data loading is not measured.
     """
-    file = one_of(net, model, "net: netweave time NET")
+    file = one_of(net, model, what="net: netweave time NET")
     from netweave import api
     from netweave.cli.batches import counting
     from netweave.cli.console import output_console, working, write_json

@@ -31,12 +31,14 @@ STOPPED = 130
         "netweave train solver.prototxt --devices cpu:2 --restarts 3",
         "torchrun --nproc-per-node 2 -m netweave train solver.prototxt",
         "netweave train solver.prototxt --resume --events runs --plot curves.png",
+        "netweave train -conf job.conf",
     ],
 )
 @click.argument("solver", metavar="SOLVER", required=False)
 @click.option("--solver", "named", metavar="SOLVER", help="The solver, as in the caffe command.")
+@click.option("-conf", "--conf", metavar="FILE", help="The job.conf, as in singa-run.sh.")
 @click.option("--snapshot", metavar="FILE", help="Resume from a .checkpoint, or from Caffe's .solverstate.")
-@click.option("--resume", is_flag=True, help="Resume from the latest complete checkpoint.")
+@click.option("--resume", "-resume", is_flag=True, help="Resume from the latest complete checkpoint.")
 @click.option(
     "--weights", metavar="FILES", help="Start from these weights; separate several files with commas."
 )
@@ -85,6 +87,7 @@ STOPPED = 130
 def train(
     solver: str | None,
     named: str | None,
+    conf: str | None,
     snapshot: str | None,
     resume: bool,
     weights: str | None,
@@ -109,13 +112,13 @@ def train(
     level: int,
     input_shapes: InputShapes,
 ) -> int | None:
-    """Train a net with SOLVER, a Caffe solver.prototxt.
+    """Train a net with SOLVER, a Caffe solver.prototxt or a SINGA job.conf.
 
     Ctrl-C writes a checkpoint and stops; --resume continues from there. Paths in the file are relative to
     the working folder or, if the net is not found there, to the nearest folder above SOLVER that contains
     it.
     """
-    file = one_of(solver, named, "solver: netweave train SOLVER")
+    file = one_of(solver, named, conf, what="solver: netweave train SOLVER")
     if resume and snapshot:
         raise UsageError("--resume and --snapshot both select where to resume; give only one")
     if devices and gpu:

@@ -10,11 +10,12 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from netweave.cli.console import output_console
+from netweave.cli.run_log import log_of
 from netweave.parallel.environment import rank_environment
-from netweave.training import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
+from netweave.training import Ended, Stopped, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from types import TracebackType
 
     from netweave.engine import LaneStatistics
@@ -39,6 +40,7 @@ class TrainView:
         environment = rank_environment()
         self._rank = f"rank {environment.rank} " if environment else ""
         self._console = output_console()
+        self._log = log_of(job.phases["train"].graph.format)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -85,20 +87,12 @@ class TrainView:
         """Show what has happened."""
         if isinstance(event, Updated):
             self._move(event)
-        elif isinstance(event, Note):
-            self._line(event.text)
-        elif isinstance(event, Shown):
-            self._show_progress(event)
-        elif isinstance(event, Evaluated):
-            self._line(f"Iteration {event.iteration}, testing ({event.phase})")
-            self._outputs(event.outputs, event.weights)
-        elif isinstance(event, Saved):
-            self._line(f"Iteration {event.iteration}, writing {', '.join(event.files)}")
-        elif isinstance(event, Stopped):
-            self.stopped = True
-            self._line(f"Iteration {event.iteration}, stopped; --resume goes on from here")
         elif isinstance(event, Ended):
             self._show_busy(event.lanes)
+        else:
+            self.stopped = self.stopped or isinstance(event, Stopped)
+            for line in self._log.lines(event):
+                self._line(line)
 
     def _show_busy(self, lanes: Mapping[str, LaneStatistics]) -> None:
         """Show how busy the run was; on standard error, since the last line of the log is the last test."""
@@ -107,28 +101,6 @@ class TrainView:
         )
         self._bar.console.print(f"{self._rank}busy: {shares}")
 
-    def _show_progress(self, event: Shown) -> None:
-        words = [f"Iteration {event.iteration}, loss = {event.loss:.6g}"]
-        if event.rate is not None:
-            words.append(f"lr = {event.rate:.6g}")
-        if event.images_per_s is not None:
-            words.append(f"{event.images_per_s:,.0f} images/s")
-        self._line(", ".join(words))
-        self._outputs(event.outputs, event.weights)
-
-    def _outputs(self, outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> None:
-        for line in output_lines(outputs, weights):
-            self._line(f"    {line}")
-
     def _line(self, text: str) -> None:
         if not self._silent:
             self._console.print(text, soft_wrap=True)
-
-
-def output_lines(outputs: Mapping[str, tuple[float, ...]], weights: Mapping[str, float]) -> Iterator[str]:
-    """Yield outputs as Caffe shows them, an element on a line; what is a loss first, what is not last."""
-    for name in sorted(outputs, key=lambda name: name not in weights):
-        for value in outputs[name]:
-            weight = weights.get(name)
-            weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
-            yield f"{name} = {value:.6g}{weighed}"

@@ -56,37 +56,42 @@ def make_nets(
     for phase in phases.values():
         for key, array in unread_arrays(phase.graph).items():
             store.add_constant(phase.graph.parameters[key], array)
-    drawn: set[str] = set()
+    # files first: what they hold needs no rule for its first values, as in SINGA's stacks of machines
+    known = {key for file in weights for key in load_weights(phases, nets, Path(file))}
     for name, phase in phases.items():
         for key, parameter in phase.graph.parameters.items():
-            if key not in drawn and not parameter.loaded:
+            if key not in known and not parameter.loaded:
                 values = first_values(parameter, source=phase.graph.format, seed=seed, default=initializer)
                 nets[name].params[key] = torch.from_numpy(values)
-        drawn |= phase.graph.parameters.keys()
-    for file in weights:
-        load_weights(phases, nets, Path(file))
+        known |= phase.graph.parameters.keys()
     for net in nets.values():
         net.to(device).to(dtype)
     return nets
 
 
-def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file: Path) -> None:
-    """Replace the arrays that a file of weights has: Caffe's, or a checkpoint of Netweave's.
+def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file: Path) -> set[str]:
+    """Replace the arrays that a file of weights has, and return their keys.
+
+    Args:
+        phases: The phases by name.
+        nets: The net of each phase.
+        file: A file of the nets' own format, or a checkpoint of Netweave's.
 
     Raises:
         SourceError: The file cannot be read, or does not fit.
         UsageError: It has none of the arrays.
     """
-    count = 0
+    loaded: set[str] = set()
     for name, net in nets.items():
         graph = phases[name].graph
         found = parameters_in(file, graph) if file.suffix == SUFFIX else _weights_for(file, graph)
-        count += len(found)
+        loaded |= found.keys()
         for key, array in found.items():
             net.params[key] = torch.from_numpy(np.array(array))
-    if not count:
+    if not loaded:
         names = " and ".join(dict.fromkeys(phase.graph.name for phase in phases.values()))
         raise UsageError(f"{file}: contains no weights for any layer of {names}")
+    return loaded
 
 
 def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:
@@ -97,15 +102,23 @@ def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:
     return found
 
 
-def trained(graph: Graph, net: TorchNet) -> list[Trained]:
-    """Return what a solver changes; no gradient is computed for what has a rate of 0."""
+def trained(graph: Graph, net: TorchNet, gradient_mult: Mapping[str, float] | None = None) -> list[Trained]:
+    """Return what a solver changes; no gradient is computed for what has a rate of 0.
+
+    Args:
+        graph: The training net.
+        net: The net on torch.
+        gradient_mult: Factors on gradients by key, where they are not 1.
+    """
+    factors = gradient_mult or {}
     found = []
     for key, parameter in graph.parameters.items():
         tensor = net.store[key].tensor
         if not parameter.trainable or not tensor.is_floating_point():
             continue
         tensor.requires_grad_(parameter.lr_mult != 0)
-        found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult))
+        factor = factors.get(key, 1.0)
+        found.append(Trained(key, tensor, parameter.lr_mult, parameter.decay_mult, factor))
     return found
 
 

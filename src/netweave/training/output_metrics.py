@@ -31,6 +31,26 @@ def averaged(
     return {key: elements(value / count) for key, value in sums.items()}
 
 
+class MeanOutputs:
+    """Means of the outputs of several batches, which are taken from the device only when somebody asks."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, torch.Tensor] = {}
+        self._count = 0
+
+    def add(self, outputs: Mapping[str, torch.Tensor]) -> None:
+        """Take the outputs of a batch in."""
+        for name, value in outputs.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._count += 1
+
+    def take(self) -> dict[str, torch.Tensor]:
+        """Return the means, and begin anew."""
+        means = {name: total / self._count for name, total in self._sums.items()}
+        self._sums, self._count = {}, 0
+        return means
+
+
 def elements(tensor: torch.Tensor) -> tuple[float, ...]:
     """Return the elements of an output."""
     return tuple(tensor.reshape(-1).tolist())

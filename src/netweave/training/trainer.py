@@ -30,7 +30,7 @@ from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
 from netweave.training.nets import make_nets, trained
 from netweave.training.openmp import release_threads
-from netweave.training.output_metrics import OutputElements, averaged, elements
+from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from netweave.backends.torch import TorchNet
     from netweave.engine import Engine
-    from netweave.job import Job
+    from netweave.job import Job, Phase
     from netweave.parallel.world import World
     from netweave.training.checkpoint_file import Checkpoint
     from netweave.training.devices import SeveralDevices
@@ -53,6 +53,9 @@ DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, 
 
 PRECISIONS = ("f32", "bf16")
 """What convolutions and matrix products may be computed in."""
+
+ALGORITHMS = ("bp", "bptt")
+"""What gradients may be computed by; through time they are those of the unrolled graph."""
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
@@ -153,7 +156,7 @@ class Trainer:
         self._ranks = None
         if world is not None and world.size > 1:
             self._ranks = RankExchange(world, exchange or ExchangeSettings(), engine=engine)
-        parameters = trained(job.phases["train"].graph, self.nets["train"])
+        parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         elements = _saved_slice(checkpoint) or slice_elements or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
         limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
@@ -163,6 +166,7 @@ class Trainer:
         self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
+        self._since_display = MeanOutputs()
         for net in self.nets.values():
             net.guard(self.program.wait_for_access)
         self._loaders: dict[str, PhaseLoader] = {}
@@ -225,7 +229,7 @@ class Trainer:
         if not finished:
             self._end(Stopped(self.iteration))
             return False
-        if schedule.display_at_end and _due(self.iteration, schedule.display_interval):
+        if schedule.display_at_end and schedule.is_due("display", self.iteration):
             loss, outputs = self._evaluate("train", 0)
             if self._ranks is not None:
                 numbers = {key: tensor for key, tensor in outputs.items() if not tensor.ndim}
@@ -235,7 +239,7 @@ class Trainer:
             self.program.losses.append(loss)
             self._show(self.iteration, outputs, rate=None)
             self._require_finite_loss("train", loss)
-        if _due(self.iteration, schedule.test_interval):
+        if schedule.test_at_end and schedule.is_due("test", self.iteration):
             for event in self.test():
                 losses = (sum(event.outputs[name]) for name in event.weights if name in event.outputs)
                 self._require_finite_loss(event.phase, sum(losses))
@@ -260,8 +264,11 @@ class Trainer:
 
     def test(self) -> list[Evaluated]:
         """Run every test net over its batches, tell and return the means of their outputs."""
+        return self._evaluate_phases(self.job.tests)
+
+    def _evaluate_phases(self, phases: Mapping[str, Phase]) -> list[Evaluated]:
         events = []
-        for name, phase in self.job.tests.items():
+        for name, phase in phases.items():
             turns = self._turns(name)
             numbers = range(phase.num_batches or 1)
             own = numbers if turns is None else numbers[turns.rank :: turns.size]
@@ -304,13 +311,16 @@ class Trainer:
 
     def _steps(self) -> bool:
         schedule, checkpoints = self.job.schedule, self.job.checkpoints
+        validation = {name: phase for name, phase in self.job.phases.items() if name == "validate"}
         while self.iteration < schedule.max_iterations:
             if self._stop:
                 return False
-            if _due(self.iteration, schedule.test_interval) and (self.iteration or schedule.test_at_start):
+            if schedule.is_due("validate", self.iteration):
+                self._evaluate_phases(validation)
+            if schedule.is_due("test", self.iteration) and (self.iteration or schedule.test_at_start):
                 self.test()
             self._step()
-            if _due(self.iteration, checkpoints.interval):
+            if schedule.is_due("checkpoint", self.iteration, checkpoints.interval):
                 self._save()
         return True
 
@@ -333,8 +343,11 @@ class Trainer:
         self._stop = self._stop or result.stop
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
-        if _due(step, self.job.schedule.display_interval):
-            self._show(step, result.outputs, rate=result.rate)
+        if self.job.schedule.display_means:
+            self._since_display.add(result.outputs)
+        if self.job.schedule.is_due("display", step):
+            outputs = self._since_display.take() if self.job.schedule.display_means else result.outputs
+            self._show(step, outputs, rate=result.rate)
 
     def _evaluate(self, name: str, number: int) -> tuple[float, dict[str, torch.Tensor]]:
         """Run the net of a phase on its next batch; return the objective and the outputs.
@@ -449,13 +462,10 @@ class Trainer:
 
 
 def _check(job: Job, dtype: torch.dtype, precision: str, device: torch.device) -> None:
-    if job.solver.kind.startswith("singa."):
-        raise UnsupportedError(f"{job.name}: SINGA jobs can be read, but not trained")
-    if job.algorithm != "bp":
-        raise UnsupportedError(f"{job.name}: the algorithm {job.algorithm!r} is not supported, expected 'bp'")
-    if job.cluster.num_workers > 1 or job.cluster.num_servers:
+    if job.algorithm not in ALGORITHMS:
+        known = ", ".join(ALGORITHMS)
         raise UnsupportedError(
-            f"{job.name}: training on several devices is not supported, expected one worker"
+            f"{job.name}: the algorithm {job.algorithm!r} is not supported, expected one of {known}"
         )
     if not job.phases["train"].losses:
         raise UsageError(f"{job.name}: the training net has no loss, so it cannot be trained")
@@ -485,7 +495,3 @@ def _seed(job: Job, asked: int | None, world: World | None) -> int:
 def _run_name(world: World | None) -> str:
     """Return a name for a run that begins: a fresh one, the same for all ranks and restarts."""
     return secrets.token_hex(8) if world is None else world.run
-
-
-def _due(iteration: int, interval: int) -> bool:
-    return interval > 0 and iteration % interval == 0

@@ -1,0 +1,115 @@
+"""The lines of the log of a run, in the form of the framework that its Job was written for."""
+
+from __future__ import annotations
+
+import os
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+from netweave.training import Evaluated, Note, Saved, Shown, Stopped
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from netweave.training import Event
+
+    Outputs = Mapping[str, tuple[float, ...]]
+
+_COPY = re.compile(r"\d+#")
+"""What the name of an unrolled copy of a layer begins with."""
+
+_PHASES = {"validate": "Validation"}
+"""SINGA's names of the phases, where they are not ours with a capital letter."""
+
+
+class RunLog(Protocol):
+    """Says in lines what has happened."""
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """Yield the lines for an event; none for most updates."""
+
+
+class CaffeLog:
+    """Lines as the ``caffe`` command has them, without the head that glog puts before them."""
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """Yield the lines for an event."""
+        if isinstance(event, Shown):
+            yield _progress(event)
+            yield from _indented(event.outputs, event.weights)
+        elif isinstance(event, Evaluated):
+            yield f"Iteration {event.iteration}, testing ({event.phase})"
+            yield from _indented(event.outputs, event.weights)
+        elif isinstance(event, Saved):
+            yield f"Iteration {event.iteration}, writing {', '.join(event.files)}"
+        else:
+            yield from _common_lines(event)
+
+
+class SingaLog:
+    """Lines as SINGA's documents quote them, head and all, so that what reads its logs reads these.
+
+    ``E0817 07:15:47.341076 34073 trainer.cc:373] Train step-0, loss : 2.357269, accuracy : 0.099000``: glog's
+    letter of an error is SINGA's own. Copies of an unrolled layer are summed (``BPTTWorker::Display``).
+    """
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """Yield the lines for an event."""
+        head = f"E{datetime.now():%m%d %H:%M:%S.%f} {os.getpid()} netweave] "
+        if isinstance(event, Shown):
+            yield f"{head}Train step-{event.iteration}{_metrics(event.outputs)}"
+        elif isinstance(event, Evaluated):
+            phase = _PHASES.get(event.phase, event.phase.capitalize())
+            yield f"{head}{phase} step-{event.iteration}{_metrics(event.outputs)}"
+        elif isinstance(event, Saved):
+            for file in event.files:
+                yield f"{head}checkpoint to {file}"
+        else:
+            yield from (f"{head}{line}" for line in _common_lines(event))
+
+
+def log_of(format_name: str) -> RunLog:
+    """Return the log in the form of a framework, by the name of its format."""
+    return SingaLog() if format_name == "singa" else CaffeLog()
+
+
+def output_lines(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:
+    """Yield outputs as Caffe shows them, an element on a line; what is a loss first, what is not last."""
+    for name in sorted(outputs, key=lambda name: name not in weights):
+        for value in outputs[name]:
+            weight = weights.get(name)
+            weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
+            yield f"{name} = {value:.6g}{weighed}"
+
+
+def _common_lines(event: Event) -> Iterator[str]:
+    if isinstance(event, Note):
+        yield event.text
+    elif isinstance(event, Stopped):
+        yield f"Iteration {event.iteration}, stopped; --resume goes on from here"
+
+
+def _indented(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:
+    return (f"    {line}" for line in output_lines(outputs, weights))
+
+
+def _progress(event: Shown) -> str:
+    words = [f"Iteration {event.iteration}, loss = {event.loss:.6g}"]
+    if event.rate is not None:
+        words.append(f"lr = {event.rate:.6g}")
+    if event.images_per_s is not None:
+        words.append(f"{event.images_per_s:,.0f} images/s")
+    return ", ".join(words)
+
+
+def _metrics(outputs: Outputs) -> str:
+    """Return numbers by name, the metrics of a layer under its own: ``loss/accuracy`` is ``accuracy``."""
+    sums: dict[str, float] = {}
+    for name, values in outputs.items():
+        if len(values) == 1:  # SINGA has no word for what is not one number for a batch
+            whole = _COPY.sub("", name, count=1)
+            sums[whole] = sums.get(whole, 0.0) + values[0]
+    short = {name: name.rpartition("/")[2] for name in sums}
+    unique = len(set(short.values())) == len(short)
+    return "".join(f", {short[name] if unique else name} : {value:.6f}" for name, value in sums.items())

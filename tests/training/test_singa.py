@@ -1,0 +1,155 @@
+"""Jobs of SINGA's: what happens when, averaged gradients, checkpoints that are handed on, resuming."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from netweave.errors import UnsupportedError, UsageError  # noqa: E402 - after the check for torch
+from netweave.files import Source  # noqa: E402
+from netweave.formats.singa import read  # noqa: E402
+from netweave.training import Saved, Shown  # noqa: E402
+from tests.training.singa_jobs import (  # noqa: E402
+    BATCH,
+    CLASSIFIER,
+    RATE,
+    TIED,
+    arrays_of,
+    job,
+    records,
+    run,
+)
+
+
+def first_arrays(folder, net=CLASSIFIER):
+    return arrays_of(run(job(folder, net, more="train_steps: 0"))[0])
+
+
+def softmax_step(w, b, x, labels):
+    """Return loss, accuracy and gradients of a linear classifier, by hand."""
+    z = x @ w.T + b
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    hot = np.eye(len(b))[labels.astype(int)]
+    loss = -np.log((p * hot).sum(axis=1)).mean()
+    accuracy = (p.argmax(axis=1) == labels).mean()
+    return loss, accuracy, (p - hot).T @ x / len(x), (p - hot).mean(axis=0)
+
+
+def test_what_happens_when(tmp_path):
+    """``Worker::Run``: validate, test, update, display; a checkpoint at the end.
+
+    SINGA writes the checkpoint of a step behind its tests, here it stands before them: it holds the same.
+    """
+    more = """train_steps: 9 disp_freq: 3 disp_after: 1 test_freq: 4 test_steps: 2 validate_freq: 5
+    validate_steps: 1 validate_after: 2 checkpoint_freq: 4 checkpoint_after: 3"""
+    expected = []
+    for step in range(9):
+        for name, freq, after in (("checkpoint", 4, 3), ("validate", 5, 2), ("test", 4, 0), ("train", 3, 1)):
+            if step >= after and (step - after) % freq == 0:
+                expected.append((name, step))
+    expected.append(("checkpoint", 9))
+    _, events = run(job(tmp_path, more=more))
+    names = {Shown: "train", Saved: "checkpoint"}
+    found = [(names.get(type(event)) or event.phase, event.iteration) for event in events]
+    assert found == expected
+
+
+def test_a_display_shows_means_since_the_last_one_by_hand(tmp_path):
+    first = first_arrays(tmp_path)
+    _, events = run(job(tmp_path, more="train_steps: 7 disp_freq: 3"))
+    w, b = first["w"], first["b"]
+    given, losses, hits = records(), [], []
+    for step in range(7):
+        rows = np.arange(step * BATCH, (step + 1) * BATCH) % 23
+        loss, accuracy, dw, db = softmax_step(w, b, given["data"][rows], given["label"][rows])
+        losses.append(loss)
+        hits.append(accuracy)
+        w, b = w - 0.1 * dw, b - 0.2 * db
+    shown = [event for event in events if isinstance(event, Shown)]
+    assert [event.iteration for event in shown] == [0, 3, 6]
+    for event, steps in zip(shown, (slice(0, 1), slice(1, 4), slice(4, 7)), strict=True):
+        assert event.outputs["loss"] == pytest.approx((np.mean(losses[steps]),))
+        assert event.outputs["loss/accuracy"] == pytest.approx((np.mean(hits[steps]),))
+
+
+def test_gradients_of_a_shared_parameter_are_averaged(tmp_path):
+    """Two layers share the matrix, so that its step is half of the gradient; biases take the whole."""
+    first = first_arrays(tmp_path, TIED)
+    trained = arrays_of(run(job(tmp_path, TIED, more="train_steps: 1"))[0])
+    w, b, c = (torch.tensor(first[key], requires_grad=True) for key in ("w", "b", "c"))
+    x = torch.tensor(records()["data"][:BATCH])
+    y = torch.sigmoid(x @ w.T + b) @ w + c
+    (0.5 * ((y - x) ** 2).sum() / BATCH).backward()  # SINGA's gradient is that of half of its loss
+    for key, tensor, factor in (("w", w, 0.5), ("b", b, 1.0), ("c", c, 1.0)):
+        expected = (tensor - 0.1 * factor * tensor.grad).detach().numpy()
+        np.testing.assert_allclose(trained[key], expected, rtol=1e-12)
+
+
+def test_a_checkpoint_is_read_as_a_net_and_handed_on_to_the_next_job(tmp_path):
+    trainer, events = run(job(tmp_path, more="train_steps: 5"), dtype=torch.float32)
+    file = tmp_path / "checkpoint" / "step5-worker0"
+    assert str(file) in events[-1].files
+    graph = read(Source(tmp_path / "job.conf", weights=file))
+    assert graph.loaded
+    second = job(tmp_path, TIED, more=f'train_steps: 0 checkpoint_path: "{file}"')
+    with pytest.raises(Exception, match=r"'w' is 3x6|'b' is 3"):
+        run(job(tmp_path, TIED.replace("num_output: 3", "num_output: 2"), more=f'checkpoint_path: "{file}"'))
+    handed = arrays_of(run(second, dtype=torch.float32)[0])
+    for key in ("w", "b"):
+        np.testing.assert_array_equal(handed[key], arrays_of(trainer)[key])
+    np.testing.assert_array_equal(handed["c"], 0.0)
+
+
+def test_a_parameter_of_version_0_is_drawn_anew(tmp_path):
+    run(job(tmp_path, more="train_steps: 0"), dtype=torch.float32, seed=8)
+    file = tmp_path / "checkpoint" / "step0-worker0"
+    text = f'train_steps: 0 checkpoint_path: "{file}"'
+    with pytest.raises(UsageError, match="contains no weights for any layer"):
+        run(job(tmp_path, more=text))
+
+
+def test_parameters_without_init_come_from_a_checkpoint_or_not_at_all(tmp_path):
+    net = CLASSIFIER.replace("init { type: kGaussian std: 0.5 }", "")
+    run(job(tmp_path, more="train_steps: 2"))
+    file = tmp_path / "checkpoint" / "step2-worker0"
+    trained = arrays_of(run(job(tmp_path, net, more=f'train_steps: 0 checkpoint_path: "{file}"'))[0])
+    assert np.abs(trained["w"]).max() > 0.1
+    with pytest.raises(UsageError, match="parameter 'w' has no values, and no 'init' to draw them by"):
+        run(job(tmp_path, net))
+
+
+@pytest.mark.parametrize(
+    "updater",
+    [
+        "type: kSGD momentum: 0.9 learning_rate { type: kFixedStep fixedstep_conf "
+        "{ step: 0 step: 2 step: 7 step_lr: 0.1 step_lr: 0.05 step_lr: 0.01 } }",
+        f"type: kAdaDelta adadelta_conf {{ rho: 0.9 }} {RATE}",
+        f"type: kAdamMax {RATE}",
+    ],
+)
+def test_resuming_goes_on_to_the_bit(updater, tmp_path):
+    straight = arrays_of(run(job(tmp_path, updater=updater, more="train_steps: 9 checkpoint_freq: 4"))[0])
+    again, _ = run(
+        job(tmp_path, updater=updater, more="train_steps: 9"),
+        resume=Path(tmp_path / "checkpoint" / "step_iter_4.checkpoint"),
+    )
+    for key, array in straight.items():
+        np.testing.assert_array_equal(arrays_of(again)[key], array)
+
+
+def test_what_cannot_be_trained(tmp_path):
+    net = CLASSIFIER.replace(
+        'layer { name: "loss" type: kSoftmaxLoss', 'layer { name: "loss" type: kAccuracy'
+    )
+    with pytest.raises(UsageError, match="net: the training net has no loss, so it cannot be trained"):
+        run(job(tmp_path, net))
+    cd = job(tmp_path, alg="kCD")
+    with pytest.raises(
+        UnsupportedError, match="the algorithm 'cd' is not supported, expected one of bp, bptt"
+    ):
+        run(cd)
