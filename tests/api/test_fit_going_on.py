@@ -26,7 +26,7 @@ KILLS = 100
 @pytest.fixture(autouse=True)
 def tables():
     """The tables of operators stay as they are."""
-    before = [(table, dict(table)) for table in (operators._OPERATORS, registry._READERS)]
+    before = [(table, dict(table)) for table in (operators._OPERATORS, registry.READERS)]
     yield
     for table, rows in before:
         table.clear()

@@ -23,7 +23,7 @@ from netweave.symbol import registry
 
 CALLS: Counter[str] = Counter()
 
-TABLES = (operators._OPERATORS, registry._READERS)
+TABLES = (operators._OPERATORS, registry.READERS)
 BEFORE = [set(table) for table in TABLES]
 """What is there without the operators of this file; other tests look at the whole tables."""
 
