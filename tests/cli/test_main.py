@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -128,3 +129,21 @@ def test_convert_carries_weights_into_a_port(netweave, tmp_path, monkeypatch):
     assert called.status == 0, called.err
     assert "wrote mended-0001.params" in called.out
     assert netweave("compare", "leaves.prototxt", "mended-symbol.json").status == 0
+
+
+HOSTILE = r"""name: "net\033]0;title\007"
+layer { name: "x\033[2Jy" type: "Input" top: "data" input_param { shape { dim: 1 dim: 3 dim: 8 dim: 8 } } }
+layer { name: "r\033[31m\342\200\256" type: "%s" bottom: "data" top: "o\033[5m" }
+"""
+
+
+@pytest.mark.parametrize("command", ["inspect", "compare", "time"])
+@pytest.mark.parametrize("layer", ["ReLU", r"ReLU\033[1m"])
+def test_names_of_files_reach_no_terminal_as_escape_sequences(tmp_path, netweave, command, layer):
+    file = tmp_path / "hostile.prototxt"
+    file.write_text(HOSTILE % layer)
+    nets = [str(file)] * (2 if command == "compare" else 1)
+    called = netweave(command, *nets)
+    shown = called.out + called.err
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", shown)
+    assert r"\x1b" in shown

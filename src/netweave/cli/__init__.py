@@ -127,5 +127,7 @@ def _wrong_call(error: click.ClickException) -> str:
 
 
 def _complain(message: str) -> None:
-    line = " ".join(message.splitlines())
+    from netweave.cli.console import printable
+
+    line = printable(" ".join(message.splitlines()))
     click.echo(f"{click.style('netweave:', fg='red', bold=True)} {line}", err=True)

@@ -6,8 +6,9 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from netweave.cli.console import PlainConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ def counting(what: str) -> Iterator[Callable[[int, int], None]]:
         BarColumn(),
         MofNCompleteColumn(),
         TimeRemainingColumn(),
-        console=Console(stderr=True, highlight=False, markup=False),
+        console=PlainConsole(stderr=True),
         transient=True,
         disable=not sys.stderr.isatty(),
     ) as bar:

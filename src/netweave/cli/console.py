@@ -18,15 +18,44 @@ from netweave.errors import UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from rich.console import ConsoleOptions, RenderableType
+    from rich.segment import Segment
     from rich.status import Status
+    from rich.text import Text
 
 PIPE_WIDTH = 2000
 """Columns where no terminal sets them: a row of a table stays one line, whole, for grep."""
 
 
+CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+"""Characters that a terminal obeys: escape sequences begin with one; the last two ranges turn text around."""
+
+
+def printable(text: str) -> str:
+    """Return text without characters that a terminal obeys: names from files may hold them."""
+    return CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+class PlainConsole(Console):
+    """A console that shows text as it is: no markup, and control characters written out."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make rich's Text of a string; here, before anything measures its width."""
+        return super().render_str(printable(text), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        """Give the pieces of what is to be printed, also of a Text that was not made by ``render_str``."""
+        for segment in super().render(renderable, options):
+            # rich's own controls, which move the cursor of a progress bar, are not text
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
+
+
 def output_console() -> Console:
     """Return the console on standard output: as wide as the terminal, or as needed in a pipe."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = PlainConsole()
     if not console.is_terminal:
         console.file = cast("TextIO", _WithoutTrailingBlanks(console.file))
         if "COLUMNS" not in os.environ:
@@ -62,7 +91,7 @@ def in_lines(console: Console) -> bool:
 @contextmanager
 def working(what: str) -> Iterator[Status]:
     """Show on standard error that something is being done, if that is a terminal."""
-    with Console(stderr=True, highlight=False, markup=False).status(what, spinner_style="cyan") as status:
+    with PlainConsole(stderr=True).status(what, spinner_style="cyan") as status:
         yield status
 
 

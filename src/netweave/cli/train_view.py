@@ -6,10 +6,9 @@ import sys
 from time import perf_counter
 from typing import TYPE_CHECKING, Self
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from netweave.cli.console import output_console
+from netweave.cli.console import PlainConsole, output_console
 from netweave.cli.run_log import log_of
 from netweave.parallel.environment import rank_environment
 from netweave.training import Ended, Stopped, Updated
@@ -47,7 +46,7 @@ class TrainView:
             MofNCompleteColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[numbers]}"),
-            console=Console(stderr=True, highlight=False, markup=False),
+            console=PlainConsole(stderr=True),
             transient=True,
             disable=silent or not sys.stderr.isatty(),
         )
