@@ -19,7 +19,7 @@ from netweave.data.item import Item
 from netweave.data.writers import make_writer
 from netweave.errors import UsageError
 from netweave.files import Source
-from netweave.formats.caffe import read
+from netweave.formats.caffe.reader import read
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 

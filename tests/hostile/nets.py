@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import h5py
 import numpy as np
 
-from netweave.formats import onnx as onnx_format
+from netweave.formats.onnx import writer
 from tests.formats.mxnet import symbols
 from tests.formats.onnx import test_reader, test_writer
 from tests.oracles import mxnet_params
@@ -299,5 +299,5 @@ def _mxnet_arrays() -> bytes:
 def _written() -> bytes:
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ours.onnx"
-        onnx_format.write(test_writer.small(odd_pooling=True), path)
+        writer.write(test_writer.small(odd_pooling=True), path)
         return path.read_bytes()

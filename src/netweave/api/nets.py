@@ -185,9 +185,7 @@ def save(
     file = check_file(path, what="path")
     if check_graph(graph).only_weights:
         raise UsageError(f"{graph.name}: holds only weights; there is no net to write")
-    writer = find_written(file, to).load()
-    files: OutputFiles = writer.write(graph, file, random_weights=random_weights)
-    return files
+    return find_written(file, to).write(graph, file, random_weights=random_weights)
 
 
 def convert_and_verify(

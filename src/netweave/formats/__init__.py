@@ -1,8 +1,9 @@
 """The table of formats: which reader handles which file.
 
-To add a format: write a package here with ``match(source) -> bool`` (cheap, no side effects) and
-``read(source) -> Graph``, and add its row to ``FORMATS``. A format's package is loaded when first needed,
-and imports no other format.
+To add a format: write a package here with ``match(source) -> bool`` (cheap, no side effects), a module
+``reader`` in it with ``read(source) -> Graph`` and, if it writes nets, a module ``writer`` with ``write``,
+and add its row to ``FORMATS``; the methods of the row say what they do. A package is loaded when first
+needed, and imports no other.
 """
 
 from netweave.formats.table import FORMATS, Format, find_format, find_written, read

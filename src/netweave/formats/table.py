@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import ModuleType
 
-    from netweave.files import Source
+    from netweave.files import OutputFiles, Source
     from netweave.graph import Graph
 
 
@@ -49,7 +49,8 @@ class Format:
         code: Ends of the names of its files that are code, "" for all; these are read only if the source
             allows that.
         folders: Whether a net may be a folder.
-        written: How the names of the files end that its ``write`` makes; None if it has none.
+        written: How the names of the files end that its writer makes; None if it has none.
+        writer: The module that writes them.
         runs: What it keeps of a run of training.
     """
 
@@ -60,15 +61,48 @@ class Format:
     code: tuple[str, ...] = ()
     folders: bool = False
     written: str | None = None
+    writer: str = "writer"
     runs: RunFiles = RunFiles()
 
-    def load(self) -> ModuleType:
-        """Import the format's package: ``match``, ``read`` and, if it writes nets, ``write``."""
-        return importlib.import_module(f"netweave.formats.{self.name}")
+    def match(self, source: Source) -> bool:
+        """Whether the format's reader takes a source: cheap, and without side effects."""
+        takes: bool = self._load().match(source)
+        return takes
+
+    def read(self, source: Source) -> Graph:
+        """Read a net.
+
+        Raises:
+            ReadError: A file cannot be read or is damaged, or a setting is not what its layer takes.
+            UnsupportedError: The net has layers, operators or settings that Netweave does not read.
+            ShapeError: Sizes do not fit, or are not known and needed.
+            WeightError: The stored arrays are not those of the net.
+            UsageError: The caller gave sizes for an input that the net does not have.
+        """
+        graph: Graph = self._load(".reader").read(source)
+        return graph
+
+    def write(self, graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
+        """Write a net and its weights, as it predicts; old files stay whole until the new ones are.
+
+        Args:
+            graph: The net; it is not changed.
+            path: The file, in a folder that is there, with a name that ends as ``written`` says.
+            random_weights: Write a net without weights with the drawn ones that stand in for them.
+
+        Raises:
+            UnsupportedError: It has operators that the format has no form for, or open sizes of inputs.
+            UsageError: The net has no weights, or a file cannot be written.
+        """
+        files: OutputFiles = self._load(f".{self.writer}").write(graph, path, random_weights=random_weights)
+        return files
 
     def load_training(self) -> ModuleType:
         """Import what reads and writes the files of ``runs``."""
-        return importlib.import_module(f"netweave.formats.{self.name}.training")
+        return self._load(".training")
+
+    def _load(self, module: str = "") -> ModuleType:
+        return importlib.import_module(f"netweave.formats.{self.name}{module}")
 
 
 FORMATS = (
@@ -103,6 +137,7 @@ FORMATS = (
         archives=True,
         code=("",),
         written=".py",
+        writer="source",
     ),
     Format(
         "keras",
@@ -111,6 +146,7 @@ FORMATS = (
         archives=True,
         code=(".py",),
         written=".py",
+        writer="source",
     ),
     Format(
         "tensorflow",
@@ -143,7 +179,7 @@ def find_format(source: Source) -> Format:
         return _find_folder(source)
     is_foreign = _foreign(source.head(8)) is not None
     for row in FORMATS:
-        if (row.archives or not is_foreign) and row.load().match(source):
+        if (row.archives or not is_foreign) and row.match(source):
             return row
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS)
     raise ReadError(
@@ -153,7 +189,7 @@ def find_format(source: Source) -> Format:
 
 def _find_folder(source: Source) -> Format:
     for row in FORMATS:
-        if row.folders and row.load().match(source):
+        if row.folders and row.match(source):
             return row
     known = "; ".join(f"{row.title}: {row.files}" for row in FORMATS if row.folders)
     raise ReadError(
@@ -196,8 +232,7 @@ def read(source: Source) -> Graph:
             place=str(source.net),
         )
     with collector_at_rest():
-        graph: Graph = row.load().read(source)
-    return graph
+        return row.read(source)
 
 
 def _describe(source: Source) -> str:

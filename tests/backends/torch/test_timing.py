@@ -14,7 +14,7 @@ from netweave.backends.torch import TorchNet
 from netweave.backends.torch.timing import Timed, measure
 from netweave.errors import UsageError
 from netweave.files import Source
-from netweave.formats.caffe import read
+from netweave.formats.caffe.reader import read
 from netweave.optim import first_values
 
 NET = """name: "branches"

@@ -8,7 +8,7 @@ import numpy as np
 
 from netweave.backends import prepare
 from netweave.files import Source
-from netweave.formats.caffe import read
+from netweave.formats.caffe.reader import read
 from netweave.graph import parameter_key, parameter_layout
 from netweave.graph.parameters import undo_layout
 

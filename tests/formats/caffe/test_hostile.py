@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from netweave.errors import NetweaveError, ReadError
 from netweave.files import Source
 from netweave.files.protobuf import MAX_MESSAGES
-from netweave.formats.caffe import read
 from netweave.formats.caffe.layers import LAYERS
+from netweave.formats.caffe.reader import read
 
 FILES = (
     "mtcnn/det1.prototxt",

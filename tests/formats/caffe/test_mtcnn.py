@@ -8,7 +8,7 @@ import pytest
 from onnx_ir import to_proto
 
 from netweave.files import Source
-from netweave.formats.caffe import read
+from netweave.formats.caffe.reader import read
 from netweave.graph import known_shape, parameter_key
 
 

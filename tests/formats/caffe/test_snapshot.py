@@ -58,7 +58,7 @@ def test_a_written_net_is_the_net_itself(tmp_path):
 
 def snapshot_graph(path):
     from netweave.files import Source
-    from netweave.formats.caffe import read
+    from netweave.formats.caffe.reader import read
 
     return read(Source(path))
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from netweave.errors import NetweaveError, ReadError, ShapeError, UsageError, WeightError
 from netweave.files import Source
-from netweave.formats.caffe import read, read_blob
+from netweave.formats.caffe import read_blob
+from netweave.formats.caffe.reader import read
 from tests.formats.caffe.nets import inputs, layer, load, normal, run, stored
 from tests.oracles.caffemodel import _bytes, _number, _varint, caffemodel
 

@@ -6,7 +6,8 @@ import pytest
 
 from netweave.errors import ShapeError
 from netweave.files import Source
-from netweave.formats.mxnet import match, read
+from netweave.formats.mxnet import match
+from netweave.formats.mxnet.reader import read
 
 TRAINED = {
     # file: layers, stored elements, shapes of inputs and outputs for batch and, where open, size

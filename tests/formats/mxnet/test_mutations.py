@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from netweave.errors import NetweaveError
 from netweave.files import Source
-from netweave.formats.mxnet import match, read
+from netweave.formats.mxnet import match
+from netweave.formats.mxnet.reader import read
 from tests.formats.mxnet.cases import CASES
 from tests.oracles import mxnet_params
 

@@ -9,7 +9,7 @@ import pytest
 
 from netweave.backends import prepare
 from netweave.files import Source
-from netweave.formats.mxnet import read
+from netweave.formats.mxnet.reader import read
 from netweave.graph import attributes_of, find_operator
 from netweave.symbol.operators import READERS
 from tests.formats.mxnet.cases import CASES

@@ -10,8 +10,8 @@ import pytest
 from netweave.backends import prepare
 from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError, WeightError
 from netweave.files import Source
-from netweave.formats.mxnet import match, read
-from netweave.formats.mxnet.reader import find_weights
+from netweave.formats.mxnet import match
+from netweave.formats.mxnet.reader import find_weights, read
 from tests.formats.mxnet.symbols import node, symbol, variable
 from tests.oracles import mxnet_params, recipe
 

@@ -10,7 +10,7 @@ import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
 from netweave.files import Source
-from netweave.formats import onnx as onnx_format
+from netweave.formats.onnx import reader
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def load(proto: onnx.ModelProto, folder: Path, **wishes: Any) -> Graph:
     """Write a model to a file and read it."""
     path = folder / "net.onnx"
     path.write_bytes(proto.SerializeToString())
-    return onnx_format.read(Source(path, **wishes))
+    return reader.read(Source(path, **wishes))
 
 
 def run(proto: onnx.ModelProto, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:

@@ -8,8 +8,9 @@ import onnxruntime
 import pytest
 
 from netweave.files import Source
-from netweave.formats.onnx import read, write
 from netweave.formats.onnx.functions import why_without
+from netweave.formats.onnx.reader import read
+from netweave.formats.onnx.writer import write
 from netweave.graph import GraphBuilder, all_operators, find_operator
 
 RNG = np.random.default_rng(7)

@@ -12,7 +12,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from netweave.errors import ReadError, ShapeError, UnsupportedError, UsageError
 from netweave.files import Source
-from netweave.formats.onnx import match, read
+from netweave.formats.onnx import match
+from netweave.formats.onnx.reader import read
 from netweave.graph import Parameter
 from tests.formats.onnx.models import load, model, node, normal, run
 

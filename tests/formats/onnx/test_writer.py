@@ -12,7 +12,9 @@ import pytest
 from netweave.errors import ReadError, UsageError
 from netweave.files import Source
 from netweave.files.onnx import save
-from netweave.formats.onnx import read, write, writer
+from netweave.formats.onnx import writer
+from netweave.formats.onnx.reader import read
+from netweave.formats.onnx.writer import write
 from netweave.graph import GraphBuilder, Layer, Origin, Parameter, layer_keys, parameter_key, parameter_layout
 from netweave.graph.ops.pooling import pooling
 from tests.formats.onnx.models import normal, run

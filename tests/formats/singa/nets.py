@@ -8,7 +8,7 @@ import numpy as np
 
 import netweave
 from netweave.files import Source
-from netweave.formats.singa import read
+from netweave.formats.singa.reader import read
 from tests.oracles.singa_net import Walk, checkpoint
 
 if TYPE_CHECKING:

@@ -12,18 +12,10 @@ from netweave.formats.arrays.file_types import kind_of
 
 if TYPE_CHECKING:
     from netweave.files import Source
-    from netweave.graph import Graph
 
-__all__ = ["match", "read"]
+__all__ = ["match"]
 
 
 def match(source: Source) -> bool:
     """Whether the file holds arrays by name, by its first bytes and the end of its name."""
     return kind_of(source.net, source.head(16)) is not None
-
-
-def read(source: Source) -> Graph:
-    """Read weights; see ``netweave.formats.arrays.reader``."""
-    from netweave.formats.arrays import reader
-
-    return reader.read(source)

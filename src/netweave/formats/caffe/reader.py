@@ -34,8 +34,8 @@ LENIENT = ("LayerParameter", "V1LayerParameter", "TransformationParameter", "Dat
 augmented is no part of a net."""
 
 
-def read_net(source: Source) -> Graph:
-    """Read a net from its files; see ``netweave.formats.caffe.read``.
+def read(source: Source) -> Graph:
+    """Read a Caffe net: text or bytes, of any age.
 
     A file of weights keeps the net that was trained. Where that cannot be built (it was cut off, or is one of
     a training branch) and nothing else is given, its arrays are read alone.

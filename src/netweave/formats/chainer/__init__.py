@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from netweave.files import Source
-    from netweave.graph import Graph
 
-__all__ = ["match", "read"]
+__all__ = ["match"]
 
 MAX_CODE_BYTES = 1 << 20
 """Of a ``.py`` file this much is looked at."""
@@ -26,10 +25,3 @@ _IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+chainer(cv)?\b", re.MULTILINE)
 def match(source: Source) -> bool:
     """Whether the file is Python code that imports Chainer or ChainerCV."""
     return source.net.suffix == ".py" and _IMPORT.search(source.head(MAX_CODE_BYTES)) is not None
-
-
-def read(source: Source) -> Graph:
-    """Read a Chainer model; see ``netweave.formats.chainer.reader``."""
-    from netweave.formats.chainer import reader
-
-    return reader.read(source)

@@ -5,6 +5,6 @@ calls, for each, its function in ``layers/`` with a ``call.Call``; ``weights`` g
 order. To add a type of layer, write its function in ``layers/`` under ``@layer("type")``.
 """
 
-from netweave.formats.darknet.reader import match, read
+from netweave.formats.darknet.reader import match
 
-__all__ = ["match", "read"]
+__all__ = ["match"]

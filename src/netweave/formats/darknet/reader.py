@@ -45,13 +45,6 @@ def read(source: Source) -> Graph:
 
     What training alone needs (``[cost]``, dropout, the settings of ``[net]``) makes no node. The net's
     outputs are its heads (``[yolo]``, ``[region]``, ``[detection]``) in their order, or else its last layer.
-
-    Raises:
-        ReadError: A file cannot be read or is damaged, or a setting is wrong.
-        UnsupportedError: The net has layers or settings that Netweave does not read.
-        ShapeError: Sizes do not fit.
-        WeightError: The stored arrays are not those of the net.
-        UsageError: The caller gave sizes for an input that the net does not have.
     """
     sections = read_config(source.net)
     net, body = sections[0], sections[1:]

@@ -7,23 +7,6 @@ it, ``reader`` walks them in ``order`` and gives each to its function in ``layer
 To add a layer see docs/how-to/add-a-keras-layer.md.
 """
 
-from __future__ import annotations
+from netweave.formats.keras.opening import match
 
-from typing import TYPE_CHECKING
-
-from netweave.formats.keras.reader import match, read
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from netweave.files import OutputFiles
-    from netweave.graph import Graph
-
-__all__ = ["match", "read", "write"]
-
-
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
-    """Write a net as source for Keras 3 with its weights; see ``netweave.formats.keras.source``."""
-    from netweave.formats.keras import source
-
-    return source.write(graph, path, random_weights=random_weights)
+__all__ = ["match"]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError
 from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.source import is_folder, read_bytes
+from netweave.formats.keras.code import is_code
 from netweave.formats.keras.weights import Weights
 
 if TYPE_CHECKING:
@@ -39,8 +40,10 @@ class Opened:
     files: tuple[str, ...]
 
 
-def is_ours(source: Source) -> bool:
-    """Whether a file is a model of Keras, by what it holds."""
+def match(source: Source) -> bool:
+    """Whether the file is a model of Keras, by what it holds, or code that makes one."""
+    if is_code(source.net):
+        return True
     if is_folder(source.net):
         return False
     head = source.head()

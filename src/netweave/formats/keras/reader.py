@@ -16,7 +16,7 @@ from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.masking import KEEPS_MASK
-from netweave.formats.keras.opening import is_ours, open_model
+from netweave.formats.keras.opening import open_model
 from netweave.formats.keras.order import calls_in_order
 from netweave.formats.keras.registry import read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
@@ -31,21 +31,8 @@ MAX_DEPTH = 32
 """Models inside models beyond this depth are refused."""
 
 
-def match(source: Source) -> bool:
-    """Whether the file is a model of Keras, or code that makes one."""
-    return is_code(source.net) or is_ours(source)
-
-
 def read(source: Source) -> Graph:
-    """Read a model of Keras: ``.keras``, ``.h5``, its configuration in JSON beside its weights, or its code.
-
-    Raises:
-        ReadError: A file cannot be read or is damaged.
-        UnsupportedError: The model has layers or settings that Netweave does not read.
-        ShapeError: Sizes do not fit, or are not known and needed.
-        WeightError: The stored arrays are not those of the model.
-        UsageError: The caller gave sizes for an input that the model does not have.
-    """
+    """Read a model of Keras: ``.keras``, ``.h5``, its configuration in JSON beside weights, or its code."""
     if is_code(source.net):
         return read_code(source, read)
     return _Build(source, open_model(source)).graph()

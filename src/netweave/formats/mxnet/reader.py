@@ -31,15 +31,7 @@ def match(source: Source) -> bool:
 
 
 def read(source: Source) -> Graph:
-    """Read a net of MXNet: ``NET-symbol.json`` and, if there is one, ``NET-%04d.params``.
-
-    Raises:
-        ReadError: A file cannot be read or is damaged.
-        UnsupportedError: The net has operators or settings that Netweave does not read.
-        ShapeError: Sizes do not fit, or are not known and needed.
-        WeightError: The stored arrays are not those of the net.
-        UsageError: The caller gave sizes for an input that the net does not have.
-    """
+    """Read a net of MXNet: ``NET-symbol.json`` and, if there is one, ``NET-%04d.params``."""
     if is_arrays(source.head()):
         raise ReadError(
             "holds arrays and no net; name the net's file (NAME-symbol.json) first, as in "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files import OutputFiles
 from netweave.files.onnx.save import save
 from netweave.files.output_files import replacing_files, require_weights
 from netweave.formats.onnx.functions import with_functions
@@ -14,21 +15,14 @@ if TYPE_CHECKING:
     from netweave.graph import Graph
 
 
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> None:
+def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
     """Write a net as an ONNX file; an old file stays whole until the new one is.
 
     Operators of the domain ``netweave`` are written as they are, and what standard ONNX can express of them
     as functions of the model, so that other runtimes run the file as well.
     Weights of more than ``MAX_INSIDE_BYTES`` go to ``<name>.data`` beside it.
-
-    Args:
-        graph: The net; it is not changed.
-        path: The file, in a folder that is there.
-        random_weights: Write a net without weights with the drawn ones that stand in for them.
-
-    Raises:
-        UsageError: The net has no weights, or the file cannot be written.
     """
     require_weights(graph, random_weights=random_weights)
     with replacing_files(path) as folder:
         save(with_functions(graph), folder / path.name)
+    return OutputFiles(path, inputs=None)

@@ -13,24 +13,16 @@ from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
-    from netweave.files import OutputFiles, Source
+    from netweave.files import Source
     from netweave.graph import Graph
 
-__all__ = ["match", "read", "read_module", "read_state", "write"]
+__all__ = ["match", "read_module", "read_state"]
 
 
 def match(source: Source) -> bool:
     """Whether the file is one of PyTorch's: by its content, and a ``.py`` file by what it imports."""
     return kind_of(source.net) is not None
-
-
-def read(source: Source) -> Graph:
-    """Read a PyTorch net; see ``netweave.formats.pytorch.reader``."""
-    from netweave.formats.pytorch import reader
-
-    return reader.read(source)
 
 
 def read_module(
@@ -40,10 +32,3 @@ def read_module(
     from netweave.formats.pytorch import reader
 
     return reader.read_module(module, input_shapes=input_shapes, examples=examples)
-
-
-def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
-    """Write a net as PyTorch source with its weights; see ``netweave.formats.pytorch.source``."""
-    from netweave.formats.pytorch import source
-
-    return source.write(graph, path, random_weights=random_weights)

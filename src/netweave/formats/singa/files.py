@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from netweave.files import Source
     from netweave.files.protobuf import Message
 
 HEAD_BYTES = 1 << 16
@@ -29,6 +30,11 @@ _OTHERS = {
     "job.conf: the learning rate in 'updater { learning_rate }', and first values in 'init'",
     "cluster.conf": "says which machines there are, and no net; give the job.conf",
 }
+
+
+def match(source: Source) -> bool:
+    """Whether a file is one of SINGA's, by its content."""
+    return find_kind(source.head(HEAD_BYTES)) is not None
 
 
 def find_kind(head: bytes) -> str | None:

@@ -20,11 +20,6 @@ DOWN = "down"
 """The stage in which an RBM is read from its hidden layer to its visible one."""
 
 
-def match(source: Source) -> bool:
-    """Whether a file is one of SINGA's, by its content."""
-    return find_kind(source.head(HEAD_BYTES)) is not None
-
-
 def read(source: Source) -> Graph:
     """Read the net of a ``job.conf`` for a phase, or the arrays of a checkpoint alone.
 

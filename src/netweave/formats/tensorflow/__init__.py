@@ -7,6 +7,6 @@ ours, ``outputs`` finds what is computed, ``patterns`` joins what TensorFlow wri
 computes sizes. To add an operator see docs/how-to/add-a-tensorflow-operator.md.
 """
 
-from netweave.formats.tensorflow.reader import match, read
+from netweave.formats.tensorflow.opening import match
 
-__all__ = ["match", "read"]
+__all__ = ["match"]

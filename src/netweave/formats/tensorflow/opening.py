@@ -50,7 +50,7 @@ class Opened:
     files: tuple[str, ...] = ()
 
 
-def is_ours(source: Source) -> bool:
+def match(source: Source) -> bool:
     """Whether a source is a net of TensorFlow."""
     if is_folder(source.net):
         return _saved_model(source.net) is not None

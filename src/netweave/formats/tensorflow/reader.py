@@ -10,7 +10,7 @@ from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
 from netweave.formats.tensorflow.interpreter import Interpreter
-from netweave.formats.tensorflow.opening import is_ours, open_net
+from netweave.formats.tensorflow.opening import open_net
 from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.formats.tensorflow.outputs import find_outputs
 from netweave.formats.tensorflow.reach import check_written_out, needed
@@ -27,21 +27,8 @@ if TYPE_CHECKING:
     from netweave.formats.tensorflow.operands import Item
 
 
-def match(source: Source) -> bool:
-    """Whether the file or folder is a net of TensorFlow."""
-    return is_ours(source)
-
-
 def read(source: Source) -> Graph:
-    """Read a net of TensorFlow: a frozen graph, a MetaGraph with its checkpoint, or a SavedModel.
-
-    Raises:
-        ReadError: A file cannot be read or is damaged.
-        UnsupportedError: The net has operators or settings that Netweave does not read.
-        ShapeError: Sizes do not fit, or are not known and needed.
-        WeightError: The stored arrays are not those of the net.
-        UsageError: The caller gave sizes for an input that the net does not have.
-    """
+    """Read a net of TensorFlow: a frozen graph, a MetaGraph with its checkpoint, or a SavedModel."""
     opened = open_net(source)
     check_written_out(opened.program)
     wanted = _wanted(opened)

@@ -37,15 +37,6 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
 
     The net is written as it predicts, with channels first: an input that the source has with channels last is
     one with channels first. Its input sizes are those that it was read with; of a batch that is left open, 1.
-
-    Args:
-        graph: The net; it is not changed.
-        path: The file of the net, in a folder that is there.
-        random_weights: Write a net without weights with the drawn ones that stand in for them.
-
-    Raises:
-        UnsupportedError: It has operators for which Caffe has no layer, or sizes of inputs are open.
-        UsageError: The net has no weights, or a file cannot be written.
     """
     require_weights(graph, random_weights=random_weights)
     plain = _as_caffe_has_it(graph)

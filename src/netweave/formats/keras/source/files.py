@@ -30,15 +30,6 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
     """Write ``NAME.py``, and ``NAME.npz`` beside it.
 
     The net is written as it predicts, and images have channels last.
-
-    Args:
-        graph: The net; it is not changed.
-        path: The file, in a folder that is there.
-        random_weights: Write a net without weights with the drawn ones that stand in for them.
-
-    Raises:
-        UnsupportedError: It has operators for which no layer of Keras is known.
-        UsageError: The net has no weights, or a file cannot be written.
     """
     require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, absorb_biases, prune)(graph)

@@ -38,15 +38,6 @@ def write(graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFi
     """Write ``NET-symbol.json``, and ``NET-0000.params`` beside it.
 
     The net is written as it predicts. Its inputs are as they are in the source, with the sizes known.
-
-    Args:
-        graph: The net; it is not changed.
-        path: The file of the net, in a folder that is there; its name ends in ``-symbol.json``.
-        random_weights: Write a net without weights with the drawn ones that stand in for them.
-
-    Raises:
-        UnsupportedError: It has operators for which MXNet has none.
-        UsageError: The net has no weights, or a file cannot be written.
     """
     require_weights(graph, random_weights=random_weights)
     plain = chain(to_inference, see_through, absorb_scales, early_transposes, absorb_pads, prune)(graph)
