@@ -42,8 +42,8 @@ def load_job(
         solver: The file.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
         data: By phase (``train``, ``test``), the path of its records, instead of the path in its net.
-        stages: Stages of all nets, besides those in the file.
-        level: Level of all nets, if not 0.
+        stages: Stages of the training net, besides those in the file.
+        level: Level of the training net, if not 0.
 
     Raises:
         SourceError: The solver, a net or its data cannot be read, or they do not match.

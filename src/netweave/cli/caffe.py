@@ -41,11 +41,22 @@ threads_option = click.option(
 )
 
 
+def _split_stages(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> tuple[str, ...]:
+    return tuple(name for value in values for name in value.split(",") if name)
+
+
 def in_state(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that select the state (``NetState``) in which a Caffe net is read."""
 
     @click.option(
-        "--stage", "stages", metavar="NAME", multiple=True, help="Stage of the net; may be repeated."
+        "--stage",
+        "stages",
+        metavar="NAMES",
+        multiple=True,
+        callback=_split_stages,
+        help="Stage of the net (when training, of the training net); separate several with commas.",
     )
     @click.option("--level", type=int, metavar="N", default=0, show_default=True, help="Level of the net.")
     @click.option(

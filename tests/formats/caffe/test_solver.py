@@ -83,6 +83,16 @@ def test_phases_share_keys_and_have_their_own_data_and_losses(tmp_path):
     assert test.data[0].transforms == ({"kind": "crop", "height": 4, "width": 4, "where": "centre"},)
 
 
+def test_stages_and_level_are_those_of_the_training_net(tmp_path):
+    """``caffe train`` writes its flags into ``train_state`` (tools/caffe.cpp), and nowhere else."""
+    extra = """layer { name: "extra" type: "Power" bottom: "ip" top: "extra" include { stage: "more" min_level: 2 } }
+        layer { name: "quiet" type: "Silence" bottom: "extra" include { stage: "more" min_level: 2 } }"""
+    path = write(tmp_path, net=NET + extra)
+    job = read_solver(path, probe=sizes, stages=("more",), level=2)
+    assert "extra" in job.phases["train"].graph.layers
+    assert "extra" not in job.phases["test"].graph.layers
+
+
 def test_names_are_found_from_the_folder_that_the_net_is_found_in(tmp_path, monkeypatch):
     (tmp_path / "models" / "small").mkdir(parents=True)
     (tmp_path / "models" / "small" / "net.prototxt").write_text(NET)

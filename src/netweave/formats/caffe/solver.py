@@ -7,7 +7,7 @@ where the net is not there, to the nearest folder above the solver in which it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,8 +72,8 @@ def read_solver(
             nets must say them.
         input_shapes: Sizes of inputs by name, over what is said or probed.
         data: By phase, where its records are, instead of what its net names.
-        stages: Stages that all nets are in, besides those of the solver.
-        level: Level that all nets are at, if not 0.
+        stages: Stages that the training net is in, besides those of the solver.
+        level: Level that the training net is at, if not 0.
 
     Raises:
         SourceError: The solver or one of its nets cannot be read, or they do not fit together.
@@ -158,7 +158,12 @@ class _Nets:
             raise UsageError(
                 f"{self.path}: data is given for phase {unknown[0]!r}; there are: {', '.join(nets)}"
             )
-        return {name: self.reading.phase(net, data.get(name)) for name, net in nets.items()}
+        # the caffe tool writes its flags -stage and -level into the solver's train_state, and nowhere else
+        tests = replace(self.reading, stages=(), level=0)
+        return {
+            name: (self.reading if name == "train" else tests).phase(net, data.get(name))
+            for name, net in nets.items()
+        }
 
     def _train_net(self) -> NetFile:
         solver = self.solver
