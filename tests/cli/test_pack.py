@@ -86,6 +86,22 @@ def test_absolute_names_in_a_list(folder, netweave, monkeypatch, tmp_path_factor
         np.testing.assert_array_equal(pixels, IMAGES)
 
 
+def test_several_files_and_stores_of_singa(folder, netweave, monkeypatch):
+    monkeypatch.chdir(folder)
+    called = netweave("pack", "all.npz", "train.rec", "--split-size", "1KB")
+    assert called.out == "train.rec: 4 records in 4 files, train-00000.rec to train-00003.rec\n", called.err
+    np.testing.assert_array_equal(read("train.rec", color="bgr")[0], IMAGES)
+    assert (
+        netweave("pack", "train.rec", "train_data.bin", "--to", "kvfile").out == "train_data.bin: 4 records\n"
+    )
+    pixels, labels = read("train_data.bin")
+    np.testing.assert_array_equal(pixels, IMAGES[:, :, :, ::-1])
+    assert labels == LABELS
+    called = netweave("pack", "list.txt", "x.rec", "--split-size", "few")
+    assert called.status == 2
+    assert "few" in called.err
+
+
 def test_a_folder_of_classes_resized_gray_and_encoded(folder, netweave, monkeypatch):
     monkeypatch.chdir(folder)
     assert netweave("pack", "classes", "db", "--resize", "5x6", "--gray", "--encode", ".png").status == 0

@@ -53,3 +53,22 @@ def data_base(folder, records):
         for key, value in records.items():
             transaction.put(key.encode(), value)
     return str(folder)
+
+
+def singa_record(pixels=None, label=0, *, data=None, shape=()):
+    """A RecordProto of SINGA's common.proto, field by field: shape, label, pixels or floats."""
+    body = b"".join(field(1, 0, size) for size in shape) + field(2, 0, label)
+    if pixels is not None:
+        body += field(3, 2, pixels.transpose(2, 0, 1).tobytes())
+    if data is not None:
+        body += field(4, 2, np.asarray(data, "<f4").tobytes())
+    return body
+
+
+def kvfile(records):
+    """SINGA's store of the given values, by key."""
+    return b"".join(
+        struct.pack("<Q", len(part)) + part
+        for key, value in records.items()
+        for part in (key.encode(), value)
+    )

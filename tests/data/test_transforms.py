@@ -10,7 +10,7 @@ import pytest
 
 from netweave.data import TRANSFORMS, Pipeline
 from netweave.errors import ReadError, ShapeError, UsageError
-from tests.data.make import field, pictures
+from tests.data.make import field, kvfile, pictures, singa_record
 
 cv2 = pytest.importorskip("cv2")
 
@@ -305,6 +305,16 @@ def test_wrong_settings(wanted, message):
 def test_a_missing_file_of_means():
     with pytest.raises(ReadError, match="there is no such file"):
         Pipeline([{"kind": "subtract", "path": "/nowhere/mean.binaryproto"}])
+
+
+def test_deviations_are_cut_as_means_are(tmp_path):
+    deviations = np.arange(1, 1 + 3 * 6 * 7, dtype=np.float32).reshape(3, 6, 7)
+    record = singa_record(data=deviations.ravel(), shape=deviations.shape)
+    (tmp_path / "std.bin").write_bytes(kvfile({"std": record}))
+    crop = {"kind": "crop", "height": 4, "width": 3, "where": "top left"}
+    pixels = pictures(1, height=6, width=7)[0]
+    found = put_through(pixels, crop, {"kind": "divide", "path": str(tmp_path / "std.bin")})
+    np.testing.assert_allclose(found, (pixels / deviations.transpose(1, 2, 0))[:4, :3], rtol=1e-6)
 
 
 def test_every_transform_is_tried():

@@ -11,13 +11,14 @@ from netweave.data.pack import pack as pack_source
 from netweave.data.sources.arrays import Arrays
 from netweave.data.transforms.geometry import Resize
 from netweave.errors import UsageError
+from netweave.memory_plan import parse_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
 
-KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5"}
+KINDS = {".rec": "recordio", ".h5": "hdf5", ".hdf5": "hdf5", ".kvfile": "kvfile"}
 """The format of a target by its suffix; any other target is an LMDB."""
 
 
@@ -36,8 +37,9 @@ def pack(
     seed: int = 0,
     encode: str | None = None,
     quality: int = 95,
+    split_size: str | int | None = None,
 ) -> int:
-    """Pack records into one file or database for training, and return their number.
+    """Pack records into one file or database for training, or into several, and return their number.
 
     Image files are copied unchanged, unless they are resized or converted to gray.
 
@@ -46,7 +48,8 @@ def pack(
             ``.lst``), an LMDB, ``.rec``, ``.h5``, ``.npz``, ``.npy``, ``.csv``, idx or CIFAR file, local or
             remote (``s3://``); or arrays of images (N, C, H, W) and labels.
         target: File or folder to create; an existing one is never overwritten.
-        kind: ``lmdb``, ``recordio``, ``hdf5`` or ``mnist``; None to derive it from the target's name.
+        kind: ``lmdb``, ``recordio``, ``hdf5``, ``mnist`` or ``kvfile`` (SINGA); None to derive it from the
+            target's name.
         read_as: Format of the source; None to derive it from the source's name.
         labels: A file of labels, if they are separate.
         root: The folder that paths in a list are relative to; by default the folder of the list.
@@ -57,6 +60,9 @@ def pack(
         seed: Seed of the random order.
         encode: Encode pixels as image files with this suffix, ``.png`` or ``.jpg``.
         quality: JPEG quality, 1 to 100.
+        split_size: Write several files of at most about this size, bytes or a text such as ``64MB``:
+            ``train-00000.rec``, ``train-00001.rec``, ... for ``train.rec``. They are read as one under the
+            target's name.
 
     Raises:
         UsageError: The kind is unknown, the target exists, or the source is ambiguous.
@@ -75,6 +81,7 @@ def pack(
             encode=encode is not None,
             suffix=encode or ".png",
             quality=quality,
+            split_bytes=parse_bytes(split_size) if isinstance(split_size, str) else split_size,
         )
 
 

@@ -14,16 +14,25 @@ from netweave.cli.options import Command, parse_sizes
         "netweave pack train.txt train.rec --root images/ --resize 256",
         "netweave pack train-images-idx3-ubyte.gz train_lmdb",
         "netweave pack rows.csv rows.h5 --shape 3x32x32 --labels labels.csv",
+        "netweave pack photos.lst train.rec --split-size 256MB",
+        "netweave pack train-images-idx3-ubyte train_data.bin --to kvfile",
     ],
 )
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", metavar="TARGET")
-@click.option("--as", "kind", metavar="KIND", help="Format of TARGET: lmdb, recordio, hdf5 or mnist.")
+@click.option(
+    "--to",
+    "--as",
+    "kind",
+    metavar="KIND",
+    help="Format of TARGET: lmdb, recordio, hdf5, mnist or kvfile (SINGA).",
+)
 @click.option(
     "--from",
     "read_as",
     metavar="KIND",
-    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv or numpy.",
+    help="Format of SOURCE: lmdb, recordio, folder, images, hdf5, mnist, cifar, csv, numpy, kvfile "
+    "or textfile.",
 )
 @click.option("--labels", metavar="FILE", help="File of the labels, if they are in a separate file.")
 @click.option(
@@ -47,6 +56,11 @@ from netweave.cli.options import Command, parse_sizes
 @click.option(
     "--quality", type=click.IntRange(1, 100), metavar="N", default=95, show_default=True, help="JPEG quality."
 )
+@click.option(
+    "--split-size",
+    metavar="SIZE",
+    help="Write several files of at most about SIZE (64MB), which are read as one by the name TARGET.",
+)
 def pack(
     source: str,
     target: str,
@@ -61,15 +75,18 @@ def pack(
     seed: int,
     encode: str | None,
     quality: int,
+    split_size: str | None,
 ) -> None:
     """Pack the records of SOURCE into TARGET, for training.
 
     SOURCE is a folder with one subfolder of images per class, a list of images (Caffe's .txt, MXNet's .lst),
-    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx or CIFAR file. URLs such as s3://... are fetched. TARGET is
-    an MXNet .rec (with its .idx), an .h5, or else a folder for a Caffe LMDB.
+    or an LMDB, .rec, .h5, .npz, .npy, .csv, idx, CIFAR or .kvfile file. URLs such as
+    s3://... are read in place. TARGET is an MXNet .rec (with its .idx), an .h5, a .kvfile, or else a folder
+    for a Caffe LMDB.
     """
     from netweave import api
     from netweave.cli.console import output_console, working
+    from netweave.data.location import part_names
 
     with working(f"packing {source}"):
         count = api.pack(
@@ -86,5 +103,8 @@ def pack(
             seed=seed,
             encode=encode,
             quality=quality,
+            split_size=split_size,
         )
-    output_console().print(f"{target}: {count:,} records", soft_wrap=True)
+    parts = part_names(target) if split_size else []
+    spread = f" in {len(parts)} files, {parts[0]} to {parts[-1]}" if parts else ""
+    output_console().print(f"{target}: {count:,} records{spread}", soft_wrap=True)

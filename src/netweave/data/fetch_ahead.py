@@ -46,7 +46,7 @@ class FetchAhead:
         self.ahead = max(1, min(MAX_BATCHES, MAX_BYTES // max(1, batch_bytes)))
         # one more than can be on its way: the tasks that read an entry are pushed before it is written again
         self._entries = [_Entry(number) for number in range(decoded + 1 + self.ahead)]
-        engine.add_lane(LANE, self.ahead)
+        engine.add_lane(LANE, decoded + self.ahead)  # all that may be on its way; they only wait
 
     def push(self, number: int, plan: BatchPlan) -> None:
         """Begin to fetch the records of a batch, the loader's of this number."""

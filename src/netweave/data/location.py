@@ -5,6 +5,7 @@ Large files are read by ranges of bytes instead (``byte_file``).
 
 from __future__ import annotations
 
+import glob
 import gzip
 import tempfile
 from functools import cache
@@ -37,6 +38,36 @@ def join(folder: str, name: str) -> str:
     if not folder or is_remote(name) or Path(name).is_absolute():
         return name
     return f"{folder.rstrip('/')}/{name}"
+
+
+def part_name(name: str, number: str) -> str:
+    """Return the name of one of the files that a set of records is split into.
+
+    >>> part_name("s3://bucket/train.rec", "00007"), part_name("train_lmdb", "*")
+    ('s3://bucket/train-00007.rec', 'train_lmdb-*')
+    """
+    folder, slash, last = name.rpartition("/")
+    stem, dot, suffix = last.rpartition(".")
+    return f"{folder}{slash}{stem}-{number}{dot}{suffix}" if stem else f"{name}-{number}"
+
+
+def part_names(name: str) -> list[str]:
+    """Return the files that a name stands for: those of a pattern, or the parts of a set that was split.
+
+    Empty for a name that stands for itself, or for nothing.
+    """
+    if "*" in name:
+        return _matching(name)
+    if exists(name) or not exists(part_name(name, "00000")):
+        return []
+    return _matching(part_name(name, "[0-9]*"))
+
+
+def _matching(pattern: str) -> list[str]:
+    if not is_remote(pattern):
+        return sorted(glob.glob(pattern))  # noqa: PTH207 - pathlib cannot match an absolute pattern
+    system = system_of(pattern)
+    return sorted(system.unstrip_protocol(name) for name in system.glob(pattern))
 
 
 def read_file(name: str) -> bytes:

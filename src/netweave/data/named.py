@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.data.kvfile import MAX_KEY_BYTES, SHARD, is_kvfile
 from netweave.data.location import local_copy
 from netweave.data.source import SOURCES, open_source
 from netweave.errors import UsageError
@@ -29,6 +30,7 @@ SUFFIXES = {
     ".txt": "images",
     ".bin": "cifar",
     ".mdb": "lmdb",
+    ".kvfile": "kvfile",
 }
 """Kinds by the end of a file's name."""
 
@@ -60,13 +62,22 @@ def kind_of(name: str) -> str:
     path = Path(bare)
     if "idx3-ubyte" in path.name or "idx1-ubyte" in path.name:
         return "mnist"
+    if path.suffix == ".bin" and path.is_file() and _is_kvfile(path):
+        return "kvfile"  # SINGA's examples call theirs train_data.bin, as CIFAR's files are called
     if path.suffix in SUFFIXES:
         return SUFFIXES[path.suffix]
     if path.is_dir():
+        if (path / SHARD).exists():
+            return "kvfile"
         return "lmdb" if (path / "data.mdb").exists() or (path / "CURRENT").exists() else "folder"
     if "://" in name or not path.exists():
         return "lmdb"  # whose opening says that it is not there
     raise UsageError(f"{name}: its name does not tell its kind; give one of {', '.join(SETTINGS)}")
+
+
+def _is_kvfile(path: Path) -> bool:
+    with path.open("rb") as file:
+        return is_kvfile(file.read(MAX_KEY_BYTES), path.stat().st_size)
 
 
 def open_named(name: str, kind: str | None = None, said: Named | None = None) -> Source:
@@ -136,6 +147,8 @@ SETTINGS: dict[str, Callable[[str, Named], dict[str, Any]]] = {
     "mnist": _mnist,
     "cifar": lambda name, said: {"paths": name.split(",")},
     "csv": _csv,
+    "kvfile": lambda name, said: {"path": name, "shape": said.shape},
+    "textfile": lambda name, said: {"path": name, "shape": said.shape},
     "numpy": _numpy,
 }
 """The kinds that a name can be opened as, with the settings that follow from it; rows of ``SOURCES``."""

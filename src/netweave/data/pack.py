@@ -26,11 +26,12 @@ def pack(
     encode: bool = False,
     suffix: str = ".png",
     quality: int = 95,
+    split_bytes: int | None = None,
 ) -> int:
     """Write the records of a source; return how many.
 
     An image that is a file stays the file it is, unless it is resized or made gray. A kind that can hold
-    bare pixels (``lmdb``, ``hdf5``, ``mnist``) is given them where there is no file.
+    bare pixels (``lmdb``, ``hdf5``, ``mnist``, ``kvfile``) is given them where there is no file.
 
     Args:
         source: The records.
@@ -43,13 +44,14 @@ def pack(
         encode: Whether pixels become files also where the kind can hold them bare.
         suffix: What pixels are encoded as, where they are.
         quality: Of JPEG, 1 to 100.
+        split_bytes: Largest size of a file, where records are spread over several; None for one.
 
     Raises:
         UsageError: There is no such kind, or the target is there already.
         SourceError: A record cannot be read or written; nothing is left behind.
     """
     order = Order(num_records=len(source), batch_size=1, shuffle=shuffle, seed=seed, groups=source.groups)
-    with make_writer(kind, target, suffix=suffix, quality=quality) as writer:
+    with make_writer(kind, target, split_bytes=split_bytes, suffix=suffix, quality=quality) as writer:
         for place, index in enumerate(order.epoch(0).tolist()):
             item = source.item(index)
             item = item.in_gray() if gray else item

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from netweave.data.item import Item
+from netweave.data.location import part_names
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from types import TracebackType
 
     from netweave.job import DataSource
@@ -145,6 +146,10 @@ SOURCES: dict[str, tuple[str, str]] = {
     "mnist": ("idx", "MNIST"),
     "cifar": ("cifar", "CIFAR"),
     "csv": ("csv", "CSV"),
+    "kvfile": ("singa", "KVFile"),
+    "shard": ("singa", "KVFile"),
+    "record_lmdb": ("singa", "RecordLMDB"),
+    "textfile": ("singa", "TextFile"),
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
     "filled": ("filled", "Filled"),
@@ -156,6 +161,9 @@ SOURCES: dict[str, tuple[str, str]] = {
 
 def open_source(wanted: DataSource) -> Source:
     """Open the source that a Job asks for.
+
+    A path may stand for several files that are read as one: a pattern (``train-*.rec``), or the name that
+    ``pack`` was given when it split its records (``train.rec`` for ``train-00000.rec``, ...).
 
     Raises:
         UsageError: There is no such kind, or it lacks a setting or does not have one.
@@ -171,4 +179,22 @@ def open_source(wanted: DataSource) -> Source:
     except TypeError as error:
         takes = ", ".join(inspect.signature(made).parameters)
         raise UsageError(f"{prefix}data of kind {wanted.kind!r}: {error}; it takes: {takes}") from error
-    return made(**wanted.settings)
+    path = wanted.settings.get("path")
+    names = part_names(path) if isinstance(path, str) else []
+    if not names:
+        return made(**wanted.settings)
+    return _open_parts(str(path), [{**wanted.settings, "path": name} for name in names], made)
+
+
+def _open_parts(place: str, settings: Sequence[Mapping[str, Any]], made: type[Source]) -> Source:
+    """Open files that are read as one."""
+    parts = importlib.import_module("netweave.data.sources.parts")
+    opened: list[Source] = []
+    try:
+        opened.extend(made(**one) for one in settings)
+        joined: Source = parts.Parts(place, opened)
+    except BaseException:
+        for source in opened:
+            source.close()
+        raise
+    return joined

@@ -45,6 +45,8 @@ class CSV(Arrays):
 
 def _rows(path: str, shape: Sequence[int]) -> np.ndarray:
     lines = [line for line in read_text(path).splitlines() if line.strip()]
+    if not lines:
+        raise ReadError("has no rows", place=path)
     try:
         rows = np.loadtxt(lines, np.float32, delimiter=",", ndmin=2)
     except ValueError as error:

@@ -43,18 +43,9 @@ class LMDB(StoredSource):
     def __init__(self, path: str, color: str = "native") -> None:
         self.place = path
         self._color = color
-        if exists(f"{path.rstrip('/')}/CURRENT"):
-            raise UnsupportedError(
-                "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
-                place=path,
-            )
-        file = _open(path)
-        self.remote = file.remote
-        self._file = LMDBFile(file, place=path)
+        self._file = open_entries(path)
+        self.remote = self._file.remote
         self._keys = self._file.keys
-        if not self._keys:
-            self.close()
-            raise ReadError("is an LMDB without records", place=path)
 
     def __len__(self) -> int:
         return len(self._keys)
@@ -102,6 +93,28 @@ class LMDB(StoredSource):
         if not values.size or values.size != math.prod(shape):
             raise ReadError(f"has {values.size:,} values, but declares {shape}", place=self.describe(index))
         return values.reshape(shape).transpose(1, 2, 0)
+
+
+def open_entries(path: str) -> LMDBFile:
+    """Open an LMDB, here or elsewhere.
+
+    Args:
+        path: The folder of the data base, or its file.
+
+    Raises:
+        ReadError: There is no such data base, it is damaged, or has no records.
+        UnsupportedError: It is a LevelDB.
+    """
+    if exists(f"{path.rstrip('/')}/CURRENT"):
+        raise UnsupportedError(
+            "is a LevelDB, expected an LMDB; convert it (write the same records with backend LMDB)",
+            place=path,
+        )
+    entries = LMDBFile(_open(path), place=path)
+    if not entries.keys:
+        entries.close()
+        raise ReadError("is an LMDB without records", place=path)
+    return entries
 
 
 def _open(path: str) -> ByteFile:

@@ -75,6 +75,7 @@ class LMDBFile:
 
     Attributes:
         keys: The keys.
+        remote: Whether reading waits for another machine.
 
     Raises:
         ReadError: The file is cut short or damaged, or cannot be read.
@@ -84,6 +85,7 @@ class LMDBFile:
     def __init__(self, file: ByteFile, *, place: str) -> None:
         self._place = place
         self._file = file
+        self.remote = file.remote
         try:
             self._meta = self._newest_meta()
             self._entries = list(self._walk())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.location import local_copy
+from netweave.data.kvfile import read_mean_record
+from netweave.data.location import local_copy, read_file
 from netweave.data.transform import Arithmetic, transform
 from netweave.errors import ReadError
 from netweave.formats.caffe import read_blob
@@ -26,8 +27,8 @@ class Subtract(Arithmetic):
 
     Attributes:
         values: One value, or one for each channel.
-        path: A file of means: ``.binaryproto`` of Caffe, or MXNet's ``mean_img``. It has the size of the
-            decoded images (Caffe), or that of what the geometric transforms leave (MXNet).
+        path: A file of means: ``.binaryproto`` of Caffe, MXNet's ``mean_img``, or SINGA's. It has the size of
+            the decoded images (Caffe), or that of what the geometric transforms leave (MXNet).
     """
 
     values: tuple[float, ...] = ()
@@ -44,20 +45,54 @@ class Subtract(Arithmetic):
     ) -> None:
         """Compute from some numbers those of the batch."""
         if self.path:
-            np.subtract(values, self._window(values, image).astype(out.dtype), out=out)
+            window = _window(self._means, values, image, f"the means of {self.path}")
+            np.subtract(values, window.astype(out.dtype), out=out)
         else:
             by_channel(np.subtract, values, self._means, out)
 
-    def _window(self, values: np.ndarray, image: Image | None) -> np.ndarray:
-        """Return the means of the pixels that are left."""
-        shape = values.shape[-3:]
-        window = self._means
-        if window.shape != shape and image is not None and window.shape == image.whole:
-            window = window[image.top : image.top + shape[0], image.left : image.left + shape[1]]
-        if window.shape != shape:
-            whole = "" if image is None or image.whole == shape else f" of an image of {image.whole}"
-            raise ValueError(f"is {shape}{whole}, and the means of {self.path} are {window.shape}")
-        return window[:, ::-1] if image is not None and image.mirrored else window
+
+@transform("divide")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Divide(Arithmetic):
+    """Divides by an image of deviations (SINGA's ``std_file``).
+
+    Attributes:
+        path: The file; as one of means.
+    """
+
+    path: str
+    _deviations: np.ndarray = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        deviations = read_means(self.path)
+        if not np.all(deviations):
+            raise ReadError("has deviations of zero, by which nothing can be divided", place=self.path)
+        object.__setattr__(self, "_deviations", deviations)
+
+    def compute(
+        self, values: np.ndarray, out: np.ndarray, image: Image | None, generator: np.random.Generator
+    ) -> None:
+        """Compute from some numbers those of the batch."""
+        window = _window(self._deviations, values, image, f"the deviations of {self.path}")
+        np.divide(values, window.astype(out.dtype), out=out)
+
+
+def _window(numbers: np.ndarray, values: np.ndarray, image: Image | None, what: str) -> np.ndarray:
+    """Return those of an image of numbers that belong to the pixels that are left.
+
+    Raises:
+        ValueError: It is of another size.
+    """
+    shape = values.shape[-numbers.ndim :]
+    if image is not None and values.ndim == 1 and numbers.size == values.size:
+        return numbers.transpose(2, 0, 1).reshape(-1) if numbers.ndim == 3 else numbers.reshape(-1)
+    window = numbers
+    if window.shape != shape and image is not None and window.shape == image.whole:
+        window = window[image.top : image.top + shape[0], image.left : image.left + shape[1]]
+    if window.shape != shape:
+        whole = "" if image is None or image.whole == shape else f" of an image of {image.whole}"
+        raise ValueError(f"is {shape}{whole}, and {what} are {window.shape}")
+    return window[:, ::-1] if image is not None and image.mirrored else window
 
 
 @transform("scale")
@@ -112,15 +147,17 @@ def by_channel(operation: np.ufunc, values: np.ndarray, by: np.ndarray, out: np.
 
 @cache
 def read_means(path: str) -> np.ndarray:
-    """Return the means of a file, (height, width, channels).
+    """Return the means of a file, (height, width, channels); those of SINGA's rows of numbers have one axis.
 
     Raises:
         ReadError: The file is missing, or holds no image.
     """
     local = local_copy(path)
-    with local.open("rb") as file:
-        mxnets = is_arrays(file.read(16))
-    arrays = list(read_arrays(local).values()) if mxnets else [read_blob(local)]
+    content = read_file(str(local))
+    singas = read_mean_record(content, path)
+    if singas is not None:
+        return np.ascontiguousarray(singas.transpose(1, 2, 0)) if singas.ndim == 3 else singas.reshape(-1)
+    arrays = list(read_arrays(local).values()) if is_arrays(content[:16]) else [read_blob(local)]
     shapes = [array.shape for array in arrays]
     squeezed = arrays[0].reshape(shapes[0][-3:]) if arrays and arrays[0].ndim >= 3 else None
     if squeezed is None:

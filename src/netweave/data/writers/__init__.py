@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
+from netweave.data.writers.split import SplitWriter
 from netweave.data.writers.writer import Writer
 from netweave.errors import UsageError
 
@@ -18,16 +19,20 @@ WRITERS: dict[str, tuple[str, str]] = {
     "recordio": ("recordio", "RecordIOWriter"),
     "hdf5": ("hdf5", "HDF5Writer"),
     "mnist": ("idx", "IdxWriter"),
+    "kvfile": ("kvfile", "KVFileWriter"),
 }
 """The kinds: module of this package and class; ``data.SOURCES`` has the same names."""
 
 
-def make_writer(kind: str, target: Path, *, suffix: str = ".png", quality: int = 95) -> Writer:
+def make_writer(
+    kind: str, target: Path, *, split_bytes: int | None = None, suffix: str = ".png", quality: int = 95
+) -> Writer:
     """Return a writer of a kind.
 
     Args:
         kind: One of ``WRITERS``.
         target: File or folder to be made.
+        split_bytes: Largest size of a file, where records are spread over several; None for one.
         suffix: What bare pixels are encoded as, where the kind holds files.
         quality: Of JPEG, 1 to 100.
 
@@ -37,6 +42,7 @@ def make_writer(kind: str, target: Path, *, suffix: str = ".png", quality: int =
     if kind not in WRITERS:
         raise UsageError(f"cannot pack into {kind!r}; there are: {', '.join(WRITERS)}")
     module, name = WRITERS[kind]
-    writer: Writer = getattr(importlib.import_module(f"netweave.data.writers.{module}"), name)(target)
+    made: type[Writer] = getattr(importlib.import_module(f"netweave.data.writers.{module}"), name)
+    writer = made(target) if split_bytes is None else SplitWriter(target, split_bytes, made)
     writer.suffix, writer.quality = suffix, quality
     return writer

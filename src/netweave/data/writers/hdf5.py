@@ -20,6 +20,10 @@ CHUNK_BYTES = 1 << 16
 """About so large is a chunk: it is what is read at once."""
 
 
+OWN_BYTES = 8192
+"""About what HDF5 writes besides."""
+
+
 class HDF5Writer(Writer):
     """All images have one size, that of the first.
 
@@ -30,28 +34,34 @@ class HDF5Writer(Writer):
     def __init__(self, target: Path) -> None:
         super().__init__(target)
         self._file = need("h5py", "HDF5 files").File(self.unfinished, "w")
+        self.num_bytes = CHUNK_BYTES + OWN_BYTES  # the last chunk takes its room though it is not full
 
-    def put(self, item: Item) -> None:
-        """Write a record: planes of float32, or the numbers as they are."""
+    def encode(self, item: Item, number: int) -> tuple[tuple[np.ndarray, np.ndarray, str], int]:
+        """Return the numbers of a record: planes of float32, or as they are; its labels; and its name."""
         pixels = item.decoded()
         values = (item.planes() if pixels.ndim == 3 else pixels).astype(np.float32)
-        for name, row in (("data", values), ("label", np.asarray(item.labels, np.float32))):
+        labels = np.asarray(item.labels, np.float32)
+        return (values, labels, item.name), values.nbytes + labels.nbytes
+
+    def put(self, encoded: tuple[np.ndarray, np.ndarray, str]) -> None:
+        """Write a record."""
+        values, labels, place = encoded
+        # whole rows, so that reading one row reads one chunk; h5py would cut rows into pieces
+        rows = max(1, CHUNK_BYTES // max(1, values.nbytes))
+        for name, row in (("data", values), ("label", labels)):
             if not self.count:
-                # whole rows, so that reading one row reads one chunk; h5py would cut rows into pieces
-                chunk = (max(1, CHUNK_BYTES // max(1, row.nbytes)), *row.shape)
-                shape = (None, *row.shape)
+                shape, chunk = (None, *row.shape), (rows, *row.shape)
                 self._file.create_dataset(name, (0, *row.shape), "<f4", maxshape=shape, chunks=chunk)
             kept = self._file[name]
             if kept.shape[1:] != row.shape:
                 message = f"is {row.shape}, the first record {kept.shape[1:]}; resize all to one size"
-                raise ShapeError(message, place=item.name)
+                raise ShapeError(message, place=place)
             kept.resize(self.count + 1, axis=0)
             kept[self.count] = row
 
-    def finish(self) -> None:
-        """Close the file and move it to its place."""
+    def complete(self) -> None:
+        """Close the file."""
         self._file.close()
-        self.unfinished.rename(self.target)
 
     def abandon(self) -> None:
         """Close the file."""

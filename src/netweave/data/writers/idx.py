@@ -24,28 +24,38 @@ class IdxWriter(Writer):
             it is with ``-labels`` at the end.
     """
 
+    splittable = False  # the count of images is at the beginning, and the labels in another file
+
     def __init__(self, target: Path) -> None:
         super().__init__(target)
         self._images: list[np.ndarray] = []
         self._labels: list[int] = []
 
-    def put(self, item: Item) -> None:
-        """Keep a record until all are there."""
+    def encode(self, item: Item, number: int) -> tuple[tuple[np.ndarray, int], int]:
+        """Return gray pixels and label of a record."""
         pixels = item.decoded("gray")[:, :, 0]
         if self._images and pixels.shape != self._images[0].shape:
             message = f"is {pixels.shape}, the first record {self._images[0].shape}; resize all to one size"
             raise ShapeError(message, place=item.name)
-        self._images.append(pixels)
-        self._labels.append(int(item.labels.ravel()[0]))
+        return (pixels, int(item.labels.ravel()[0])), pixels.size
 
-    def finish(self) -> None:
-        """Write both files."""
+    def put(self, encoded: tuple[np.ndarray, int]) -> None:
+        """Keep a record until all are there."""
+        pixels, label = encoded
+        self._images.append(pixels)
+        self._labels.append(label)
+
+    def complete(self) -> None:
+        """Write the images."""
+        write_idx(self.unfinished, np.array(self._images, np.uint8))
+
+    def move(self) -> None:
+        """Move the images to their place, and write the labels."""
         name = self.target.name
         labels = name.replace("images", "labels").replace("idx3", "idx1")
         labels = labels if labels != name else f"{name}-labels"
         write_idx(self.target.with_name(labels), np.array(self._labels, np.uint8))
-        write_idx(self.unfinished, np.array(self._images, np.uint8))
-        self.unfinished.rename(self.target)
+        super().move()
 
     def abandon(self) -> None:
         """Let go of the records."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 COMMIT_RECORDS = 1000
 """Records of one transaction, as in Caffe's tools."""
 
+PAGE_BYTES = 4096
+
 ROOM_BYTES = 1 << 40
 """Address space for the file, which grows as it is written; it is no room on the disk."""
 
@@ -32,11 +34,12 @@ class LMDBWriter(Writer):
     def __init__(self, target: Path) -> None:
         super().__init__(target)
         lmdb = need("lmdb", "data bases of Caffe")
+        self.num_bytes = 4 * PAGE_BYTES  # the two heads, a leaf, and the list of free pages
         self._environment = lmdb.open(str(self.unfinished), map_size=ROOM_BYTES, writemap=False)
         self._transaction = self._environment.begin(write=True)
 
-    def put(self, item: Item) -> None:
-        """Write a record: encoded where it is a file, raw where it is pixels."""
+    def encode(self, item: Item, number: int) -> tuple[tuple[bytes, bytes], int]:
+        """Return key and Datum: encoded where it is a file, raw where it is pixels."""
         datum = datum_class()()
         datum.label = int(item.labels.ravel()[0])
         if item.pixels is None:
@@ -48,21 +51,30 @@ class LMDBWriter(Writer):
                 datum.data = planes.tobytes()
             else:
                 datum.float_data.extend(planes.ravel().tolist())
-        key = f"{self.count:08d}_{item.name}" if item.name else f"{self.count:08d}"
-        self._transaction.put(key.encode(), datum.SerializeToString())
+        key = f"{number:08d}_{item.name}" if item.name else f"{number:08d}"
+        value = datum.SerializeToString()
+        return (key.encode(), value), _stored_bytes(len(key) + len(value))
+
+    def put(self, encoded: tuple[bytes, bytes]) -> None:
+        """Write a record."""
+        self._transaction.put(*encoded)
         if (self.count + 1) % COMMIT_RECORDS == 0:
             self._transaction.commit()
             self._transaction = self._environment.begin(write=True)
 
-    def finish(self) -> None:
-        """Close the data base and move it to its place."""
+    def complete(self) -> None:
+        """Close the data base."""
         self._transaction.commit()
         self._environment.sync()
         self._environment.close()
         (self.unfinished / "lock.mdb").unlink(missing_ok=True)
-        self.unfinished.rename(self.target)
 
     def abandon(self) -> None:
         """Close the data base."""
         self._transaction.abort()
         self._environment.close()
+
+
+def _stored_bytes(num_bytes: int) -> int:
+    """Return the room of a record in the file: large values have pages of their own."""
+    return num_bytes + 8 if num_bytes < PAGE_BYTES // 2 else -(-(num_bytes + 16) // PAGE_BYTES) * PAGE_BYTES

@@ -25,18 +25,25 @@ class RecordIOWriter(Writer):
         self._file = self.unfinished.open("wb")
         self._index: list[str] = []
 
-    def put(self, item: Item) -> None:
-        """Write a record; bare pixels are encoded."""
-        self._index.append(f"{self.count}\t{self._file.tell()}\n")
-        self._file.write(
-            frame(pack(Packed(item.labels, self.count, item.encoded(self.suffix, self.quality))))
-        )
+    def encode(self, item: Item, number: int) -> tuple[tuple[int, bytes], int]:
+        """Return number and bytes of a record; bare pixels are encoded."""
+        content = frame(pack(Packed(item.labels, number, item.encoded(self.suffix, self.quality))))
+        return (number, content), len(content)
 
-    def finish(self) -> None:
-        """Close the file and move it to its place, and write the index."""
+    def put(self, encoded: tuple[int, bytes]) -> None:
+        """Write a record."""
+        number, content = encoded
+        self._index.append(f"{number}\t{self._file.tell()}\n")
+        self._file.write(content)
+
+    def complete(self) -> None:
+        """Close the file."""
         self._file.close()
+
+    def move(self) -> None:
+        """Move the file to its place, and write the index."""
         self.target.with_suffix(".idx").write_text("".join(self._index))
-        self.unfinished.rename(self.target)
+        super().move()
 
     def abandon(self) -> None:
         """Close the file."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shutil
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
     from types import TracebackType
 
@@ -23,9 +24,18 @@ class Writer(ABC):
     Args:
         target: The file or folder to be made.
 
+    Attributes:
+        target: The file or folder.
+        unfinished: Where it is until it is complete.
+        count: Records written.
+        num_bytes: About the size of what is written.
+        splittable: Whether records may be spread over several targets.
+
     Raises:
         UsageError: It is there already; nothing is overwritten.
     """
+
+    splittable = True
 
     def __init__(self, target: Path) -> None:
         if target.exists():
@@ -35,25 +45,55 @@ class Writer(ABC):
         self.unfinished = target.with_name(f".{target.name}.unfinished")
         self._remove(self.unfinished)
         self.count = 0
+        self.num_bytes = 0
         self.suffix = ".png"
         self.quality = 95
 
     def write(self, item: Item) -> None:
         """Write a record."""
-        self.put(item)
+        encoded, num_bytes = self.encode(item, self.count)
+        self.append(encoded, num_bytes)
+
+    def append(self, encoded: Any, num_bytes: int) -> None:
+        """Write a record that ``encode`` made."""
+        self.put(encoded)
         self.count += 1
+        self.num_bytes += num_bytes
+
+    @property
+    def targets(self) -> Sequence[Path]:
+        """The files or folders that are made."""
+        return [self.target]
 
     @abstractmethod
-    def put(self, item: Item) -> None:
+    def encode(self, item: Item, number: int) -> tuple[Any, int]:
+        """Return a record in the form that ``put`` takes, and its size in bytes.
+
+        Args:
+            item: The record.
+            number: Its number among all records, for its key.
+        """
+
+    @abstractmethod
+    def put(self, encoded: Any) -> None:
         """Write a record into what is unfinished."""
 
     @abstractmethod
-    def finish(self) -> None:
-        """Close what is unfinished and move it to its place."""
+    def complete(self) -> None:
+        """Write what is left and close what is unfinished."""
 
     @abstractmethod
     def abandon(self) -> None:
         """Close what is unfinished; it is removed afterwards."""
+
+    def move(self) -> None:
+        """Move what is complete to its place."""
+        self.unfinished.rename(self.target)
+
+    def discard(self) -> None:
+        """Remove what is unfinished."""
+        self.abandon()
+        self._remove(self.unfinished)
 
     def __enter__(self) -> Self:
         return self
@@ -62,10 +102,10 @@ class Writer(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self.finish()
+            self.complete()
+            self.move()
         else:
-            self.abandon()
-            self._remove(self.unfinished)
+            self.discard()
 
     @staticmethod
     def _remove(path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.errors import UnsupportedError
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
@@ -14,6 +15,15 @@ if TYPE_CHECKING:
 
 _DATA = {"kShardData": ("shard", "sharddata_conf"), "kLMDBData": ("lmdb", "lmdbdata_conf")}
 """Layers of 0.1 that read records: what holds them, and the field that says where."""
+
+_STORES = {"kvfile": "kvfile", "lmdb": "record_lmdb"}
+"""Kinds of stores that hold records: the kind of source."""
+
+_LABELLED = ("kvfile", "shard", "lmdb", "record_lmdb", "textfile")
+"""Kinds of sources whose records have a label, whether a layer reads it or not."""
+
+NOT_TAKEN = "@label"
+"""At the end of the name of labels that no layer reads; records have them all the same."""
 
 
 def data_sources(feeds: Mapping[str, InputLayer], *, training: bool) -> tuple[DataSource, ...]:
@@ -39,11 +49,13 @@ def data_sources(feeds: Mapping[str, InputLayer], *, training: bool) -> tuple[Da
 
 def _source(chain: Sequence[InputLayer], outputs: tuple[str, ...], *, training: bool) -> DataSource:
     unit = chain[0].unit
-    kind, settings, order = _records(unit)
+    kind, settings, order = _records(unit, chain[0].inputs.place)
     sizes = chain[0].sizes()
     batch = sizes[1] if unit.spec["type"] == "kCharRNN" else sizes[0]
     labels = [name for feed in chain for name in _labels(feed, outputs)]
     data_first = (*(name for name in outputs if name not in labels), *labels)
+    if not labels and kind in _LABELLED:
+        data_first = (*data_first, f"{unit.name}{NOT_TAKEN}")
     transforms = tuple(row for feed in chain for row in _transforms(feed.unit, training=training))
     place = unit.place(chain[0].inputs.place)
     return DataSource(kind, data_first, batch or 1, settings, order, transforms, place)
@@ -55,7 +67,22 @@ def _labels(feed: InputLayer, outputs: tuple[str, ...]) -> list[str]:
     return [name for name in feed.inputs.read_by.get(feed.unit.name, ()) if name != feed.unit.name]
 
 
-def _records(unit: Unit) -> tuple[str, dict[str, Any], dict[str, Any]]:
+def _record_store(unit: Unit, backend: str, place: str) -> str:
+    """Return the kind of source for a store of records.
+
+    Raises:
+        UnsupportedError: There is no such kind.
+    """
+    if backend not in _STORES:
+        raise UnsupportedError(
+            f"reads records from a store of kind {backend!r}, expected {' or '.join(_STORES)}; pack them "
+            "again with: netweave pack SOURCE TARGET --to kvfile",
+            place=unit.place(place),
+        )
+    return _STORES[backend]
+
+
+def _records(unit: Unit, place: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
     """Return what holds the records, what it needs to be opened, and the order of records."""
     spec, kind = unit.spec, unit.spec["type"]
     if kind in _DATA:
@@ -64,10 +91,13 @@ def _records(unit: Unit) -> tuple[str, dict[str, Any], dict[str, Any]]:
         skip = spec[field]["random_skip"]
     elif kind in {"kRecordInput", "kCSVInput"}:
         store = spec["store_conf"]
-        name = "csv" if kind == "kCSVInput" else store["backend"] or "kvfile"
         settings = {"path": store["path"], "shape": list(store["shape"])}
         if kind == "kCSVInput":
+            name = "textfile"
             settings |= {"separator": store["separator"], "has_label": store["has_label"]}
+        else:
+            name = _record_store(unit, store["backend"] or "kvfile", place)
+            settings |= {"encoded": store["encoded"]}
         skip = store["random_skip"]
     else:
         name = {"kCharRNN": "characters"}.get(kind, "drawn")

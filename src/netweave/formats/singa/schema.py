@@ -178,6 +178,10 @@ message BlobProto
   1 shape int32[]; 2 data float[packed]
 message BlobProtos
   2 id int32[]; 3 version int32[]; 4 name string[]; 5 blob BlobProto[]
+message RecordProto
+  1 shape int32[]; 2 label int32; 3 pixel bytes; 4 data float[packed]
+message Record
+  1 type int32; 2 user_type string; 5 image RecordProto
 """
 
 
