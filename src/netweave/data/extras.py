@@ -10,12 +10,13 @@ from netweave.errors import UsageError
 
 
 @cache
-def need(module: str, purpose: str) -> Any:
-    """Import a package of the extra ``data``.
+def need(module: str, purpose: str, *, extra: str = "data") -> Any:
+    """Import a package of an extra.
 
     Args:
         module: Its name in Python.
         purpose: What needs it, in words.
+        extra: The extra of Netweave that installs it.
 
     Raises:
         UsageError: It is not installed; the message says what to do.
@@ -23,5 +24,6 @@ def need(module: str, purpose: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        message = f"{purpose} need the package {module}: pip install 'netweave[data]'"
+        package = module.partition(".")[0]
+        message = f"{purpose} need the package {package}: pip install 'netweave[{extra}]'"
         raise UsageError(message) from error

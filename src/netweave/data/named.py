@@ -10,7 +10,7 @@ import numpy as np
 
 from netweave.data.kvfile import MAX_KEY_BYTES, SHARD, is_kvfile
 from netweave.data.location import local_copy
-from netweave.data.source import SOURCES, open_source
+from netweave.data.source import SCHEMES, SOURCES, open_source
 from netweave.errors import UsageError
 from netweave.job import DataSource
 
@@ -58,6 +58,9 @@ def kind_of(name: str) -> str:
     Raises:
         UsageError: The name does not tell.
     """
+    scheme = name.partition("://")[0]
+    if scheme != name and scheme in SCHEMES:
+        return SCHEMES[scheme]
     bare = name.removesuffix(".gz")
     path = Path(bare)
     if "idx3-ubyte" in path.name or "idx1-ubyte" in path.name:
@@ -147,6 +150,7 @@ SETTINGS: dict[str, Callable[[str, Named], dict[str, Any]]] = {
     "mnist": _mnist,
     "cifar": lambda name, said: {"paths": name.split(",")},
     "csv": _csv,
+    "hbase": lambda name, said: {"path": name, "color": said.color},
     "kvfile": lambda name, said: {"path": name, "shape": said.shape},
     "textfile": lambda name, said: {"path": name, "shape": said.shape},
     "numpy": _numpy,

@@ -5,6 +5,7 @@ To add one: a class with ``__len__`` and ``read`` in a module of ``data.sources`
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 from abc import ABC, abstractmethod
@@ -153,10 +154,24 @@ SOURCES: dict[str, tuple[str, str]] = {
     "arrays": ("arrays", "Arrays"),
     "numpy": ("arrays", "NumpyFiles"),
     "filled": ("filled", "Filled"),
+    "hbase": ("hbase", "HBase"),
     "windows": ("windows", "Windows"),
     "iterable": ("iterable", "Iterated"),
 }
 """The kinds of sources: module of ``data.sources`` and class. Loaded when first needed."""
+
+
+SCHEMES = {"hbase": "hbase"}
+"""Schemes of URLs that are a kind of source of their own, whatever held the records before."""
+
+
+def _by_scheme(wanted: DataSource) -> DataSource:
+    path = wanted.settings.get("path")
+    kind = SCHEMES.get(path.partition("://")[0]) if isinstance(path, str) and "://" in path else None
+    if kind is None or kind == wanted.kind:
+        return wanted
+    kept = {name: wanted.settings[name] for name in ("path", "color") if name in wanted.settings}
+    return dataclasses.replace(wanted, kind=kind, settings=kept)
 
 
 def open_source(wanted: DataSource) -> Source:
@@ -169,6 +184,7 @@ def open_source(wanted: DataSource) -> Source:
         UsageError: There is no such kind, or it lacks a setting or does not have one.
         ReadError: There is no such file, or it is of another kind.
     """
+    wanted = _by_scheme(wanted)
     prefix = f"{wanted.place}: " if wanted.place else ""
     if wanted.kind not in SOURCES:
         raise UsageError(f"{prefix}unknown kind of data {wanted.kind!r}; there are: {', '.join(SOURCES)}")
@@ -180,7 +196,7 @@ def open_source(wanted: DataSource) -> Source:
         takes = ", ".join(inspect.signature(made).parameters)
         raise UsageError(f"{prefix}data of kind {wanted.kind!r}: {error}; it takes: {takes}") from error
     path = wanted.settings.get("path")
-    names = part_names(path) if isinstance(path, str) else []
+    names = part_names(path) if isinstance(path, str) and wanted.kind not in SCHEMES.values() else []
     if not names:
         return made(**wanted.settings)
     return _open_parts(str(path), [{**wanted.settings, "path": name} for name in names], made)
