@@ -85,7 +85,8 @@ def test_phases_share_keys_and_have_their_own_data_and_losses(tmp_path):
 
 def test_stages_and_level_are_those_of_the_training_net(tmp_path):
     """``caffe train`` writes its flags into ``train_state`` (tools/caffe.cpp), and nowhere else."""
-    extra = """layer { name: "extra" type: "Power" bottom: "ip" top: "extra" include { stage: "more" min_level: 2 } }
+    extra = """layer { name: "extra" type: "Power" bottom: "ip" top: "extra"
+          include { stage: "more" min_level: 2 } }
         layer { name: "quiet" type: "Silence" bottom: "extra" include { stage: "more" min_level: 2 } }"""
     path = write(tmp_path, net=NET + extra)
     job = read_solver(path, probe=sizes, stages=("more",), level=2)
