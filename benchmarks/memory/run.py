@@ -107,12 +107,12 @@ def training_speed(name: str, batch: int, rounds: int) -> list[dict[str, Any]]:
     rows, runs = {}, {}
     for share in SHARES:
         found = cheapest(plan, int(share * whole) + gradients) if share else None
-        values = {value.name for value in found.values} if found else set()
+        values = found.names if found else None
         peak = (found.timeline if found else timeline(plan)).without("parameter gradient").peak
         label = "all kept" if share is None else f"{share:.0%}"
         rows[label] = {"net": name, "batch": batch, "plan": label, "share": round(peak / whole, 3)}
 
-        def step(values: set[str] = values) -> None:
+        def step(values: frozenset[str] | None = values) -> None:
             net.recompute(plan, values)
             net.zero_grad()
             torch.stack([output.sum() for output in net(**inputs).values()]).sum().backward()

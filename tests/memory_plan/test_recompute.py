@@ -58,7 +58,7 @@ def test_the_plan_is_what_the_allocator_gives_out(steps, wanted):
     whole = timeline(plan).peak
     found = square_root(plan) if wanted == "square root" else cheapest(plan, int(wanted * whole))
     net = TorchNet(graph).train()
-    net.recompute(plan, {value.name for value in found.values})
+    net.recompute(plan, found.names)
     data = data_of(net)
     peak = record_allocations(lambda: step(net, data)).peak
     assert found.peak == pytest.approx(peak, rel=0.05, abs=SMALL)

@@ -99,14 +99,14 @@ def _is_plain(node: ir.Node) -> bool:
     return shape is not None and set(shape[2:]) == {1} and not padded
 
 
-def _is_product(node: ir.Node) -> bool:
+def is_product(node: ir.Node) -> bool:
     """Whether a convolution is computed as a product of matrices, for which no filter is written anew."""
     return _is_plain(node) and attributes_of(node).get("group", 1) == 1
 
 
 def _filter_bytes(node: ir.Node, batch: int) -> int:
     """OneDNN writes the filters in the order that its kernel wants."""
-    return 0 if _is_product(node) else num_bytes(node.inputs[1], batch)
+    return 0 if is_product(node) else num_bytes(node.inputs[1], batch)
 
 
 def _filter_gradient_bytes(node: ir.Node, batch: int) -> int:
@@ -155,12 +155,11 @@ _CONV = Behaviour(
 )
 _NORMALISATION = Behaviour(
     keeps_inputs=(0, 1),
-    wants_dense=True,
     owned=True,
     fresh=True,
     overwrites=(0,),
     kept=_channel_statistics,
-    backward_workspace=_floats,  # torch allocates the gradient twice, and lets the first go
+    backward_workspace=_floats,  # torch allocates the gradient twice, or copies a slice of one
 )
 _MAX_POOL = Behaviour(owned=True, kept=_places, workspace=_places)
 _AVERAGE_POOL = Behaviour(keeps_inputs=(0,), owned=True)

@@ -9,6 +9,7 @@ from netweave.graph import Cost, gradient_factors, node_cost, parameter_key
 from netweave.graph.costs import num_bytes
 from netweave.memory_plan.behaviour import behaviour_of, is_stored
 from netweave.memory_plan.in_place import Overwrite, overwrites
+from netweave.memory_plan.masking import masked_convolutions
 from netweave.passes.fusion import scaled_normalisations
 from netweave.passes.rectified_pools import rectified_pools
 
@@ -41,6 +42,7 @@ class Net:
         inputs: The inputs of each node that are given.
         runner: The node that makes each value; the first of fused ones.
         rectified: Max poolings that rectify their result instead of their input.
+        masked: Convolutions that a planned step takes back together with the Relu in front of them, with it.
     """
 
     graph: Graph
@@ -55,6 +57,7 @@ class Net:
     inputs: Mapping[ir.Node, tuple[ir.Value, ...]]
     runner: Mapping[ir.Value, ir.Node]
     rectified: frozenset[ir.Node]
+    masked: Mapping[ir.Node, ir.Node]
     _sizes: dict[ir.Value, int] = field(default_factory=dict)
     _costs: dict[ir.Node, Cost] = field(default_factory=dict)
     _kept: dict[ir.Node, list[ir.Value]] = field(default_factory=dict)
@@ -130,6 +133,7 @@ def prepare(
     nodes, outputs, inputs = _nodes(graph, wanted, rectified)
     trained = _trained(nodes, inputs, outputs) if training else frozenset()
     found = overwrites(graph, wanted) if in_place else {}
+    backward = _backward(nodes, inputs, outputs, trained, begins)
     return Net(
         graph=graph,
         batch=batch,
@@ -138,11 +142,12 @@ def prepare(
         trained=trained,
         losses=begins,
         overwrites={node: row for node, row in found.items() if row.in_training or not training},
-        backward=_backward(nodes, inputs, outputs, trained, begins),
+        backward=backward,
         outputs=outputs,
         inputs=inputs,
         runner={value: node for node, values in outputs.items() for value in values},
         rectified=frozenset(rectified),
+        masked=masked_convolutions(nodes, backward, wanted),
     )
 
 

@@ -12,7 +12,7 @@ from netweave.memory_plan.behaviour import Behaviour, behaviour_of, is_stored, p
 from netweave.memory_plan.lifetimes import Buffer, Timeline
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -33,14 +33,16 @@ class _Storage:
         self.last = max(self.last, step)
 
 
-def timeline(net: Net, recomputed: Collection[ir.Value] = ()) -> Timeline:
+def timeline(net: Net, recomputed: Collection[ir.Value] | None = None) -> Timeline:
     """Return what a run or a step allocates.
 
     Args:
         net: The net.
-        recomputed: Values of ``net.kept_values()`` that are let go and computed again by backward.
+        recomputed: Values of ``net.kept_values()`` that backward computes again in a planned step; None for a
+            step without a plan.
     """
-    return _Writer(net, frozenset(recomputed)).write()
+    masked = {} if recomputed is None else net.masked
+    return _Writer(net, frozenset(recomputed or ()), masked).write()
 
 
 @dataclass(slots=True)
@@ -49,6 +51,7 @@ class _Writer:
 
     net: Net
     recomputed: frozenset[ir.Value]
+    masked: Mapping[ir.Node, ir.Node]
     steps: list[tuple[str, str]] = field(default_factory=list)
     storages: list[_Storage] = field(default_factory=list)
     of_value: dict[ir.Value, _Storage] = field(default_factory=dict)
@@ -68,8 +71,11 @@ class _Writer:
             self._forward(node)
         if self.net.backward:
             self._begin_backward()
+            passed = set(self.masked.values())
             for node in reversed(self.net.nodes):
-                if node in self.net.backward:
+                if node in passed:
+                    self._pass_on(node)
+                elif node in self.net.backward:
                     self._backward(node, kept)
         end = len(self.steps) - 1
         for value in self.net.wanted:
@@ -150,12 +156,40 @@ class _Writer:
             storage.use(step)
             self.holders[id(storage)] -= 1
         behaviour = behaviour_of(node)
-        self._backward_workspace(node, behaviour, step)
-        for value in dict.fromkeys(self.net.inputs[node]):
+        size = behaviour.backward_workspace(node, self.net.batch)
+        parts = 2 if node in self.masked else 1
+        self._backward_workspace(node, behaviour, step, size // parts)
+        inputs = dict.fromkeys(self.net.inputs[node])
+        if node in self.masked:
+            for value in inputs:
+                self._send_to_parameter(value, step)
+            step = self._free_input(node, step, above)
+            self._backward_workspace(node, behaviour, step, size // parts)
+        for value in inputs:
             if value in self.net.trained:
                 self._send(value, above[0] if behaviour.passes_gradient and above else None, step)
-            elif parameter_key(value) is not None:
+            elif node not in self.masked:
                 self._send_to_parameter(value, step)
+
+    def _free_input(self, node: ir.Node, step: int, above: Sequence[_Storage]) -> int:
+        """Begin a step that needs the signs of a convolution's input alone; see ``masking``."""
+        value = self.net.inputs[node][0]
+        itemsize = value.dtype.itemsize if value.dtype else 4
+        size = self.net.bytes_of(value) // int(itemsize)
+        signs = self._new(f"{node.name}: signs", "kept", size, step)
+        step = self._step(node, "backward to its input")
+        for storage in [signs, *above]:
+            storage.use(step)
+        return step
+
+    def _pass_on(self, node: ir.Node) -> None:
+        """Hand on the gradient of a Relu that the convolution behind has masked."""
+        step = self._step(node, "backward")
+        storage = self.gradients.get(self.net.outputs[node][0])
+        if storage is not None:
+            storage.use(step)
+            self.holders[id(storage)] -= 1
+            self._send(self.net.inputs[node][0], storage, step)
 
     def _read_kept(self, node: ir.Node, step: int) -> None:
         strides, first = pixel_strides(node), self.net.inputs[node][:1]
@@ -166,8 +200,7 @@ class _Writer:
                 (self.again if value in self.recomputed else self.of_value).get(value, _NOWHERE).use(step)
         self.extras[node].use(step)
 
-    def _backward_workspace(self, node: ir.Node, behaviour: Behaviour, step: int) -> None:
-        size = behaviour.backward_workspace(node, self.net.batch)
+    def _backward_workspace(self, node: ir.Node, behaviour: Behaviour, step: int, size: int) -> None:
         is_slice = not self.slices.isdisjoint(self.net.outputs[node])
         if is_slice and behaviour.wants_dense:
             size += self.net.bytes_of(self.net.outputs[node][0])
@@ -196,9 +229,9 @@ class _Writer:
             self.slices.discard(value)
 
     def _send_to_parameter(self, value: ir.Value, step: int) -> None:
-        key = parameter_key(value) or ""
-        parameter = self.net.graph.parameters.get(key)
-        if parameter is None or not parameter.trainable or parameter.lr_mult == 0:
+        key = parameter_key(value)
+        parameter = self.net.graph.parameters.get(key or "")
+        if key is None or parameter is None or not parameter.trainable or parameter.lr_mult == 0:
             return
         again = key in self.parameters
         self.parameters.add(key)

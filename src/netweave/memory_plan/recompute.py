@@ -31,17 +31,22 @@ class Recomputation:
     """A choice of values to compute again.
 
     Attributes:
-        values: The values.
+        values: The values; None for a step without a plan (a plan frees memory early even if it has none).
         timeline: The step with them.
     """
 
-    values: frozenset[ir.Value]
+    values: frozenset[ir.Value] | None
     timeline: Timeline
 
     @property
     def peak(self) -> int:
         """The most bytes alive at once."""
         return self.timeline.peak
+
+    @property
+    def names(self) -> frozenset[str] | None:
+        """The names of the values, as a net on torch wants them."""
+        return None if self.values is None else frozenset(value.name or "" for value in self.values)
 
 
 def candidates(net: Net) -> set[ir.Value]:
@@ -113,40 +118,44 @@ def bottlenecks(net: Net) -> set[ir.Value]:
 def cheapest(net: Net, limit: int) -> Recomputation:
     """Return values to compute again so that a step needs at most so many bytes, at a low cost.
 
-    Where the most memory is alive, the value with the most bytes for its cost is let go, until the step fits;
-    then those that turn out not to be needed are kept again, the dearest first. If it cannot fit, the result
-    is the least that was reached.
+    Where the most memory is alive, the value with the most bytes for its cost is let go, unless a step needs
+    more then, until it fits. Those that turn out not to be needed are kept again, the dearest first. If it
+    cannot fit, the result is the least that was reached.
 
     Args:
         net: The net, prepared for training.
         limit: Bytes.
     """
+    plain = Recomputation(None, timeline(net))
+    if plain.peak <= limit:
+        return plain
     able = candidates(net)
-    now = Recomputation(frozenset(), timeline(net))
-    best = now
+    chosen: frozenset[ir.Value] = frozenset()
+    now = Recomputation(chosen, timeline(net, chosen))
     while now.peak > limit:
-        value = _most_for_its_cost(net, now, able - now.values)
+        value = _most_for_its_cost(net, now.timeline, chosen, able)
         if value is None:
             break
-        chosen = now.values | {value}
-        now = Recomputation(chosen, timeline(net, chosen))
-        best = min(best, now, key=lambda one: one.peak)
-    return _pruned(net, now if now.peak <= limit else best, max(limit, best.peak))
+        able.remove(value)
+        tried = Recomputation(chosen | {value}, timeline(net, chosen | {value}))
+        if tried.peak <= now.peak:  # to compute it again may need more than is let go
+            chosen, now = chosen | {value}, tried
+    return _pruned(net, min(now, plain, key=lambda one: one.peak), max(limit, now.peak))
 
 
-def _most_for_its_cost(net: Net, now: Recomputation, able: Collection[ir.Value]) -> ir.Value | None:
+def _most_for_its_cost(
+    net: Net, now: Timeline, again: Collection[ir.Value], able: Collection[ir.Value]
+) -> ir.Value | None:
     """Return the value that is kept where most is alive and has the most bytes for its cost."""
-    live = now.timeline.live_bytes()
+    live = now.live_bytes()
     peak = live.index(max(live))
     names = {
-        buffer.name
-        for buffer in now.timeline.buffers
-        if buffer.kind == "value" and buffer.first < peak < buffer.last
+        buffer.name for buffer in now.buffers if buffer.kind == "value" and buffer.first < peak < buffer.last
     }
     there = [value for value in able if value.name in names]
     return max(
         there,
-        key=lambda value: (net.bytes_of(value) / _cost(net, value, now.values), value.name),
+        key=lambda value: (net.bytes_of(value) / _cost(net, value, again), value.name),
         default=None,
     )
 
@@ -170,10 +179,11 @@ def _cost(net: Net, value: ir.Value, again: Collection[ir.Value]) -> float:
 
 def _pruned(net: Net, found: Recomputation, limit: int) -> Recomputation:
     """Keep again what need not be computed again."""
-    order = sorted(found.values, key=lambda value: (-_cost(net, value, ()), value.name or ""))
+    values = found.values or frozenset()
+    order = sorted(values, key=lambda value: (-_cost(net, value, ()), value.name or ""))
     for value in order:
-        fewer = found.values - {value}
+        fewer = values - {value}
         tried = Recomputation(fewer, timeline(net, fewer))
         if tried.peak <= limit:
-            found = tried
+            found, values = tried, fewer
     return found

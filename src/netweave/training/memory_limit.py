@@ -56,7 +56,7 @@ def limit_memory(
     )
     found = plan_training(phase.graph, batch=batch, limit=limit, run=run, losses=phase.losses)
     net = prepare(phase.graph, batch=batch, training=True, losses=phase.losses)
-    nets["train"].recompute(net, {value.name or "" for value in found.values})
+    nets["train"].recompute(net, found.names)
     return found
 
 

@@ -101,7 +101,7 @@ def measure_step(
     training = bool(plan.backward)
     net = TorchNet(graph).train(training)
     if limit is not None:
-        net.recompute(plan, {value.name or "" for value in cheapest(plan, limit).values})
+        net.recompute(plan, cheapest(plan, limit).names)
     inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
 
     def step() -> None:

@@ -69,17 +69,17 @@ class TorchNet:
         self.names = list(dict.fromkeys([*(value.name or "" for value in graph.outputs), *taps]))
         self.store = store if store is not None else ParameterStore()
         self.module: fx.GraphModule = lower(graph, self.names, self.store)
-        self._recomputed: tuple[Net, Collection[str]] | None = None
+        self._plan: tuple[Net, Collection[str]] | None = None
         self._by_module: dict[fx.GraphModule, PlannedModule] = {}
 
-    def recompute(self, net: Net, values: Collection[str]) -> None:
+    def recompute(self, net: Net, values: Collection[str] | None) -> None:
         """Have backward compute values again instead of keeping them; the results are the same bits.
 
         Args:
             net: The graph of this net, prepared for training (``memory_plan.prepare``).
-            values: Names of values, as ``memory_plan.cheapest`` chooses them; none to keep all.
+            values: Names of values, as ``memory_plan.cheapest`` chooses them; None to step without a plan.
         """
-        self._recomputed = (net, values) if values else None
+        self._plan = None if values is None else (net, values)
         self._by_module.clear()
 
     @property
@@ -186,10 +186,10 @@ class TorchNet:
 
     def _planned(self, module: fx.GraphModule) -> PlannedModule | None:
         """Return what runs the net's module, or a stage of it, by the memory plan, if there is one."""
-        if self._recomputed is None:
+        if self._plan is None:
             return None
         if module not in self._by_module:
-            net, values = self._recomputed
+            net, values = self._plan
             self._by_module[module] = PlannedModule(
                 module, schedule(module, net, values, self.module.meta[VALUES])
             )

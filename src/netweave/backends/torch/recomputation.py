@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
+from netweave.backends.torch.masked_convolution import masked_conv, unmasked_relu
 from netweave.backends.torch.normalisation import kept_statistics, normalised_again
 from netweave.backends.torch.table import with_gradients
 from netweave.errors import RunError
@@ -42,11 +43,15 @@ class Schedule:
         dropped: What backward would keep for a node, and is let go.
         sources: What each value that is let go is computed from: inputs, what is kept, what is let go too.
         replayed: The nodes that run a second time for it.
+        masked: Convolutions that go back through the Relu in front of them as well.
+        unmasked: Those Relus.
     """
 
     dropped: Mapping[str, frozenset[str]]
     sources: Mapping[str, frozenset[str]]
     replayed: frozenset[str]
+    masked: frozenset[str]
+    unmasked: frozenset[str]
 
     def reads(self) -> Counter[str]:
         """Return how often each value is read while others are computed again."""
@@ -74,7 +79,21 @@ def schedule(
             dropped[node.name] = frozenset(_names(net.kept(own), name_of) & targets)
     replayed = set(targets)
     sources = {name: frozenset(_sources(nodes[name], kept | targets, replayed)) for name in targets}
-    return Schedule({name: names for name, names in dropped.items() if names}, sources, frozenset(replayed))
+    masked, unmasked = _masked(module, net)
+    return Schedule(
+        dropped={name: names for name, names in dropped.items() if names},
+        sources=sources,
+        replayed=frozenset(replayed),
+        masked=masked,
+        unmasked=unmasked,
+    )
+
+
+def _masked(module: fx.GraphModule, net: Net) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the convolutions that go back through a Relu, and the Relus: pairs that one stage computes."""
+    own = {node.meta["node"]: node.name for node in module.graph.nodes if "node" in node.meta}
+    pairs = [(own[conv], own[relu]) for conv, relu in net.masked.items() if conv in own and relu in own]
+    return frozenset(conv for conv, _ in pairs), frozenset(relu for _, relu in pairs)
 
 
 def _names(values: Iterable[ir.Value], name_of: Mapping[str, str]) -> set[str]:
@@ -272,6 +291,14 @@ class PlannedModule(fx.Interpreter):
                 self._storages[n.name] = made.untyped_storage().data_ptr()
             self._run.hold(n.name, made)
         return made
+
+    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call what computes a node; a convolution and its Relu as the plan has them."""
+        if self.current in self._plan.masked:
+            return masked_conv(*args, **kwargs)
+        if self.current in self._plan.unmasked:
+            return unmasked_relu(*args, in_place=target is torch.relu_)
+        return super().call_function(target, args, kwargs)
 
     def _pack(self, tensor: Tensor) -> Tensor | _Note:
         assert self._run is not None
