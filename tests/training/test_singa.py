@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from netweave.errors import UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
-from netweave.formats.singa import read  # noqa: E402
+from netweave.formats.singa.reader import read  # noqa: E402
 from netweave.training import Saved, Shown  # noqa: E402
 from tests.training.singa_jobs import (  # noqa: E402
     BATCH,

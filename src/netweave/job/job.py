@@ -43,7 +43,7 @@ class Job:
     Attributes:
         name: For people and file names.
         phases: The nets by name: ``train``; ``test``, ``test-1``, ... in the order of testing; ``validate``;
-            of a machine with two directions ``train`` is the way up and ``down`` the way down.
+            of a machine with two directions also ``up`` and ``down``, which share its parameters.
         solver: How gradients change parameters.
         schedule: What happens when.
         checkpoints: What is kept, and what the run starts from.
@@ -74,6 +74,11 @@ class Job:
     def tests(self) -> dict[str, Phase]:
         """The phases that test, by name."""
         return {name: phase for name, phase in self.phases.items() if name.startswith("test")}
+
+    @property
+    def running(self) -> dict[str, Phase]:
+        """The phases that a run computes and feeds with data, by name."""
+        return {name: phase for name, phase in self.phases.items() if name not in {"up", "down"}}
 
     def to_json(self) -> dict[str, Any]:
         """Return everything but the graphs as JSON values."""

@@ -54,8 +54,9 @@ DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, 
 PRECISIONS = ("f32", "bf16")
 """What convolutions and matrix products may be computed in."""
 
-ALGORITHMS = ("bp", "bptt")
-"""What gradients may be computed by; through time they are those of the unrolled graph."""
+ALGORITHMS = ("bp", "bptt", "cd")
+"""What gradients may be computed by: through time those of the unrolled graph, by contrastive divergence
+those of the free energies in the training net."""
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
@@ -196,7 +197,7 @@ class Trainer:
         return program
 
     def _open_loaders(self, config: LoaderConfig, data: Mapping[str, Given]) -> None:
-        for name, phase in self.job.phases.items():
+        for name, phase in self.job.running.items():
             of_rank = self._of_rank(config, name)
             self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), of_rank)
 

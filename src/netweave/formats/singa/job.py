@@ -1,6 +1,7 @@
 """From a ``job.conf`` to a Job: ``driver.cc``, ``worker.cc``.
 
-Of a net with an RBM the phase ``train`` is the way up and ``down`` the way down, with tied parameters.
+Of a net with an RBM the phases ``up`` and ``down`` are its two directions, with tied parameters; ``train`` is
+what contrastive divergence computes from both.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.formats.singa.data_layers import data_sources
+from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.net import build, build_downwards
+from netweave.formats.singa.net import build
 from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.phases import PHASES
@@ -99,24 +101,42 @@ class _Nets:
     def read(self) -> tuple[dict[str, Phase], dict[str, int]]:
         """Return the phases by name, and how many layers share each parameter of the training net."""
         message = self._message
-        source, net = self._build("TRAIN")
+        net = self._build("TRAIN")
         found = {"train": self._phase(net, training=True)}
         if net.machines:
-            found["down"] = Phase(build_downwards(message, source, None, net))
+            found |= self._directions()
         for phase, name in (("VALIDATE", "validate"), ("TEST", "test")):
             steps = message[f"{name}_steps"]
             if message[f"{name}_freq"] <= 0 or steps <= 0:  # worker.h, TestNow and ValidateNow
                 continue
             try:
-                _, tested = self._build(phase)
+                tested = self._build(phase)
             except SourceError as error:
                 raise type(error)(f"{error.message} (phase {PHASES[phase]})", place=error.place) from error
             found[name] = self._phase(tested, training=False, num_batches=steps)
         return found, net.shares
 
-    def _build(self, phase: str) -> tuple[Source, Net]:
-        source = Source(self._path, phase=phase, input_shapes=self._input_shapes)
-        return source, build(self._message, source, None)
+    def _build(self, phase: str) -> Net:
+        """Return the net of a phase that runs."""
+        algorithm = self._message["train_one_batch"]
+        if algorithm["alg"] != "kCD":
+            return build(self._message, self._source(phase), None)
+        steps, training = algorithm["cd_conf"]["cd_k"], phase == "TRAIN"
+        if steps < 1:
+            place = place_of(self._path, algorithm, "cd_conf")
+            raise ReadError(f"'cd_k' is {steps}, expected 1 or more", place=place)
+        return build_contrastive(
+            self._message, self._source(phase), steps=steps if training else 1, objective=training
+        )
+
+    def _directions(self) -> dict[str, Phase]:
+        """Return the two directions of the training net's topmost RBM, which share their parameters."""
+        source = self._source("TRAIN")
+        net = build(self._message, source, None)
+        return {"up": Phase(net.graph), "down": Phase(build_downwards(self._message, source, None, net))}
+
+    def _source(self, phase: str) -> Source:
+        return Source(self._path, phase=phase, input_shapes=self._input_shapes)
 
     def _phase(self, net: Net, *, training: bool, num_batches: int | None = None) -> Phase:
         sources = data_sources(net.feeds, training=training)

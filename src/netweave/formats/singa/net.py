@@ -10,7 +10,6 @@ from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.singa.context import Output, SingaLayer
 from netweave.formats.singa.inputs import INPUTS, InputLayer, Inputs, is_input
 from netweave.formats.singa.layers import LAYERS, REASONS
-from netweave.formats.singa.layers.machine import downwards
 from netweave.formats.singa.parameters import Parameters
 from netweave.formats.singa.phases import included
 from netweave.formats.singa.unroll import Unit, forward_sources, kind_of, unroll
@@ -60,11 +59,11 @@ def build(job: Message, source: Source, weights: Weights | None) -> Net:
     Raises:
         SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
     """
-    units, kept = _units(job, source)
-    builder = _builder(job, source, weights)
+    units, kept = units_of(job, source)
+    builder = builder_of(job, source, weights)
     parameters = Parameters(builder, kept, weights, place=str(source.net))
     partition_dim = job["neuralnet"].get("partition_dim", None)
-    maker = _Maker(builder, parameters, source, units, partition_dim)
+    maker = NetMaker(builder, parameters, source, units, partition_dim)
     for unit in units:
         maker.make(unit)
     maker.inputs.finish()
@@ -74,55 +73,21 @@ def build(job: Message, source: Source, weights: Weights | None) -> Net:
     return Net(graph, losses, maker.feeds, maker.machines(), maker.parameters.shares())
 
 
-def build_downwards(job: Message, source: Source, weights: Weights | None, net: Net) -> Graph:
-    """Write the way down of the topmost RBM of a net: from states of its hidden layer to its visible one.
-
-    Args:
-        job: The whole file.
-        source: Its name, the phase and the caller's wishes.
-        weights: Stored arrays, if there are any.
-        net: The way up, whose sizes hold here too.
-    """
-    _, kept = _units(job, source)
-    builder = _builder(job, source, weights)
-    parameters = Parameters(builder, kept, weights, place=str(source.net))
-    visible, hidden = net.machines[-1]
-    weight = net.graph.parameters[net.graph.layers[hidden.name].parameters[0]]
-    size, num_visible = weight.shape
-    states = builder.input(hidden.name, (None, size))
-    partition_dim = job["neuralnet"].get("partition_dim", None)
-    top = _entry(builder, hidden, str(source.net), partition_dim)
-    builder.layers.add(replace(top, outputs=(hidden.name,)))
-    layer = _entry(builder, visible, str(source.net), partition_dim)
-    with builder.layer(layer):
-        ctx = SingaLayer(
-            builder,
-            place=layer.place,
-            layer=layer,
-            unit=visible,
-            sources=[Output([states])],
-            parameters=parameters,
-            training=False,
-            joined={},
-        )
-        made = downwards(ctx, num_visible)
-    builder.record(layer, inputs=[hidden.name], outputs=[visible.name], parameters=parameters.keys(layer.key))
-    return replace(builder.finish(made.values), notes=parameters.finish())
-
-
-def _units(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
+def units_of(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
+    """Return the layers of the net that runs in a phase, in order, and those of the file that are in it."""
     net, place = job["neuralnet"], str(source.net)
     kept = included(net["layer"], source.phase, place=place)
     _refuse_unknown(kept, place)
     return unroll(kept, default=net["unroll_len"], of=net["layer"], place=place), kept
 
 
-def _builder(job: Message, source: Source, weights: Weights | None) -> GraphBuilder:
+def builder_of(job: Message, source: Source, weights: Weights | None) -> GraphBuilder:
+    """Return where the nodes of a net go."""
     files = [str(source.net), *(weights.file.split(",") if weights else [])]
     return GraphBuilder(job["name"] or source.net.stem, format="singa", files=files)
 
 
-def _entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: int | None) -> Layer:
+def layer_entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: int | None) -> Layer:
     """Return the entry of a layer; it has the net's ``partition_dim`` where it has none of its own."""
     spec = unit.spec
     inherited = {} if partition_dim is None else {"partition_dim": partition_dim}
@@ -138,8 +103,22 @@ def _entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: int | N
     )
 
 
-class _Maker:
-    """Layers in order, and what each of them gives."""
+class NetMaker:
+    """Layers in order, and what each of them gives.
+
+    Args:
+        builder: Where nodes go.
+        parameters: The stored arrays.
+        source: The name of the file, the phase and the caller's wishes.
+        units: The layers of the net that runs, in order.
+        partition_dim: That of the net, if the file has one.
+
+    Attributes:
+        parameters: The stored arrays.
+        made: What each layer gives, by name.
+        feeds: The input layers by name.
+        inputs: The inputs of the net.
+    """
 
     def __init__(
         self,
@@ -164,7 +143,7 @@ class _Maker:
     def make(self, unit: Unit) -> None:
         """Write one layer."""
         place = str(self._source.net)
-        layer = _entry(self._builder, unit, place, self._partition_dim)
+        layer = layer_entry(self._builder, unit, place, self._partition_dim)
         names = forward_sources(unit, self._by_name)
         if is_input(unit):
             origin = self.feeds.get(names[0]) if names else None
@@ -192,10 +171,7 @@ class _Maker:
 
     def outputs(self) -> list[ir.Value]:
         """Return the values that leave the net: losses, metrics, and what no layer reads."""
-        for name in self.feeds:
-            key = next(key for key, layer in self._builder.layers.items() if layer.name == name)
-            layer = self._builder.layers[key]
-            self._builder.layers.add(replace(layer, outputs=tuple(self.inputs.read_by.get(name, ()))))
+        self.name_inputs()
         found: dict[str, ir.Value] = {}
         for name, made in self.made.items():
             values = list(made.results.values())
@@ -206,6 +182,13 @@ class _Maker:
             value if value.producer() is not None else self._builder.add("Identity", [value])
             for value in found.values()
         ]
+
+    def name_inputs(self) -> None:
+        """Note in the entries of input layers which inputs of the net they have become."""
+        for name in self.feeds:
+            key = next(key for key, layer in self._builder.layers.items() if layer.name == name)
+            layer = self._builder.layers[key]
+            self._builder.layers.add(replace(layer, outputs=tuple(self.inputs.read_by.get(name, ()))))
 
     def notes(self) -> tuple[str, ...]:
         """Return what of the file is not in the graph."""

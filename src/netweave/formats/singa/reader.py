@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
 from netweave.formats.singa.checkpoint import Weights, read_checkpoints
+from netweave.formats.singa.energy import build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.net import build, build_downwards
+from netweave.formats.singa.net import build
 from netweave.graph import graph_of_weights
 
 if TYPE_CHECKING:
