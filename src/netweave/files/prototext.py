@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from netweave.errors import ReadError
@@ -25,12 +26,15 @@ MAX_CHARS = 8 << 20
 MAX_DEPTH = 64
 """Messages inside messages beyond this depth are refused."""
 
+# a token and what is skipped before it are one match, since the parser spends most of its time here; a match
+# that ends with "skip" stands where no token begins
 _TOKEN = re.compile(
-    r"""(?P<skip>(?:[\s]++|\#[^\n]*+)++)
-    |(?P<name>[A-Za-z_]\w*+)
+    r"""(?P<skip>(?:\s++|\#[^\n]*+)*+)
+    (?:(?P<name>[A-Za-z_]\w*+)
     |(?P<number>0[xX][0-9a-fA-F]++|(?:[0-9]++\.?[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fF]?)
     |(?P<string>"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+')
-    |(?P<mark>[-{}<>\[\]:;,])""",
+    |(?P<mark>[-{}<>\[\]:;,])
+    |(?P<end>\Z))?""",
     re.VERBOSE | re.ASCII,
 )
 _EXTENSION = re.compile(r"\s*([A-Za-z_][\w./]*+)\s*\]", re.ASCII)
@@ -74,24 +78,25 @@ def parse_text(
     return message
 
 
-def field_names(text: str) -> list[str]:
+@lru_cache(maxsize=4)  # the readers of several formats ask for the same head, and again when they read
+def field_names(text: str) -> tuple[str, ...]:
     """Return the names of the outermost fields of a text, as far as it can be split into tokens.
 
     >>> field_names('name: "x" layer { name: "y" } # end')
-    ['name', 'layer']
+    ('name', 'layer')
     """
-    names, depth, position, before = [], 0, 0, ""
-    while match := _TOKEN.match(text, position):
-        position = match.end()
-        if match.lastgroup == "skip":
-            continue
-        token = match.group()
-        depth += (token in "{<") - (token in "}>")
-        outermost = (token == ":" and depth == 0) or (token in "{<" and depth == 1)
-        if outermost and before.isidentifier():
-            names.append(before)
-        before = token
-    return names
+    names, depth, before = [], 0, ""
+    for match in _TOKEN.finditer(text):
+        kind = match.lastgroup
+        if kind in {"skip", "end"}:
+            break
+        name, before = before, match["name"] if kind == "name" and not depth else ""
+        if kind == "mark":
+            mark = match["mark"]
+            if name and mark in ":{<":
+                names.append(name)
+            depth += (mark in "{<") - (mark in "}>")
+    return tuple(names)
 
 
 class _Parser:
@@ -232,19 +237,15 @@ class _Parser:
         return False
 
     def _advance(self) -> None:
-        self.line += self.token.count("\n")
         match = _TOKEN.match(self._text, self._next)
-        if match is not None and match.lastgroup == "skip":
-            self.line += match.group().count("\n")
-            self._next = match.end()
-            match = _TOKEN.match(self._text, self._next)
-        if match is not None:
-            self.kind, self.token, self._next = match.lastgroup or "", match.group(), match.end()
-        elif self._next == len(self._text):
-            self.kind, self.token = "end", _END
-        else:
-            rest = self._text[self._next : self._next + 20].split("\n")[0]
+        assert match is not None, "every part of it may be empty"
+        kind, start = match.lastgroup or "", match.end("skip")
+        if start > self._next:  # tokens hold no line breaks
+            self.line += self._text.count("\n", self._next, start)
+        if kind == "skip":
+            rest = self._text[start : start + 20].split("\n")[0]
             self.fail(f"cannot read {rest!r}; is this a text file, and are its quotes closed?")
+        self.kind, self.token, self._next = kind, match[kind] or _END, match.end()
 
 
 def _nearest(name: str, known: Any, schema: Schema) -> str:
