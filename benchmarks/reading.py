@@ -1,0 +1,135 @@
+"""Reading and comparing in two checkouts side by side, so that a change is not slower than what it replaces.
+
+::
+
+    python -m benchmarks.reading OTHER [--corpus DIR] [--rounds N] [--every N] [--json FILE]
+
+``OTHER`` is another checkout of Netweave. Each runs in a process of its own and is given the same task in
+turn, in an order drawn anew: to read a file of the corpus, or to compare a net with itself. A file that one
+of them refuses is left out. A task is timed in processor time, which other work on the machine disturbs
+little, without garbage collection, and the least of the rounds counts: what is above it is disturbance. The
+first reading of a file is left out, since it loads the modules of its format.
+
+Shown is the time of this checkout over the other's: over all files together, and the median of the files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).parents[1]
+
+SUFFIXES = (".prototxt", "-symbol.json", ".conf", ".pb", ".caffemodel", ".onnx")
+"""Ends of the names of nets in the corpus."""
+
+COMPARED = 6
+"""So many of the files, spread over all, are compared with themselves as well."""
+
+WORKER = """
+import gc, sys, time
+import netweave
+
+def read(file):
+    return lambda: netweave.load(file)
+
+def compare(file):
+    net = netweave.load(file)
+    return lambda: netweave.compare(net, net)
+
+made = {}
+gc.disable()
+for line in sys.stdin:
+    task, file = line.rstrip().split(" ", 1)
+    gc.collect()
+    try:
+        if (task, file) not in made:
+            made[task, file] = {"read": read, "compare": compare}[task](file)
+            made[task, file]()
+        begin = time.process_time()
+        made[task, file]()
+        print(time.process_time() - begin, flush=True)
+    except netweave.errors.NetweaveError as error:
+        print(f"refused: {type(error).__name__}", flush=True)
+"""
+
+
+class Worker:
+    """One checkout in a process of its own.
+
+    Args:
+        checkout: Its folder.
+    """
+
+    def __init__(self, checkout: Path) -> None:
+        environment = {**os.environ, "PYTHONPATH": str(checkout / "src"), "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def time(self, task: str, file: Path) -> float | None:
+        """Return the processor time of a task in seconds; None if it is refused."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(task, file, file=self._process.stdin, flush=True)
+        answer = self._process.stdout.readline()
+        return None if answer.startswith("refused") else float(answer)
+
+
+def measure(workers: list[Worker], task: str, file: Path, rounds: int) -> list[float] | None:
+    """Return the least time of a task in each checkout; None if one of them refuses it."""
+    times: list[list[float]] = [[], []]
+    for _ in range(rounds):
+        for number in random.sample(range(2), 2):
+            spent = workers[number].time(task, file)
+            if spent is None:
+                return None
+            times[number].append(spent)
+    return [min(each) for each in times]
+
+
+def main() -> None:
+    """Measure and show."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("other", type=Path)
+    parser.add_argument("--corpus", type=Path, default=os.environ.get("NETWEAVE_CORPUS"))
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--every", type=int, default=1, help="of so many files one is read")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    workers = [Worker(HERE), Worker(given.other)]
+    files = sorted(p for p in given.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: given.every]
+    tasks = {"read": files, "compare": files[:: max(1, len(files) // COMPARED)]}
+    result: dict[str, Any] = {}
+    for task, chosen in tasks.items():
+        rows = {
+            str(file.relative_to(given.corpus)): times
+            for file in chosen
+            if (times := measure(workers, task, file, given.rounds)) is not None
+        }
+        if not rows:
+            continue
+        own, other = (sum(times[number] for times in rows.values()) for number in range(2))
+        middle = median(times[0] / times[1] for times in rows.values())
+        print(
+            f"{task}: {len(rows)} files, {own:.3f} s against {other:.3f} s: ratio {own / other:.3f}, ", end=""
+        )
+        print(f"median {middle:.3f}", flush=True)
+        result[task] = {"files": len(rows), "ratio": own / other, "median": middle, "seconds": [own, other]}
+    if given.json:
+        given.json.write_text(json.dumps(result, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
