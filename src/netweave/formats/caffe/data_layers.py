@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.caffe.inputs import INPUTS, brings_data
 from netweave.job import DataSource
+from netweave.lowering import RuleTable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,18 +49,10 @@ class Place:
 
 Rule = Callable[["Message", Place], DataSource]
 
-SOURCES: dict[str, Rule] = {}
+SOURCES: RuleTable[Rule, Rule] = RuleTable(lambda rule: rule)
 """The types of layers that read records, with the rule for what they read."""
 
-
-def feeds(type_: str) -> Callable[[Rule], Rule]:
-    """Register the decorated function for a type of layer."""
-
-    def register(rule: Rule) -> Rule:
-        SOURCES[type_] = rule
-        return rule
-
-    return register
+feeds = SOURCES.register
 
 
 def data_sources(specs: list[Message], place: Place) -> tuple[DataSource, ...]:

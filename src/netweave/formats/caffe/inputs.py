@@ -17,6 +17,7 @@ from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
 from netweave.graph.budget import MAX_ELEMENTS, num_elements
+from netweave.lowering import RuleTable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,18 +47,10 @@ Sizes = Callable[["Message", "Path"], "Sequence[Shape | None]"]
 OPEN_SIZES = {("AnnotatedData", 1, 2)}
 """Sizes that differ from batch to batch, as (type, top, axis): how many boxes the images have."""
 
-INPUTS: dict[str, Sizes] = {}
+INPUTS: RuleTable[Sizes, Sizes] = RuleTable(lambda rule: rule)
 """The types of layers that bring data into a net, with the rule for the sizes of their tops."""
 
-
-def sizes_of(*types: str) -> Callable[[Sizes], Sizes]:
-    """Register the decorated function for types of layers that bring data into the net."""
-
-    def register(rule: Sizes) -> Sizes:
-        INPUTS.update(dict.fromkeys(types, rule))
-        return rule
-
-    return register
+sizes_of = INPUTS.register
 
 
 def brings_data(spec: Message) -> bool:

@@ -6,9 +6,10 @@ are as in the Graph.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
+from netweave.files.node_writer import NotWritable, WriterTable
+from netweave.files.source_code.node import SourceNode
 from netweave.files.source_code.steps import Module, Step
 from netweave.passes.specialise import same_pads
 
@@ -24,36 +25,20 @@ IMAGE = 4
 """Number of axes of an image: batch, height, width, channels."""
 
 
-class KerasNode(GraphNode):
+class KerasNode(SourceNode):
     """A node that is being written."""
 
     def step(
-        self,
-        template: str,
-        *,
-        inputs: Sequence[int] = (0,),
-        module: Module | None = None,
-        num_outputs: int = 1,
+        self, template: str, *, inputs: Sequence[int] = (0,), module: Module | None = None, **more: Any
     ) -> Step:
-        """Return the node as an expression over some of its inputs.
-
-        Args:
-            template: See ``Step``.
-            inputs: Numbers of the inputs that it reads.
-            module: Its layer, if it has weights.
-            num_outputs: How many of the node's outputs are given.
-        """
-        computed = [self.value(index) for index in inputs]
+        """Return the node as an expression over some of its inputs, none of which may be stored."""
         if any(self.is_stored(index) for index in inputs):
             raise NotWritable("one of its inputs is stored")
-        return Step(
-            name=self.layers[0] if self.layers else self.ir_node.name or self.ir_node.op_type,
-            layers=self.layers,
-            template=template,
-            inputs=tuple(value.name or "" for value in computed),
-            outputs=tuple(value.name or "" for value in self.ir_node.outputs[:num_outputs]),
-            module=module,
-        )
+        return super().step(template, inputs=inputs, module=module, **more)
+
+    def default_name(self) -> str:
+        """Return the name that the node has in its file."""
+        return self.ir_node.name or self.op_type
 
     def weighted(
         self,

@@ -29,6 +29,10 @@ _NUMBERS: ContextVar[Iterator[int]] = ContextVar("numbers")
 """Numbers for the names of a function's values."""
 
 
+def _sign(op_type: str) -> Callable[[Tensor, Tensor | Number], Tensor]:
+    return lambda left, right: op(op_type, left, right)
+
+
 class Tensor:
     """A value while a body is written; comparisons and arithmetic record nodes.
 
@@ -41,38 +45,13 @@ class Tensor:
         self.value = value
         self.depth = depth
 
-    def __add__(self, other: Tensor | Number) -> Tensor:
-        return op("Add", self, other)
-
-    def __sub__(self, other: Tensor | Number) -> Tensor:
-        return op("Sub", self, other)
+    __add__, __sub__, __mul__, __truediv__ = map(_sign, ("Add", "Sub", "Mul", "Div"))
+    __lt__, __le__ = map(_sign, ("Less", "LessOrEqual"))
+    __gt__, __ge__ = map(_sign, ("Greater", "GreaterOrEqual"))
+    __and__, __or__ = map(_sign, ("And", "Or"))
 
     def __rsub__(self, other: Number) -> Tensor:
         return op("Sub", other, self)
-
-    def __mul__(self, other: Tensor | Number) -> Tensor:
-        return op("Mul", self, other)
-
-    def __truediv__(self, other: Tensor | Number) -> Tensor:
-        return op("Div", self, other)
-
-    def __lt__(self, other: Tensor | Number) -> Tensor:
-        return op("Less", self, other)
-
-    def __le__(self, other: Tensor | Number) -> Tensor:
-        return op("LessOrEqual", self, other)
-
-    def __gt__(self, other: Tensor | Number) -> Tensor:
-        return op("Greater", self, other)
-
-    def __ge__(self, other: Tensor | Number) -> Tensor:
-        return op("GreaterOrEqual", self, other)
-
-    def __and__(self, other: Tensor) -> Tensor:
-        return op("And", self, other)
-
-    def __or__(self, other: Tensor) -> Tensor:
-        return op("Or", self, other)
 
     def __invert__(self) -> Tensor:
         return op("Not", self)

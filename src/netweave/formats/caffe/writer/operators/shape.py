@@ -11,6 +11,7 @@ from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 from netweave.formats.caffe.writer.operators.detection import prior_boxes
 from netweave.formats.caffe.writer.table import CaffeNode, per_axis, writes
 from netweave.graph import known_shape
+from netweave.lowering.nodes.shape import permutation, repeats_elements, reshaped_sizes, slice_ranges
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -43,8 +44,7 @@ def split(node: CaffeNode) -> list[CaffeLayer]:
 @writes("Transpose")
 def transpose(node: CaffeNode) -> list[CaffeLayer]:
     """Axes in another order: a layer of the SSD branch, which Caffe 1.0 has not."""
-    perm = node.get("perm") or list(range(node.rank(0)))[::-1]
-    return node.chain(("Permute", {"permute_param": {"order": list(perm)}}))
+    return node.chain(("Permute", {"permute_param": {"order": permutation(node)}}))
 
 
 @writes("Slice")
@@ -52,15 +52,11 @@ def slice_(node: CaffeNode) -> list[CaffeLayer]:
     """A part along some axes; where its sizes are those of another value, a Crop."""
     if node.value(2).producer() is not None:
         return [_crop(node)]
-    starts, ends, shape = node.ints(1), node.ints(2), node.shape(0)
-    axes = node.ints(3) if node.has(3) else list(range(len(starts)))
-    if node.has(4) and set(node.ints(4)) != {1}:
+    shape, ranges = node.shape(0), slice_ranges(node)
+    if any(step != 1 for *_, step in ranges):
         raise NotWritable("it takes steps, and Caffe's Slice takes none")
     value, layers = node.name(0), []
-    parts = [
-        (axis % len(shape), *_range(start, end, shape[axis]))
-        for axis, start, end in zip(axes, starts, ends, strict=True)
-    ]
+    parts = [(axis, *_range(start, end, shape[axis])) for axis, start, end, _ in ranges]
     parts = [part for part in parts if part[1:] != (0, shape[part[0]])]
     for number, (axis, start, end) in enumerate(parts, start=1):
         kept = node.output if number == len(parts) else node.inner()
@@ -130,14 +126,8 @@ def flatten(node: CaffeNode) -> list[CaffeLayer]:
 @writes("Reshape", "Squeeze", "Unsqueeze")
 def reshape(node: CaffeNode) -> list[CaffeLayer]:
     """Other sizes; the first axis stays as it is if it is the batch, so that its size stays open."""
-    old, new = node.shape(0), known_shape(node.outputs[0])
-    if new is None:
-        raise NotWritable("its sizes are computed")
-    is_batch = bool(old and new) and old[0] == new[0]
-    dims = [0 if axis == 0 and is_batch else -1 if size is None else size for axis, size in enumerate(new)]
-    if dims.count(-1) > 1:
-        raise NotWritable("more than one of its sizes is not known; give the input's sizes")
-    if len(dims) == 2 and dims[0] == 0 and len(old) > 2:
+    dims = reshaped_sizes(node)
+    if len(dims) == 2 and dims[0] == 0 and node.rank(0) > 2:
         return node.chain(("Flatten", {}))
     return node.chain(("Reshape", {"reshape_param": {"shape": {"dim": dims}}}))
 
@@ -192,11 +182,7 @@ def _factors(node: CaffeNode, old: tuple[int | None, ...], new: tuple[int | None
         raise NotWritable("its size is computed")
     rule = node.get("coordinate_transformation_mode", "half_pixel")
     nearest = node.get("nearest_mode", "round_prefer_floor")
-    repeats = rule == "asymmetric" and nearest == "floor"
-    repeats |= rule in {"half_pixel", "pytorch_half_pixel", "half_pixel_symmetric"} and nearest.startswith(
-        "round"
-    )
-    if any(factor != int(factor) or factor < 1 for factor in given) or not repeats:
+    if any(factor != int(factor) or factor < 1 for factor in given) or not repeats_elements(node):
         raise NotWritable(f"Caffe repeats by whole factors only, found {given} with {rule} and {nearest}")
     return [int(factor) for factor in given]
 

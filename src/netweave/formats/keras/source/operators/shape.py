@@ -9,6 +9,7 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field, Module
 from netweave.formats.keras.source.table import IMAGE, KerasNode, around, channels_last, writes
 from netweave.graph import known_shape
+from netweave.lowering.nodes.shape import permutation, repeats_elements, slice_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -115,7 +116,7 @@ def flattened_for_dense(node: ir.Node) -> tuple[int, int, int] | None:
 def transpose(node: KerasNode) -> Step:
     """Axes in another order."""
     rank = node.rank(0)
-    perm = list(node.get("perm") or range(rank)[::-1])
+    perm = permutation(node)
     order = [0, 2, 3, 1] if rank == IMAGE else list(range(rank))
     places = [channels_last(perm[axis], rank) for axis in order]
     if places[0] != 0:
@@ -138,21 +139,16 @@ def pad(node: KerasNode) -> Step:
 @writes("Slice")
 def slice_(node: KerasNode) -> Step:
     """A part; of height and width alone a layer cuts it out."""
-    rank, starts, ends = node.rank(0), node.ints(1), node.ints(2)
-    given = node.ints(3) if node.has(3) else list(range(len(starts)))
-    axes = [axis % rank for axis in given]
-    steps = node.ints(4) if node.has(4) else [1] * len(starts)
+    rank, ranges = node.rank(0), slice_ranges(node)
     sizes = node.sizes() if rank == IMAGE else None
-    if sizes and set(steps) == {1} and set(axes) <= {2, 3}:
+    if sizes and all(axis in {2, 3} and step == 1 for axis, _, _, step in ranges):
         begin, end = [0, 0], [0, 0]
-        for axis, start, stop in zip(axes, starts, ends, strict=True):
+        for axis, start, stop, _ in ranges:
             first, last, _ = slice(start, stop).indices(sizes[axis - 2])
             begin[axis - 2], end[axis - 2] = first, sizes[axis - 2] - last
         return node.step(f"layers.Cropping2D({around(begin, end)})({{0}})")
-    if min(steps) < 1:
-        raise NotWritable("a step back is not written")
     parts = [":"] * rank
-    for axis, start, stop, step in zip(axes, starts, ends, steps, strict=True):
+    for axis, start, stop, step in ranges:
         until = "" if stop >= FAR else str(stop)
         by = f":{step}" if step > 1 else ""
         parts[channels_last(axis, rank)] = f"{start or ''}:{until}{by}"
@@ -223,12 +219,10 @@ def resize(node: KerasNode) -> Step:
     if sizes is None or new is None or None in new[2:]:
         raise NotWritable("its sizes are not known; give the input's sizes")
     factors = [_size(b) / a for a, b in zip(sizes, new[2:], strict=True)]
-    nearest = node.get("nearest_mode", "round_prefer_floor")
-    repeats = nearest == "floor" if rule == "asymmetric" else nearest.startswith("round")
     is_whole = all(factor == int(factor) for factor in factors)
     if mode == "linear" and "half_pixel" in rule and not is_whole:
         return node.step(f"layers.Resizing({new[2]}, {new[3]})({{0}})")
-    if not is_whole or rule == "align_corners" or (mode == "nearest" and not repeats):
+    if not is_whole or rule == "align_corners" or (mode == "nearest" and not repeats_elements(node)):
         raise NotWritable(f"resizing by {factors} with {rule} is not written")
     if mode not in {"nearest", "linear"} or (mode == "linear" and "half_pixel" not in rule):
         raise NotWritable(f"resizing by {mode} with {rule} is not written")

@@ -119,23 +119,19 @@ def _with_zeros(weight: np.ndarray, group: int) -> np.ndarray:
     return whole.reshape(channels, group * per_group, *kernel)
 
 
-@writes("Gemm")
-def gemm(node: KerasNode) -> Step:
-    """A dense layer, with its factors taken into the arrays."""
-    return _dense(node)
-
-
 @writes("MatMul")
-def matmul(node: KerasNode) -> Step:
+def matmul(node: KerasNode) -> Step | list[Step]:
     """A product with a stored matrix, over the last axis, or of two stacks of matrices."""
     if not node.is_stored(0) and not node.is_stored(1) and node.rank(0) == node.rank(1) == 3:
         return node.step("ops.matmul({0}, {1})", inputs=[0, 1])
     if not node.is_stored(1) or node.rank(1) != 2 or node.rank(0) == IMAGE:
         raise NotWritable("only products with a stored matrix, and those of stacks of matrices, are written")
-    return _dense(node)
+    return dense(node)
 
 
-def _dense(node: KerasNode) -> Step:
+@writes("Gemm")
+def dense(node: KerasNode) -> Step:
+    """A dense layer, with its factors taken into the arrays."""
     arrays = dense_arrays(node)
     state: State = {"kernel": lambda: _rows(node, arrays.weight().T)}
     state |= {"bias": arrays.bias} if arrays.bias else {}

@@ -9,6 +9,7 @@ import numpy as np
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import known_shape
+from netweave.lowering.nodes.shape import permutation, repeats_elements, reshaped_sizes, slice_ranges
 from netweave.symbol import group
 
 if TYPE_CHECKING:
@@ -37,19 +38,14 @@ def split(node: MXNetNode) -> Symbol:
 @writes("Slice")
 def slice_(node: MXNetNode) -> Symbol:
     """A part along some axes; where its sizes are those of another value, by that value."""
-    starts, ends = node.ints(1), node.ints(2)
-    axes = node.ints(3) if node.has(3) else list(range(len(starts)))
-    steps = node.ints(4) if node.has(4) else [1] * len(starts)
-    rank = node.rank(0)
+    rank, ranges = node.rank(0), slice_ranges(node)
     begin: list[int | None] = [None] * rank
     end: list[int | None] = [None] * rank
     step: list[int | None] = [None] * rank
-    for axis, first, last, stride in zip(axes, starts, ends, steps, strict=True):
-        if stride < 1:
-            raise NotWritable("a step back is not written")
-        begin[axis % rank], step[axis % rank] = first, stride
-        end[axis % rank] = last if abs(last) < 1 << 31 else None
-    settings = {"step": tuple(step)} if set(steps) != {1} else {}
+    for axis, first, last, stride in ranges:
+        begin[axis], step[axis] = first, stride
+        end[axis] = last if abs(last) < 1 << 31 else None
+    settings = {"step": tuple(step)} if any(stride != 1 for *_, stride in ranges) else {}
     return node.make("slice", node.symbol(0), begin=tuple(begin), end=tuple(end), **settings)
 
 
@@ -64,13 +60,7 @@ def flatten(node: MXNetNode) -> Symbol:
 @writes("Reshape", "Squeeze", "Unsqueeze")
 def reshape(node: MXNetNode) -> Symbol:
     """Other sizes; the first axis stays as it is if it is the batch, so that its size stays open."""
-    old, new = node.shape(0), known_shape(node.outputs[0])
-    if new is None:
-        raise NotWritable("its sizes are computed")
-    is_batch = bool(old and new) and old[0] == new[0]
-    dims = [0 if axis == 0 and is_batch else -1 if size is None else size for axis, size in enumerate(new)]
-    if dims.count(-1) > 1:
-        raise NotWritable("more than one of its sizes is not known; give the input's sizes")
+    dims = reshaped_sizes(node)
     if not dims:
         raise NotWritable("MXNet 1.x has no single numbers")
     return node.make("Reshape", node.symbol(0), shape=tuple(dims))
@@ -79,8 +69,7 @@ def reshape(node: MXNetNode) -> Symbol:
 @writes("Transpose")
 def transpose(node: MXNetNode) -> Symbol:
     """Axes in another order."""
-    perm = node.get("perm") or list(range(node.rank(0)))[::-1]
-    return node.make("transpose", node.symbol(0), axes=tuple(perm))
+    return node.make("transpose", node.symbol(0), axes=tuple(permutation(node)))
 
 
 _MODES = ("constant", "edge", "reflect")
@@ -115,10 +104,9 @@ def resize(node: MXNetNode) -> Symbol:
         settings = {"height": new[2], "width": new[3], "align_corners": rule == "align_corners"}
         return node.make("_contrib_BilinearResize2D", node.symbol(0), **settings)
     factors = [(b or 0) / (a or 1) for a, b in zip(old[2:], new[2:], strict=True)]
-    nearest = node.get("nearest_mode", "round_prefer_floor")
-    repeats = nearest == "floor" if rule == "asymmetric" else nearest.startswith("round")
     is_whole = all(factor == int(factor) for factor in factors)
-    if mode != "nearest" or not is_whole or not repeats or rule == "align_corners":
+    if mode != "nearest" or not is_whole or not repeats_elements(node):
+        nearest = node.get("nearest_mode", "round_prefer_floor")
         raise NotWritable(f"resizing by {mode} with {rule} and {nearest} is not written")
     return _repeated(node, old[1] or 0, [int(factor) for factor in factors])
 

@@ -57,17 +57,11 @@ def _arrays(node: MXNetNode) -> list[Symbol]:
     return [node.array("weight", 1), *([node.array("bias", 2)] if node.has(2) else [])]
 
 
-@writes("Gemm")
-def gemm(node: MXNetNode) -> Symbol:
-    """A dense layer, with its factors taken into the arrays."""
-    return _dense(node)
-
-
 @writes("MatMul")
 def matmul(node: MXNetNode) -> Symbol:
     """A product with a stored matrix as a dense layer, or of two stacks of matrices."""
     if node.is_stored(1) and node.rank(1) == 2:
-        return _dense(node)
+        return dense(node)
     if node.rank(0) == node.rank(1) == 3:
         return node.make("batch_dot", node.symbol(0), node.symbol(1))
     if node.rank(0) == node.rank(1) == 4:
@@ -75,13 +69,15 @@ def matmul(node: MXNetNode) -> Symbol:
     raise NotWritable(f"its values have {node.rank(0)} and {node.rank(1)} axes, expected 3 or 4 of both")
 
 
-def _dense(node: MXNetNode) -> Symbol:
-    dense = dense_arrays(node)
+@writes("Gemm")
+def dense(node: MXNetNode) -> Symbol:
+    """A dense layer, with its factors taken into the arrays."""
+    arrays = dense_arrays(node)
     # an array that is stored as it stands may be shared with another node
-    weight = node.array("weight", 1) if dense.is_verbatim else node.stored("weight", dense.weight)
-    arrays = [weight, *([node.stored("bias", dense.bias)] if dense.bias else [])]
-    settings = {"num_hidden": dense.num_outputs, "no_bias": dense.bias is None, "flatten": False}
-    return node.make("FullyConnected", node.symbol(0), *arrays, **settings)
+    weight = node.array("weight", 1) if arrays.is_verbatim else node.stored("weight", arrays.weight)
+    stored = [weight, *([node.stored("bias", arrays.bias)] if arrays.bias else [])]
+    settings = {"num_hidden": arrays.num_outputs, "no_bias": arrays.bias is None, "flatten": False}
+    return node.make("FullyConnected", node.symbol(0), *stored, **settings)
 
 
 @writes("Gather")

@@ -8,6 +8,7 @@ from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.text import number
 from netweave.formats.pytorch.source.operators.weighted import pad_argument
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
+from netweave.lowering.nodes.shape import permutation, slice_ranges
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Step
@@ -65,8 +66,7 @@ def reshape(node: PyTorchNode) -> Step:
 @writes("Transpose")
 def transpose(node: PyTorchNode) -> Step:
     """Axes in another order."""
-    perm = node.get("perm") or list(range(node.rank(0)))[::-1]
-    return node.step(f"{{0}}.permute({', '.join(map(str, perm))})")
+    return node.step(f"{{0}}.permute({', '.join(map(str, permutation(node)))})")
 
 
 @writes("Squeeze")
@@ -86,17 +86,11 @@ def unsqueeze(node: PyTorchNode) -> Step:
 @writes("Slice")
 def slice_(node: PyTorchNode) -> Step:
     """A part along some axes."""
-    starts, ends = node.ints(1), node.ints(2)
-    axes = node.ints(3) if node.has(3) else list(range(len(starts)))
-    steps = node.ints(4) if node.has(4) else [1] * len(starts)
-    rank = node.rank(0)
-    parts = [":"] * rank
-    for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
-        if step < 1:
-            raise NotWritable("a step back is not written")
+    parts = [":"] * node.rank(0)
+    for axis, start, end, step in slice_ranges(node):
         first = str(start) if start else ""
         last = str(end) if abs(end) < 1 << 31 else ""
-        parts[axis % rank] = f"{first}:{last}" + (f":{step}" if step > 1 else "")
+        parts[axis] = f"{first}:{last}" + (f":{step}" if step > 1 else "")
     while len(parts) > 1 and parts[-1] == ":":
         parts.pop()
     return node.step(f"{{0}}[{', '.join(parts)}]")

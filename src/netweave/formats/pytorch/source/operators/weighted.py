@@ -70,23 +70,19 @@ def _rank(window: Window) -> int:
     return len(window.kernel)
 
 
-@writes("Gemm")
-def gemm(node: PyTorchNode) -> Step:
-    """A dense layer, with its factors taken into the arrays."""
-    return _linear(node)
-
-
 @writes("MatMul")
-def matmul(node: PyTorchNode) -> Step:
+def matmul(node: PyTorchNode) -> Step | list[Step]:
     """A product with a stored matrix as a dense layer, or of two values."""
     if node.is_stored(1) and node.rank(1) == 2:
-        return _linear(node)
+        return linear(node)
     if node.is_stored(0) or node.is_stored(1):
         raise NotWritable("it multiplies with a stored array that is no matrix")
     return node.step("{0} @ {1}", inputs=(0, 1), binds=False)
 
 
-def _linear(node: PyTorchNode) -> Step:
+@writes("Gemm")
+def linear(node: PyTorchNode) -> Step:
+    """A dense layer, with its factors taken into the arrays."""
     arrays = dense_arrays(node)
     state = {"weight": arrays.weight} | ({"bias": arrays.bias} if arrays.bias else {})
     fields = (
