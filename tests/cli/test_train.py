@@ -118,6 +118,23 @@ def test_a_run_goes_on_as_the_caffe_command_spells_it(folder, netweave, monkeypa
 
 @needs_torch
 @pytest.mark.slow
+def test_values_are_watched(folder, netweave, monkeypatch):
+    monkeypatch.chdir(folder)
+    called = netweave("train", "solver.prototxt", "--watch", "conv1", "--watch", "conv9*")
+    assert called.status == 2
+    assert "cannot watch 'conv9*': the net has no such value; there are: conv1" in called.err
+    called = netweave("train", "solver.prototxt", "--watch", "conv1", "--watch", "ip2/*")
+    line = re.compile(r"^Iteration (\d+), (conv1|ip2/\d): (\S+) mean \S+ std \S+ min", re.MULTILINE)
+    lines = line.findall(called.out)
+    names = ("conv1", "ip2/0", "ip2/1")
+    assert [(int(step), name) for step, name, _ in lines] == [
+        (step, name) for step in (0, 25, 50, 75) for name in names
+    ]
+    assert [shape for step, _, shape in lines if step == "0"] == ["20x6x10x10", "4x16", "4"]
+
+
+@needs_torch
+@pytest.mark.slow
 def test_ctrl_c_writes_a_checkpoint_and_the_run_goes_on(folder, netweave, monkeypatch):
     monkeypatch.chdir(folder)
     (folder / "long.prototxt").write_text(

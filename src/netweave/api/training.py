@@ -19,6 +19,7 @@ from netweave.formats.caffe.solver import read_solver
 from netweave.formats.singa import is_job, read_job
 from netweave.job import Job
 from netweave.memory_plan import parse_bytes
+from netweave.training.monitor import Monitor, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -79,6 +80,7 @@ def train(
     batch: str | None = None,
     slice_elements: int | None = None,
     timeout_s: float | None = None,
+    monitor: Monitor | Sequence[str] | None = None,
     watch: Watch | None = None,
 ) -> TorchNet:
     """Train a net and return it.
@@ -114,6 +116,9 @@ def train(
         slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
             default.
         timeout_s: Seconds to wait for a rank; 60 by default.
+        monitor: Values of the training net to look at: names of layers, values or parameters, or patterns
+            with ``*``, every display interval; or a ``netweave.training.Monitor`` with its own interval.
+            Their statistics and histograms are in ``ValuesSeen`` events and in the event files.
         watch: Called with each event of ``netweave.training.events``, on every rank.
 
     Raises:
@@ -165,6 +170,7 @@ def train(
             memory=None if memory is None else parse_bytes(memory),
             world=world,
             exchange=settings,
+            monitor=_monitor(monitor, found, memory),
             watch=audience.show,
         )
         try:
@@ -182,6 +188,19 @@ def train(
             audience.close()
     net: TorchNet = trainer.nets["train"]
     return net
+
+
+def _monitor(wanted: Monitor | Sequence[str] | None, job: Job, memory: object) -> Monitor | Watched | None:
+    if not wanted:
+        return None
+    if memory is not None:
+        raise UsageError(
+            "watched values are kept besides those that the memory plan knows of; leave out either memory or "
+            "what is to be watched"
+        )
+    if isinstance(wanted, Monitor):
+        return wanted
+    return Watched(job.schedule.display_interval or 100, tuple(wanted))
 
 
 def need_torch() -> None:

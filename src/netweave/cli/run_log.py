@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from netweave.training import Evaluated, Note, Saved, Shown, Stopped
+from netweave.training import Evaluated, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -88,6 +88,9 @@ def _common_lines(event: Event) -> Iterator[str]:
         yield event.text
     elif isinstance(event, Stopped):
         yield f"Iteration {event.iteration}, stopped; --resume goes on from here"
+    elif isinstance(event, ValuesSeen):
+        for name, seen in event.values.items():
+            yield f"Iteration {event.iteration}, {name}: {seen}"
 
 
 def _indented(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:

@@ -82,6 +82,14 @@ STOPPED = 130
     show_default=True,
     help="Number of checkpoints to keep.",
 )
+@click.option(
+    "--watch",
+    "watched",
+    metavar="NAME",
+    multiple=True,
+    help="Show statistics of a layer's output or a parameter every display interval, and write histograms "
+    "to --events; NAME may contain * and be repeated.",
+)
 @click.option("--trace", metavar="FILE", help="Write a timeline for chrome://tracing or Perfetto to FILE.")
 @in_state
 def train(
@@ -107,6 +115,7 @@ def train(
     events: str | None,
     plot: str | None,
     keep: int,
+    watched: tuple[str, ...],
     trace: str | None,
     stages: tuple[str, ...],
     level: int,
@@ -151,6 +160,7 @@ def train(
             events=events,
             plot=plot,
             keep=keep,
+            monitor=watched,
             watch=view.show,
         )
     return STOPPED if view.stopped else None

@@ -4,18 +4,23 @@ What is named here needs no torch, so that events can be shown and checkpoints l
 """
 
 from netweave.training.checkpoint_file import Checkpoint, latest, read_checkpoint, write_checkpoint
-from netweave.training.events import Ended, Evaluated, Event, Note, Saved, Shown, Stopped, Updated
+from netweave.training.events import Ended, Evaluated, Event, Note, Saved, Shown, Stopped, Updated, ValuesSeen
+from netweave.training.monitor import Monitor, ValueStatistics, Watched
 
 __all__ = [
     "Checkpoint",
     "Ended",
     "Evaluated",
     "Event",
+    "Monitor",
     "Note",
     "Saved",
     "Shown",
     "Stopped",
     "Updated",
+    "ValueStatistics",
+    "ValuesSeen",
+    "Watched",
     "latest",
     "read_checkpoint",
     "write_checkpoint",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netweave.engine import LaneStatistics
@@ -68,6 +68,19 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True)
+class ValuesSeen:
+    """Watched values were looked at.
+
+    Attributes:
+        iteration: Updates done before the one whose forward pass made the values.
+        values: By name, a ``ValueStatistics``, or what a monitor's own function returned.
+    """
+
+    iteration: int
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated:
     """A test is done.
 
@@ -121,6 +134,6 @@ class Ended:
     lanes: Mapping[str, LaneStatistics]
 
 
-Event = Note | Updated | Shown | Evaluated | Saved | Stopped | Ended
+Event = Note | Updated | Shown | ValuesSeen | Evaluated | Saved | Stopped | Ended
 Watch = Callable[[Event], None]
 """Told one event after the other."""

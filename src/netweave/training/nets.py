@@ -27,6 +27,7 @@ def make_nets(
     *,
     weights: Sequence[str | Path] = (),
     taps: Sequence[str] = (),
+    train_taps: Sequence[str] = (),
     initializer: Mapping[str, Any] | None = None,
     seed: int,
     device: torch.device,
@@ -38,6 +39,7 @@ def make_nets(
         phases: The phases by name.
         weights: Files whose arrays replace the first values, in order.
         taps: Names of values to give besides outputs and losses.
+        train_taps: Names of values that the training net gives besides those.
         initializer: The Job's, for weights of MXNet's nets.
         seed: Of what is drawn.
         device: Where to compute.
@@ -50,7 +52,11 @@ def make_nets(
     """
     store = ParameterStore()
     nets = {
-        name: TorchNet(phase.graph, taps=[*phase.losses, *taps], store=store)
+        name: TorchNet(
+            phase.graph,
+            taps=[*phase.losses, *taps, *(train_taps if name == "train" else ())],
+            store=store,
+        )
         for name, phase in phases.items()
     }
     for phase in phases.values():

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.optim import Update, Updater
     from netweave.training.devices import StoreExchange
+    from netweave.training.monitor import ValueWatch
     from netweave.training.ranks import RankExchange
 
 __all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where", "objective_of"]
@@ -64,6 +65,7 @@ class StepProgram:
         engine: Where tasks run.
         ranks: What of an update is exchanged with other ranks; None for a run of one.
         store: Sums gradients over the devices of this process; None for one device.
+        values: What values of the net are looked at; None for none.
 
     Attributes:
         passes: The passes.
@@ -80,7 +82,9 @@ class StepProgram:
         engine: Engine,
         ranks: RankExchange | None = None,
         store: StoreExchange | None = None,
+        values: ValueWatch | None = None,
     ) -> None:
+        self._values = values
         self.passes = tuple(passes)
         self.losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
         self._first = self.passes[0]
@@ -260,6 +264,8 @@ class StepProgram:
         updater = self._updater
         if part.number < updater.accumulate - 1:
             return None
+        if self._values is not None and device == 0 and self._values.is_due(step):
+            self._values.look(net, outputs)
         names = [value.name or "" for value in phase.graph.outputs]
         shown = {name: outputs[name].detach() for name in names}
         loss = self._sums[device] / updater.accumulate

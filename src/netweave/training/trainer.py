@@ -24,10 +24,11 @@ from netweave.parallel.plan import ExchangeSettings
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
-from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated
+from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated, ValuesSeen
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
+from netweave.training.monitor import ValueWatch
 from netweave.training.nets import make_nets, trained
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
+    from netweave.training.monitor import Monitor, Watched
 
 DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
 """The types of numbers to train in."""
@@ -91,6 +93,7 @@ class Trainer:
         world: The ranks that make each update together; None for this process alone.
         exchange: How they exchange gradients.
         several: Devices of this process that share each batch; None for one.
+        monitor: Which values of the training net are looked at, and when.
         watch: Told what happens.
 
     Attributes:
@@ -131,6 +134,7 @@ class Trainer:
         world: World | None = None,
         exchange: ExchangeSettings | None = None,
         several: SeveralDevices | None = None,
+        monitor: Monitor | Watched | None = None,
         watch: Watch = lambda event: None,
     ) -> None:
         _check(job, dtype, precision, find_device(device))
@@ -145,8 +149,10 @@ class Trainer:
         where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
+        self._values = None if monitor is None else ValueWatch(job.phases["train"].graph, monitor)
         self.nets = dict(nets or {}) or make_nets(
             job.phases,
+            train_taps=self._values.taps if self._values else (),
             weights=job.checkpoints.weights,
             initializer=job.initializer,
             seed=self.seed,
@@ -190,7 +196,9 @@ class Trainer:
         else:
             timed = None if ranks is None else ranks.timed
             passes = [NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)]
-        program = StepProgram(self.job, passes, self.updater, engine=engine, ranks=ranks, store=store)
+        program = StepProgram(
+            self.job, passes, self.updater, engine=engine, ranks=ranks, store=store, values=self._values
+        )
         if ranks is not None:
             graph = self.job.phases["train"].graph
             ranks.exchange_slices(self.updater, graph, program.completing_stages())
@@ -344,6 +352,8 @@ class Trainer:
         self._stop = self._stop or result.stop
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
+        if self._values is not None and (seen := self._values.take()):
+            self._watch(ValuesSeen(step, seen))
         if self.job.schedule.display_means:
             self._since_display.add(result.outputs)
         if self.job.schedule.is_due("display", step):

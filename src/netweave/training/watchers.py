@@ -5,12 +5,13 @@ from __future__ import annotations
 import io
 import math
 import time
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.training.checkpoint_file import write_whole
-from netweave.training.events import Evaluated, Shown, Updated
+from netweave.training.events import Evaluated, Shown, Updated, ValuesSeen
 from netweave.training.history import by_phase
+from netweave.training.monitor import ValueStatistics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +36,7 @@ class Watcher(Protocol):
 
 
 class EventFiles:
-    """Writes scalars for TensorBoard: loss and rate of each update, and the outputs of tests.
+    """Writes scalars for TensorBoard: loss and rate of each update, outputs of tests, and watched values.
 
     Args:
         folder: Where the event file is made; a run that goes on adds another one.
@@ -46,11 +47,12 @@ class EventFiles:
 
     def __init__(self, folder: Path) -> None:
         try:
-            from tensorboard.compat.proto import event_pb2, summary_pb2
+            from tensorboard.compat.proto import event_pb2, histogram_pb2, summary_pb2
             from tensorboard.summary.writer.event_file_writer import EventFileWriter
         except ImportError as error:
             raise _missing("event files", "tensorboard") from error
         self._event, self._summary = event_pb2.Event, summary_pb2.Summary
+        self._histogram_proto = histogram_pb2.HistogramProto
         try:
             folder.mkdir(parents=True, exist_ok=True)
             self._writer = EventFileWriter(str(folder))
@@ -67,13 +69,50 @@ class EventFiles:
                 self._add(event.iteration, [("train/images_per_s", event.images_per_s)])
         elif isinstance(event, Evaluated):
             self._add(event.iteration, by_phase(event.phase, event.outputs))
+        elif isinstance(event, ValuesSeen):
+            self._add_values(event)
 
     def close(self) -> None:
         """Write what is left."""
         self._writer.close()
 
-    def _add(self, iteration: int, values: Iterable[tuple[str, float]]) -> None:
+    def _add_values(self, event: ValuesSeen) -> None:
+        """Write the statistics of watched values, and their histograms."""
+        scalars, histograms = [], []
+        for name, seen in event.values.items():
+            if isinstance(seen, ValueStatistics):
+                numbers = {"mean": seen.mean, "std": seen.std, "min": seen.minimum, "max": seen.maximum}
+                scalars += [(f"watch/{name}/{what}", number) for what, number in numbers.items()]
+                if sum(seen.counts):
+                    histograms.append((f"watch/{name}", self._histogram(seen)))
+            elif isinstance(seen, int | float) or getattr(seen, "ndim", None) == 0:
+                scalars.append((f"watch/{name}", float(seen)))
+        self._add(event.iteration, scalars, histograms)
+
+    def _histogram(self, seen: ValueStatistics) -> Any:
+        """Return a histogram in TensorBoard's form: the upper end and the number of each bin."""
+        num, bins = sum(seen.counts), len(seen.counts)
+        low, high = seen.minimum, seen.maximum
+        if low == high:
+            low, high = low - 1, high + 1  # as torch widens it
+        return self._histogram_proto(
+            min=seen.minimum,
+            max=seen.maximum,
+            num=num,
+            sum=seen.mean * num,
+            sum_squares=(seen.std**2 + seen.mean**2) * num,
+            bucket_limit=[low + (high - low) * (number + 1) / bins for number in range(bins)],
+            bucket=seen.counts,
+        )
+
+    def _add(
+        self,
+        iteration: int,
+        values: Iterable[tuple[str, float]],
+        histograms: Iterable[tuple[str, Any]] = (),
+    ) -> None:
         rows = [self._summary.Value(tag=tag, simple_value=value) for tag, value in values]
+        rows += [self._summary.Value(tag=tag, histo=histogram) for tag, histogram in histograms]
         event = self._event(wall_time=time.time(), step=iteration, summary=self._summary(value=rows))
         self._writer.add_event(event)
 
