@@ -18,7 +18,8 @@ from netweave.engine import ThreadedEngine
 from netweave.parallel.launcher import Launcher
 from netweave.parallel.plan import ExchangeSettings
 from netweave.parallel.world import World, join
-from netweave.training.trainer import DTYPES, Trainer
+from netweave.training.begin import DTYPES
+from netweave.training.trainer import Trainer
 from tests.parallel import nets
 
 

@@ -62,8 +62,6 @@ def replicate(
         UsageError: There is no such device, loss or optimizer, or torch is not installed.
     """
     need_torch()
-    import torch
-
     from netweave.backends.torch.device import find_device
     from netweave.symbol.training import mxnet_solver
     from netweave.training.nets import make_nets
@@ -80,7 +78,6 @@ def replicate(
         initializer=job.initializer,
         seed=drawn,
         device=places[0],
-        dtype=torch.float32,
     )["train"]
     solver = None
     if optimizer is not None:

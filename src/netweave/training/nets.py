@@ -31,7 +31,7 @@ def make_nets(
     initializer: Mapping[str, Any] | None = None,
     seed: int,
     device: torch.device,
-    dtype: torch.dtype,
+    dtype: torch.dtype = torch.float32,
 ) -> dict[str, TorchNet]:
     """Return the net of each phase, with first values or those of weights.
 

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import math
-import secrets
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 
-from netweave.backends.torch.device import check_bfloat16, find_device
+from netweave.backends.torch.device import find_device
 from netweave.backends.torch.finite import parameter_not_finite
 from netweave.backends.torch.node_memory import memories
 from netweave.backends.torch.stages import cut
 from netweave.data import Turns
-from netweave.errors import RunError, UnsupportedError, UsageError
+from netweave.errors import RunError
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
+from netweave.training.begin import (
+    DTYPES,
+    check_can_train,
+    choose_run_name,
+    choose_seed,
+    saved_slice_elements,
+)
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
@@ -49,16 +54,6 @@ if TYPE_CHECKING:
     from netweave.training.events import Watch
     from netweave.training.loading import Given
     from netweave.training.monitor import Monitor, Watched
-
-DTYPES: dict[torch.dtype, type[np.floating[Any]]] = {torch.float32: np.float32, torch.float64: np.float64}
-"""The types of numbers to train in."""
-
-PRECISIONS = ("f32", "bf16")
-"""What convolutions and matrix products may be computed in."""
-
-ALGORITHMS = ("bp", "bptt", "cd")
-"""What gradients may be computed by: through time those of the unrolled graph, by contrastive divergence
-those of the free energies in the training net."""
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
@@ -137,10 +132,10 @@ class Trainer:
         monitor: Monitor | Watched | None = None,
         watch: Watch = lambda event: None,
     ) -> None:
-        _check(job, dtype, precision, find_device(device))
+        check_can_train(job, dtype, precision, find_device(device))
         self.job = job
         checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
-        self.seed: int = checkpoint.state["seed"] if checkpoint else _seed(job, seed, world)
+        self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, seed, world)
         self._engine = engine
         self.history = History()
         self._watch = watch
@@ -164,12 +159,12 @@ class Trainer:
         if world is not None and world.size > 1:
             self._ranks = RankExchange(world, exchange or ExchangeSettings(), engine=engine)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
-        elements = _saved_slice(checkpoint) or slice_elements or SLICE_ELEMENTS
+        elements = saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
         limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
         self.program = self._make_program(num_stages)
         self._state = TrainState(job, self.nets, self.updater)
-        run = (checkpoint.origin.run if checkpoint else "") or _run_name(world)
+        run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
         self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
@@ -470,39 +465,3 @@ class Trainer:
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         return replace(config, turns=self._turns(name))
-
-
-def _check(job: Job, dtype: torch.dtype, precision: str, device: torch.device) -> None:
-    if job.algorithm not in ALGORITHMS:
-        known = ", ".join(ALGORITHMS)
-        raise UnsupportedError(
-            f"{job.name}: the algorithm {job.algorithm!r} is not supported, expected one of {known}"
-        )
-    if not job.phases["train"].losses:
-        raise UsageError(f"{job.name}: the training net has no loss, so it cannot be trained")
-    if precision not in PRECISIONS:
-        raise UsageError(f"precision is {precision!r}, expected {' or '.join(PRECISIONS)}")
-    if precision == "bf16":
-        check_bfloat16(device)
-    if dtype not in DTYPES:
-        raise UsageError(f"cannot train in {dtype}, expected {', '.join(map(str, DTYPES))}")
-
-
-def _saved_slice(checkpoint: Checkpoint | None) -> int | None:
-    """Return the size of a slice in the run that goes on: sums over devices round by it."""
-    layout = checkpoint.state.get("layout") if checkpoint else None
-    return int(layout["slice_elements"]) if layout else None
-
-
-def _seed(job: Job, asked: int | None, world: World | None) -> int:
-    """Return the seed of a run: what is asked for, the Job's, or a fresh one, the same for all ranks."""
-    wanted = job.seed if asked is None else asked
-    if wanted is not None:
-        return wanted
-    fresh = secrets.randbits(31)
-    return fresh if world is None else int(world.keep(lambda: fresh, "seed"))
-
-
-def _run_name(world: World | None) -> str:
-    """Return a name for a run that begins: a fresh one, the same for all ranks and restarts."""
-    return secrets.token_hex(8) if world is None else world.run

@@ -104,8 +104,8 @@ class Model(ABC):
         need_torch()
         from netweave.backends.torch import TorchNet
         from netweave.backends.torch.device import find_device
+        from netweave.training.begin import DTYPES
         from netweave.training.nets import make_nets
-        from netweave.training.trainer import DTYPES
 
         graph, measured, heads = training_graph.graph(shapes)
         if self._net is None:
