@@ -19,6 +19,8 @@ BATCH = 10
 
 RECORDS = 47
 
+DIGITS_BATCH = 32
+
 _FILLER = 'weight_filler { type: "xavier" } bias_filler { type: "constant" value: 0.1 }'
 _LOSS = 'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "out" bottom: "label" top: "loss" %s }\n'
 _ACCURACY = 'layer { name: "accuracy" type: "Accuracy" bottom: "out" bottom: "label" top: "accuracy" }\n'
@@ -82,6 +84,25 @@ NETS = {
 }
 """Bodies of nets, from ``data`` and ``label`` to ``loss``."""
 
+
+def _lenet(pool: str, activation: str) -> str:
+    pooling = f"pooling_param {{ pool: {pool} kernel_size: 2 stride: 2 }}"
+    return (
+        _conv("conv1", "data", 8)
+        + _simple("Pooling", "pool1", "conv1", pooling)
+        + _conv("conv2", "pool1", 16)
+        + _simple("Pooling", "pool2", "conv2", pooling)
+        + _dense("ip1", "pool2", 64)
+        + _simple(activation, "act", "ip1")
+        + _dense("out", "act", 10)
+        + _ACCURACY
+        + _LOSS % ""
+    )
+
+
+DIGITS = {"lenet": _lenet("MAX", "ReLU"), "smooth": _lenet("AVE", "TanH")}
+"""LeNet for scikit-learn's digits, as Caffe has it, and without steps in its derivative."""
+
 CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 """Settings of a solver that needs the norm of all gradients before it changes any."""
 
@@ -89,15 +110,17 @@ CLIPPED = 'clip_gradients: 0.5 type: "Adam" momentum2: 0.999 '
 def write(folder: Path, net: str, *, steps: int, solver: str = "", snapshot: int = 0) -> Path:
     """Write a net and its solver; return the solver."""
     folder.mkdir(parents=True, exist_ok=True)
+    batch, channels, size = (BATCH, 2, 6) if net in NETS else (DIGITS_BATCH, 1, 8)
     (folder / "net.prototxt").write_text(
         f"""name: "{net}"
 layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
-  memory_data_param {{ batch_size: {BATCH} channels: 2 height: 6 width: 6 }} }}
-{NETS[net]}"""
+  memory_data_param {{ batch_size: {batch} channels: {channels} height: {size} width: {size} }} }}
+{NETS.get(net) or DIGITS[net]}"""
     )
     path = folder / "solver.prototxt"
     path.write_text(
-        f"""net: "net.prototxt" base_lr: 0.05 lr_policy: "step" gamma: 0.5 stepsize: 12 momentum: 0.9
+        f"""net: "net.prototxt" base_lr: 0.05 momentum: 0.9
+lr_policy: "step" gamma: 0.5 stepsize: {12 if net in NETS else 1000}
 weight_decay: 0.001 max_iter: {steps} random_seed: 5 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
 {solver}
 """
@@ -105,8 +128,13 @@ weight_decay: 0.001 max_iter: {steps} random_seed: 5 snapshot: {snapshot} snapsh
     return path
 
 
-def records() -> dict[str, np.ndarray]:
-    """Return the records, drawn from a fixed seed."""
+def records(net: str = "mlp") -> dict[str, np.ndarray]:
+    """Return the records of a net: digits, or drawn from a fixed seed."""
+    if net in DIGITS:
+        from sklearn.datasets import load_digits
+
+        images, labels = load_digits(return_X_y=True)
+        return {"data": images.reshape(-1, 1, 8, 8) / 16, "label": labels}
     draw = np.random.default_rng(1)
     return {"data": draw.normal(size=(RECORDS, 2, 6, 6)), "label": draw.integers(5, size=RECORDS)}
 

@@ -40,6 +40,7 @@ class Case:
         resume: Name of a checkpoint to go on from, in the case's folder.
         folder: Folder of files; the name by default.
         dtype: Type of the numbers.
+        sync_batch_norm: Whether batch normalisation looks at the whole batch.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Case:
     resume: str = ""
     folder: str = ""
     dtype: str = "float64"
+    sync_batch_norm: bool = True
 
 
 def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray]:
@@ -70,13 +72,14 @@ def train(case: Case, folder: Path, world: World | None) -> dict[str, np.ndarray
         trainer = Trainer(
             job,
             engine=engine,
-            data={"train": nets.records()},
+            data={"train": nets.records(case.net)},
             dtype=dtype,
             num_stages=case.stages,
             slice_elements=case.slice_elements,
             resume=place / case.resume if case.resume else None,
             world=world,
             exchange=ExchangeSettings(case.exchange, case.compression, threshold=1e-3),
+            sync_batch_norm=case.sync_batch_norm,
             watch=lambda event: losses.append(event.loss) if type(event).__name__ == "Updated" else None,
         )
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -112,7 +113,14 @@ def test_a_rank_that_is_killed_without_restarts_is_named_and_nothing_stays_behin
     assert not any(is_there(pid) for pid in pids)
 
 
-def test_torchrun_and_the_launcher_end_with_the_same_bits(folder):
+SCRIPT = """
+import netweave
+netweave.train("solver.prototxt", devices="cpu:2", seed=4)
+"""
+"""Without ``if __name__ == "__main__"``, which ``multiprocessing`` would need."""
+
+
+def test_torchrun_the_launcher_and_python_end_with_the_same_bits(folder):
     status, output = finish(start(folder, "--devices", "cpu:2", "--seed", "4"))
     assert status == 0, output
     assert "2 ranks: each takes the file's batch of 10, an update is over 20 samples" in output
@@ -120,6 +128,12 @@ def test_torchrun_and_the_launcher_end_with_the_same_bits(folder):
     before = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     status, output = finish(start(folder, "--seed", "4", before=before))
     assert status == 0, output
+    found = arrays(folder)
+    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+    for file in (folder / "out").iterdir():
+        file.unlink()
+    (folder / "script.py").write_text(SCRIPT)
+    subprocess.run([sys.executable, "script.py"], cwd=folder, check=True, timeout=TIMEOUT_S)
     found = arrays(folder)
     assert all(np.array_equal(found[key], expected[key]) for key in expected)
 
@@ -135,6 +149,35 @@ def test_ctrl_c_stops_all_ranks_at_one_iteration_and_resume_goes_on(folder):
     status, output = finish(process)
     assert status == 130, output
     assert "stopped; --resume goes on from here" in output
+
+
+def test_one_timeline_of_all_ranks_and_what_each_of_them_did(folder):
+    """Clocks are aligned: an all-reduce ends nowhere before it has begun everywhere."""
+    status, output = finish(start(folder, "--devices", "cpu:3", "--batch", "split", "--trace", "trace.json"))
+    assert status == 0, output
+    events = json.loads((folder / "trace.json").read_text())
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    assert sorted(names) == [0, 1, 2]
+    assert all(name.startswith(f"rank {rank} on ") for rank, name in names.items())
+    assert not list(folder.glob("trace.json.rank*"))
+    begun, ended = {}, {}
+    for event in events:
+        if event["name"].startswith("begin all-reduce"):
+            begun.setdefault(event["name"].removeprefix("begin "), {})[event["pid"]] = event["ts"]
+        elif event["name"].startswith("all-reduce"):
+            stop = event["ts"] + event.get("dur", 0)
+            sums = ended.setdefault(event["name"], {})
+            sums[event["pid"]] = max(stop, sums.get(event["pid"], 0))
+    assert len(begun) >= STEPS
+    for name, stops in ended.items():
+        assert len(stops) == 3
+        assert max(begun[name].values()) <= min(stops.values()), name
+    for rank in range(3):
+        line = next(line for line in output.splitlines() if line.startswith(f"rank {rank} (cpu on "))
+        numbers = [float(number) for number in re.findall(r"(\d+)%", line)]
+        assert len(numbers) == 5
+        assert all(0 <= number <= 100 for number in numbers[:3])
+        assert re.search(r"; \S+ G multiply-adds/s, \d+% of a matrix product's \S+ G$", line)
 
 
 @pytest.mark.parametrize(

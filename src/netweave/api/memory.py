@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from netweave.api.arrays import draw_inputs
 from netweave.api.nets import to_inference
+from netweave.api.running import need_torch
 from netweave.api.timing import label_inputs, load_for_timing
-from netweave.api.training import need_torch
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.graph.wording import bytes_text

@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UsageError
+from netweave.parallel.environment import rank_environment
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from netweave.job import Job
     from netweave.parallel.world import World
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
+    from netweave.training.options import RankSettings, TrainOptions
 
 
 @contextlib.contextmanager
 def joined(device: str | None, timeout_s: float | None) -> Iterator[World | None]:
     """Join the ranks that the environment speaks of; give None if this process runs alone."""
-    from netweave.parallel.environment import rank_environment
-
     if rank_environment() is None:
         yield None
         return
@@ -33,6 +34,16 @@ def joined(device: str | None, timeout_s: float | None) -> Iterator[World | None
     assert world is not None
     with world:
         yield world
+
+
+@contextlib.contextmanager
+def traced(world: World | None, trace: str | Path | None) -> Iterator[None]:
+    """Join the timelines of all ranks after a run that went well; each is written when its engine closes."""
+    yield
+    if world is not None and world.size > 1 and trace:
+        from netweave.parallel.timeline import join_traces
+
+        join_traces(world, Path(trace))
 
 
 def start_of(world: World | None, job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:
@@ -64,8 +75,40 @@ def _beginning(job: Job, resume: str | Path | bool, run: str, watch: Watch) -> t
     return str(start) if start else None, run, last_generation(job.checkpoints.prefix)
 
 
+def device_of_rank(devices: Sequence[str]) -> str | None:
+    """Return the device of this process; None where whoever started it says so, or nobody does."""
+    environment = rank_environment()
+    if environment is None:
+        return devices[0]
+    return devices[environment.local_rank] if environment.local_rank < len(devices) > 1 else None
+
+
+def shared(
+    job: Job, options: TrainOptions, settings: RankSettings, world: World, watch: Watch
+) -> tuple[Job, RankSettings]:
+    """Return a Job with the size of the whole batch, and settings that fit the link; say what the batch is.
+
+    Raises:
+        UsageError: There is no such meaning of the batch, or something is for one device only.
+    """
+    from netweave.parallel.batch import batch_meaning, describe_batch, with_batch
+    from netweave.parallel.link_speed import slice_elements_for
+
+    if options.memory is not None:
+        raise UsageError("a limit of memory is for one device; leave it out to train on several")
+    meaning = batch_meaning(job, settings.batch)
+    job = with_batch(job, meaning, world.size)
+    watch(Note(describe_batch(job, meaning, world)))
+    return job, replace(settings, slice_elements=settings.slice_elements or slice_elements_for(world))
+
+
 def launch(
-    command: Sequence[str], devices: Sequence[str], *, restarts: int, tell: Callable[[str], None]
+    command: Sequence[str],
+    devices: Sequence[str],
+    *,
+    restarts: int,
+    tell: Callable[[str], None],
+    environment: Mapping[str, str] | None = None,
 ) -> int:
     """Run a command once for each device of this machine, as ranks of one run; return its exit status.
 
@@ -74,6 +117,7 @@ def launch(
         devices: The device of each rank, as torch names it.
         restarts: How often all ranks are started again after one died.
         tell: Told of restarts.
+        environment: Variables of the ranks besides those of this process.
 
     Raises:
         UsageError: A device is not there.
@@ -86,7 +130,7 @@ def launch(
 
         for device in devices:
             find_device(device)
-    return Launcher(command, devices, restarts, tell).run()
+    return Launcher(command, devices, restarts, tell, dict(environment or {})).run()
 
 
 def _asked(job: Job, resume: str | Path | bool, watch: Watch) -> Path | None:

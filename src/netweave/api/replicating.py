@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.training import load_job, need_torch
+from netweave.api.running import need_torch
+from netweave.api.training import load_job
 from netweave.errors import UsageError
 from netweave.graph import Graph
 from netweave.job import Job, Phase, Policy, Schedule, Solver

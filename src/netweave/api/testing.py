@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.training import need_torch
+from netweave.api.running import need_torch
 from netweave.data.probe import probe, probe_if_there
 from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError

@@ -10,8 +10,8 @@ import numpy as np
 
 from netweave.api.arrays import draw_inputs
 from netweave.api.nets import load
+from netweave.api.running import need_torch
 from netweave.api.testing import load_phases
-from netweave.api.training import need_torch
 from netweave.graph import Graph, layer_keys
 
 if TYPE_CHECKING:

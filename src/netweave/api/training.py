@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import importlib
-import signal
-import threading
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.api.ranks import joined, start_of
+from netweave.api.ranks import device_of_rank
+from netweave.api.running import need_torch, train_here
+from netweave.api.starting import train_on
 from netweave.data.probe import probe
-from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
 from netweave.files import is_file
 from netweave.formats.caffe.solver import read_solver
 from netweave.formats.singa import is_job, read_job
 from netweave.job import Job
-from netweave.memory_plan import parse_bytes
-from netweave.training.monitor import Monitor, Watched
+from netweave.parallel.devices import parse_devices
+from netweave.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from netweave.backends.torch import TorchNet
     from netweave.training.events import Watch
-    from netweave.training.trainer import Trainer
+    from netweave.training.monitor import Monitor
 
 
 def load_job(
@@ -66,6 +63,7 @@ def train(
     resume: str | Path | bool = False,
     weights: Sequence[str | Path] = (),
     device: str | None = None,
+    devices: str | None = None,
     precision: str = "f32",
     seed: int | None = None,
     threads: int | None = None,
@@ -78,15 +76,18 @@ def train(
     exchange: str = "overlapped",
     compression: str = "none",
     batch: str | None = None,
+    sync_batch_norm: bool = True,
     slice_elements: int | None = None,
     timeout_s: float | None = None,
     monitor: Monitor | Sequence[str] | None = None,
+    restarts: int = 0,
     watch: Watch | None = None,
 ) -> TorchNet:
     """Train a net and return it.
 
-    A process that ``torchrun`` or ``netweave train --devices`` has started is one of several ranks: it joins
-    the others, and all train one net together.
+    With ``devices``, one process for each device is started, and all train one net together, as with
+    ``netweave train --devices``; the module that calls this is not run again. A process that ``torchrun`` has
+    started is one of several such ranks itself and joins the others.
 
     Ctrl-C writes a checkpoint and stops after the current iteration; a second Ctrl-C stops at once.
 
@@ -96,6 +97,7 @@ def train(
         resume: A checkpoint, or Caffe's ``.solverstate``, to resume from; True for the latest complete one.
         weights: Weight files to start from, instead of the Job's.
         device: Torch's name of the device to compute on; the CPU by default.
+        devices: Several devices of this machine, a process each: ``cpu:2``, or ``0,1`` for GPUs.
         precision: ``f32``, or ``bf16`` for convolutions and matrix products in bfloat16; parameters, their
             updates and losses stay in float32.
         seed: Random seed, instead of the Job's.
@@ -113,13 +115,18 @@ def train(
             ``owner-by-layer`` or ``two-level``.
         compression: Form in which they are sent: ``none``, ``fp16``, ``bf16`` or ``2bit``.
         batch: Whether ranks ``split`` the Job's batch or ``multiply`` it; by default what its source does.
+        sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch; False for each
+            rank's own part, which needs no communication in forward.
         slice_elements: Elements of a slice, the unit of exchange, a multiple of 64; chosen by the link by
             default.
         timeout_s: Seconds to wait for a rank; 60 by default.
         monitor: Values of the training net to look at: names of layers, values or parameters, or patterns
             with ``*``, every display interval; or a ``netweave.training.Monitor`` with its own interval.
             Their statistics and histograms are in ``ValuesSeen`` events and in the event files.
-        watch: Called with each event of ``netweave.training.events``, on every rank.
+        restarts: How often the processes of ``devices`` are started again, from the last checkpoint, when one
+            dies.
+        watch: Called with each event of ``netweave.training.events``: on every rank, or, with ``devices``, in
+            this process with those of the first rank.
 
     Raises:
         SourceError: A file cannot be read, or files do not match.
@@ -128,110 +135,39 @@ def train(
         RunError: The loss became NaN or infinite, or a checkpoint cannot be written.
     """
     need_torch()
-    from netweave.parallel.batch import batch_meaning, describe_batch, with_batch
-    from netweave.parallel.link_speed import slice_elements_for
     from netweave.parallel.plan import ExchangeSettings
-    from netweave.training import Note
-    from netweave.training.memory import keep_memory
-    from netweave.training.ranks import STAGES
-    from netweave.training.trainer import KEPT, Trainer
-    from netweave.training.watchers import Audience
+    from netweave.training.options import RankSettings, TrainOptions
 
-    settings = ExchangeSettings(exchange, compression)
+    options = TrainOptions(
+        data=data,
+        resume=resume,
+        precision=precision,
+        seed=seed,
+        threads=threads,
+        trace=trace,
+        events=events,
+        plot=plot,
+        keep=keep,
+        num_stages=num_stages,
+        memory=memory,
+        monitor=monitor,
+    )
+    settings = RankSettings(
+        exchange=ExchangeSettings(exchange, compression),
+        batch=batch,
+        sync_batch_norm=sync_batch_norm,
+        slice_elements=slice_elements,
+        timeout_s=timeout_s,
+        restarts=restarts,
+    )
+    if devices is not None and device is not None:
+        raise UsageError("device and devices both say where to compute; give only one")
+    names = parse_devices(devices) if devices is not None else ()
     found = job if isinstance(job, Job) else load_job(job)
     if weights:
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
-    with joined(device, timeout_s) as world, ThreadedEngine() as engine:
-        first = world is None or world.is_first
-        audience = Audience(watch)
-        place = device or "cpu" if world is None else world.device
-        if str(place) == "cpu":
-            keep_memory()
-        if world is not None and world.size > 1:
-            if memory is not None:
-                raise UsageError("a limit of memory is for one device; leave it out to train on several")
-            meaning = batch_meaning(found, batch)
-            found = with_batch(found, meaning, world.size)
-            audience.show(Note(describe_batch(found, meaning, world)))
-            slice_elements = slice_elements or slice_elements_for(world)
-        trainer = Trainer(
-            found,
-            engine=engine,
-            data=data,
-            device=place,
-            precision=precision,
-            seed=seed,
-            threads=threads,
-            keep=keep or KEPT,
-            resume=start_of(world, found, resume, audience.show),
-            num_stages=num_stages or (1 if world is None else STAGES),
-            slice_elements=slice_elements,
-            memory=None if memory is None else parse_bytes(memory),
-            world=world,
-            exchange=settings,
-            monitor=_monitor(monitor, found, memory),
-            watch=audience.show,
-        )
-        try:
-            if trace and first:  # the Job is good by now, so that what is overwritten is not lost for nothing
-                engine.trace_to(Trace(Path(trace)))
-            audience.add(
-                trainer.history,
-                events=Path(events) if events and first else None,
-                plot=Path(plot) if plot and first else None,
-            )
-            with stopping(trainer):
-                trainer.run()
-        finally:
-            trainer.close()
-            audience.close()
-    net: TorchNet = trainer.nets["train"]
-    return net
-
-
-def _monitor(wanted: Monitor | Sequence[str] | None, job: Job, memory: object) -> Monitor | Watched | None:
-    if not wanted:
-        return None
-    if memory is not None:
-        raise UsageError(
-            "watched values are kept besides those that the memory plan knows of; leave out either memory or "
-            "what is to be watched"
-        )
-    if isinstance(wanted, Monitor):
-        return wanted
-    return Watched(job.schedule.display_interval or 100, tuple(wanted))
-
-
-def need_torch() -> None:
-    """Check that torch is installed.
-
-    Raises:
-        UsageError: It is not installed; the message says what to do.
-    """
-    try:
-        importlib.import_module("torch")
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise UsageError(
-            "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
-        ) from error
-
-
-@contextmanager
-def stopping(trainer: Trainer) -> Iterator[None]:
-    """Make the first Ctrl-C stop the run cleanly."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(number: int, frame: Any) -> None:
-        signal.signal(signal.SIGINT, before)
-        trainer.stop()
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    tell = watch or (lambda event: None)
+    if len(names) > 1 and rank_environment() is None:
+        return train_on(found, names, options, settings, tell)
+    return train_here(found, options, settings, device_of_rank(names) if names else device, tell)

@@ -43,6 +43,12 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
         help="Whether devices split the file's batch or take one each; by default as its source does.",
     )
     @click.option(
+        "--sync-batch-norm/--no-sync-batch-norm",
+        default=True,
+        show_default=True,
+        help="Whether batch normalisation takes the statistics of the whole batch, or of each device's part.",
+    )
+    @click.option(
         "--slice-elements",
         type=click.IntRange(64),
         metavar="N",
@@ -73,20 +79,12 @@ def several_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def launch_again(devices: Sequence[str], restarts: int) -> int:
     """Run this command once for each device, as ranks of one run; return the exit status."""
     from netweave.api.ranks import launch
-    from netweave.api.training import need_torch
+    from netweave.api.running import need_torch
 
     need_torch()
     arguments = click.get_current_context().find_root().obj
     command = [sys.executable, "-m", "netweave", *arguments]
     return launch(command, devices, restarts=restarts, tell=_tell)
-
-
-def device_of_rank(devices: Sequence[str]) -> str | None:
-    """Return the device of this process; None where whoever started it says so, or nobody does."""
-    environment = rank_environment()
-    if environment is None:
-        return devices[0]
-    return devices[environment.local_rank] if environment.local_rank < len(devices) > 1 else None
 
 
 def is_silent_rank() -> bool:

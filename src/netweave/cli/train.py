@@ -8,7 +8,7 @@ import click
 
 from netweave.cli.caffe import CaffeCommand, files_of, in_state, one_of, threads_option
 from netweave.cli.options import parse_paths
-from netweave.cli.several import device_of_rank, is_silent_rank, launch_again, several_options
+from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
 from netweave.parallel.devices import parse_devices
 from netweave.parallel.environment import rank_environment
@@ -105,6 +105,7 @@ def train(
     exchange: str,
     compress: str,
     batch: str | None,
+    sync_batch_norm: bool,
     slice_elements: int | None,
     restarts: int,
     timeout_s: float | None,
@@ -146,7 +147,9 @@ def train(
             job,
             resume=snapshot or resume,
             weights=files_of(weights),
-            device=device_of_rank(names),
+            devices=devices or gpu,
+            sync_batch_norm=sync_batch_norm,
+            restarts=restarts,
             exchange=exchange,
             compression=compress,
             batch=batch,

@@ -10,14 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from netweave.cli.console import PlainConsole, output_console
 from netweave.cli.run_log import log_of
-from netweave.parallel.environment import rank_environment
 from netweave.training import Ended, Stopped, Updated
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from types import TracebackType
 
-    from netweave.engine import LaneStatistics
     from netweave.job import Job
     from netweave.training import Event
 
@@ -36,8 +33,6 @@ class TrainView:
     def __init__(self, job: Job, *, silent: bool = False) -> None:
         self.stopped = False
         self._silent = silent
-        environment = rank_environment()
-        self._rank = f"rank {environment.rank} " if environment else ""
         self._console = output_console()
         self._log = log_of(job.phases["train"].graph.format)
         self._bar = Progress(
@@ -87,18 +82,23 @@ class TrainView:
         if isinstance(event, Updated):
             self._move(event)
         elif isinstance(event, Ended):
-            self._show_busy(event.lanes)
+            self._show_busy(event)
         else:
             self.stopped = self.stopped or isinstance(event, Stopped)
             for line in self._log.lines(event):
                 self._line(line)
 
-    def _show_busy(self, lanes: Mapping[str, LaneStatistics]) -> None:
+    def _show_busy(self, event: Ended) -> None:
         """Show how busy the run was; on standard error, since the last line of the log is the last test."""
+        lanes = event.lanes
+        if event.work:
+            for one in () if self._silent else event.work:
+                self._bar.console.print(str(one), soft_wrap=True)
+            return
         shares = ", ".join(
             f"{name} {lane.mean_running:.0%}" for name, lane in lanes.items() if lane.num_tasks
         )
-        self._bar.console.print(f"{self._rank}busy: {shares}")
+        self._bar.console.print(f"busy: {shares}")
 
     def _line(self, text: str) -> None:
         if not self._silent:

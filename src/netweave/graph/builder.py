@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -249,7 +250,9 @@ class GraphBuilder:
 def _laid_out(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.LazyTensor:
     shape = layout_shape(tensor.shape.numpy(), layout)
 
-    def draw() -> ir.Tensor[Any]:
-        return ir.Tensor(np.asarray(apply_layout(tensor.numpy(), layout), order="C"))
-
+    draw = partial(_draw, tensor, tuple(layout))  # no closure, so that a Graph can be sent elsewhere
     return ir.LazyTensor(draw, dtype=tensor.dtype, shape=ir.Shape(shape), name=tensor.name)
+
+
+def _draw(tensor: ir.LazyTensor, layout: Sequence[Step]) -> ir.Tensor[Any]:
+    return ir.Tensor(np.asarray(apply_layout(tensor.numpy(), layout), order="C"))

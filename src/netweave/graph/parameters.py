@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -74,19 +75,21 @@ def drawn(key: str, shape: Sequence[int], role: str) -> ir.LazyTensor:
         shape: Sizes of the array.
         role: As in ``Parameter``.
     """
-
-    def draw() -> ir.Tensor[Any]:
-        generator = np.random.default_rng(zlib.crc32(key.encode()))
-        values = generator.standard_normal(tuple(shape), dtype=np.float32)
-        if role == "weight" and len(shape) > 1:
-            values *= np.float32(np.sqrt(2.0 / max(1, int(np.prod(shape[1:])))))
-        elif role in {"variance", "gamma"}:
-            values = np.float32(1.0) + np.float32(0.25) * np.tanh(values)
-        else:
-            values *= np.float32(0.1)
-        return ir.Tensor(values, name=key)
-
+    # no closure, so that a Graph can be sent to another process
+    draw = partial(_draw, key, tuple(shape), role)
     return ir.LazyTensor(draw, dtype=ir.DataType.FLOAT, shape=ir.Shape(shape), name=key)
+
+
+def _draw(key: str, shape: tuple[int, ...], role: str) -> ir.Tensor[Any]:
+    generator = np.random.default_rng(zlib.crc32(key.encode()))
+    values = generator.standard_normal(shape, dtype=np.float32)
+    if role == "weight" and len(shape) > 1:
+        values *= np.float32(np.sqrt(2.0 / max(1, int(np.prod(shape[1:])))))
+    elif role in {"variance", "gamma"}:
+        values = np.float32(1.0) + np.float32(0.25) * np.tanh(values)
+    else:
+        values *= np.float32(0.1)
+    return ir.Tensor(values, name=key)
 
 
 def apply_layout(array: np.ndarray, steps: Sequence[Step]) -> np.ndarray:

@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import tempfile
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,9 @@ class Launcher:
                 if process.poll() is None:
                     process.send_signal(number)
 
+        if threading.current_thread() is not threading.main_thread():
+            yield  # only the main thread may handle signals
+            return
         before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None)}
         before[signal.SIGTERM] = signal.signal(signal.SIGTERM, pass_on)
         try:

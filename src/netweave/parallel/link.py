@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from netweave.engine import Future, Variable
+from netweave.parallel.occupancy import LINK as OCCUPIED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -81,8 +82,11 @@ class Channel:
         def start() -> None:
             with self._world.watched(name):
                 begun_s = perf_counter()
-                work.append((begin(), begun_s))
+                handle = begin()
+                work.append((handle, begun_s))
                 self._world.progress.collectives += 1
+                if handle is not None:
+                    self._world.occupancy.enter(OCCUPIED)
 
         def finish() -> Future[None] | None:
             handle, begun_s = work.pop()
@@ -106,6 +110,7 @@ class Channel:
         promise: Future[None] = Future()
 
         def settle(future: Any) -> None:
+            self._world.occupancy.leave(OCCUPIED)
             try:
                 future.value()
                 end()

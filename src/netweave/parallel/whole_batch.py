@@ -19,13 +19,15 @@ class RankedBatch(WholeBatch):
 
     Args:
         world: The ranks.
+        sync_batch_norm: Whether batch statistics are those of the whole batch, not of each rank's part.
 
     Attributes:
         waited_s: How long sums took, most of it waiting for other ranks.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, sync_batch_norm: bool = True) -> None:
         self.parts = world.size
+        self.sync_batch_norm = sync_batch_norm
         self._world = world
         self._group = world.group("whole batch")
         self.waited_s = 0.0
@@ -39,7 +41,7 @@ class RankedBatch(WholeBatch):
         """Return the sum of a tensor over all ranks, without a gradient."""
         summed = value.detach().clone(memory_format=torch.contiguous_format)
         began = perf_counter()
-        with self._world.watched("the sum over a batch"):
+        with self._world.watched("the sum over a batch"), self._world.occupancy.waiting():
             distributed.all_reduce(summed, group=self._group)
         self.waited_s += perf_counter() - began
         return summed

@@ -29,6 +29,7 @@ from netweave.backends.torch.device import find_device
 from netweave.errors import PeerError, UsageError
 from netweave.parallel.environment import DEVICE, MACHINE, rank_environment
 from netweave.parallel.monitor import Monitor
+from netweave.parallel.occupancy import Occupancy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -78,6 +79,7 @@ class World:
         ranks: All ranks.
         machines: The ranks of each machine, in order.
         progress: How far this rank is, for the others.
+        occupancy: How long it computed and communicated.
         timeout_s: How long a rank is waited for.
     """
 
@@ -92,6 +94,7 @@ class World:
         self.rank, self.size, self.attempt = environment.rank, environment.size, environment.attempt
         self.device = device
         self.timeout_s = timeout_s
+        self.occupancy = Occupancy()
         self._closed = False
         self._groups: dict[str, Group] = {}
         self._num_calls: Counter[str] = Counter()

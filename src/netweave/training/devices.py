@@ -19,7 +19,7 @@ from netweave.backends.torch.stages import cut
 from netweave.graph import unread_arrays
 from netweave.parallel.device_batch import DeviceBatch, Meeting
 from netweave.parallel.flat_row import FlatRow, GradientRow, copy_slice
-from netweave.training.nets import trained
+from netweave.training.nets import moving_states, trained
 from netweave.training.openmp import compute_threads
 from netweave.training.passes import COMPUTE, NetPasses, Where
 
@@ -199,12 +199,8 @@ class StoreExchange:
         if not self._states_differ:
             return
         self._states_differ = False
-        stores = [one.net.store for one in self._passes]
         with torch.no_grad():
-            for key in stores[0]:
-                tensors = [store[key].tensor for store in stores]
-                if key in self._tensors[0] or not tensors[0].is_floating_point() or tensors[0].requires_grad:
-                    continue
+            for tensors in zip(*(moving_states(one.net) for one in self._passes), strict=True):
                 mean = torch.stack([one.double().cpu() for one in tensors]).mean(0)
                 for tensor in tensors:
                     tensor.copy_(mean)

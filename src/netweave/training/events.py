@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from netweave.engine import LaneStatistics
+    from netweave.training.work import RankWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +129,12 @@ class Ended:
     Attributes:
         iteration: Updates done.
         lanes: How busy each lane of the engine was, by name.
+        work: What each rank did, where several trained together.
     """
 
     iteration: int
     lanes: Mapping[str, LaneStatistics]
+    work: tuple[RankWork, ...] = ()
 
 
 Event = Note | Updated | Shown | ValuesSeen | Evaluated | Saved | Stopped | Ended

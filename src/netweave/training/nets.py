@@ -128,6 +128,16 @@ def trained(graph: Graph, net: TorchNet, gradient_mult: Mapping[str, float] | No
     return found
 
 
+def moving_states(net: TorchNet) -> list[torch.Tensor]:
+    """Return the arrays that forward passes change in training, in the order of their keys."""
+    rows = [net.store[key] for key in sorted(net.store)]
+    return [
+        row.tensor
+        for row in rows
+        if not row.parameter.trainable and not row.constant and row.tensor.is_floating_point()
+    ]
+
+
 def layer_numbers(graph: Graph) -> dict[str, int]:
     """Return the number of each parameter's layer, by key: what stands before the last mark in its key."""
     layers: dict[str, int] = {}

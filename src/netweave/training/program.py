@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -20,6 +21,7 @@ import torch
 from netweave.backends.torch.finite import first_not_finite
 from netweave.engine import Variable
 from netweave.errors import RunError
+from netweave.parallel.occupancy import COMPUTE as BUSY
 from netweave.training.openmp import single_thread
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 
@@ -315,8 +317,9 @@ class StepProgram:
 
     def _apply(self, numbers: Sequence[int]) -> None:
         assert self._update is not None
-        for number in numbers:
-            self._updater.apply(self._update, number)
+        with nullcontext() if self._ranks is None else self._ranks.world.occupancy.busy(BUSY):
+            for number in numbers:
+                self._updater.apply(self._update, number)
         self._ended_s = perf_counter()
 
 

@@ -16,14 +16,17 @@ import torch
 from torch import distributed
 
 from netweave.backends.torch.node_memory import memories
+from netweave.backends.torch.peak import peak_multiply_adds_per_s
 from netweave.backends.torch.table import find_lowering
 from netweave.errors import UnsupportedError
 from netweave.graph import OPSET
 from netweave.parallel.exchange import Exchange
 from netweave.parallel.link import Channel
+from netweave.parallel.occupancy import COMPUTE
 from netweave.parallel.plan import SliceInfo
 from netweave.parallel.whole_batch import RankedBatch
-from netweave.training.nets import layer_numbers
+from netweave.training.nets import layer_numbers, moving_states
+from netweave.training.work import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -76,17 +79,20 @@ class RankExchange:
         world: The ranks.
         settings: How gradients are exchanged.
         engine: Where tasks run.
+        sync_batch_norm: Whether batch normalisation takes the statistics of the whole batch.
 
     Attributes:
         world: The ranks.
         stop: Whether this rank was asked to stop.
     """
 
-    def __init__(self, world: World, settings: ExchangeSettings, *, engine: Engine) -> None:
+    def __init__(
+        self, world: World, settings: ExchangeSettings, *, engine: Engine, sync_batch_norm: bool = True
+    ) -> None:
         self.world = world
         self.stop = False
         self._settings, self._engine = settings, engine
-        self._batch = RankedBatch(world)
+        self._batch = RankedBatch(world, sync_batch_norm=sync_batch_norm)
         self._means = Channel(world, engine, "means")
         self._measured: tuple[float, dict[str, Tensor]] | None = None
         self._exchange: Exchange | None = None
@@ -150,7 +156,8 @@ class RankExchange:
         """Do a part of a pass; how long the parts of an update take tells slow ranks from waiting ones."""
         began, waited_s = perf_counter(), self._batch.waited_s
         try:
-            return task()
+            with self.world.occupancy.busy(COMPUTE):
+                return task()
         finally:
             self._compute_s += perf_counter() - began - (self._batch.waited_s - waited_s)
 
@@ -241,6 +248,49 @@ class RankExchange:
             found[key] = (row[taken : taken + size] / row[0]).reshape(sums[key].shape)
             taken += size
         return found
+
+    def gather_work(self, graph: Graph, samples: int, input_threads: float) -> tuple[RankWork, ...]:
+        """Return what each rank did since its first update.
+
+        Args:
+            graph: The training net.
+            samples: How many samples this rank computed.
+            input_threads: How many threads made batches, on average.
+        """
+        world, elapsed_s = self.world, self.world.occupancy.elapsed_s
+        compute, link, hidden = world.occupancy.shares()
+        own = RankWork(
+            world.rank,
+            world.ranks[world.rank].host,
+            str(world.device),
+            compute,
+            link,
+            hidden,
+            input_threads,
+            samples * multiply_adds_per_sample(graph) / elapsed_s,
+            peak_multiply_adds_per_s(str(world.device), torch.get_num_threads()),
+        )
+        return tuple(RankWork.from_json(one) for one in world.gather(own.to_json(), "work"))
+
+    def average_states(self, net: TorchNet) -> None:
+        """Give moving statistics the mean over ranks where each follows its own part of the batches.
+
+        They follow linearly, so that it does not matter how often that is done. No task may be left.
+        """
+        if self._batch.sync_batch_norm or self.world.size == 1:
+            return
+        states = moving_states(net)
+        if not states:
+            return
+        row = torch.cat([tensor.reshape(-1).double().cpu() for tensor in states])
+        with self.world.watched("the mean of moving statistics"):
+            distributed.all_reduce(row, group=self.world.group("tests"))
+        taken = 0
+        with torch.no_grad():
+            for tensor in states:
+                mean = row[taken : taken + tensor.numel()] / self.world.size
+                tensor.copy_(mean.reshape(tensor.shape))
+                taken += tensor.numel()
 
     def collect_state(self, updater: Updater) -> None:
         """Give all ranks what the solver keeps for slices that others own; before a checkpoint."""

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from netweave.training.events import Watch
     from netweave.training.loading import Given
     from netweave.training.monitor import Monitor, Watched
+    from netweave.training.work import RankWork
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
@@ -87,6 +88,7 @@ class Trainer:
         content: Returns JSON values that checkpoints hold besides, by name.
         world: The ranks that make each update together; None for this process alone.
         exchange: How they exchange gradients.
+        sync_batch_norm: Whether ranks normalise by the statistics of the whole batch, not of their parts.
         several: Devices of this process that share each batch; None for one.
         monitor: Which values of the training net are looked at, and when.
         watch: Told what happens.
@@ -128,6 +130,7 @@ class Trainer:
         content: Callable[[], Mapping[str, Any]] = dict,
         world: World | None = None,
         exchange: ExchangeSettings | None = None,
+        sync_batch_norm: bool = True,
         several: SeveralDevices | None = None,
         monitor: Monitor | Watched | None = None,
         watch: Watch = lambda event: None,
@@ -156,8 +159,9 @@ class Trainer:
         )
         self._several = several
         self._ranks = None
-        if world is not None and world.size > 1:
-            self._ranks = RankExchange(world, exchange or ExchangeSettings(), engine=engine)
+        if world is not None:
+            settings = exchange or ExchangeSettings()
+            self._ranks = RankExchange(world, settings, engine=engine, sync_batch_norm=sync_batch_norm)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         elements = saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
@@ -169,6 +173,7 @@ class Trainer:
         self._saved_at: int | None = None
         self._shown: tuple[int, float] | None = None
         self._since_display = MeanOutputs()
+        self._num_samples = 0
         for net in self.nets.values():
             net.guard(self.program.wait_for_access)
         self._loaders: dict[str, PhaseLoader] = {}
@@ -271,6 +276,7 @@ class Trainer:
         return self._evaluate_phases(self.job.tests)
 
     def _evaluate_phases(self, phases: Mapping[str, Phase]) -> list[Evaluated]:
+        self._average_states()
         events = []
         for name, phase in phases.items():
             turns = self._turns(name)
@@ -293,12 +299,23 @@ class Trainer:
         for loader in self._loaders.values():
             loader.close()
 
+    def _average_states(self) -> None:
+        if self._ranks is not None:
+            self.program.wait()
+            self._ranks.average_states(self.nets["train"])
+
     def _end(self, *events: Stopped) -> None:
         self.program.wait()
+        self._average_states()
         self._writer.wait()
         for event in events:
             self._watch(event)
-        self._watch(Ended(self.iteration, self._engine.statistics()))
+        lanes = self._engine.statistics()
+        work: tuple[RankWork, ...] = ()
+        if self._ranks is not None and self._num_samples:
+            graph, threads = self.job.phases["train"].graph, lanes["input"].mean_running
+            work = self._ranks.gather_work(graph, self._num_samples, threads)
+        self._watch(Ended(self.iteration, lanes, work))
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         self._state.restore(checkpoint)
@@ -333,6 +350,8 @@ class Trainer:
         step = self.iteration
         loader, program = self._loaders["train"], self.program
         release_threads()  # the caller's, who may have computed something between two steps
+        if self._ranks is not None and not self._num_samples:
+            self._ranks.world.occupancy.restart()
         pushed = []
         for number in range(self.job.solver.accumulate):
             batch, variables = loader.take(program.idle_since)
@@ -340,6 +359,7 @@ class Trainer:
             first = (self._worker * self.job.solver.accumulate + number) * loader.batch_size + loader.offset
             part = Part(number, batch, variables, first, samples)
             pushed.append(program.push(step, part))
+            self._num_samples += samples
         program.push_updates(step)
         self.iteration += 1
         result = pushed[-1].result()
@@ -426,6 +446,7 @@ class Trainer:
     def _save(self) -> None:
         self.program.wait()
         self._require_finite()
+        self._average_states()
         content = {
             **self._content(),
             "job": self.job.name,

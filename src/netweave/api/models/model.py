@@ -14,7 +14,7 @@ from netweave.api.models.events import History
 from netweave.api.models.records import as_source, batches, record_shapes
 from netweave.api.models.stores import checkpoints_of
 from netweave.api.nets import to_inference
-from netweave.api.training import need_torch, stopping
+from netweave.api.running import need_torch, stopping
 from netweave.engine import ThreadedEngine
 from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Phase

@@ -1,0 +1,141 @@
+"""A run of a Job in this process, alone or as one of several ranks."""
+
+from __future__ import annotations
+
+import importlib
+import signal
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.api.ranks import joined, shared, start_of, traced
+from netweave.engine import ThreadedEngine, Trace
+from netweave.errors import UsageError
+from netweave.memory_plan import parse_bytes
+from netweave.training.monitor import Monitor, Watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from netweave.backends.torch import TorchNet
+    from netweave.engine import Engine
+    from netweave.job import Job
+    from netweave.training.events import Watch
+    from netweave.training.options import RankSettings, TrainOptions
+    from netweave.training.trainer import Trainer
+    from netweave.training.watchers import Audience
+
+
+def train_here(
+    job: Job, options: TrainOptions, settings: RankSettings, device: str | None, watch: Watch
+) -> TorchNet:
+    """Train in this process, alone or as one of several ranks; see ``train``."""
+    from netweave.training.memory import keep_memory
+    from netweave.training.ranks import STAGES
+    from netweave.training.trainer import KEPT, Trainer
+    from netweave.training.watchers import Audience
+
+    with (
+        joined(device, settings.timeout_s) as world,
+        traced(world, options.trace),
+        ThreadedEngine() as engine,
+    ):
+        audience = Audience(watch)
+        place = device or "cpu" if world is None else world.device
+        if str(place) == "cpu":
+            keep_memory()
+        if world is not None and world.size > 1:
+            job, settings = shared(job, options, settings, world, audience.show)
+        trainer = Trainer(
+            job,
+            engine=engine,
+            data=options.data,
+            device=place,
+            precision=options.precision,
+            seed=options.seed,
+            threads=options.threads,
+            keep=options.keep or KEPT,
+            resume=start_of(world, job, options.resume, audience.show),
+            num_stages=options.num_stages or (1 if world is None else STAGES),
+            slice_elements=settings.slice_elements,
+            memory=None if options.memory is None else parse_bytes(options.memory),
+            world=world,
+            exchange=settings.exchange,
+            sync_batch_norm=settings.sync_batch_norm,
+            monitor=_monitor(job, options),
+            watch=audience.show,
+        )
+        try:
+            _show_to(audience, trainer, engine, options, rank=0 if world is None else world.rank)
+            with stopping(trainer):
+                trainer.run()
+        finally:
+            trainer.close()
+            audience.close()
+    net: TorchNet = trainer.nets["train"]
+    return net
+
+
+def _monitor(job: Job, options: TrainOptions) -> Monitor | Watched | None:
+    wanted = options.monitor
+    if not wanted:
+        return None
+    if options.memory is not None:
+        raise UsageError(
+            "watched values are kept besides those that the memory plan knows of; leave out either memory or "
+            "what is to be watched"
+        )
+    if isinstance(wanted, Monitor):
+        return wanted
+    return Watched(job.schedule.display_interval or 100, tuple(wanted))
+
+
+def _show_to(
+    audience: Audience, trainer: Trainer, engine: Engine, options: TrainOptions, *, rank: int
+) -> None:
+    """Begin files; the Job is good by now, so that what is overwritten is not lost for nothing."""
+    if options.trace:
+        from netweave.parallel.timeline import trace_path
+
+        engine.trace_to(Trace(trace_path(Path(options.trace), rank)))
+    is_first = rank == 0
+    audience.add(
+        trainer.history,
+        events=Path(options.events) if options.events and is_first else None,
+        plot=Path(options.plot) if options.plot and is_first else None,
+    )
+
+
+def need_torch() -> None:
+    """Check that torch is installed.
+
+    Raises:
+        UsageError: It is not installed; the message says what to do.
+    """
+    try:
+        importlib.import_module("torch")
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UsageError(
+            "training needs torch, which is not installed; install it with: pip install 'netweave[torch]'"
+        ) from error
+
+
+@contextmanager
+def stopping(trainer: Trainer) -> Iterator[None]:
+    """Make the first Ctrl-C stop the run cleanly."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(number: int, frame: Any) -> None:
+        signal.signal(signal.SIGINT, before)
+        trainer.stop()
+
+    before = signal.signal(signal.SIGINT, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

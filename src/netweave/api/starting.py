@@ -1,0 +1,214 @@
+"""Training on several devices from Python: this process starts one rank for each, and waits for them."""
+
+from __future__ import annotations
+
+import pickle  # noqa: TID251 - what ranks are told, in a folder of this run's own
+import sys
+import tempfile
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from multiprocessing import AuthenticationError
+from multiprocessing.connection import Client, Listener
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.api.ranks import launch
+from netweave.api.running import train_here
+from netweave.errors import NetweaveError, PeerError, UsageError
+from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from multiprocessing.connection import Connection
+
+    from netweave.backends.torch import TorchNet
+    from netweave.job import Job
+    from netweave.training.events import Event, Watch
+    from netweave.training.options import RankSettings, TrainOptions
+
+ORDER = "order.pickle"
+RESULT = "arrays.npz"
+
+STACK_BYTES = 512 << 20
+"""Of the thread that packs a Job: a Graph is a chain of nodes, and each nests in the one before."""
+
+DEPTH = 1_000_000
+
+
+def train_on(
+    job: Job, devices: Sequence[str], options: TrainOptions, settings: RankSettings, watch: Watch
+) -> TorchNet:
+    """Train a Job on several devices of this machine, a process each; return the net.
+
+    Args:
+        job: The Job.
+        devices: The device of each rank, as torch names it.
+        options: How to run it.
+        settings: How ranks share it.
+        watch: Called with each event of the first rank.
+
+    Raises:
+        UsageError: The Job cannot be sent to other processes, or a device is not there.
+        RunError: Ranks failed for good; the message names rank and cause.
+    """
+    with tempfile.TemporaryDirectory(prefix="netweave-") as name, _told(watch) as address:
+        folder = Path(name)
+        _give(folder, job, options, settings, address)
+        command = [sys.executable, "-m", "netweave.api.starting", str(folder)]
+        paths = [path for path in sys.path if path]
+        launch(
+            command,
+            devices,
+            restarts=settings.restarts,
+            tell=_tell(watch),
+            environment={"PYTHONPATH": ":".join(paths) if sys.platform != "win32" else ";".join(paths)},
+        )
+        return _net_of(job, folder)
+
+
+def _tell(watch: Watch) -> Any:
+    from netweave.training import Note
+
+    return lambda text: watch(Note(text))
+
+
+@contextmanager
+def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
+    """Call ``watch`` with what a rank sends to the address that is given, with the key beside it."""
+    key = np.random.bytes(32)  # noqa: NPY002 - not for numbers
+    with Listener(None, authkey=key) as listener:
+
+        def listen() -> None:
+            while True:
+                try:
+                    connection = listener.accept()
+                except (OSError, EOFError, AuthenticationError):
+                    return
+                with connection:
+                    if not _pass_on(connection, watch):
+                        return
+
+        thread = threading.Thread(target=listen, name="events of the ranks", daemon=True)
+        thread.start()
+        try:
+            yield listener.address, key
+        finally:
+            with Client(listener.address, authkey=key) as last:
+                last.send(None)
+            thread.join()
+
+
+def _pass_on(connection: Connection, watch: Watch) -> bool:
+    """Pass on events until the rank ends; say whether another rank may come after it."""
+    while True:
+        try:
+            event = connection.recv()
+        except (EOFError, OSError):
+            return True
+        if event is None:
+            return False
+        watch(event)
+
+
+def _give(
+    folder: Path, job: Job, options: TrainOptions, settings: RankSettings, address: tuple[Any, bytes]
+) -> None:
+    """Leave what ranks must know in a folder; arrays in files of their own, which all ranks map."""
+    data = {
+        phase: {name: _as_file(folder / f"{phase}-{number}.npy", array) for number, (name, array) in pairs}
+        for phase, arrays in (options.data or {}).items()
+        for pairs in [list(enumerate(arrays.items()))]
+    }
+    order = (job, replace(options, data=data or None), settings, address)
+    failed: list[BaseException] = []
+
+    def pack() -> None:
+        try:
+            (folder / ORDER).write_bytes(pickle.dumps(order))
+        except Exception as error:  # noqa: BLE001 - of somebody else's objects in the Job
+            failed.append(error)
+
+    _deeply(pack)
+    if failed:
+        raise UsageError(
+            f"{job.name}: the Job cannot be sent to other processes ({failed[0]}); give the path of its "
+            "solver instead, or start the script with torchrun"
+        ) from failed[0]
+
+
+def _deeply(function: Any) -> None:
+    """Call a function on a thread with a large stack, which is used only as far as it is needed."""
+    limit, size = sys.getrecursionlimit(), threading.stack_size(STACK_BYTES)
+    sys.setrecursionlimit(DEPTH)
+    try:
+        thread = threading.Thread(target=function, name="packing a Job")
+        thread.start()
+        thread.join()
+    finally:
+        sys.setrecursionlimit(limit)
+        threading.stack_size(size)
+
+
+def _as_file(path: Path, array: Any) -> Any:
+    if not isinstance(array, np.ndarray):
+        return array
+    np.save(path, array)
+    return path
+
+
+def _net_of(job: Job, folder: Path) -> TorchNet:
+    """Return the net that the ranks have trained, on the CPU."""
+    from netweave.backends.torch.device import find_device
+    from netweave.training.nets import make_nets
+
+    phases = {"train": job.phases["train"]}
+    net = make_nets(phases, initializer=job.initializer, seed=0, device=find_device("cpu"))["train"]
+    with np.load(folder / RESULT) as arrays:
+        for key in net.params:
+            net.params[key] = net.params[key].new_tensor(arrays[key])
+    return net
+
+
+# A rank.
+
+
+def main(folder: Path) -> None:
+    """Be one rank: train as the folder says, and leave the arrays there."""
+    content = (folder / ORDER).read_bytes()
+    job, options, settings, (address, key) = pickle.loads(content)  # noqa: S301 - its parent wrote it
+    data = {
+        phase: {name: _mapped(array) for name, array in arrays.items()}
+        for phase, arrays in (options.data or {}).items()
+    }
+    from netweave.parallel.environment import rank_environment
+
+    environment = rank_environment()
+    is_first = environment is not None and environment.rank == 0
+    connection = Client(address, authkey=key) if is_first else None
+    watch = (lambda event: None) if connection is None else (lambda event: connection.send(_plain(event)))
+    net = train_here(job, replace(options, data=data or None), settings, None, watch)
+    if is_first:
+        arrays = {name: tensor.detach().cpu().numpy() for name, tensor in net.params.items()}
+        np.savez(folder / RESULT, **arrays)
+
+
+def _mapped(array: Any) -> Any:
+    return np.load(array, mmap_mode="r") if isinstance(array, Path) else array
+
+
+def _plain(event: Event) -> Event:
+    """Return an event without what lives on a device."""
+    outputs = getattr(event, "outputs", None)
+    return event if outputs is None else replace(event, outputs=dict(outputs))  # type: ignore[arg-type]
+
+
+if __name__ == "__main__":
+    try:
+        main(Path(sys.argv[1]))
+    except NetweaveError as error:
+        if not leave_error(str(error)):
+            raise
+        leave_at_once(GROUP_LOST if isinstance(error, PeerError) else 2)

@@ -1,0 +1,78 @@
+"""What the machines of a run really did: how busy they were, and how much of their peak that came to.
+
+A rank may compute all the time and still achieve little; so the multiply-adds that its samples took are held
+against what the same processors reach in a matrix product.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from netweave.graph.costs import node_cost
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class RankWork:
+    """What one rank did from its first update to the end of the run.
+
+    Attributes:
+        rank: Its number.
+        host: Its machine.
+        device: Where it computed.
+        compute: Share of the time in which it computed.
+        link: Share of the time in which something was on the link.
+        hidden: Share of the time on the link in which it computed too.
+        input: Mean number of threads that made batches.
+        multiply_adds_per_s: Multiply-adds that its samples took in forward and backward, per second.
+        peak_per_s: Those of a matrix product on the same processors.
+    """
+
+    rank: int
+    host: str
+    device: str
+    compute: float
+    link: float
+    hidden: float
+    input: float
+    multiply_adds_per_s: float
+    peak_per_s: float
+
+    def __str__(self) -> str:
+        peak = f"{self.multiply_adds_per_s / self.peak_per_s:.0%}" if self.peak_per_s else "?"
+        return (
+            f"rank {self.rank} ({self.device} on {self.host}): computed {self.compute:.0%} of the time, link "
+            f"busy {self.link:.0%}, of which {self.hidden:.0%} hidden, input {self.input:.0%}; "
+            f"{self.multiply_adds_per_s / 1e9:.3g} G multiply-adds/s, {peak} of a matrix product's "
+            f"{self.peak_per_s / 1e9:.3g} G"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON values."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> RankWork:
+        """Return what ``to_json`` was called on."""
+        return RankWork(**content)
+
+
+def multiply_adds_per_sample(graph: Graph) -> float:
+    """Return the multiply-adds of forward and backward of one sample.
+
+    Backward makes the gradient of the input and of the weights, each for what forward takes; layers that read
+    an input of the net have no gradient of it.
+    """
+    sizes = [value.shape[0] for value in graph.inputs if value.shape is not None and len(value.shape)]
+    batch = next((size for size in sizes if isinstance(size, int)), 1)
+    inputs = set(graph.inputs)
+    total = 0
+    for node in graph.nodes:
+        once = node_cost(node, batch=1).multiply_adds
+        total += once * (2 if any(value in inputs for value in node.inputs) else 3)
+    return total / batch
