@@ -117,10 +117,11 @@ layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
   memory_data_param {{ batch_size: {batch} channels: {channels} height: {size} width: {size} }} }}
 {NETS.get(net) or DIGITS[net]}"""
     )
+    stepsize = 12 if net in NETS else 1000
     path = folder / "solver.prototxt"
     path.write_text(
         f"""net: "net.prototxt" base_lr: 0.05 momentum: 0.9
-lr_policy: "step" gamma: 0.5 stepsize: {12 if net in NETS else 1000}
+lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
 weight_decay: 0.001 max_iter: {steps} random_seed: 5 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
 {solver}
 """
