@@ -120,9 +120,9 @@ layer {{ name: "data" type: "MemoryData" top: "data" top: "label"
     stepsize = 12 if net in NETS else 1000
     path = folder / "solver.prototxt"
     path.write_text(
-        f"""net: "net.prototxt" base_lr: 0.05 momentum: 0.9
-lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
-weight_decay: 0.001 max_iter: {steps} random_seed: 5 snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
+        f"""net: "net.prototxt" base_lr: 0.05 lr_policy: "step" gamma: 0.5 stepsize: {stepsize}
+momentum: 0.9 weight_decay: 0.001 max_iter: {steps} random_seed: 5
+snapshot: {snapshot} snapshot_prefix: "{folder}/kept"
 {solver}
 """
     )

@@ -107,7 +107,7 @@ class RankExchange:
         """
         check_parts(job, self.world.size)
         keeping = ", ".join(memories(net.module))
-        if keeping:
+        if keeping and self.world.size > 1:
             raise UnsupportedError(
                 f"{job.name}: {keeping} keep their state from batch to batch, so several ranks cannot train "
                 "them; use one device"
