@@ -56,6 +56,19 @@ def test_an_error_of_a_rank_is_raised_here_with_its_own_words(job):
         netweave.train(job, devices="cpu:2", seed=4)
 
 
+@pytest.mark.multi
+@pytest.mark.slow
+def test_an_error_of_the_callers_own_watch_is_raised_when_the_run_is_over(job):
+    """The run itself goes on: the ranks do not wait for the caller."""
+    data = {"train": {key: array.astype(np.float32) for key, array in nets.records().items()}}
+
+    def fail(event):
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        netweave.train(job, data=data, devices="cpu:2", seed=4, watch=fail)
+
+
 def test_devices_that_are_not_there_are_refused(job):
     with pytest.raises(UsageError, match="no device 'cuda:0'"):
         netweave.train(job, devices="0,1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle  # noqa: TID251 - what ranks are told, in a folder of this run's own
+import secrets
 import sys
 import tempfile
 import threading
@@ -78,7 +79,8 @@ def _tell(watch: Watch) -> Any:
 @contextmanager
 def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
     """Call ``watch`` with what a rank sends to the address that is given, with the key beside it."""
-    key = np.random.bytes(32)  # noqa: NPY002 - not for numbers
+    key = secrets.token_bytes(32)
+    errors: list[Exception] = []
     with Listener(None, authkey=key) as listener:
 
         def listen() -> None:
@@ -88,7 +90,7 @@ def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
                 except (OSError, EOFError, AuthenticationError):
                     return
                 with connection:
-                    if not _pass_on(connection, watch):
+                    if not _pass_on(connection, watch, errors):
                         return
 
         thread = threading.Thread(target=listen, name="events of the ranks", daemon=True)
@@ -99,10 +101,15 @@ def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
             with Client(listener.address, authkey=key) as last:
                 last.send(None)
             thread.join()
+        if errors:
+            raise errors[0]
 
 
-def _pass_on(connection: Connection, watch: Watch) -> bool:
-    """Pass on events until the rank ends; say whether another rank may come after it."""
+def _pass_on(connection: Connection, watch: Watch, errors: list[Exception]) -> bool:
+    """Pass on events until the rank ends; say whether another rank may come after it.
+
+    After an error of ``watch`` events are dropped; the run goes on, and the error is raised at its end.
+    """
     while True:
         try:
             event = connection.recv()
@@ -110,7 +117,12 @@ def _pass_on(connection: Connection, watch: Watch) -> bool:
             return True
         if event is None:
             return False
-        watch(event)
+        if errors:
+            continue
+        try:
+            watch(event)
+        except Exception as error:  # noqa: BLE001 - the caller's own, raised where the caller is
+            errors.append(error)
 
 
 def _give(
