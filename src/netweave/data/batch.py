@@ -25,6 +25,7 @@ class Batch:
             memory; ``torch.from_numpy`` takes that over as channels-last.
         variables: What engine tasks that read the arrays must name; the arrays are not used again before
             these are done.
+        count: How many records it has.
         offset: Place of its first record in the whole batch, of which it may be a share.
     """
 
@@ -33,4 +34,5 @@ class Batch:
     padding: int
     arrays: Mapping[str, np.ndarray]
     variables: tuple[Variable, ...]
+    count: int = 0
     offset: int = 0

@@ -85,8 +85,7 @@ class Loader:
         starts = range(0, order.batch_size, piece)
         self._pieces = [slice(start, min(start + piece, order.batch_size)) for start in starts]
         self._slots = [
-            _Slot(record, order.batch_size, len(self._pieces), images=source.images)
-            for _ in range(prefetch + 1)
+            _Slot(record, order.batch_size, len(self._pieces), source) for _ in range(prefetch + 1)
         ]
         self.shapes = {name: array.shape for name, array in self._slots[0].outside.items()}
         self._tuner = ThreadTuner() if threads is None else None
@@ -126,9 +125,9 @@ class Loader:
             self._wait(slot, idle_since)
         assert slot.plan is not None
         count = len(slot.plan.records)
-        arrays = {name: array[:count] for name, array in slot.outside.items()}
+        arrays = slot.first(count)
         plan = slot.plan
-        return Batch(number, plan.epoch, plan.padding, arrays, slot.variables, plan.offset)
+        return Batch(number, plan.epoch, plan.padding, arrays, slot.variables, count, plan.offset)
 
     def state(self) -> dict[str, int]:
         """Return where the loader is, for a checkpoint."""
@@ -279,15 +278,25 @@ class _Slot:
         plan: The batch that it is filled with, or is about to be.
     """
 
-    __slots__ = ("inside", "outside", "plan", "variables")
+    __slots__ = ("_sequences", "inside", "outside", "plan", "variables")
 
     def __init__(
-        self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, *, images: bool
+        self, record: Mapping[str, np.ndarray], batch_size: int, pieces: int, source: Source
     ) -> None:
         self.inside = [np.empty((batch_size, *part.shape), part.dtype) for part in record.values()]
         self.outside = dict(zip(record, self.inside, strict=True))
-        if images:
+        self._sequences = next(iter(record)) if source.batch_axis else ""
+        if source.images:
             name = next(iter(record))
             self.outside[name] = self.inside[0].transpose(0, 3, 1, 2)
+        elif self._sequences:
+            self.outside[self._sequences] = self.inside[0].swapaxes(0, source.batch_axis)
         self.variables = tuple(Variable(f"piece {piece} of a batch") for piece in range(pieces))
         self.plan: BatchPlan | None = None
+
+    def first(self, count: int) -> dict[str, np.ndarray]:
+        """Return the arrays of the first records."""
+        found = {name: array[:count] for name, array in self.outside.items()}
+        if self._sequences:
+            found[self._sequences] = self.outside[self._sequences][:, :count]
+        return found

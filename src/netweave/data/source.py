@@ -43,6 +43,7 @@ class Source(ABC):
         color: Order of three channels in pixels: ``bgr`` or ``rgb``.
         endless: Whether the records have no end, or none that is known; ``len`` means nothing then.
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
+        batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
     """
 
     place: str = ""
@@ -50,6 +51,7 @@ class Source(ABC):
     groups: tuple[int, ...] = ()
     color: str = "bgr"
     endless: bool = False
+    batch_axis: int = 0
     remote: bool = False
 
     @abstractmethod
@@ -157,6 +159,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "hbase": ("hbase", "HBase"),
     "windows": ("windows", "Windows"),
     "iterable": ("iterable", "Iterated"),
+    "characters": ("characters", "Characters"),
 }
 """The kinds of sources: module of ``data.sources`` and class. Loaded when first needed."""
 

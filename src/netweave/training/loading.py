@@ -58,6 +58,7 @@ class PhaseLoader:
     Attributes:
         batch_size: Records in a whole batch of the first source.
         offset: Place of the last batch's first record in the whole batch, of which it may be a share.
+        samples: Records in the last batch.
 
     Raises:
         UsageError: An input has no data, or data of another shape.
@@ -73,7 +74,7 @@ class PhaseLoader:
                 f"{', '.join(self._inputs) or 'none'}"
             )
         self.batch_size = phase.data[0].batch_size if phase.data else 1
-        self.offset = 0
+        self.offset = self.samples = 0
         self._turns = config.turns
         self._loaders: list[Loader] = []
         try:
@@ -109,6 +110,7 @@ class PhaseLoader:
             batch = loader.take(idle_since=idle_since)
             if not number:
                 self.offset = batch.offset
+                self.samples = batch.count
             arrays = {name: array for name, array in batch.arrays.items() if name in self._inputs}
             found |= {name: torch.from_numpy(array) for name, array in arrays.items()}
             variables.extend(batch.variables)

@@ -355,9 +355,8 @@ class Trainer:
         pushed = []
         for number in range(self.job.solver.accumulate):
             batch, variables = loader.take(program.idle_since)
-            samples = len(next(iter(batch.values()))) if batch else 0
             first = (self._worker * self.job.solver.accumulate + number) * loader.batch_size + loader.offset
-            part = Part(number, batch, variables, first, samples)
+            part = Part(number, batch, variables, first, loader.samples)
             pushed.append(program.push(step, part))
             self._num_samples += samples
         program.push_updates(step)
@@ -384,12 +383,11 @@ class Trainer:
         """
         phase, net, program, where = self.job.phases[name], self.nets[name], self.program, self._where
         batch, variables = self._loaders[name].take()
-        step = self.iteration
+        step, samples = self.iteration, self._loaders[name].samples
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
             net.train(name == "train")
             if net.draws is not None:
-                samples = len(next(iter(batch.values()))) if batch else 0
                 first = number * self._loaders[name].batch_size
                 net.draws.at(seed=where.seed, step=TEST_STREAM + step, first=first, samples=samples)
             with torch.no_grad(), torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
