@@ -12,14 +12,16 @@ from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
 from netweave.formats.caffe.solver import is_solver, read_solver
+from netweave.formats.singa import is_job, read_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
+    from netweave.formats.caffe.phases import Probe
     from netweave.graph import Graph
-    from netweave.job import Phase
+    from netweave.job import Job, Phase
     from netweave.training import Evaluated
     from netweave.training.testing import Tester
 
@@ -38,7 +40,7 @@ def load_phases(
     """Read nets together with their data: the nets of a solver, or a single net.
 
     Args:
-        net: A ``solver.prototxt``, or a Caffe net with data layers.
+        net: A ``solver.prototxt``, a ``job.conf``, or a Caffe net with data layers.
         phase: ``TEST`` or ``TRAIN``.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
         stages: Stages of the net.
@@ -51,14 +53,28 @@ def load_phases(
     """
     path, opened = Path(net), probe_if_there if missing_data else probe
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    if path.is_file() and is_solver(path):
-        job = read_solver(path, probe=opened, input_shapes=shapes, stages=tuple(stages), level=level)
+    job = _job_of(path, opened, shapes, tuple(stages), level)
+    if job is not None:
         found = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
         if not found:
-            raise UsageError(f"{path}: has no test net (test_iter); give the net itself")
+            wanted = "test_freq and test_steps" if is_job(path) else "test_iter"
+            raise UsageError(f"{path}: has no test net ({wanted}); give the net itself")
         return found
     reading = Reading(data_root(path), opened, shapes, tuple(stages), level)
     return {phase.lower(): read_phase(path, phase, reading)}
+
+
+def _job_of(
+    path: Path, opened: Probe, shapes: Mapping[str, tuple[int, ...]], stages: tuple[str, ...], level: int
+) -> Job | None:
+    """Return the Job of a solver or a ``job.conf``; None if a file is neither."""
+    if not path.is_file():
+        return None
+    if is_job(path):
+        return read_job(path, input_shapes=shapes)
+    if is_solver(path):
+        return read_solver(path, probe=opened, input_shapes=shapes, stages=stages, level=level)
+    return None
 
 
 def evaluate(
@@ -75,7 +91,7 @@ def evaluate(
     """Run nets on their data in test mode, and return the means of the outputs of each net.
 
     Args:
-        net: A ``solver.prototxt`` or a net, as for ``load_phases``, or its result.
+        net: A solver, ``job.conf`` or net, as for ``load_phases``, or its result.
         weights: One file or several: ``.caffemodel``, ``.caffemodel.h5``, ``.solverstate``'s weights or a
             ``.checkpoint``.
         num_batches: Number of batches; None for the solver's number, or else every record once.
