@@ -8,6 +8,7 @@ from __future__ import annotations
 import glob
 import gzip
 import tempfile
+import zlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,7 +82,7 @@ def read_file(name: str) -> bytes:
         return gzip.decompress(content) if name.endswith(".gz") else content
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, ValueError, zlib.error) as error:  # ValueError: a name with a zero byte
         raise ReadError(f"cannot be read: {error}", place=name) from error
 
 

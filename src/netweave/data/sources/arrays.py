@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.location import read_file
+from netweave.data.location import read_file, reason_of
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError, UsageError
 
@@ -70,13 +70,15 @@ class NumpyFiles(Arrays):
 
 
 def _load(path: str, names: Sequence[str]) -> list[np.ndarray]:
+    content = read_file(path)
     try:
-        loaded = np.load(io.BytesIO(read_file(path)), allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return [loaded]
-        missing = [name for name in names if name not in loaded.files]
-        if missing:
-            raise ReadError(f"has no array {missing[0]!r}, only {', '.join(loaded.files)}", place=path)
-        return [loaded[name] for name in names or loaded.files]
-    except (ValueError, OSError, EOFError) as error:
-        raise ReadError(f"is not a NumPy file: {error}", place=path) from error
+        loaded = np.load(io.BytesIO(content), allow_pickle=False)
+        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
+    except Exception as error:  # NumPy evaluates the header by Python's parser, and unzips: many errors
+        raise ReadError(f"is not a NumPy file: {reason_of(error)}", place=path) from error
+    if isinstance(loaded, np.ndarray):
+        return [loaded]
+    missing = [name for name in names if name not in arrays]
+    if missing:
+        raise ReadError(f"has no array {missing[0]!r}, only {', '.join(arrays)}", place=path)
+    return [arrays[name] for name in names or arrays]
