@@ -157,3 +157,36 @@ def test_an_index_of_another_file(folder, tmp_path):
     (tmp_path / "x.rec").write_bytes(b"")
     with pytest.raises(ReadError, match="the file is empty"):
         read_all("recordio", path=str(tmp_path / "x.rec"))
+
+
+@pytest.mark.parametrize("name", ["mean.binaryproto", "image_mean.bin"])
+@pytest.mark.parametrize("given", ["files", "rgb"])
+def test_the_mean_of_what_is_packed(folder, tmp_path, name, given):
+    """It is that of NumPy, in the order of channels of the framework that subtracts it."""
+    from netweave.data.sources.cifar import CIFAR
+    from netweave.data.transforms.arithmetic import read_means
+
+    if given == "files":
+        source, bgr = ImageFolder(str(folder)), pictures(4).astype(np.float64)
+    else:
+        planes = np.random.default_rng(0).integers(0, 256, (5, 3, 32, 32), dtype=np.uint8)
+        (tmp_path / "x.bin").write_bytes(b"".join(b"\1" + image.tobytes() for image in planes))
+        source, bgr = (
+            CIFAR([str(tmp_path / "x.bin")]),
+            planes[:, ::-1].transpose(0, 2, 3, 1).astype(np.float64),
+        )
+    pack(source, tmp_path / "x.rec", "recordio", mean=tmp_path / name)
+    expected = bgr.mean(axis=0)
+    found = read_means(str(tmp_path / name))
+    np.testing.assert_allclose(found if "binaryproto" in name else found[:, :, ::-1], expected, rtol=1e-6)
+
+
+def test_a_mean_needs_one_size(folder, tmp_path):
+    cv2.imwrite(str(folder / "class1" / "9.png"), pictures(1, height=4)[0])
+    message = r"9.png: is \(4, 12, 3\), the first record \(10, 12, 3\); resize all to one size"
+    with pytest.raises(ShapeError, match=message):
+        pack(ImageFolder(str(folder)), tmp_path / "x.rec", "recordio", mean=tmp_path / "mean.binaryproto")
+    assert not (tmp_path / "mean.binaryproto").exists()
+    (tmp_path / "mean.binaryproto").write_text("mine")
+    with pytest.raises(UsageError, match=r"mean.binaryproto is there already"):
+        pack(ImageFolder(str(folder)), tmp_path / "x.rec", "recordio", mean=tmp_path / "mean.binaryproto")

@@ -38,6 +38,7 @@ def pack(
     encode: str | None = None,
     quality: int = 95,
     split_size: str | int | None = None,
+    mean: str | Path | None = None,
 ) -> int:
     """Pack records into one file or database for training, or into several, and return their number.
 
@@ -63,6 +64,8 @@ def pack(
         split_size: Write several files of at most about this size, bytes or a text such as ``64MB``:
             ``train-00000.rec``, ``train-00001.rec``, ... for ``train.rec``. They are read as one under the
             target's name.
+        mean: File to write the mean of all images to, as they are packed: for Caffe if its name ends in
+            ``.binaryproto``, else for SINGA.
 
     Raises:
         UsageError: The kind is unknown, the target exists, or the source is ambiguous.
@@ -81,6 +84,7 @@ def pack(
             encode=encode is not None,
             suffix=encode or ".png",
             quality=quality,
+            mean=Path(mean) if mean else None,
             split_bytes=parse_bytes(split_size) if isinstance(split_size, str) else split_size,
         )
 

@@ -61,6 +61,11 @@ from netweave.cli.options import Command, parse_sizes
     metavar="SIZE",
     help="Write several files of at most about SIZE (64MB), which are read as one by the name TARGET.",
 )
+@click.option(
+    "--mean",
+    metavar="FILE",
+    help="Write the mean of all packed images to FILE: .binaryproto for Caffe, any other name for SINGA.",
+)
 def pack(
     source: str,
     target: str,
@@ -76,6 +81,7 @@ def pack(
     encode: str | None,
     quality: int,
     split_size: str | None,
+    mean: str | None,
 ) -> None:
     """Pack the records of SOURCE into TARGET, for training.
 
@@ -104,6 +110,7 @@ def pack(
             encode=encode,
             quality=quality,
             split_size=split_size,
+            mean=mean,
         )
     parts = part_names(target) if split_size else []
     spread = f" in {len(parts)} files, {parts[0]} to {parts[-1]}" if parts else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.data.mean_file import MeanImage
 from netweave.data.order import Order
 from netweave.data.writers import make_writer
 
@@ -27,6 +28,7 @@ def pack(
     suffix: str = ".png",
     quality: int = 95,
     split_bytes: int | None = None,
+    mean: Path | None = None,
 ) -> int:
     """Write the records of a source; return how many.
 
@@ -45,16 +47,22 @@ def pack(
         suffix: What pixels are encoded as, where they are.
         quality: Of JPEG, 1 to 100.
         split_bytes: Largest size of a file, where records are spread over several; None for one.
+        mean: File for the mean of all images, as they are packed; None for none.
 
     Raises:
         UsageError: There is no such kind, or the target is there already.
         SourceError: A record cannot be read or written; nothing is left behind.
     """
+    means = MeanImage(mean) if mean else None
     order = Order(num_records=len(source), batch_size=1, shuffle=shuffle, seed=seed, groups=source.groups)
     with make_writer(kind, target, split_bytes=split_bytes, suffix=suffix, quality=quality) as writer:
         for place, index in enumerate(order.epoch(0).tolist()):
             item = source.item(index)
             item = item.in_gray() if gray else item
             item = item.resized(resize, order.generator(place)) if resize else item
+            if means:
+                means.add(item)
             writer.write(item.as_file(suffix, quality) if encode else item)
+        if means:
+            means.write()
         return writer.count
