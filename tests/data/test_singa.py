@@ -57,6 +57,16 @@ def test_a_shard_of_the_first_version(tmp_path):
     check(open_named(str(tmp_path / "shard")))
 
 
+def test_pixels_of_two_axes_are_a_gray_image(tmp_path):
+    gray = IMAGES[0][:, :, :1]
+    store(tmp_path / "shard" / "shard.dat", [singa_record(gray, 3, shape=(4, 5))])
+    opened = source("shard", tmp_path / "shard")
+    assert opened.images
+    np.testing.assert_array_equal(opened.read(0)[0], gray)
+    flat = source("shard", tmp_path / "shard", shape=[20])
+    np.testing.assert_array_equal(flat.read(0)[0], gray.reshape(-1))
+
+
 def test_an_lmdb_of_records(tmp_path):
     pytest.importorskip("lmdb")
     path = data_base(tmp_path / "db", {f"{index:05d}": value for index, value in enumerate(images())})

@@ -116,7 +116,7 @@ def read_text(name: str) -> str:
 def local_copy(name: str) -> Path:
     """Return a path on this machine: the file or folder itself, or a copy of one elsewhere.
 
-    Copies are kept for the life of the process. For what must be mapped into memory (LMDB, HDF5).
+    Copies are kept for the life of the process. For small files (means), and stores that give no ranges.
 
     Raises:
         ReadError: There is no such file or folder.

@@ -63,6 +63,8 @@ class _Records(StoredSource):
         if self._encoded:
             return decode(record.pixel, self.color, lambda: self.describe(index))
         values = numbers_of(record, self._shape, lambda: self.describe(index))
+        if record.pixel and values.ndim == 2 and not self._shape:
+            return values[:, :, None]  # gray: create_data.cc of the MNIST example writes (rows, columns)
         return values.transpose(1, 2, 0) if values.ndim == 3 else values
 
     def _find_kind(self) -> None:
