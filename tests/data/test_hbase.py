@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -74,6 +75,16 @@ def test_keys_are_listed_without_the_images(store, monkeypatch):
         assert len(source) == 10
     assert store.calls[0] == "scannerOpenWithScan"
     assert "getRowsWithColumns" not in store.calls
+
+
+def test_threads_share_connections(store):
+    def read(start):
+        rows = [(start + 7 * step) % 12 for step in range(40)]
+        return all(np.array_equal(source.read(row)[0], IMAGES[row]) for row in rows)
+
+    with open_named(url(store)) as source, ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, range(8)))
+        assert 1 <= len(source._idle) <= 8
 
 
 def test_labels_as_integers_and_none(store):

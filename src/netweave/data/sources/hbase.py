@@ -163,12 +163,18 @@ class HBase(Source):
         )
         return [key for key, _ in rows]
 
+    def _connection(self) -> Any:
+        try:
+            return self._idle.pop()  # not asked for before: another thread may take the last one
+        except IndexError:
+            return self._connect()
+
     def _attempts(self, ask: Callable[[Any], Any]) -> Any:
         """Return an answer of the gateway; ask again, on a new connection, where none comes."""
         for pause_s in (*PAUSES_S, None):
             connection = None
             try:
-                connection = self._idle.pop() if self._idle else self._connect()
+                connection = self._connection()
                 answer = ask(connection.table(self._table))
             except self._errors as error:
                 if connection is not None:
