@@ -84,6 +84,17 @@ class FetchAhead:
         entry.records = self._source.fetch(plan.records.tolist())
 
 
+def size_of(raw: Any) -> int:
+    """Return the bytes of what a source has fetched of a record.
+
+    >>> size_of((b"image", b"7")), size_of(None)
+    (6, 0)
+    """
+    if isinstance(raw, tuple | list):
+        return sum(map(size_of, raw))
+    return len(raw) if isinstance(raw, bytes) else int(getattr(raw, "nbytes", 0))
+
+
 class _Entry:
     __slots__ = ("records", "variable")
 

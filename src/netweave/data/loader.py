@@ -18,7 +18,7 @@ import numpy as np
 
 from netweave.data import transforms as _transforms
 from netweave.data.batch import Batch
-from netweave.data.fetch_ahead import FetchAhead
+from netweave.data.fetch_ahead import FetchAhead, size_of
 from netweave.data.source import EndOfDataError
 from netweave.data.threads import ThreadTuner
 from netweave.data.transform import Pipeline
@@ -179,7 +179,7 @@ class Loader:
         first, *rest = source.parse(0, raw) if source.remote else source.peek()
         self._pipeline.apply(first, out, generator, lambda: source.describe(0))
         cost_s = time.perf_counter() - began
-        raw_bytes = len(raw) if isinstance(raw, bytes) else out.nbytes
+        raw_bytes = size_of(raw)
         parts = [out, *(np.asarray(part, dtype) for part in rest)]
         if len(parts) != len(outputs):
             raise UsageError(
