@@ -152,7 +152,7 @@ def pack_records(folder: Path, limit: int) -> tuple[int, int]:
 def main() -> None:
     """Start server and reader, and show what was measured."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--limit-mb", type=int, default=768)
+    parser.add_argument("--limit-mb", type=int, default=1024)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=2.0)
     parser.add_argument("--turns", type=int, default=9)
