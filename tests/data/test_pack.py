@@ -110,6 +110,12 @@ def test_colours_are_kept_where_they_are_rgb(tmp_path):
     check(read_all("recordio", path=str(tmp_path / "x.rec")), planes.transpose(0, 2, 3, 1), [1, 1])
 
 
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+def test_encoding_says_nothing(tmp_path, capfd, suffix):
+    pack(Arrays(pictures(3).transpose(0, 3, 1, 2), [2, 0, 1]), tmp_path / "x.rec", "recordio", suffix=suffix)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_several_labels(tmp_path):
     source = Indexed([(pictures(1)[0].transpose(2, 0, 1), np.float32([1, 2, 3]))])
     pack(source, tmp_path / "x.rec", "recordio")

@@ -55,7 +55,9 @@ class Item:
         if self.color == "rgb" and pixels.shape[2] == 3:
             pixels = cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR)
         try:
-            done, written = cv2.imencode(suffix, pixels, [cv2.IMWRITE_JPEG_QUALITY, quality])
+            # OpenCV warns on standard error of each image whose format has no such setting
+            settings = [cv2.IMWRITE_JPEG_QUALITY, quality] if suffix in {".jpg", ".jpeg"} else []
+            done, written = cv2.imencode(suffix, pixels, settings)
         except cv2.error as error:
             raise UsageError(f"{self.name}: cannot be written as {suffix!r}: {error.err}") from error
         if not done:
