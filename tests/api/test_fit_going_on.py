@@ -197,7 +197,7 @@ def test_early_stopping_is_keras_rule():
             if hasattr(model, "stopped"):
                 break
         assert stopping.stopped_epoch == expected
-    with pytest.raises(UsageError, match="looks at 'val_loss', which is not measured; there are: loss"):
+    with pytest.raises(UsageError, match="looks at 'val_loss', which is not measured; expected one of loss"):
         EarlyStopping().on_epoch_end(0, {"loss": 1.0})
 
 

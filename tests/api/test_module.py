@@ -199,7 +199,7 @@ WRONG = {
     "optimizer": ({"optimizer": "sdg"}, UsageError, "no update rule 'mxnet.sdg'"),
     "setting": ({"optimizer_params": {"momentun": 0.9}}, UsageError, "no setting momentun"),
     "scheduler": ({"optimizer_params": {"lr_scheduler": 3}}, UsageError, "lr_scheduler is 3, expected"),
-    "metric": ({"eval_metric": "acuracy"}, UsageError, "no metric 'acuracy'; there are: acc"),
+    "metric": ({"eval_metric": "acuracy"}, UsageError, "unknown metric 'acuracy'; expected one of acc"),
     "array": ({"arg_params": {"fc_weigth": np.zeros(3)}}, UsageError, "no array 'fc_weigth'"),
     "size": ({"arg_params": {"fc_bias": np.zeros(4)}}, UsageError, r"shape \(4,\), expected \(3,\)"),
     "batch": ({"batch_size": 100}, UsageError, "there are 48 records, fewer than the 100"),

@@ -153,7 +153,10 @@ X = np.zeros((10, 6), np.float32)
 
 WRONG = {
     "not compiled": (lambda: Sequential([Dense(1)]).fit(X, X), "not compiled; call compile"),
-    "loss": (lambda: Sequential([Dense(1)]).compile(loss="msee"), "no loss 'msee'; there are: sparse_"),
+    "loss": (
+        lambda: Sequential([Dense(1)]).compile(loss="msee"),
+        "unknown loss 'msee'; expected one of sparse_",
+    ),
     "optimizer": (lambda: Sequential([Dense(1)]).compile("adm", loss="mse"), "unknown optimizer 'adm'"),
     "metric": (
         lambda: Sequential([Dense(1)]).compile("adam", loss="mse", metrics=["acuracy"]),

@@ -226,7 +226,7 @@ WRONG = {
     "effect": (
         {"name": "E1", "effects": ["magic"]},
         lambda x: x,
-        "unknown effect 'magic'; there are: random",
+        "unknown effect 'magic'; expected one of random",
     ),
     "state": ({"name": "E2", "state": dict}, lambda x: x, "has no keyword-only parameter 'state'"),
     "default": ({"name": "E3"}, lambda x, *, a=None: x, "attribute 'a' needs a default .*found None"),

@@ -181,9 +181,11 @@ def test_calls_that_cannot_be_meant():
     graph = branching_net()
     with pytest.raises(UsageError, match="no value named 'conv9' in net 'branching'"):
         prepare(graph, taps=["conv9"])
-    with pytest.raises(UsageError, match="unknown optimisation level 'fast'; there are: disabled, basic"):
+    with pytest.raises(
+        UsageError, match="unknown optimisation level 'fast'; expected one of disabled, basic"
+    ):
         prepare(graph, level="fast")
-    with pytest.raises(UsageError, match="unknown backend 'tpu'; there are: onnxruntime"):
+    with pytest.raises(UsageError, match="unknown backend 'tpu'; expected one of onnxruntime"):
         prepare(graph, backend="tpu")
 
 

@@ -64,21 +64,24 @@ def test_images_and_detections_may_be_none(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([], "is not COCO's JSON of labelled boxes: expected an object with the lists images, annotations"),
+        ([], "is not COCO JSON of labelled boxes: expected an object with the lists images, annotations"),
         ({"images": [], "annotations": []}, "expected an object with the lists"),
         (
             coco_labels([{**BOX, "image_id": 9}]),
-            r"annotations\[0\]: 'image_id' is 9, which none of the labels' 2",
+            r"annotations\[0\]: 'image_id' is 9, which is not among the 2 of the labels",
         ),
-        (coco_labels([{**BOX, "category_id": [5]}]), r"annotations\[0\]: 'category_id' is \[5\], which none"),
+        (
+            coco_labels([{**BOX, "category_id": [5]}]),
+            r"annotations\[0\]: 'category_id' is \[5\], which is not among",
+        ),
         (coco_labels([{**BOX, "bbox": [0, 0, 1]}]), r"'bbox' is \[0, 0, 1\], expected four numbers"),
         (coco_labels([{**BOX, "bbox": [0, 0, -1, 2]}]), "expected a width and a height of 0 or more"),
         (coco_labels([{**BOX, "area": "big"}]), r"annotations\[0\]: 'area' is 'big', expected a number"),
         (
             coco_labels([]) | {"images": [{"id": 1}, {"id": 1}]},
-            r"images\[1\] has the id 1, expected a number",
+            r"images\[1\] has the id 1, expected a unique number",
         ),
-        (coco_labels([]) | {"categories": [5]}, r"categories\[0\] has the id None, expected a number"),
+        (coco_labels([]) | {"categories": [5]}, r"categories\[0\] has the id None, expected a unique number"),
     ],
 )
 def test_wrong_labels_are_named(tmp_path, labels, message):
@@ -90,9 +93,9 @@ def test_wrong_labels_are_named(tmp_path, labels, message):
 @pytest.mark.parametrize(
     ("found", "message"),
     [
-        ({}, "is not COCO's JSON of results: expected a list of objects"),
+        ({}, "is not COCO JSON of results: expected a list of objects"),
         ([7], r"found.json: \[0\]: is 7, expected an object"),
-        ([result([0, 0, 1, 1], image=9)], r"\[0\]: 'image_id' is 9, which none of the labels' 2 is"),
+        ([result([0, 0, 1, 1], image=9)], r"\[0\]: 'image_id' is 9, which is not among the 2 of the labels"),
         ([result([0, 0, 1, 1]), result([0, 0, 1, 1], None)], r"\[1\]: 'score' is None, expected a number"),
         ([result([0, 0, 1, 1], float("nan"))], r"\[0\]: 'score' is nan, expected a number"),
     ],

@@ -128,7 +128,7 @@ def test_a_net_without_boxes_is_refused(tmp_path):
     (tmp_path / "net.prototxt").write_text(text)
     net = netweave.load(tmp_path / "net.prototxt")
     with pytest.raises(
-        UsageError, match=r"no output is boxes; there must be heads of Darknet \(yolo, region\)"
+        UsageError, match=r"no output contains boxes, expected heads of Darknet \(yolo, region\)"
     ):
         netweave.find_boxes(net, {"y": np.zeros((1, 3), np.float32)})
 

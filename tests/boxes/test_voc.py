@@ -148,16 +148,20 @@ def test_a_box_inside_out_is_named(tmp_path):
 
 
 def test_a_folder_without_annotations_is_named(tmp_path):
-    with pytest.raises(ReadError, match=r"holds no .xml files, expected one for each image"):
+    with pytest.raises(ReadError, match=r"contains no .xml files, expected one for each image"):
         netweave.evaluate_boxes(tmp_path, tmp_path)
 
 
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("comp4_det_test_cat.txt", "a 0.5 1 1 2 2", "comp4_det_test_cat.txt: is named after no class"),
+        (
+            "comp4_det_test_cat.txt",
+            "a 0.5 1 1 2 2",
+            "comp4_det_test_cat.txt: its name ends in no known class",
+        ),
         ("car.txt", "a 0.5 1 1 2", "car.txt:1: has 5 words, expected 6"),
-        ("car.txt", "\nz 0.5 1 1 2 2", "car.txt:2: image 'z' is none of the 3 with labels"),
+        ("car.txt", "\nz 0.5 1 1 2 2", "car.txt:2: image 'z' is not among the 3 images with labels"),
         ("car.txt", "a sure 1 1 2 2", "car.txt:1: a number is 'sure', expected a number"),
         ("car.txt", "a nan 1 1 2 2", "car.txt:1: a number is 'nan', expected a number"),
     ],

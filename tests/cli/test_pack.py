@@ -158,10 +158,13 @@ def test_a_file_elsewhere_is_fetched(folder, netweave, monkeypatch):
         (["data.csv", "db"], "data.csv: give the shape of a record, such as --shape 3x32x32"),
         (["list.txt", "db"], "class1/0.png): there is no such file"),
         (["all.npz", "classes"], "classes is there already; remove it or give another name"),
-        (["all.npz", "db", "--as", "zip"], "cannot pack into 'zip'; there are: lmdb, recordio, hdf5, mnist"),
+        (
+            ["all.npz", "db", "--as", "zip"],
+            "cannot pack into 'zip'; expected one of lmdb, recordio, hdf5, mnist",
+        ),
         (
             ["all.npz", "db", "--from", "zip"],
-            "all.npz: unknown kind of data 'zip'; there are: lmdb, recordio",
+            "all.npz: unknown kind of data 'zip'; expected one of lmdb, recordio",
         ),
         (
             ["half.npy", "x.rec", "--labels", "labels.npy"],

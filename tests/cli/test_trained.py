@@ -110,7 +110,7 @@ def test_times_of_layers(trained, netweave):
         ),
         (
             ["extract", "net.prototxt", WEIGHTS, "fc7", "x.npz"],
-            "there is no layer 'fc7'; there are: data, ip",
+            "there is no layer 'fc7'; expected one of data, ip",
         ),
         (["extract", "net.prototxt", WEIGHTS, "ip", "x.png"], "x.png: unknown suffix, expected .npz"),
         (

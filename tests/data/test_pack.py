@@ -140,7 +140,9 @@ def test_nothing_is_overwritten_or_left_behind(folder, tmp_path):
     with pytest.raises(ReadError):
         pack(ImageFolder(str(folder)), tmp_path / "y", "lmdb", resize=Resize(height=4, width=4))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["images", "x.rec"]
-    with pytest.raises(UsageError, match="cannot pack into 'zip'; there are: lmdb, recordio, hdf5, mnist"):
+    with pytest.raises(
+        UsageError, match="cannot pack into 'zip'; expected one of lmdb, recordio, hdf5, mnist"
+    ):
         pack(ImageFolder(str(folder)), tmp_path / "z", "zip")
 
 

@@ -327,7 +327,7 @@ def test_every_kind_can_be_loaded():
 
 def test_wrong_settings():
     with pytest.raises(
-        UsageError, match=r"net.prototxt:3: unknown kind of data 'leveldb'; there are: lmdb, "
+        UsageError, match=r"net.prototxt:3: unknown kind of data 'leveldb'; expected one of lmdb, "
     ):
         source("leveldb")
     with pytest.raises(UsageError, match="'lmdb': missing a required argument: 'path'; it takes: path, c"):

@@ -285,7 +285,7 @@ def test_colour_needs_three_channels():
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
-        ({"kind": "blur"}, "unknown transform 'blur'; there are: color_jitter, "),
+        ({"kind": "blur"}, "unknown transform 'blur'; expected one of color_jitter, "),
         ({"kind": "crop", "height": 3}, "transform 'crop' needs: width, where"),
         (
             {"kind": "crop", "height": 3, "width": 3, "where": "left"},

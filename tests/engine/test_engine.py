@@ -81,7 +81,7 @@ def test_closing_raises_what_nobody_was_told(kind):
 
 
 def test_wrong_calls_are_refused(engine):
-    with pytest.raises(UsageError, match="no lane 'inputs'; there are: compute, input, output"):
+    with pytest.raises(UsageError, match="unknown lane 'inputs'; expected one of compute, input, output"):
         engine.push(lambda: None, lane="inputs")
     with pytest.raises(UsageError, match="lane 'input' has 0 threads, expected at least 1"):
         engine.add_lane("input", 0)

@@ -238,7 +238,9 @@ def test_the_first_of_equal_losses_count():
 def test_a_box_of_a_class_that_cannot_be_is_refused(label):
     inputs = drawn(0)
     inputs[3][0, 0, 0, 1] = label
-    with pytest.raises(RunError, match=f"a box of the truth is of class {label}, expected 0 to 3, and not 0"):
+    with pytest.raises(
+        RunError, match=f"a ground-truth box has the class {label}, expected 0 to 3, and not 0"
+    ):
         forward(inputs)
 
 
@@ -247,7 +249,7 @@ def test_a_box_of_a_class_that_cannot_be_is_refused(label):
     [
         ((1, 3, 8), (1, 1, 2, 8), r"priors of shape \(1, 3, 8\), expected \(1, 2, 4 for each\)"),
         ((1, 2, 7), (1, 1, 2, 8), "priors of shape"),
-        ((1, 2, 8), (1, 1, 2, 7), "7 numbers for each box of the truth, expected 8"),
+        ((1, 2, 8), (1, 1, 2, 7), "7 numbers for each ground-truth box, expected 8"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(priors, truth, message):

@@ -25,8 +25,8 @@ def test_channel_lrn_follows_the_source_place_by_place():
     ("shape", "size", "message"),
     [
         ((2, 3, 5), 3, "an input with 3 axes, expected 4"),
-        ((2, 3, 5, 4), 4, "a window of 4 places, expected an odd number"),
-        ((2, 3, 5, 4), -1, "a window of -1 places, expected an odd number"),
+        ((2, 3, 5, 4), 4, "a window of 4, expected an odd number"),
+        ((2, 3, 5, 4), -1, "a window of -1, expected an odd number"),
     ],
 )
 def test_channel_lrn_refuses(shape, size, message):

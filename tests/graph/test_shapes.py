@@ -205,7 +205,7 @@ MISFITS = [
         "Transpose",
         [(1, 4, 3)],
         {"perm": [0, 1, 1]},
-        r"\[0, 1, 1\] is no order of the axes of the input \[1,4,3\]",
+        r"\[0, 1, 1\] is not a permutation of the axes of the input \[1,4,3\]",
     ),
     ("Softmax", [("N", 4)], {"axis": 2}, r"axis 2 is not an axis of the input \[N,4\]"),
 ]
@@ -297,5 +297,5 @@ def test_a_long_formula_becomes_a_symbol():
 
 @pytest.mark.parametrize(("number", "dtype"), [(2**63, np.int64), (1e300, np.float32)])
 def test_a_constant_beyond_its_type_is_refused(number, dtype):
-    with pytest.raises(ShapeError, match=f"is beyond {np.dtype(dtype).name}"):
+    with pytest.raises(ShapeError, match=f"is out of range for {np.dtype(dtype).name}"):
         GraphBuilder("one", format="onnx").constant([number], dtype=dtype)

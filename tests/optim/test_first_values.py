@@ -183,7 +183,10 @@ def test_a_parameter_is_drawn_by_its_key_and_the_seed():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: caffe(type="orthogonal"), "'conv1/0': no filler 'caffe.orthogonal'; there are: caffe.b"),
+        (
+            lambda: caffe(type="orthogonal"),
+            "'conv1/0': unknown filler 'caffe.orthogonal'; expected one of caffe.b",
+        ),
         (lambda: caffe(type="xavier", variance_norm="FAN"), "'caffe.xavier': variance_norm is FAN, expected"),
         (lambda: caffe((2, 1, 4, 3), type="bilinear"), r"the shape is \(2, 1, 4, 3\), expected 4 axes"),
         (lambda: mxnet((5,), type="xavier"), r"'mxnet.xavier': the shape is \(5,\), expected at least 2"),
@@ -191,10 +194,10 @@ def test_a_parameter_is_drawn_by_its_key_and_the_seed():
         (lambda: mxnet(type="orthogonal", rand_type="x"), "rand_type is 'x', expected uniform or normal"),
         (lambda: fused(mode="elman"), "mode is 'elman', expected rnn_relu, rnn_tanh, lstm, gru"),
         (lambda: fused(mode="gru"), r"the shape is \(40,\), which 1 layers of 4 units do not have"),
-        (lambda: mxnet(key="state"), "'state': MXNet knows no first value for this name"),
+        (lambda: mxnet(key="state"), "'state': MXNet has no default initializer for this name"),
         (
             lambda: first_values(Parameter("w", (1,)), source="onnx", seed=0),
-            "'w' has no values, and no rule to draw them by",
+            "'w' has neither values nor an initializer",
         ),
     ],
 )

@@ -76,7 +76,7 @@ def test_the_rate_of_older_mxnet_is_read_before_counting():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("caffe.linear", {}, "no learning-rate policy 'caffe.linear'. Expected one of: caffe.exp, "),
+        ("caffe.linear", {}, "unknown learning-rate policy 'caffe.linear'; expected one of caffe.exp, "),
         ("caffe.step", {"gamma": 0.1}, "learning-rate policy 'caffe.step' needs: stepsize"),
         ("caffe.step", {"gamma": 0.1, "stepsize": 0}, "stepsize is 0, expected more than 0"),
         ("caffe.exp", {"gamma": -1.0}, "gamma is -1.0, expected at least 0"),

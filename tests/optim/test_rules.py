@@ -274,7 +274,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
     tensors = {key: torch.tensor(w).requires_grad_() for key, w in start(np.float32).items()}
     made = updater("caffe.sgd", {"momentum": 0.9}, tensors)
     other = updater("caffe.adam", {"momentum": 0.9}, dict(list(tensors.items())[:2])).state_dict()
-    with pytest.raises(UsageError, match=r"does not fit .* a_weight: found {'m': \(7, 5\), .*c_bias: f"):
+    with pytest.raises(UsageError, match=r"does not match .* a_weight: found {'m': \(7, 5\), .*c_bias: f"):
         made.load_state_dict(other)
     assert made.iteration == 0
 
@@ -282,7 +282,7 @@ def test_a_state_that_does_not_fit_changes_nothing():
 @pytest.mark.parametrize(
     ("kind", "settings", "message"),
     [
-        ("caffe.lbfgs", {}, r"no update rule 'caffe.lbfgs'. Expected one of: caffe.adadelta, "),
+        ("caffe.lbfgs", {}, r"unknown update rule 'caffe.lbfgs'; expected one of caffe.adadelta, "),
         (
             "caffe.sgd",
             {"beta1": 0.9},
@@ -307,7 +307,7 @@ def test_group_adagrad_is_for_matrices():
 
 def test_equal_keys_are_refused():
     tensor = torch.ones(2)
-    with pytest.raises(UsageError, match="two parameters to be trained have the same key"):
+    with pytest.raises(UsageError, match="two trained parameters have the same key"):
         Updater(
             job.Solver("caffe.sgd", job.Policy("caffe.fixed", 0.1)),
             [Trained("w", tensor), Trained("w", tensor)],

@@ -102,8 +102,8 @@ X = variable("x")
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ([], "net.json: is no MXNet symbol"),
-        ({"nodes": []}, "net.json: is no MXNet symbol"),
+        ([], "net.json: is not an MXNet symbol"),
+        ({"nodes": []}, "net.json: is not an MXNet symbol"),
         ({"nodes": [X], "heads": []}, "net.json:1: the net has no outputs"),
         ({"nodes": {}, "heads": [[0, 0]]}, r"'nodes' is \{\}, expected a list"),
         ({"nodes": [X], "heads": [[1, 0]]}, "net.json: heads: reads node 1, but there are only 1 nodes"),

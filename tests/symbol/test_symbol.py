@@ -147,23 +147,23 @@ WRONG = {
     "unknown input": (lambda: sym.relu(dat=sym.Variable("a")), UsageError, "no input 'dat'; it has: data"),
     "twice": (lambda: sym.relu(sym.Variable("a"), data=sym.Variable("b")), UsageError, "given twice"),
     "number": (lambda: sym.relu(3), UsageError, "an input is 3, expected a symbol"),
-    "sign": (lambda: sym.Variable("a") + "b", UsageError, "plus: one side is 'b'"),
+    "sign": (lambda: sym.Variable("a") + "b", UsageError, "plus: one operand is 'b'"),
     "several": (
         lambda: sym.relu(sym.SliceChannel(sym.Variable("a"), num_outputs=2)),
         UsageError,
         r"has 2 outputs, expected one; take one, as in symbol\[0\]",
     ),
-    "truth": (lambda: bool(sym.Variable("a") == 3), UsageError, "a symbol has no truth"),
+    "truth": (lambda: bool(sym.Variable("a") == 3), UsageError, "a symbol cannot be used as a condition"),
     "name": (lambda: sym.Variable(""), UsageError, "has no name"),
     "dtype": (lambda: sym.Variable("a", dtype="float33"), UsageError, "dtype is 'float33', expected one of"),
     "attribute": (lambda: sym.relu(sym.Variable("a"), attr={"x": "1"}), UsageError, "such as '__x__'"),
-    "group": (lambda: sym.Group([]), UsageError, "a group of no symbols"),
+    "group": (lambda: sym.Group([]), UsageError, "a group without symbols"),
     "output": (lambda: sym.Variable("a")["b_output"], UsageError, "no output is named 'b_output'"),
     "compose": (lambda: sym.Variable("a")(b=sym.Variable("c")), UsageError, "no variable 'b'"),
     "two variables": (
         lambda: (sym.Variable("a") + sym.Variable("a")).tojson(),
         UsageError,
-        r"test_symbol.py:\d+: variable 'a' is there already, from .*test_symbol.py:\d+",
+        r"test_symbol.py:\d+: there is already a variable 'a', from .*test_symbol.py:\d+",
     ),
     "setting": (
         lambda: sym.FullyConnected(sym.Variable("a"), num_hidden="many").graph(a=(2, 3)),
@@ -181,7 +181,11 @@ WRONG = {
         ShapeError,
         r"test_symbol.py:\d+: layer '_plus\d+'",
     ),
-    "no variable": (lambda: sym.relu(sym.Variable("a")).infer_shape(b=(2, 3)), UsageError, "no variable 'b'"),
+    "no variable": (
+        lambda: sym.relu(sym.Variable("a")).infer_shape(b=(2, 3)),
+        UsageError,
+        "unknown variable 'b'",
+    ),
     "file": (lambda: sym.relu(sym.Variable("a")).save("/no/such/folder/x"), UsageError, "cannot be written"),
 }
 

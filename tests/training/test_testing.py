@@ -74,7 +74,7 @@ def test_features_of_layers_and_labels(trained):
     np.testing.assert_array_equal(found["label"], labels)
     found = api.extract(phases(folder), weights, ["ip"], num_batches=1, data=given())
     assert found["ip"].shape == (BATCH, 4)
-    with pytest.raises(UsageError, match="linear: there is no layer 'fc7'; there are: data, ip"):
+    with pytest.raises(UsageError, match="linear: there is no layer 'fc7'; expected one of data, ip"):
         api.extract(phases(folder), weights, ["fc7"], data=given())
     with pytest.raises(UsageError, match="'loss' is one number for a whole batch"):
         api.extract(phases(folder), weights, ["loss"], data=given())

@@ -156,7 +156,7 @@ def _values(graph: Graph, name: str) -> dict[str, str]:
     layer = next((layer for layer in graph.layers.values() if name in {layer.name, layer.key}), None)
     if layer is None:
         known = ", ".join(dict.fromkeys(layer.name for layer in graph.layers.values()))
-        raise UsageError(f"{graph.name}: there is no layer {name!r}; there are: {known}")
+        raise UsageError(f"{graph.name}: there is no layer {name!r}; expected one of {known}")
     if len(layer.outputs) == 1:
         return {name: layer.outputs[0]}
     return {value: value for value in layer.outputs}

@@ -137,7 +137,9 @@ def _effect(effect: Effect | str) -> Effect:
     if isinstance(effect, Effect):
         return effect
     if effect.upper() not in Effect.__members__:
-        raise UsageError(f"unknown effect {effect!r}; there are: {', '.join(Effect.__members__).lower()}")
+        raise UsageError(
+            f"unknown effect {effect!r}; expected one of {', '.join(Effect.__members__).lower()}"
+        )
     return Effect[effect.upper()]
 
 

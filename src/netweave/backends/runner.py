@@ -51,7 +51,7 @@ def prepare(
         RunError: The backend cannot run the graph.
     """
     if backend not in BACKENDS:
-        raise UsageError(f"unknown backend {backend!r}; there are: {', '.join(BACKENDS)}")
+        raise UsageError(f"unknown backend {backend!r}; expected one of {', '.join(BACKENDS)}")
     if graph.only_weights:
         raise RunError(f"{graph.name}: holds only weights; there is no net to run")
     graph.find(taps)

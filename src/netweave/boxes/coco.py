@@ -28,7 +28,7 @@ def read_labels(path: Path) -> tuple[Labels, dict[Any, int], dict[Any, int]]:
     content = _json(path)
     if not isinstance(content, dict) or not all(isinstance(content.get(name), list) for name in _LABELS):
         raise ReadError(
-            f"is not COCO's JSON of labelled boxes: expected an object with the lists {', '.join(_LABELS)}",
+            f"is not COCO JSON of labelled boxes: expected an object with the lists {', '.join(_LABELS)}",
             place=str(path),
         )
     images = _numbered(content["images"], "images", path)
@@ -65,7 +65,7 @@ def read_results(path: Path, images: Mapping[Any, int], categories: Mapping[Any,
     content = _json(path)
     if not isinstance(content, list):
         raise ReadError(
-            "is not COCO's JSON of results: expected a list of objects with image_id, category_id, bbox "
+            "is not COCO JSON of results: expected a list of objects with image_id, category_id, bbox "
             "and score",
             place=str(path),
         )
@@ -95,7 +95,7 @@ def _numbered(entries: list[Any], what: str, path: Path) -> dict[Any, int]:
         key = entry.get("id") if isinstance(entry, dict) else None
         if not isinstance(key, int | str) or key in found:
             raise ReadError(
-                f"{what}[{number}] has the id {key!r}, expected a number or a text that no other has",
+                f"{what}[{number}] has the id {key!r}, expected a unique number or string",
                 place=str(path),
             )
         found[key] = number
@@ -120,7 +120,9 @@ def _placed(
     for name, known in (("image_id", images), ("category_id", categories)):
         key = entry.get(name)
         if not isinstance(key, int | str) or key not in known:
-            raise ReadError(f"{name!r} is {key!r}, which none of the labels' {len(known)} is", place=place)
+            raise ReadError(
+                f"{name!r} is {key!r}, which is not among the {len(known)} of the labels", place=place
+            )
         found.append(known[key])
     box = entry.get("bbox")
     if not isinstance(box, list) or len(box) != 4 or not all(_is_number(side) for side in box):

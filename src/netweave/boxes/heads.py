@@ -50,7 +50,7 @@ def find_boxes(
             tables = [_of_heads(graph, heads, arrays, threshold, overlap)]
     if not tables:
         raise UsageError(
-            f"{graph.name}: no output is boxes; there must be heads of Darknet ({', '.join(_DECODERS)}), or "
+            f"{graph.name}: no output contains boxes, expected heads of Darknet ({', '.join(_DECODERS)}), or "
             f"rows of {' or '.join(_ROWS)}"
         )
     rows = np.concatenate(tables)

@@ -35,7 +35,8 @@ def read_labels(folder: Path) -> Labels:
     files = sorted(folder.glob("*.xml"))
     if not files:
         raise ReadError(
-            "holds no .xml files, expected one for each image, as VOC's Annotations", place=str(folder)
+            "contains no .xml files, expected one for each image, as in VOC's Annotations",
+            place=str(folder),
         )
     of_image = [_objects(file) for file in files]
     classes = tuple(sorted({name for rows in of_image for name, _, _ in rows}))
@@ -80,7 +81,7 @@ def read_results(files: Sequence[Path], labels: Labels) -> Detections:
 def _objects(file: Path) -> list[Row]:
     content = read_bytes(file)
     if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
-        raise ReadError("has a document type, which no file of VOC has", place=str(file))
+        raise ReadError("has a document type declaration, which VOC files do not have", place=str(file))
     try:
         root = ElementTree.fromstring(content)
     except ElementTree.ParseError as error:
@@ -95,7 +96,7 @@ def _objects(file: Path) -> list[Row]:
 def _object(entry: ElementTree.Element, place: str) -> Row:
     name, box = (entry.findtext("name") or "").strip(), entry.find("bndbox")
     if not name or box is None:
-        raise ReadError("has no <name> or no <bndbox>", place=place)
+        raise ReadError("has no <name> or no <bndbox>, expected both", place=place)
     corners = [_number(box.findtext(side), f"<{side}>", place) for side in _SIDES]
     if corners[2] < corners[0] or corners[3] < corners[1]:
         raise ReadError(f"its box is {corners}, expected xmin, ymin, xmax, ymax", place=place)
@@ -107,7 +108,7 @@ def _class_of(file: Path, classes: Sequence[str]) -> int:
     fitting = [name for name in classes if re.search(rf"(^|_){re.escape(name)}$", file.stem)]
     if not fitting:
         raise ReadError(
-            f"is named after no class; expected one of {', '.join(classes)} at the end, as in "
+            f"its name ends in no known class; expected one of {', '.join(classes)} at the end, as in "
             f"comp4_det_test_{classes[0] if classes else 'car'}.txt",
             place=str(file),
         )
@@ -121,7 +122,7 @@ def _found(line: str, images: dict[str, int], place: str) -> tuple[int, float, l
             f"has {len(words)} words, expected 6: image, score, xmin, ymin, xmax, ymax", place=place
         )
     if words[0] not in images:
-        raise ReadError(f"image {words[0]!r} is none of the {len(images)} with labels", place=place)
+        raise ReadError(f"image {words[0]!r} is not among the {len(images)} images with labels", place=place)
     score, *box = (_number(word, "a number", place) for word in words[1:])
     return images[words[0]], score, box
 

@@ -136,7 +136,9 @@ def assess(run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog)
             agreement = review(judge, groups, variation, tolerance=tolerance)
             groups = agreement.groups
         for name, flaw in (agreement.flaws or {}).items():
-            log.note(f"output {name!r} is {flaw} on the inputs tried; the layers before it decide")
+            log.note(
+                f"output {name!r} is {flaw} on the inputs tried; the verdict depends on the layers before it"
+            )
     return Assessment(
         pair, tolerance, run.candidate, run.inputs, groups, outputs, agreement, probes=(run.text,)
     )
@@ -147,8 +149,7 @@ def _note_folded(alignment: Alignment, log: StageLog) -> None:
     side = all_folded(alignment)
     if side is not None:
         log.note(
-            f"{side.name} has no normalisation: it would have to hold those of {side.other_name} in its "
-            "filters"
+            f"{side.name} has no normalisation: those of {side.other_name} must be folded into its filters"
         )
 
 

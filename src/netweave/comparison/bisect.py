@@ -92,8 +92,8 @@ def bisect(
     bare = [graph.name for graph in (a, b) if not graph.loaded]
     if bare:
         raise UsageError(
-            f"{' and '.join(bare)}: came without weights, so that its tensors cannot be compared; name its "
-            "weights, or compare the structure (netweave compare)"
+            f"{' and '.join(bare)}: has no weights, so its tensors cannot be compared; add its weights, or "
+            "compare only the structure (netweave compare)"
         )
     search = _Search.prepare(a, b, probe, tolerance, progress or (lambda text: None))
     return search.run()
@@ -190,7 +190,7 @@ class _Search:
 def _likeliest(a: Side, b: Side) -> InputCandidate:
     inputs = pair_inputs(a.signals, b.signals)
     if inputs is None:
-        raise UsageError("the two nets do not take the same number of inputs")
+        raise UsageError("the two nets have different numbers of inputs")
     seeds = match_weights(a.signals.nodes, b.signals.nodes)
     return input_candidates(a.signals, b.signals, inputs, seeds)[0]
 
@@ -208,7 +208,7 @@ def _resized(side: Side, sizes: Sizes) -> Side:
     """Return a net at other sizes, with stand-ins of the right sizes for tensors, which take no memory."""
     graph = probes.resized(side.graph, sizes)
     if graph is None:
-        raise UsageError(f"net {side.source.name!r} does not take inputs of the size {sizes_text(sizes)}")
+        raise UsageError(f"net {side.source.name!r} cannot be run on inputs of the size {sizes_text(sizes)}")
     standins = {}
     for name, value in graph.values().items():
         shape = known_shape(value)

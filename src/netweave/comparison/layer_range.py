@@ -58,7 +58,7 @@ def _counterparts(a: Graph, b: Graph, whole: Comparison, name: str) -> tuple[lis
     names_b = {node for group in groups for node in group.nodes_b}
     found_b = [node for node in b.nodes if node.name in names_b]
     if not found_b:
-        raise UsageError(f"nothing in B stands for {name!r} of A; choose a layer that both nets have")
+        raise UsageError(f"no layer of B corresponds to {name!r} of A; choose a layer that both nets have")
     return [node for node in a.nodes if node.name in names_a], found_b
 
 
@@ -76,7 +76,8 @@ def _named(graph: Graph, name: str) -> list[ir.Node]:
             return found
     if name in graph.layers:
         raise UsageError(
-            f"layer {name!r} of net {graph.name!r} does nothing when the net predicts; choose one beside it"
+            f"layer {name!r} of net {graph.name!r} has no effect at inference; choose the layer before or "
+            "after"
         )
     near = difflib.get_close_matches(name, graph.layers, 3) or list(graph.layers)[:6]
     raise UsageError(

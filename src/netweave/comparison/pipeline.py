@@ -56,7 +56,7 @@ def compare(
     if a.only_weights or b.only_weights:
         if first is not None or last is not None or probe is not None:
             raise UsageError(
-                "one of the two is weights alone: it has no part to cut out, and runs on no probe"
+                "one of the two contains only weights; a range of layers and a probe need two nets"
             )
         log.progress("compare weights")
         return compare_stored(a, b)

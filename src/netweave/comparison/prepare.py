@@ -62,11 +62,11 @@ def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -
         side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
     for side in (side_a, side_b):
         if not side.signals.nodes:
-            raise NotComparableError(f"{side.name} computes nothing: it has no node that changes a value")
+            raise NotComparableError(f"{side.name} computes nothing: none of its nodes changes a value")
     inputs = pair_inputs(side_a.signals, side_b.signals)
     if inputs is None:
         counts = len(side_a.graph.inputs), len(side_b.graph.inputs)
-        raise NotComparableError(f"A takes {counts[0]} inputs and B takes {counts[1]}; they cannot be paired")
+        raise NotComparableError(f"A has {counts[0]} inputs and B has {counts[1]}; they cannot be paired")
     weights = find_weights(side_a, side_b)
     completion = Completion()
     if any(of_net.missing for of_net in weights):

@@ -133,7 +133,7 @@ class _Search:
             run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
         except RunError as error:
             self.failures[size_key(sizes)] = error
-            self.log.note(f"not compared at {sizes_text(sizes)}, at which a net does not run")
+            self.log.note(f"not compared at {sizes_text(sizes)}: one of the nets cannot be run at this size")
             return None
         return None if run is None else assess(run, self.pair, tolerance=tolerance, log=self.log)
 
@@ -161,9 +161,7 @@ class _Search:
         runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer)
         run = runner.run(self.pair.candidates[0], without_b=True)
         if run is None:
-            raise NotComparableError("the two nets take no common input size")
+            raise NotComparableError("there is no input size on which both nets can be run")
         own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.pair.b.source.inputs)
-        self.log.note(
-            f"B, whose inputs are {own}, does not take {run.text}: its sizes do not fit together then"
-        )
+        self.log.note(f"B has the inputs {own} and cannot be run on {run.text}: its sizes would not match")
         return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log)

@@ -52,7 +52,7 @@ def transfer_weights(net: Graph, port: Graph) -> Graph:
         reasons = [first_difference(comparison), _without_partner(left, len(arrays) + len(left))]
         raise UsageError(
             f"the weights of {_file(net)} cannot be transferred to {_file(port)}: "
-            f"{'; '.join(filter(None, reasons))}; netweave compare of the two says more"
+            f"{'; '.join(filter(None, reasons))}; see netweave compare for details"
         )
     return filled
 
@@ -97,8 +97,8 @@ def _transferred(net: Graph, port: Graph) -> tuple[dict[str, np.ndarray], list[s
     if pairs is None or copy_weights(a, b, pairs) is None:
         inputs = [", ".join(f"{v.name} {value_summary(v)}" for v in graph.inputs) for graph in (net, port)]
         raise UsageError(
-            f"the weights of {_file(net)} cannot be transferred to {_file(port)}: the one "
-            f"takes {inputs[0]}, the other {inputs[1]}, and no size fits both; netweave compare says more"
+            f"the weights of {_file(net)} cannot be transferred to {_file(port)}: the "
+            f"inputs are {inputs[0]} and {inputs[1]}, and no size fits both; see netweave compare for details"
         )
     stepwise = copy_recurrent(recurrent_layers(a.graph), recurrent_layers(b.graph))
     copy_unique_arrays(a.signals, b.signals, is_open=lambda value: value.const_value is before.get(value))

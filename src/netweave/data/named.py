@@ -98,7 +98,7 @@ def open_named(name: str, kind: str | None = None, said: Named | None = None) ->
     """
     kind = kind or kind_of(name)
     if kind not in SETTINGS:
-        raise UsageError(f"{name}: unknown kind of data {kind!r}; there are: {', '.join(SETTINGS)}")
+        raise UsageError(f"{name}: unknown kind of data {kind!r}; expected one of {', '.join(SETTINGS)}")
     settings = SETTINGS[kind](name, said or Named())
     return open_source(DataSource(kind, (), 1, {key: value for key, value in settings.items() if value}))
 

@@ -190,7 +190,9 @@ def open_source(wanted: DataSource) -> Source:
     wanted = _by_scheme(wanted)
     prefix = f"{wanted.place}: " if wanted.place else ""
     if wanted.kind not in SOURCES:
-        raise UsageError(f"{prefix}unknown kind of data {wanted.kind!r}; there are: {', '.join(SOURCES)}")
+        raise UsageError(
+            f"{prefix}unknown kind of data {wanted.kind!r}; expected one of {', '.join(SOURCES)}"
+        )
     module, name = SOURCES[wanted.kind]
     made: type[Source] = getattr(importlib.import_module(f"netweave.data.sources.{module}"), name)
     try:

@@ -107,7 +107,7 @@ def make_transform(wanted: Mapping[str, Any]) -> Geometric | Arithmetic:
     settings = dict(wanted)
     kind = settings.pop("kind", None)
     if kind not in TRANSFORMS:
-        raise UsageError(f"unknown transform {kind!r}; there are: {', '.join(sorted(TRANSFORMS))}")
+        raise UsageError(f"unknown transform {kind!r}; expected one of {', '.join(sorted(TRANSFORMS))}")
     return from_settings(TRANSFORMS[kind], f"transform {kind!r}", settings)
 
 

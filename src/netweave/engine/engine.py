@@ -241,7 +241,7 @@ class Engine(ABC):
         if self._closed:
             raise UsageError(f"task {task.name!r} was pushed to an engine that is closed")
         if task.lane not in self._counters:
-            raise UsageError(f"no lane {task.lane!r}; there are: {', '.join(self._counters)}")
+            raise UsageError(f"unknown lane {task.lane!r}; expected one of {', '.join(self._counters)}")
         for variable in (*task.reads, *task.writes):
             if variable._engine is not self:
                 if variable._engine is not None:

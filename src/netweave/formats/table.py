@@ -250,7 +250,7 @@ def find_run_writer(suffix: str) -> Format:
         if suffix in row.runs.weights:
             return row
     known = ", ".join(suffix for row in FORMATS for suffix in row.runs.weights)
-    raise UsageError(f"no format {suffix!r} to write weights in; there are: {known}")
+    raise UsageError(f"no format {suffix!r} to write weights in; expected one of {known}")
 
 
 def find_state_reader(path: Path) -> Format | None:

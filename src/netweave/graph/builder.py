@@ -147,7 +147,7 @@ class GraphBuilder:
             with np.errstate(over="raise"):
                 array = np.asarray(values, dtype=dtype)
         except (FloatingPointError, OverflowError) as error:
-            raise ShapeError(f"{values!r:.100} is beyond {np.dtype(dtype).name}") from error
+            raise ShapeError(f"{values!r:.100} is out of range for {np.dtype(dtype).name}") from error
         label = name or (f"{self._layer.key}/const" if self._layer else "const")
         return self._initializer(ir.Tensor(array), label, None, ())
 

@@ -215,7 +215,7 @@ def _axis(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
 def _transpose(node: ir.Node, shapes: Sequence[Sizes | None]) -> None:
     perm = node.attributes.get_ints("perm", None)
     if shapes[0] is not None and perm is not None and sorted(perm) != list(range(len(shapes[0]))):
-        raise ValueError(f"{list(perm)} is no order of the axes of {_input(node)}")
+        raise ValueError(f"{list(perm)} is not a permutation of the axes of {_input(node)}")
 
 
 _BROADCASTING = (

@@ -152,7 +152,7 @@ def find_operator(op_type: str) -> Operator:
     found = _OPERATORS.get(op_type)
     if found is None:
         known = ", ".join(sorted(_OPERATORS))
-        raise RunError(f"no operator netweave::{op_type} is registered; there are: {known}")
+        raise RunError(f"unknown operator netweave::{op_type}; expected one of {known}")
     return found
 
 

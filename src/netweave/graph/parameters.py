@@ -151,7 +151,7 @@ def inverse_layout(steps: Sequence[Step], shape: Sequence[int]) -> list[Step]:
     back: list[Step] = []
     for kind, numbers in steps:
         if kind == "ranges":
-            raise ValueError("an initializer made of ranges holds only a part of the stored array")
+            raise ValueError("an initializer with ranges contains only a part of the stored array")
         if kind == "transpose":
             back.append((kind, tuple(int(i) for i in np.argsort(numbers))))
             shape = [shape[i] for i in numbers]

@@ -58,7 +58,7 @@ def fill(kind: str, shape: Shape, settings: Mapping[str, Any], *, key: str, seed
     if kind not in FILLERS:
         source = kind.partition(".")[0]
         known = ", ".join(sorted(name for name in FILLERS if name.startswith(source + ".")))
-        raise UsageError(f"parameter {key!r}: no filler {kind!r}; there are: {known}")
+        raise UsageError(f"parameter {key!r}: unknown filler {kind!r}; expected one of {known}")
     function = FILLERS[kind]
     takes = inspect.signature(function).parameters
     unknown = [name for name in settings if name not in takes and IGNORED not in takes]

@@ -66,10 +66,10 @@ def first_values(
     elif source == "mxnet":
         kind, settings = _by_name(parameter.key, dict(default or MXNET_DEFAULT))
     else:
-        rule = "'init'" if source == "singa" else "rule"
+        rule = "'init'" if source == "singa" else "initializer"
         raise UsageError(
-            f"parameter {parameter.key!r} has no values, and no {rule} to draw them by; give it one, or a "
-            "file of weights that has it"
+            f"parameter {parameter.key!r} has neither values nor an {rule}; set one, or give a file of weights "
+            "that has the parameter"
         )
     kind = f"{source}.{kind.lower() if source == 'mxnet' else kind}"
     return fill(kind, parameter.shape, settings, key=parameter.key, seed=seed)
@@ -87,6 +87,6 @@ def _by_name(name: str, default: dict[str, Any]) -> Wanted:
     if name.endswith("weight"):
         return default.pop("type"), default
     raise UsageError(
-        f"parameter {name!r}: MXNet knows no first value for this name, only for those that end in weight, "
-        "bias, gamma or beta; give the variable an initializer (__init__)"
+        f"parameter {name!r}: MXNet has no default initializer for this name, only for names that end in "
+        "weight, bias, gamma or beta; set an initializer for the variable (__init__)"
     )

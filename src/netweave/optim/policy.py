@@ -71,7 +71,7 @@ def make_policy(wanted: job.Policy) -> Policy:
         UsageError: There is no such policy, it lacks a setting, does not have one, or one is out of range.
     """
     if wanted.kind not in POLICIES:
-        known = of_source(wanted.kind, POLICIES)
-        raise UsageError(f"no learning-rate policy {wanted.kind!r}. Expected one of: {', '.join(known)}.")
+        known = ", ".join(of_source(wanted.kind, POLICIES))
+        raise UsageError(f"unknown learning-rate policy {wanted.kind!r}; expected one of {known}")
     settings: dict[str, Any] = {"base_rate": wanted.base_rate, **wanted.settings}
     return from_settings(POLICIES[wanted.kind], f"learning-rate policy {wanted.kind!r}", settings)

@@ -177,5 +177,6 @@ def make_rule(kind: str, settings: Mapping[str, Any]) -> Rule:
         UsageError: There is no such rule, it lacks a setting, does not have one, or one is out of range.
     """
     if kind not in RULES:
-        raise UsageError(f"no update rule {kind!r}. Expected one of: {', '.join(of_source(kind, RULES))}.")
+        known = ", ".join(of_source(kind, RULES))
+        raise UsageError(f"unknown update rule {kind!r}; expected one of {known}")
     return from_settings(RULES[kind], f"update rule {kind!r}", settings)

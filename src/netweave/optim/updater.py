@@ -86,7 +86,7 @@ class Updater:
         trained = [parameter for parameter in parameters if parameter.lr_mult]
         self._trained = {parameter.key: parameter for parameter in trained}
         if len(self._trained) < len(trained):
-            raise UsageError("two parameters to be trained have the same key")
+            raise UsageError("two trained parameters have the same key")
         self.state = {
             parameter.key: {
                 name: self.rule.first(name, parameter.tensor.detach()) for name in self.rule.names
@@ -223,7 +223,7 @@ class Updater:
         ]
         wrong.extend(f"{key}: is not trained here" for key in found if key not in self.state)
         if wrong:
-            raise UsageError("the solver's state does not fit these parameters: " + "; ".join(wrong))
+            raise UsageError("the state of the solver does not match these parameters: " + "; ".join(wrong))
         with torch.no_grad():
             for key, kept in self.state.items():
                 for name, tensor in kept.items():

@@ -56,7 +56,7 @@ def apply(
     """
     reader = READERS.get(op)
     if reader is None:
-        raise UsageError(f"no operator {op!r}; docs/reference/layers.md has a list of those of MXNet")
+        raise UsageError(f"unknown operator {op!r}; docs/reference/layers.md lists the operators of MXNet")
     origin = caller()
     vertex = Vertex(fresh_name(name, hint or op.lower()), op, {}, (), origin)
     texts = {key: setting_text(value) for key, value in settings.items() if value is not None}
@@ -103,7 +103,7 @@ def _given(
 ) -> dict[str, Output]:
     if names is not None and len(positional) > len(names):
         raise UsageError(
-            f"{vertex.place}: {len(positional)} inputs are given, expected at most {len(names)}: "
+            f"{vertex.place}: {len(positional)} inputs given, expected at most {len(names)}: "
             f"{', '.join(names)}"
         )
     keys = list(names or map(str, range(len(positional))))[: len(positional)]

@@ -46,7 +46,7 @@ class Arithmetic:
             op, hint = PAIRS.get(sign, f"_{sign}"), f"_{sign}"
             return type(self)(apply(op, [self.outputs, other.outputs], {}, settings={}, hint=hint))
         if not isinstance(other, int | float):
-            raise UsageError(f"{sign}: one side is {other!r:.60}, expected a symbol or a number")
+            raise UsageError(f"{sign}: one operand is {other!r:.60}, expected a symbol or a number")
         op = f"_{scalar or sign}_scalar"
         hint = op if op in COMPARED else f"_{scalar or sign}scalar"
         return type(self)(apply(op, [self.outputs], {}, settings={"scalar": other}, hint=hint))
@@ -112,7 +112,10 @@ class Arithmetic:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise UsageError("a symbol has no truth: a == b is an operator of the net; compare names instead")
+        raise UsageError(
+            "a symbol cannot be used as a condition: a == b is an operator of the net; compare the names "
+            "instead"
+        )
 
 
 COMPARED = {

@@ -195,7 +195,7 @@ class _Build:
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise WeightError(
                 f"does not hold {', '.join(map(repr, missing[:5]))}{more}, which {self._document.file} "
-                f"needs; it holds {', '.join(map(repr, list(self._arrays)[:3]))}, ...",
+                f"needs; it contains {', '.join(map(repr, list(self._arrays)[:3]))}, ...",
                 place=self._file,
             )
 

@@ -31,7 +31,7 @@ def composed(
     names = [vertex.name for vertex in vertices if vertex.is_variable]
     for key, replacement in given.items():
         if key not in names:
-            raise UsageError(f"no variable {key!r} to put a symbol in; there are: {', '.join(names)}")
+            raise UsageError(f"there is no variable {key!r} to replace; expected one of {', '.join(names)}")
         if len(replacement) != 1:
             raise UsageError(f"{key!r}: the symbol given has {len(replacement)} outputs, expected one")
     last = outputs[0].vertex if len(outputs) == 1 and name else None

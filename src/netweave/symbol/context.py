@@ -132,7 +132,7 @@ class MXNetOperator(LayerContext):
         """
         _, source = self._source(name)
         if not isinstance(source, Node):
-            raise self.unsupported(f"its {name} is computed by the net; only a stored one is read here")
+            raise self.unsupported(f"its {name} is computed by the net, expected a stored array")
         sizes = self._variables.declare_unused(source, shape=shape, role=ROLES[name]).shape
         self.parameters.append(source.name)
         array = ir.LazyTensor(
@@ -155,7 +155,7 @@ class MXNetOperator(LayerContext):
             ShapeError: They are more than ``MAX_RANGE``.
         """
         if not 0 <= count <= MAX_RANGE:
-            raise self.shape_error(f"it takes {count:,} numbers to write, expected at most {MAX_RANGE:,}")
+            raise self.shape_error(f"has {count:,} elements, expected at most {MAX_RANGE:,}")
         return np.arange(count, dtype=np.int64)
 
     def _source(self, which: str | int) -> tuple[int, ir.Value | Node]:

@@ -98,7 +98,7 @@ def parse_document(value: Any, *, file: str) -> Document:
         ReadError: The file is not formed as a symbol file is, or its nodes form a cycle.
     """
     if not isinstance(value, JsonObject) or not is_document(value):
-        raise ReadError("is no MXNet symbol: expected an object with 'nodes' and 'heads'", place=file)
+        raise ReadError("is not an MXNet symbol: expected an object with 'nodes' and 'heads'", place=file)
     nodes = [_node(item, number, value.place) for number, item in enumerate(value.field("nodes", list))]
     heads = [_entry(item, "heads", value.place) for item in value.field("heads", list)]
     if not heads:

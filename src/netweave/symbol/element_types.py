@@ -53,7 +53,7 @@ def element_types(vertices: Sequence[Vertex], types: Mapping[str, np.dtype]) -> 
     variables = {vertex.name: vertex for vertex in vertices if vertex.is_variable}
     unknown = [name for name in types if name not in variables]
     if unknown:
-        raise UsageError(f"no variable {unknown[0]!r}; there are: {', '.join(variables)}")
+        raise UsageError(f"unknown variable {unknown[0]!r}; expected one of {', '.join(variables)}")
     dtypes: dict[Slot, np.dtype] = {(variables[name], 0): dtype for name, dtype in types.items()}
     for vertex in vertices:
         if vertex.is_variable and (written := vertex.attributes.get("__dtype__")) in DTYPES:

@@ -47,7 +47,8 @@ def to_graph(
     unknown = [name for name in shapes if name not in symbol.list_inputs()]
     if unknown:
         raise UsageError(
-            f"no variable {', '.join(map(repr, unknown))}; there are: {', '.join(symbol.list_inputs())}"
+            f"unknown variable {', '.join(map(repr, unknown))}; expected one of "
+            f"{', '.join(symbol.list_inputs())}"
         )
     return build(
         symbol.document(),

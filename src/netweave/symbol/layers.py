@@ -53,7 +53,7 @@ def activated(x: Symbol, kind: str | None, name: str | None = None) -> Symbol:
     if kind in {None, "linear"}:
         return x
     if kind not in ACTIVATIONS:
-        raise UsageError(f"no activation {kind!r}; there are: {', '.join(ACTIVATIONS)}")
+        raise UsageError(f"unknown activation {kind!r}; expected one of {', '.join(ACTIVATIONS)}")
     if kind == "softmax":
         return call("softmax", x, axis=-1, name=name)
     if kind in {"elu", "selu", "gelu"}:

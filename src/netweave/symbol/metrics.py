@@ -40,7 +40,7 @@ def find_metric(name: str) -> Callable[[Symbol, Symbol], Symbol]:
         UsageError: There is none of that name.
     """
     if name not in METRICS:
-        raise UsageError(f"no metric {name!r}; there are: {', '.join(sorted(METRICS))}")
+        raise UsageError(f"unknown metric {name!r}; expected one of {', '.join(sorted(METRICS))}")
     return METRICS[name]
 
 

@@ -58,7 +58,7 @@ def find_objective(name: str) -> Callable[[Symbol, Symbol], Symbol]:
         UsageError: There is none of that name.
     """
     if name not in OBJECTIVES:
-        raise UsageError(f"no loss {name!r}; there are: {', '.join(OBJECTIVES)}")
+        raise UsageError(f"unknown loss {name!r}; expected one of {', '.join(OBJECTIVES)}")
     return OBJECTIVES[name]
 
 

@@ -41,7 +41,7 @@ def sizes_from_codes(codes: Sequence[int], shape: Sequence[int | None], *, rever
     rank = len(shape)
     if reverse:
         if -4 in codes:
-            raise ValueError("-4 together with reverse has no meaning")
+            raise ValueError("-4 cannot be combined with reverse")
         sizes = sizes_from_codes(list(reversed(codes)), list(reversed(shape)), reverse=False)
         turned = [tuple(rank - 1 - axis for axis in s) if isinstance(s, tuple) else s for s in sizes]
         return list(reversed(turned))
@@ -62,13 +62,13 @@ def _sizes_of_code(rest: list[int], left: list[int], shape: Sequence[int | None]
         return copied
     num_used = 2 if code == -3 else 1
     if len(left) < num_used and code in {0, -3, -4}:
-        raise LookupError(f"the code {code} finds no more axes in an input of {len(shape)}")
+        raise LookupError(f"the code {code} needs another axis, but the input has only {len(shape)}")
     used = tuple(left[:num_used])
     del left[:num_used]
     if code == -4:
         return _split(rest, shape[used[0]])
     if code < -4:
-        raise ValueError(f"there is no code {code}")
+        raise ValueError(f"unknown code {code}")
     return [used if code in {0, -3} else code]
 
 

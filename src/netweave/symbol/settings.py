@@ -204,7 +204,7 @@ class Settings:
         known = ", ".join(map(repr, choices))
         if word in unread:
             raise UnsupportedError(
-                f"{name!r} is {_shown(word)}, of which Netweave reads {known}", place=self._place
+                f"{name!r} is {_shown(word)}, of which Netweave supports {known}", place=self._place
             )
         raise ReadError(f"{name!r} is {_shown(word)}, expected one of {known}", place=self._place)
 

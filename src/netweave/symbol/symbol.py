@@ -88,7 +88,7 @@ class Symbol(Arithmetic):
         names = self.list_outputs()
         if names.count(which) != 1:
             count = f"{names.count(which)} outputs are" if which in names else "no output is"
-            raise UsageError(f"{count} named {which!r}; there are: {', '.join(names[:20])}")
+            raise UsageError(f"{count} named {which!r}; expected one of {', '.join(names[:20])}")
         return Symbol([self.outputs[names.index(which)]])
 
     def __getattr__(self, name: str) -> Callable[..., Symbol]:
@@ -133,9 +133,7 @@ class Symbol(Arithmetic):
         back = Symbol(cut(self.outputs, places))
         unneeded = [name for name in names if name not in back.list_arguments()]
         if unneeded:
-            raise UsageError(
-                f"a cut at {unneeded[0]!r}: nothing behind it, or behind the other cuts, reads it"
-            )
+            raise UsageError(f"the cut at {unneeded[0]!r} is not needed: no layer after the cuts reads it")
         return front, back
 
     def list_arguments(self) -> list[str]:
@@ -346,7 +344,7 @@ def group(symbols: Sequence[Symbol]) -> Symbol:
     """
     outputs = [output for symbol in symbols for output in symbol.outputs]
     if not outputs:
-        raise UsageError("a group of no symbols; expected at least one")
+        raise UsageError("a group without symbols, expected at least one")
     return Symbol(outputs)
 
 

@@ -149,7 +149,7 @@ class Variables(ParameterStore):
             if shape is not None:
                 return tuple(shape)
         raise ShapeError(
-            f"the sizes of the input {node.name!r} are nowhere given; give them, as in "
+            f"the sizes of the input {node.name!r} are unknown; set them, as in "
             f"--input-shape {node.name}=1x3x224x224",
             place=node.place,
             open_inputs=(node.name,),
@@ -192,8 +192,8 @@ class Variables(ParameterStore):
         check_size(node.name, known, context)
         if len(known) < len(expected):
             raise context.shape_error(
-                "its sizes follow from those of the net's input, which are nowhere given, and there is no "
-                "file of weights; give the input's, as in --input-shape data=1x3x224x224"
+                "its sizes depend on those of the net's input, which are unknown, and there is no weights "
+                "file; set the sizes of the input, as in --input-shape data=1x3x224x224"
             )
         return known
 
@@ -203,7 +203,7 @@ class Variables(ParameterStore):
         )
         if not fits:
             raise WeightError(
-                f"{node.name!r} has the sizes {dims_text(stored)} in {self._file}, expected "
+                f"{node.name!r} has the shape {dims_text(stored)} in {self._file}, expected "
                 f"{dims_text(expected)}; are these the weights of this net?",
                 place=node.place,
             )

@@ -133,8 +133,8 @@ def _check_names(vertices: Iterable[Vertex]) -> None:
         if vertex.is_variable and variables.setdefault(vertex.name, vertex) is not vertex:
             first = variables[vertex.name].origin
             raise UsageError(
-                f"{vertex.origin}: variable {vertex.name!r} is there already, from {first}; use that one "
-                "again, or give another name"
+                f"{vertex.origin}: there is already a variable {vertex.name!r}, from {first}; use that "
+                "one, or choose another name"
             )
 
 

@@ -171,7 +171,7 @@ def test_a_phase_is_given_its_records_from_elsewhere(tmp_path):
 
 
 def test_records_for_a_phase_that_is_not_there(tmp_path):
-    message = r"solver.prototxt: data is given for phase 'tset'; there are: train, test"
+    message = r"solver.prototxt: data is given for phase 'tset'; expected one of train, test"
     with pytest.raises(UsageError, match=message):
         read_solver(write(tmp_path), probe=sizes, data={"tset": "/data/here"})
 

@@ -48,10 +48,13 @@ def test_nets_have_the_sizes_of_their_papers(made, size, shapes, tmp_path):
 @pytest.mark.parametrize(
     ("made", "message"),
     [
-        ("SSD300()", r"net\.py:6: makes a net of ChainerCV without n_fg_class"),
-        ("VGG16(pretrained_model='my.npz')", r"net\.py:6: loads its weights itself; give the file"),
-        ("ResNet50(arch='me')", r"net\.py:6: makes a ResNet with arch='me', expected 'fb' or 'he'"),
-        ("MobileNetV2()", r"net\.py:6: calls chainercv\.links\.MobileNetV2, which is not recorded"),
+        ("SSD300()", r"net\.py:6: constructs a net of ChainerCV without n_fg_class"),
+        (
+            "VGG16(pretrained_model='my.npz')",
+            r"net\.py:6: loads its weights itself, which is not supported; give the file",
+        ),
+        ("ResNet50(arch='me')", r"net\.py:6: is called with arch='me', expected 'fb' or 'he'"),
+        ("MobileNetV2()", r"net\.py:6: calls chainercv\.links\.MobileNetV2, which is not supported"),
     ],
 )
 def test_what_is_not_there_is_refused_with_its_line(made, message, tmp_path):

@@ -28,11 +28,11 @@ def test_sections_keep_lines_and_the_first_of_a_repeated_setting():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b"width=4\n[net]", r"a\.cfg:1: 'width=4' stands before the first section"),
-        (b"[net]\nwidth", r"a\.cfg:2: 'width' is no setting; expected name=value"),
-        (b"[net\nwidth=4", r"a\.cfg:1: '\[net' is no section"),
-        (b"# nothing", r"a\.cfg: holds no section"),
-        (b"[net]\nname=\xff", r"a\.cfg: is no text: byte 11"),
+        (b"width=4\n[net]", r"a\.cfg:1: 'width=4' is before the first section"),
+        (b"[net]\nwidth", r"a\.cfg:2: 'width' is not a setting; expected name=value"),
+        (b"[net\nwidth=4", r"a\.cfg:1: '\[net' is not a section"),
+        (b"# nothing", r"a\.cfg: contains no section"),
+        (b"[net]\nname=\xff", r"a\.cfg: is not text: byte 11"),
     ],
 )
 def test_a_text_that_is_no_net_is_refused(text, message):
@@ -107,9 +107,9 @@ def damaged(path: Path, change) -> Path:
         ),
         (
             lambda content: content + bytes(8),
-            r"holds 388 numbers, of which the net takes 386; .* another net",
+            r"contains 388 numbers, but the net needs 386; .* another net",
         ),
-        (lambda content: content[:-3], r"no header with whole float32 numbers; was it copied whole"),
+        (lambda content: content[:-3], r"expected a header and float32 numbers; was it copied completely"),
         (lambda content: content[:9], r"has 9 bytes, too few for a header of Darknet"),
         (lambda content: b"\xff" * 4 + content[4:], r"begins with version -1\.2"),
     ],

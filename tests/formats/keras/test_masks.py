@@ -88,8 +88,8 @@ def test_what_is_not_read_is_refused(tmp_path):
         with pytest.raises(NetweaveError, match=message):
             netweave.load(model(tmp_path, layer("MultiHeadAttention", "heads", config, "rows", "rows")))
     cell = {"class_name": "OwnCell", "config": {"name": "own"}}
-    with pytest.raises(UnsupportedError, match="around a cell of class 'OwnCell'"):
+    with pytest.raises(UnsupportedError, match="a cell of class 'OwnCell' inside it"):
         netweave.load(model(tmp_path, layer("RNN", "rnn", {"cell": cell}, "rows")))
     inner = {"layer": {"class_name": "LSTM", "config": {"name": "lstm", **LSTM}}, "merge_mode": "max"}
-    with pytest.raises(UnsupportedError, match="merge_mode='max' is not read"):
+    with pytest.raises(UnsupportedError, match="merge_mode='max' is not supported"):
         netweave.load(model(tmp_path, layer("Bidirectional", "both", inner, "rows")))

@@ -142,7 +142,7 @@ def test_tensorflow_computes_the_same(tmp_path):
         (recurrent_nets.steps("LSTM", clip=0.5), "gates are clipped"),
         (recurrent_nets.steps("RNN", activations=["ThresholdedRelu"]), "activations are Thresholdedrelu"),
         (recurrent_nets.steps("LSTM", activations=["Sigmoid", "Tanh", "Relu"]), "activations are Sigmoid"),
-        (recurrent_nets.stored_states(), "first states are stored"),
+        (recurrent_nets.stored_states(), "initial states are stored"),
         (recurrent_nets.lengths(), "sequences have lengths"),
     ],
 )

@@ -199,13 +199,13 @@ class TestChannelsLast:
 
 class TestWeights:
     def test_missing_arrays_are_all_named(self, write):
-        message = r"net-0001.params: does not hold 'fc_weight', 'fc_bias', which .*; it holds 'other'"
+        message = r"net-0001.params: does not hold 'fc_weight', 'fc_bias', which .*; it contains 'other'"
         with pytest.raises(WeightError, match=message):
             read(write(dense(), {"arg:other": np.zeros(3)}))
 
     def test_an_array_of_other_sizes_is_refused(self, write):
         arrays = {**DENSE_ARRAYS, "arg:fc_bias": np.zeros(5, np.float32)}
-        with pytest.raises(WeightError, match=r"'fc_bias' has the sizes 5 in .*, expected 4; are these"):
+        with pytest.raises(WeightError, match=r"'fc_bias' has the shape 5 in .*, expected 4; are these"):
             read(write(dense(), arrays))
 
     def test_names_may_be_bare_and_arrays_may_be_more(self, write):

@@ -15,10 +15,10 @@ RESHAPES = [name for name in CASES if name.startswith("reshape-") and "like" not
 @pytest.mark.parametrize(
     ("codes", "error", "message"),
     [
-        ((0, 0, 0), LookupError, "the code 0 finds no more axes in an input of 2"),
-        ((0, -3), LookupError, "the code -3 finds no more axes"),
+        ((0, 0, 0), LookupError, "the code 0 needs another axis, but the input has only 2"),
+        ((0, -3), LookupError, "the code -3 needs another axis"),
         ((-4, 2), ValueError, "-4 needs two sizes after it"),
-        ((-5,), ValueError, "there is no code -5"),
+        ((-5,), ValueError, "unknown code -5"),
     ],
 )
 def test_codes_that_do_not_fit_are_refused(codes, error, message):

@@ -69,7 +69,7 @@ class B(nn.Linear):
 @pytest.mark.parametrize(
     ("code", "entry", "error", "message"),
     [
-        ("", "", UsageError, r"model.py: has 0 classes or functions that make a model .*\(none\)"),
+        ("", "", UsageError, r"model.py: has 0 classes or functions that construct a model .*\(none\)"),
         (
             TWO,
             "",

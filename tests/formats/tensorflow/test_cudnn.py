@@ -90,7 +90,7 @@ def test_examples_of_different_lengths(tmp_path):
 @pytest.mark.parametrize(
     ("word", "value", "message"),
     [
-        ("rnn_mode", 's: "mlp"', "rnn_mode='mlp' is not read, only lstm"),
+        ("rnn_mode", 's: "mlp"', "rnn_mode='mlp' is not supported, only lstm"),
         ("input_mode", 's: "skip_input"', "skip_input"),
         ("num_proj", "i: 3", "projections"),
     ],

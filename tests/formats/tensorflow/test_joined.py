@@ -60,7 +60,10 @@ def test_a_normalisation_with_something_added_and_a_rectifier(tmp_path):
 
 @pytest.mark.parametrize(
     ("names", "message"),
-    [('"Softmax"', r"'Softmax' in fused_ops is not read"), ('"BiasAdd"', r"need more inputs than there are")],
+    [
+        ('"Softmax"', r"'Softmax' in fused_ops is not supported"),
+        ('"BiasAdd"', r"needs more inputs than the node has"),
+    ],
 )
 def test_what_is_joined_and_unknown_is_refused(names, message, tmp_path):
     attributes = f'attr {{ key: "fused_ops" value {{ list {{ s: {names} }} }} }}'

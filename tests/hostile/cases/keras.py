@@ -101,17 +101,17 @@ _CONFIGS = {
     "a setting that Keras has not": (
         _chain(("Conv2D", {"filters": 4, "kernel_size": [3, 3], "strid": 2})),
         UnsupportedError,
-        "the setting strid=2 is not read",
+        "the setting strid=2 is not supported",
     ),
     "images made smaller without aliasing": (
         _chain(("Resizing", {"height": 4, "width": 4, "antialias": True})),
         UnsupportedError,
-        "the setting antialias=True is not read",
+        "the setting antialias=True is not supported",
     ),
     "sequences with the steps first": (
         _chain(("Bidirectional", {"layer": _held("LSTM", units=3, time_major=True)}), shape=(None, 5, 3)),
         UnsupportedError,
-        "the setting time_major=True is not read",
+        "the setting time_major=True is not supported",
     ),
     "steps of 0": (
         _chain(("MaxPooling2D", {"pool_size": [2, 2], "strides": [0, 0]})),
@@ -214,12 +214,12 @@ _ARCHIVES = {
     "arrays that are a text": (_archive(config=_MODEL, arrays=b"hello" * 9), ReadError, "complete HDF5"),
     "arrays cut short": (_archive(config=_MODEL, arrays=_ARRAYS[: len(_ARRAYS) // 2]), ReadError, "HDF5"),
     "arrays of another model": (_archive(config=_OTHER, arrays=_ARRAYS), WeightError, "the model wants"),
-    "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "no JSON"),
+    "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "not JSON"),
 }
 for _name, (_bytes, _error, _message) in _ARCHIVES.items():
     add(f"keras: {_name}", file("net.keras", _bytes), _error, _message)
 
-add("keras: arrays without a model", file("net.weights.h5", _ARRAYS), ReadError, "holds arrays and no model")
+add("keras: arrays without a model", file("net.weights.h5", _ARRAYS), ReadError, "contains only arrays")
 _WHOLE = (KERAS / "words.h5").read_bytes()
 add(
     "keras: a configuration that is no text",

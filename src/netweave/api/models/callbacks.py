@@ -92,7 +92,7 @@ class EarlyStopping:
         if self._monitor not in (logs or {}):
             known = ", ".join(logs or ())
             raise UsageError(
-                f"early stopping looks at {self._monitor!r}, which is not measured; there are: {known}"
+                f"early stopping looks at {self._monitor!r}, which is not measured; expected one of {known}"
             )
         value = self._sign * (logs or {})[self._monitor]
         if value > self._best + self._min_delta:

@@ -64,7 +64,7 @@ def as_source(data: Any, labels: Any, inputs: Sequence[str]) -> Source:
     if isinstance(data, Mapping):
         missing = [name for name in inputs if name not in data]
         if missing:
-            raise UsageError(f"no array given for {', '.join(missing)}; there are: {', '.join(data)}")
+            raise UsageError(f"no array given for {', '.join(missing)}; expected one of {', '.join(data)}")
         return Arrays(*(data[name] for name in inputs), names=inputs)
     if isinstance(data, np.ndarray):
         arrays = [data] if labels is None else [data, np.asarray(labels)]

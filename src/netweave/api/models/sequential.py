@@ -299,7 +299,7 @@ def _solver(optimizer: str | Mapping[str, Any]) -> Solver:
     given = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer)
     name = str(given.pop("name", "")).lower()
     if name not in OPTIMIZERS:
-        raise UsageError(f"unknown optimizer {name!r}; there are: {', '.join(OPTIMIZERS)}")
+        raise UsageError(f"unknown optimizer {name!r}; expected one of {', '.join(OPTIMIZERS)}")
     kind, defaults = OPTIMIZERS[name]
     settings = {SETTINGS.get(key, key): value for key, value in given.items()}
     return mxnet_solver(kind, {**defaults, **settings}, rescale_grad=1.0)

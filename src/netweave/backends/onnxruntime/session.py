@@ -95,7 +95,7 @@ def start(
 
 def _options(level: str, num_threads: int) -> Any:
     if level not in LEVELS:
-        raise UsageError(f"unknown optimisation level {level!r}; there are: {', '.join(LEVELS)}")
+        raise UsageError(f"unknown optimisation level {level!r}; expected one of {', '.join(LEVELS)}")
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
     options.graph_optimization_level = LEVELS[level]

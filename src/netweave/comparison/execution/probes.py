@@ -116,7 +116,8 @@ def check_finite(inputs: Mapping[str, np.ndarray]) -> None:
         if x.dtype.kind == "f" and not np.isfinite(x).all():
             count = int(np.count_nonzero(~np.isfinite(x)))
             raise UsageError(
-                f"the probe's {name!r} holds {count:,} values that are NaN or infinite; give finite ones"
+                f"the probe's {name!r} contains {count:,} values that are NaN or infinite, expected finite "
+                "ones"
             )
 
 
@@ -166,6 +167,6 @@ def run_tapped(graph: Graph, probe: Probe, taps: Sequence[str]) -> dict[str, np.
     given = {name: np.asarray(x) for name, x in probe.inputs.items()}
     missing = [str(value.name) for value in graph.inputs if str(value.name) not in given]
     if missing:
-        raise RunError(f"net {graph.name!r}: no probe for its inputs {', '.join(missing)}")
+        raise RunError(f"net {graph.name!r}: the probe has no arrays for its inputs {', '.join(missing)}")
     computed = prepare(graph, taps=[name for name in taps if name not in given]).run(given)
     return {**given, **computed}

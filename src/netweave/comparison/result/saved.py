@@ -38,9 +38,11 @@ def open_comparison(file: str | Path) -> Comparison:
     except OSError as error:
         raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
     except (ValueError, RecursionError) as error:
-        raise ReadError(f"is no saved comparison: {error}", place=place) from error
+        raise ReadError(f"is not a saved comparison: {error}", place=place) from error
     if not isinstance(found, dict) or "verdict" not in found or "groups" not in found:
-        raise ReadError("is no saved comparison; 'netweave compare A B --json FILE' writes one", place=place)
+        raise ReadError(
+            "is not a saved comparison, as 'netweave compare A B --json FILE' writes it", place=place
+        )
     if found.get("version") not in {1, VERSION}:
         raise ReadError(f"is of version {found.get('version')!r}, expected 1 or {VERSION}", place=place)
     try:

@@ -40,7 +40,7 @@ def make_writer(
         UsageError: There is no such kind, or the target is there already.
     """
     if kind not in WRITERS:
-        raise UsageError(f"cannot pack into {kind!r}; there are: {', '.join(WRITERS)}")
+        raise UsageError(f"cannot pack into {kind!r}; expected one of {', '.join(WRITERS)}")
     module, name = WRITERS[kind]
     made: type[Writer] = getattr(importlib.import_module(f"netweave.data.writers.{module}"), name)
     writer = made(target) if split_bytes is None else SplitWriter(target, split_bytes, made)

@@ -216,7 +216,7 @@ def _transforms(spec: Message, place: Place) -> tuple[dict[str, Any], ...]:
     unread = [name for name in _UNREAD if name in parameter]
     if unread:
         raise UnsupportedError(
-            f"transforms images by {', '.join(unread)}, which is not read", place=place.of(spec)
+            f"transforms images by {', '.join(unread)}, which is not supported", place=place.of(spec)
         )
     crop, mean, values = parameter["crop_size"], parameter["mean_file"], parameter["mean_value"]
     if mean and values:

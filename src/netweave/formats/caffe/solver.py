@@ -156,7 +156,7 @@ class _Nets:
         unknown = [name for name in data if name not in nets]
         if unknown:
             raise UsageError(
-                f"{self.path}: data is given for phase {unknown[0]!r}; there are: {', '.join(nets)}"
+                f"{self.path}: data is given for phase {unknown[0]!r}; expected one of {', '.join(nets)}"
             )
         # the caffe tool writes its flags -stage and -level into the solver's train_state, and nowhere else
         tests = replace(self.reading, stages=(), level=0)

@@ -30,5 +30,6 @@ def refuse_fused_relu(ctx: CaffeLayer, parameter: Message) -> None:
     """Raise ``UnsupportedError`` where the Intel branch has put a ReLU into another layer."""
     if parameter["relu"]:
         raise ctx.unsupported(
-            "'relu' of the Intel branch is not read; add a ReLU layer after it", parameter.line_of("relu")
+            "'relu' of the Intel branch is not supported; add a ReLU layer after it",
+            parameter.line_of("relu"),
         )

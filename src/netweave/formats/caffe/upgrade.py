@@ -225,7 +225,9 @@ def _from_v0(net: Message, old: Message, place: str) -> Message:
     inner = old["layer"]
     kind = inner["type"]
     if kind not in V0_TYPES:
-        raise _error(old, f"unknown type {kind!r} of a V0 layer; there are: {', '.join(V0_TYPES)}", place)
+        raise _error(
+            old, f"unknown type {kind!r} of a V0 layer; expected one of {', '.join(V0_TYPES)}", place
+        )
     new.put("type", V0_TYPES[kind], inner.line_of("type"))
     for name in ("bottom", "top"):
         old.move(name, new)

@@ -48,7 +48,7 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
     if len(open_names) > 1:
         raise ShapeError(
             f"the sizes of the inputs {', '.join(map(repr, open_names))} are not known: "
-            f"say them (--input-shape {open_names[0]}=1x3x224x224)",
+            f"set them (--input-shape {open_names[0]}=1x3x224x224)",
             open_inputs=tuple(open_names),
         )
     last: Exception | None = None
@@ -70,8 +70,8 @@ def trace(model: Link, recorder: Recorder, shapes: Mapping[str, Sequence[int]]) 
     if isinstance(last, NetweaveError):
         raise last
     raise ShapeError(
-        f"the size of input {open_names[0]!r} is not known, and none of the usual ones fits ({last}): "
-        f"say it (--input-shape {open_names[0]}=1x3x224x224)",
+        f"the size of input {open_names[0]!r} is unknown, and none of the usual sizes fits ({last}): "
+        f"set it (--input-shape {open_names[0]}=1x3x224x224)",
         open_inputs=(open_names[0],),
     )
 

@@ -33,5 +33,5 @@ def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name.lstrip("/"): archive[name] for name in archive.files}
     except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise ReadError(f"is no file of weights of Chainer (.npz or HDF5): {error}", place=place) from error
+        raise ReadError(f"is not a weights file of Chainer (.npz or HDF5): {error}", place=place) from error
     return {name: array for name, array in arrays.items() if array.dtype != object}

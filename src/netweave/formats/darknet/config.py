@@ -125,7 +125,7 @@ def parse_config(content: bytes, *, file: str) -> list[Section]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ReadError(f"is no text: byte {error.start} is not UTF-8", place=file) from error
+        raise ReadError(f"is not text: byte {error.start} is not UTF-8", place=file) from error
     sections: list[Section] = []
     for number, raw in enumerate(text.splitlines(), start=1):
         line = re.sub(r"\s", "", raw)
@@ -136,14 +136,14 @@ def parse_config(content: bytes, *, file: str) -> list[Section]:
         else:
             _add_setting(sections, line, file=file, number=number)
     if not sections:
-        raise ReadError("holds no section; expected [net] and layers", place=file)
+        raise ReadError("contains no section; expected [net] and layers", place=file)
     return sections
 
 
 def _section(line: str, *, file: str, number: int) -> Section:
     name, bracket, _ = line[1:].partition("]")
     if not bracket or not name:
-        raise ReadError(f"{line!r:.60} is no section; expected a name in brackets", place=f"{file}:{number}")
+        raise ReadError(f"{line!r:.60} is not a section, expected [name]", place=f"{file}:{number}")
     return Section(name, file, number, {}, {})
 
 
@@ -151,9 +151,9 @@ def _add_setting(sections: Sequence[Section], line: str, *, file: str, number: i
     name, equals, value = line.partition("=")
     place = f"{file}:{number}"
     if not equals or not name or not value:
-        raise ReadError(f"{line!r:.60} is no setting; expected name=value", place=place)
+        raise ReadError(f"{line!r:.60} is not a setting; expected name=value", place=place)
     if not sections:
-        raise ReadError(f"{line!r:.60} stands before the first section; expected [net]", place=place)
+        raise ReadError(f"{line!r:.60} is before the first section; expected [net]", place=place)
     section = sections[-1]
     assert isinstance(section.settings, dict)
     assert isinstance(section.lines, dict)

@@ -74,7 +74,7 @@ class DarknetLayer(LayerContext):
         shape = self.shape(value)
         sizes = [size for size in shape[1:] if size is not None]
         if len(shape) != 4 or len(sizes) != 3:
-            raise self.shape_error(f"needs an image, the layer before it gives {list(shape[1:])}")
+            raise self.shape_error(f"needs an image, but the layer before it returns {list(shape[1:])}")
         channels, height, width = sizes
         return channels, height, width
 
@@ -108,7 +108,7 @@ class DarknetLayer(LayerContext):
         given = [name for name in names if self.section.number(name, 0.0)]
         if given:
             settings = ", ".join(f"{name}={self.section.settings[name]}" for name in given)
-            raise self.unsupported(f"the setting {settings} is not read; without it the layer is")
+            raise self.unsupported(f"the setting {settings} is not supported; without it, the layer is")
 
     def _note(self, value: ir.Value) -> ir.Value:
         if value not in self.read:

@@ -49,7 +49,7 @@ def read(source: Source) -> Graph:
     sections = read_config(source.net)
     net, body = sections[0], sections[1:]
     if not body:
-        raise ReadError("holds no layer after [net]", place=net.place)
+        raise ReadError("contains no layer after [net]", place=net.place)
     _check_names(sections)
     weights = source.weights or find_weights(source.net)
     file = WeightFile(weights) if weights else None

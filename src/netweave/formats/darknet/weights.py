@@ -48,7 +48,8 @@ class WeightFile:
         begin = _VERSION.size + (8 if major * 10 + minor >= 2 else 4)
         if (len(content) - begin) % 4:
             raise WeightError(
-                f"has {len(content):,} bytes, no header with whole float32 numbers; was it copied whole?",
+                f"has {len(content):,} bytes, expected a header and float32 numbers; "
+                f"was it copied completely?",
                 place=self.file,
             )
         self.transposed = major > 1000 or minor > 1000
@@ -70,8 +71,8 @@ class WeightFile:
         left = len(self._numbers) - self._next
         if size > left:
             raise WeightError(
-                f"ends in {name} of {place}: {size:,} numbers are needed, {left:,} are left; the file is of "
-                f"another net, or holds only its first layers",
+                f"ends in {name} of {place}: {size:,} numbers are needed, but only {left:,} are left; the "
+                "file belongs to another net, or contains only its first layers",
                 place=self.file,
             )
         taken = self._numbers[self._next : self._next + size].reshape(tuple(shape))
@@ -87,7 +88,7 @@ class WeightFile:
         left = len(self._numbers) - self._next
         if left:
             raise WeightError(
-                f"holds {len(self._numbers):,} numbers, of which the net takes {self._next:,}; the file is "
-                f"of another net",
+                f"contains {len(self._numbers):,} numbers, but the net needs {self._next:,}; the file "
+                f"belongs to another net",
                 place=self.file,
             )

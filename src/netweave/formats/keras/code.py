@@ -51,8 +51,8 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
     place = str(source.net)
     if find_spec("keras") is None or find_spec("torch") is None:
         raise UnsupportedError(
-            "is read with Keras on PyTorch, which is not installed: pip install 'netweave[keras]'; "
-            "or save the model (model.save) and give that",
+            "needs Keras on PyTorch, which is not installed: pip install 'netweave[keras]'; "
+            "or save the model with model.save, and give Netweave that file",
             place=place,
         )
     request = {"net": str(source.net.resolve()), "place": place, "entry": source.entry}

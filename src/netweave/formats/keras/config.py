@@ -92,8 +92,8 @@ def parse_model(description: Any, *, place: str) -> Model:
     kind = _get(description, "class_name", str, place)
     if kind not in MODELS:
         raise ReadError(
-            f"describes a model of the class {kind!r}, whose code is in the program that wrote it, not in "
-            f"the file; save it as a SavedModel, or export it to ONNX",
+            f"contains a model of the class {kind!r}, whose code is not in the file; "
+            f"save it as a SavedModel, or export it to ONNX",
             place=place,
         )
     settings = description.get("config")
@@ -104,7 +104,7 @@ def parse_model(description: Any, *, place: str) -> Model:
     layers = [_layer(item, place) for item in _get(settings, "layers", list, place)]
     name = str(settings.get("name") or "model")
     if len({layer.name for layer in layers}) < len(layers):
-        raise ReadError(f"the model {name!r} holds two layers of one name", place=place)
+        raise ReadError(f"the model {name!r} has two layers with the same name", place=place)
     if kind == "Sequential":
         return _chain(name, layers, settings, place)
     inputs = _ends(_get(settings, "input_layers", list, place), place)
@@ -136,7 +136,7 @@ def _layer(item: Any, place: str) -> LayerConfig:
     build = item.get("build_config") or {}
     calls = item.get("inbound_nodes") or []
     if not isinstance(calls, list) or len(calls) > MAX_CALLS:
-        raise ReadError(f"the calls of the layer {name!r} are no list", place=place)
+        raise ReadError(f"the calls of the layer {name!r} are not a list", place=place)
     return LayerConfig(
         name,
         kind,
@@ -153,7 +153,9 @@ def _arguments(call: Any, name: str, place: str) -> Arguments:
             {key: _written(value, place) for key, value in (call.get("kwargs") or {}).items()},
         )
     if not isinstance(call, list):
-        raise ReadError(f"a call of the layer {name!r} is {call!r:.40}, which no Keras writes", place=place)
+        raise ReadError(
+            f"a call of the layer {name!r} is {call!r:.40}, which no version of Keras writes", place=place
+        )
     rows = [call] if call and isinstance(call[0], str) else call
     args = [TensorRef(_ref(row, place)) for row in rows]
     more: Any = next((row[3] for row in rows if isinstance(row, list) and len(row) > 3 and row[3]), {})
@@ -174,9 +176,7 @@ def _written(value: Any, place: str) -> Any:
     try:
         return special(settings)
     except (LookupError, TypeError, ValueError, OverflowError) as error:
-        raise ReadError(
-            f"{value!r:.60} stands among the arguments of a layer: {error}", place=place
-        ) from error
+        raise ReadError(f"has {value!r:.60} among the arguments of a layer: {error}", place=place) from error
 
 
 def _tensor(settings: Mapping[str, Any]) -> TensorRef:
@@ -221,7 +221,7 @@ def _ends(value: list[Any], place: str) -> tuple[Ref, ...]:
 
 def _ref(row: Any, place: str) -> Ref:
     if not isinstance(row, list) or len(row) < 3 or not isinstance(row[0], str):
-        raise ReadError(f"{row!r:.60} stands where a tensor is named, [layer, call, output]", place=place)
+        raise ReadError(f"has {row!r:.60}, expected a tensor as [layer, call, output]", place=place)
     return (row[0], _int(row[1]), _int(row[2]))
 
 

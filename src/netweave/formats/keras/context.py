@@ -121,7 +121,7 @@ class KerasLayer(ChannelsLastLayer):
             ReadError: It is given none.
         """
         if not self.inputs:
-            raise self.read_error("is called without a tensor")
+            raise self.read_error("is called without a tensor, expected at least one")
         return self.inputs[0]
 
     def mask(self, x: Tensor) -> Tensor | None:
@@ -159,7 +159,7 @@ class KerasLayer(ChannelsLastLayer):
         """
         for name, value in self.config.settings.items():
             if name not in self._asked_for and not is_without_effect(name, value):
-                raise self.unsupported(f"the setting {name}={value!r:.40} is not read")
+                raise self.unsupported(f"the setting {name}={value!r:.40} is not supported")
 
     def number(self, name: str, default: float) -> float:
         """Return a setting that is a number."""
@@ -223,7 +223,7 @@ class KerasLayer(ChannelsLastLayer):
         """Return the setting ``axis``, of which only one is read."""
         axes = self.integer_list("axis", default)
         if len(axes) != 1:
-            raise self.unsupported(f"axis={axes!r:.40}: only one axis is read")
+            raise self.unsupported(f"axis={axes!r:.40}: only one axis is supported")
         return axes[0]
 
     def layer_setting(self, name: str) -> LayerConfig:
@@ -234,7 +234,7 @@ class KerasLayer(ChannelsLastLayer):
         """Return a layer that stands among the settings, as it is written there."""
         config = value.get("config") if isinstance(value, Mapping) else None
         if not isinstance(config, Mapping):
-            raise self.read_error(f"its {name!r} is no layer")
+            raise self.read_error(f"its {name!r} is not a layer")
         return LayerConfig(str(config.get("name", "")), str(value.get("class_name")), config)
 
     def setting_error(self, name: str, expected: str) -> ReadError:

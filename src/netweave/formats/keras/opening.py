@@ -76,7 +76,7 @@ def _archive(source: Source) -> Opened:
             description = _json(_member(archive, CONFIG, MAX_CONFIG, place), place)
             arrays = None if source.weights else _member(archive, ARRAYS, MAX_ARRAYS, place)
     except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError, EOFError, ValueError) as error:
-        raise ReadError(f"is no whole archive of Keras: {error!s:.100}", place=place) from error
+        raise ReadError(f"is not a complete Keras archive: {error!s:.100}", place=place) from error
     if arrays is None:
         return Opened(description, *_beside(source))
     return Opened(description, Weights(_read(arrays, place), place), (place,))
@@ -92,9 +92,7 @@ def _member(archive: zipfile.ZipFile, name: str, limit: int, place: str) -> byte
     try:
         entry = archive.getinfo(name)
     except KeyError as error:
-        raise ReadError(
-            f"is an archive without {name!r}, which every model of Keras has", place=place
-        ) from error
+        raise ReadError(f"is not a Keras archive: it has no {name!r}", place=place) from error
     if entry.file_size > limit or entry.file_size > 1000 * max(entry.compress_size, 1):
         raise ReadError(
             f"{name!r} would have {entry.file_size:,} bytes, from {entry.compress_size:,}", place=place
@@ -113,7 +111,7 @@ def _hdf5(source: Source) -> Opened:
     held = file.attributes.get("model_config")
     if not isinstance(held, str):
         raise ReadError(
-            "holds arrays and no model; name the model's configuration first (model.to_json()), as in "
+            "contains only arrays; put the configuration of the model (model.to_json()) first, as in "
             f"model.json,{source.net.name}",
             place=place,
         )
@@ -141,14 +139,14 @@ def read_bytes_head(path: Path) -> None:
     from netweave.files.source import Source
 
     if not Source(path).head(8).startswith(HDF5_MAGIC):
-        raise ReadError("is no HDF5 file, which the arrays of Keras are", place=str(path))
+        raise ReadError("is not an HDF5 file, expected the arrays of a Keras model", place=str(path))
 
 
 def _json(content: bytes, place: str) -> Any:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ReadError(f"the configuration of the model is no JSON: {error!s:.100}", place=place) from error
+        raise ReadError(f"the configuration of the model is not JSON: {error!s:.100}", place=place) from error
 
 
 def _names(path: Path) -> set[str]:

@@ -41,13 +41,15 @@ def calls_in_order(model: Model, given: Sequence[Ref], *, place: str) -> list[Ca
             continue
         layer = layers.get(name)
         if layer is None or not 0 <= number < len(layer.calls):
-            raise ReadError(f"call {number} of a layer {name!r} is read, and the model has none", place=place)
+            raise ReadError(
+                f"the model has no call {number} of the layer {name!r}, but reads its output", place=place
+            )
         running.add(key)
         stack.append((key, True))
         for source in reversed(layer.calls[number].tensors()):
             before = (source[0], source[1])
             if before in running and before not in there:
-                raise ReadError(f"the layer {name!r} reads what follows from itself", place=place)
+                raise ReadError(f"the layer {name!r} depends on its own output", place=place)
             if before not in there:
                 stack.append((before, False))
     return order

@@ -70,7 +70,7 @@ class _Build:
     ) -> list[Tensor]:
         """Read the calls of a model and return its outputs."""
         if len(names) > MAX_DEPTH:
-            raise UnsupportedError(f"models stand inside models more than {MAX_DEPTH} deep", place=self._file)
+            raise UnsupportedError(f"models are nested more than {MAX_DEPTH} deep", place=self._file)
         arrays: dict[str, Any] = {}
         for layer, number in calls_in_order(model, list(made), place=self._file):
             inside, way = (*path, model.layers), (*names, layer.name)
@@ -100,7 +100,7 @@ class _Build:
         given = tensors_of([*args, *kwargs.values()])
         if len(given) < len(inner.inputs):
             raise ReadError(
-                f"the model {layer.name!r} takes {len(inner.inputs)} tensors and is given {len(given)}",
+                f"the model {layer.name!r} has {len(inner.inputs)} inputs, but is called with {len(given)}",
                 place=self._file,
             )
         return self._read(inner, dict(zip(inner.inputs, given, strict=False)), path, names)
@@ -133,7 +133,7 @@ class _Build:
         """Add an input of the net."""
         layer = next((layer for layer in self._model.layers if layer.name == ref[0]), None)
         if layer is None:
-            raise ReadError(f"the model's input {ref[0]!r} is none of its layers", place=self._file)
+            raise ReadError(f"the input {ref[0]!r} of the model is not one of its layers", place=self._file)
         settings = layer.settings
         shape = settings.get("batch_shape") or settings.get("batch_input_shape")
         given = self._source.input_shapes.get(layer.name)
@@ -141,12 +141,14 @@ class _Build:
             shape = given and [None, *given[1:]]
         if shape is None or not all(size is None or isinstance(size, int) for size in shape):
             raise ReadError(
-                f"the file does not say the sizes of the input {layer.name!r}; give them, as in "
+                f"the file does not give the sizes of the input {layer.name!r}; set them, as in "
                 f"--input-shape {layer.name}=1x224x224x3",
                 place=self._file,
             )
         if given is not None and len(given) != len(shape):
-            raise UsageError(f"{self._file}: input {layer.name!r} has {len(shape)} axes, not {len(given)}")
+            raise UsageError(
+                f"{self._file}: input {layer.name!r} has {len(shape)} axes, but {len(given)} sizes are given"
+            )
         dims: list[int | str | None] = list(given or shape)
         if dims:
             dims[0] = BATCH
@@ -204,7 +206,9 @@ def _bound(value: Any, made: Mapping[Ref, Tensor], place: str) -> Any:
 
 def _found(made: Mapping[Ref, Tensor], ref: Ref, place: str) -> Tensor:
     if ref not in made:
-        raise ReadError(f"the model reads {list(ref)}, which none of its layers makes", place=place)
+        raise ReadError(
+            f"the model reads {list(ref)}, which is not the output of any of its layers", place=place
+        )
     return made[ref]
 
 

@@ -59,16 +59,16 @@ class LayerArrays:
         member = self._find(inside, number)
         if member is None:
             raise WeightError(
-                f"holds {number} arrays of the layer {self._layer!r}, and its {name!r} is missing; do the "
-                f"weights belong to this model?",
+                f"contains {number} arrays of the layer {self._layer!r}, but its {name!r} is missing; are "
+                "these the weights of this model?",
                 place=self.file,
             )
         if len(member.shape) != len(shape) or any(
             want is not None and want != has for want, has in zip(shape, member.shape, strict=True)
         ):
             raise WeightError(
-                f"holds {name!r} of the layer {self._layer!r} with the shape {list(member.shape)}, the model "
-                f"wants {[size if size is not None else '?' for size in shape]}",
+                f"contains {name!r} of the layer {self._layer!r} with the shape {list(member.shape)}, "
+                f"expected {[size if size is not None else '?' for size in shape]}",
                 place=self.file,
             )
         return _array(member, self.file)
@@ -131,7 +131,9 @@ class Weights:
         for name in listed:
             array = group.get(name)
             if array is None:
-                raise WeightError(f"lists {name!r} for {names[0]!r} and does not hold it", place=self.file)
+                raise WeightError(
+                    f"lists {name!r} for {names[0]!r}, but does not contain it", place=self.file
+                )
             arrays.append(array)
         return arrays
 
@@ -161,7 +163,7 @@ def _variable(group: Group | None, inside: str, number: int) -> Member:
 
 def _array(member: Any, file: str) -> np.ndarray:
     if not isinstance(member, np.ndarray) or member.dtype.kind not in "fiu" or member.size * 8 > MAX_BYTES:
-        raise ReadError(f"holds {member!r:.60} where an array of numbers is expected", place=file)
+        raise ReadError(f"contains {member!r:.60}, expected an array of numbers", place=file)
     return member.astype(np.float32, copy=False)
 
 

@@ -212,7 +212,7 @@ def _storage(value: Any) -> tuple[str, np.dtype[Any]]:
             raise ReadError(f"a tensor has a storage named {describe(key)}, expected a string")
         if isinstance(kind, Name) and kind.module == "torch" and kind.name in DTYPES:
             return key, DTYPES[kind.name]
-        raise UnsupportedError(f"arrays of {describe(kind)} are not read")
+        raise UnsupportedError(f"arrays of {describe(kind)} are not supported")
     raise ReadError("a tensor has no storage")
 
 

@@ -110,17 +110,17 @@ def array(message: Message, *, place: str) -> np.ndarray:
     kind = str(message["dtype"])
     shape = sizes(message["tensor_shape"])
     if shape is None or any(size is None for size in shape):
-        raise ReadError("holds a stored tensor with open sizes", place=place)
+        raise ReadError("contains a stored tensor with open sizes", place=place)
     whole = tuple(int(size or 0) for size in shape)
     count = num_elements(whole)
     if count is None:
         raise ReadError(
-            f"holds a stored tensor of more than {MAX_ELEMENTS:,} elements or {MAX_AXES} axes", place=place
+            f"contains a stored tensor of more than {MAX_ELEMENTS:,} elements or {MAX_AXES} axes", place=place
         )
     if kind == "DT_STRING":
         return strings(message["string_val"], whole, place=place)
     if kind not in DTYPES:
-        raise ReadError(f"holds a stored tensor of type {kind}, which no net computes with", place=place)
+        raise ReadError(f"contains a stored tensor of type {kind}, which is not supported", place=place)
     dtype = DTYPES[kind]
     content = message["tensor_content"]
     if content:
@@ -137,7 +137,7 @@ def from_bytes(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], *, 
     wanted = prod(shape) * dtype.itemsize
     if len(content) != wanted:
         raise ReadError(
-            f"holds {len(content):,} bytes for a tensor of shape {list(shape)}, which takes {wanted:,}",
+            f"contains {len(content):,} bytes for a tensor of shape {list(shape)}, expected {wanted:,}",
             place=place,
         )
     return np.frombuffer(content, dtype.newbyteorder("<") if dtype.kind in "iuf" else dtype).reshape(shape)
@@ -146,7 +146,7 @@ def from_bytes(content: bytes, dtype: np.dtype[Any], shape: tuple[int, ...], *, 
 def strings(items: Sequence[bytes], shape: tuple[int, ...], *, place: str) -> np.ndarray:
     """Return an array of bytes objects."""
     if len(items) != prod(shape):
-        raise ReadError(f"holds {len(items)} strings for the shape {list(shape)}", place=place)
+        raise ReadError(f"contains {len(items)} strings for the shape {list(shape)}", place=place)
     texts = np.empty(len(items), dtype=object)
     texts[:] = list(items)
     return texts.reshape(shape)
@@ -177,11 +177,11 @@ def _values(message: Message, kind: str, dtype: np.dtype[Any]) -> np.ndarray:
 
 def _filled(values: np.ndarray, shape: tuple[int, ...], count: int, *, place: str) -> np.ndarray:
     if values.size > count:
-        raise ReadError(f"holds {values.size:,} values for a tensor of shape {list(shape)}", place=place)
+        raise ReadError(f"contains {values.size:,} values for a tensor of shape {list(shape)}", place=place)
     if count - values.size > MAX_FILLED:
         raise ReadError(
-            f"holds {values.size:,} values for a tensor of {count:,} elements; at most {MAX_FILLED:,} are "
-            "filled with the last of them",
+            f"contains {values.size:,} values for a tensor of {count:,} elements; at most {MAX_FILLED:,} may "
+            "repeat the last of them",
             place=place,
         )
     if not values.size:

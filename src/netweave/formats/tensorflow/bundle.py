@@ -50,8 +50,8 @@ class Bundle:
         self._num_shards = header["num_shards"]
         if not 1 <= self._num_shards <= MAX_SHARDS or header["endianness"]:
             raise ReadError(
-                f"says {self._num_shards} files of arrays"
-                f"{' in big endian' if header['endianness'] else ''}, which is not read",
+                f"declares {self._num_shards} files of arrays"
+                f"{' in big endian' if header['endianness'] else ''}, which is not supported",
                 place=self.file,
             )
         self._entries = {
@@ -79,12 +79,12 @@ class Bundle:
         entry = self._entries.get(key)
         if entry is None:
             raise WeightError(
-                f"holds no array {key!r}; it holds {', '.join(map(repr, self.keys()[:3]))}, ...",
+                f"contains no array {key!r}; it contains {', '.join(map(repr, self.keys()[:3]))}, ...",
                 place=self.file,
             )
         if entry.sliced or entry.dtype not in DTYPES:
             what = "is cut into slices (a partitioned variable)" if entry.sliced else f"is of {entry.dtype}"
-            raise UnsupportedError(f"the array {key!r} {what}, which is not read", place=self.file)
+            raise UnsupportedError(f"the array {key!r} {what}, which is not supported", place=self.file)
         return from_bytes(
             self._bytes(entry, key), DTYPES[entry.dtype], entry.shape, place=f"{self.file}: {key!r}"
         )
@@ -94,12 +94,13 @@ class Bundle:
         path = Path(name)
         if not is_file(path):
             raise WeightError(
-                f"the file {path.name!r} with the values of {key!r} is not there", place=self.file
+                f"the file {path.name!r} with the values of {key!r} is missing", place=self.file
             )
         length = path.stat().st_size
         if entry.offset < 0 or entry.size < 0 or entry.offset + entry.size > length:
             raise WeightError(
-                f"has {length:,} bytes; {key!r} would end at {entry.offset + entry.size:,}. Is it whole?",
+                f"has {length:,} bytes, but {key!r} ends at {entry.offset + entry.size:,}; "
+                f"was it copied completely?",
                 place=name,
             )
         with path.open("rb") as file:

@@ -120,7 +120,7 @@ class TensorFlowOperation(ChannelsLastLayer):
         if not values:
             return [1] * (self.rank(self.operand(of)) - 2)
         if values[0] != 1 or values[-1 if last else 1] != 1:
-            raise self.unsupported(f"{name}={values}: a step over the batch or the channels is not read")
+            raise self.unsupported(f"{name}={values}: a step over the batch or the channels is not supported")
         return values[1:-1] if last else values[2:]
 
     def padding(self, *, last: bool) -> Padding:
@@ -143,7 +143,7 @@ class TensorFlowOperation(ChannelsLastLayer):
             ReadError: There is no such input.
         """
         if not -len(self.inputs) <= index < len(self.inputs):
-            raise self.read_error(f"has {len(self.inputs)} inputs, of which number {index + 1} is needed")
+            raise self.read_error(f"has {len(self.inputs)} inputs, but number {index + 1} is needed")
         return self.inputs[index]
 
     def operand(self, index: int = 0) -> Tensor | Stored:
@@ -176,7 +176,7 @@ class TensorFlowOperation(ChannelsLastLayer):
             why = (
                 f"it depends on sizes that are not known; {self.give_sizes()}"
                 if isinstance(item, Sizes)
-                else "it is computed while the net runs, which is not read"
+                else "it is computed while the net runs, which is not supported"
             )
             raise self.unsupported(f"{what} must be known: {why}")
         return apply_layout(item.array, item.steps)
@@ -209,7 +209,9 @@ class TensorFlowOperation(ChannelsLastLayer):
 
     def _listed(self, numbers: np.ndarray, what: str) -> np.ndarray:
         if numbers.size > MAX_LISTED:
-            raise self.unsupported(f"{what} has {numbers.size:,} numbers, at most {MAX_LISTED:,} are read")
+            raise self.unsupported(
+                f"{what} has {numbers.size:,} numbers, at most {MAX_LISTED:,} are supported"
+            )
         return numbers.reshape(-1)
 
     def few(self, count: int) -> int:
@@ -219,7 +221,7 @@ class TensorFlowOperation(ChannelsLastLayer):
             UnsupportedError: There are too many of them.
         """
         if not 0 <= count <= MAX_PIECES:
-            raise self.unsupported(f"makes {count:,} tensors, at most {MAX_PIECES:,} are read")
+            raise self.unsupported(f"has {count:,} tensors as outputs, at most {MAX_PIECES:,} are supported")
         self.interpreter.spend(count, self.place)
         return count
 
@@ -237,7 +239,7 @@ class TensorFlowOperation(ChannelsLastLayer):
                 ends = {"start": number.axis, "end": number.axis + 1}
                 parts.append(self.add("Shape", [number.value], ends))
             else:
-                raise self.unsupported(f"reads a number that follows from an open size; {self.give_sizes()}")
+                raise self.unsupported(f"reads a number that depends on an unknown size; {self.give_sizes()}")
         joined = self.add("Concat", parts, {"axis": 0}) if len(parts) > 1 else parts[0]
         return joined if sizes.numbers.ndim == 1 else self.reshape(joined, sizes.numbers.shape)
 

@@ -82,20 +82,22 @@ class Inputs:
             return Stored.constant(np.asarray(False))
         if kind not in DTYPES:
             raise UnsupportedError(
-                f"is an input of type {kind}, which no net computes with; freeze it from a later node on",
+                f"is an input of type {kind}, which is not supported; freeze it from a later node on",
                 place=place,
             )
         sizes = self._shapes.get(name, shape)
         if sizes is None:
             raise ShapeError(
-                f"the file does not say the sizes of the input {name!r}; give them, as in "
+                f"the file does not give the sizes of the input {name!r}; set them, as in "
                 f"--input-shape {name}=1x224x224x3",
                 place=place,
                 open_inputs=(name,),
             )
         declared = list(shape) if shape is not None else [None, *sizes[1:]]
         if len(declared) != len(sizes):
-            raise UsageError(f"{place}: input {name!r} has {len(declared)} axes, not {len(sizes)}: {sizes}")
+            raise UsageError(
+                f"{place}: input {name!r} has {len(declared)} axes, but {len(sizes)} sizes are given: {sizes}"
+            )
         dims: list[int | str | None] = list(sizes)
         if dims and declared[0] is None:
             dims[0] = BATCH

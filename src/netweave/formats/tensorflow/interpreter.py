@@ -73,14 +73,14 @@ class Interpreter:
         """
         body = self.program.functions.get(name)
         if body is None:
-            raise ReadError(f"calls the function {name!r}, which the file does not hold", place=place)
+            raise ReadError(f"calls the function {name!r}, which the file does not contain", place=place)
         if len(inputs) != len(body.arguments):
             raise ReadError(
-                f"gives {len(inputs)} arguments to {name!r}, which takes {len(body.arguments)}", place=place
+                f"passes {len(inputs)} arguments to {name!r}, expected {len(body.arguments)}", place=place
             )
         if self._depth >= MAX_DEPTH:
             raise UnsupportedError(
-                f"functions call functions more than {MAX_DEPTH} deep; does {name!r} call itself?",
+                f"function calls are nested more than {MAX_DEPTH} deep; does {name!r} call itself?",
                 place=place,
             )
         self._depth += 1
@@ -100,9 +100,7 @@ class Interpreter:
             UnsupportedError: It is too deep inside of other loops.
         """
         if len(self._bodies) >= MAX_DEPTH:
-            raise UnsupportedError(
-                f"loops stand in loops more than {MAX_DEPTH} deep", place=self.program.file
-            )
+            raise UnsupportedError(f"loops are nested more than {MAX_DEPTH} deep", place=self.program.file)
         return self._evaluate(self._bodies[-1], given, wanted)
 
     def spend(self, count: int, place: str) -> None:
@@ -114,7 +112,7 @@ class Interpreter:
         self._num_calls += count
         if self._num_calls > MAX_NODES:
             raise UnsupportedError(
-                f"the net takes more than {MAX_NODES:,} operators when loops and functions are written out",
+                f"the net has more than {MAX_NODES:,} operators after loops and functions are unrolled",
                 place=place,
             )
 
@@ -139,7 +137,7 @@ class Interpreter:
             node = body.nodes.get(name)
             place = self.program.place(node) if node else self.program.file
             raise UnsupportedError(
-                f"output {number} of it is read, of which Netweave makes {len(outputs)}", place=place
+                f"its output {number} is read, but it has only {len(outputs)} outputs", place=place
             )
         return outputs[number]
 
@@ -159,7 +157,7 @@ class Interpreter:
         if reader is None:
             reason = f": {REASONS[node.op]}" if node.op in REASONS else ""
             raise UnsupportedError(
-                f"an operator that Netweave does not read{reason}; "
+                f"an operator that Netweave does not support{reason}; "
                 f"see docs/how-to/add-a-tensorflow-operator.md",
                 place=place,
             )
@@ -229,7 +227,7 @@ def _order(body: Body, wanted: Sequence[str], program: Program, known: Iterable[
             continue
         node = body.nodes.get(name)
         if node is None:
-            raise ReadError(f"a node named {name!r} is read, and the file holds none", place=program.file)
+            raise ReadError(f"there is no node named {name!r}, but another node reads it", place=program.file)
         state[name] = 1
         stack.append((name, True))
         for source, _ in reversed(node.inputs):
@@ -243,8 +241,8 @@ def _order(body: Body, wanted: Sequence[str], program: Program, known: Iterable[
 def _circle(node: Node, program: Program) -> SourceError:
     if node.op in {"Merge", "NextIteration", "Enter", "Exit", "LoopCond", "Switch"}:
         return UnsupportedError(
-            "is part of a loop of TensorFlow 1 that has not the form of tf.while_loop; save the net with "
+            "is part of a loop of TensorFlow 1 that was not made by tf.while_loop; save the net with "
             "control flow v2 (tf.compat.v1.enable_control_flow_v2)",
             place=program.place(node),
         )
-    return ReadError("reads what follows from itself", place=program.place(node))
+    return ReadError("depends on its own output", place=program.place(node))

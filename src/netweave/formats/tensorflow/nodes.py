@@ -140,7 +140,7 @@ class _Room:
         self.left -= sum(num_filled(item["value"]) for item in node["attr"])
         if self.left < 0:
             raise ReadError(
-                f"fills its constants with more than {MAX_FILLED:,} repeated values, the last of them "
+                f"has constants with more than {MAX_FILLED:,} repeated values, the last of them "
                 f"in node {node['name']!r}",
                 place=self.file,
             )
@@ -153,10 +153,10 @@ def _nodes(items: Iterable[Message | bytes], file: str, room: _Room, *, in_funct
         room.take(message)
         node = _node(message, file, in_function=in_function)
         if node.name in found:
-            raise ReadError(f"holds two nodes named {node.name!r}", place=file)
+            raise ReadError(f"contains two nodes named {node.name!r}", place=file)
         found[node.name] = node
         if len(found) > MAX_NODES:
-            raise ReadError(f"holds more than {MAX_NODES:,} nodes", place=file)
+            raise ReadError(f"contains more than {MAX_NODES:,} nodes", place=file)
     return found
 
 
@@ -164,7 +164,7 @@ def _node(message: Message, file: str, *, in_function: bool) -> Node:
     name, op, line = message["name"], message["op"], message.line
     place = f"{file}:{line}" if line else file
     if not name or not op:
-        raise ReadError(f"holds a node without a {'name' if op else 'type'}", place=place)
+        raise ReadError(f"contains a node without a {'name' if op else 'type'}", place=place)
     where = f"{place}: node {name!r} ({op})"
     inputs = tuple(_ref(text, in_function) for text in message["input"] if not text.startswith("^"))
     attributes = {item["key"]: attribute(item["value"], place=where) for item in message["attr"]}
@@ -198,7 +198,7 @@ def _function(message: Message, file: str, room: _Room) -> Body:
     for item in signature["output_arg"]:
         if item["name"] not in returned:
             raise ReadError(
-                f"function {signature['name']!r} does not say what its output {item['name']!r} is", place=file
+                f"function {signature['name']!r} does not define its output {item['name']!r}", place=file
             )
         results.append(_numbered(_ref(returned[item["name"]], True), named))
     return Body(signature["name"], nodes, arguments, tuple(results))

@@ -77,7 +77,7 @@ def open_net(source: Source) -> Opened:
     file = str(net)
     if is_table(content):
         raise ReadError(
-            f"lists the arrays of a checkpoint and holds no net; name the net's file first, as in "
+            f"is the index of a checkpoint and contains no net; put the file of the net first, as in "
             f"{net.stem}.meta,{net.name}",
             place=file,
         )
@@ -115,7 +115,7 @@ def _open_meta(meta: Message, file: str, prefix: Path | None) -> Opened:
 def _open_saved_model(net: Path, weights: Path | None) -> Opened:
     path = _saved_model(net) if is_folder(net) else net
     if path is None:
-        raise ReadError(f"holds no {SAVED_MODEL[0]}", place=str(net))
+        raise ReadError(f"contains no {SAVED_MODEL[0]}", place=str(net))
     content, file = read_bytes(path), str(path)
     if path.suffix == ".pbtxt":
         saved = parse_text(content, TEXT, "SavedModel", place=file, lenient=_LENIENT)
@@ -131,7 +131,7 @@ def _open_saved_model(net: Path, weights: Path | None) -> Opened:
     prefix = weights or path.parent / "variables" / "variables"
     exists = is_file(Path(f"{_bare(prefix)}.index"))
     if weights is not None and not exists:
-        raise ReadError("there is no such checkpoint", place=f"{weights}")
+        raise ReadError("there is no such checkpoint; check the name and the folder", place=f"{weights}")
     return _open_meta(meta, file, _bare(prefix) if exists else None)
 
 

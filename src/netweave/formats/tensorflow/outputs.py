@@ -65,8 +65,8 @@ def find_outputs(program: Program) -> list[Ref]:
     best = [node for node in ends if node.name in weighted] or ends
     if not best:
         raise ReadError(
-            "no output was found: nothing that follows from a placeholder is left when training, losses and "
-            "saving are cut off; save the net with a signature, or frozen up to its output",
+            "found no outputs: no node that depends on a placeholder is left after training, losses and "
+            "saving are removed; save the net with a signature, or frozen up to its output",
             place=program.file,
         )
     return [(node.name, 0) for node in best]

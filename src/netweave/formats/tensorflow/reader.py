@@ -62,7 +62,7 @@ def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
         name, _, number = tensor.partition(":")
         if name not in opened.program.main.nodes or (number and not number.isdecimal()):
             raise ReadError(
-                f"its signature names the output {tensor!r}, which the graph does not hold",
+                f"its signature names the output {tensor!r}, which the graph does not contain",
                 place=opened.program.file,
             )
         wanted.append((key, (name, int(number or 0))))
@@ -73,7 +73,7 @@ def _output_tensors(names: Sequence[str], items: Sequence[Item], program: Progra
     tensors = [item for item in items if isinstance(item, (Tensor, Stored))]
     if len(tensors) < len(items):
         name = next(n for n, item in zip(names, items, strict=True) if not isinstance(item, (Tensor, Stored)))
-        raise UnsupportedError(f"the output {name!r} is no tensor", place=program.file)
+        raise UnsupportedError(f"the output {name!r} is not a tensor", place=program.file)
     return tensors
 
 

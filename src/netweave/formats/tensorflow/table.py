@@ -46,7 +46,7 @@ def read_table(content: bytes, *, place: str) -> dict[bytes, bytes]:
     """
     if len(content) < FOOTER or not is_table(content):
         raise ReadError(
-            "is no table of a checkpoint: its last bytes are not TensorFlow's; is it whole?", place=place
+            "is not a TensorFlow checkpoint: its footer is wrong; was it copied completely?", place=place
         )
     footer = _Block(content[-FOOTER:-8], place)
     footer.varint(), footer.varint()  # the index of a filter that no checkpoint has
@@ -65,19 +65,20 @@ def _block(content: bytes, offset: int, size: int, place: str) -> bytes:
     end = offset + size
     if end + TRAILER > len(content):
         raise ReadError(
-            f"names a block at byte {offset:,} of {size:,} bytes, and has {len(content):,}; is it whole?",
+            f"refers to a block at byte {offset:,} of {size:,} bytes, but has {len(content):,}; "
+            f"was it copied completely?",
             place=place,
         )
     kind = content[end]
     if kind:
         raise UnsupportedError(
             f"is compressed ({COMPRESSIONS.get(kind, f'kind {kind}')}), which TensorFlow's own checkpoints "
-            f"are not; save it again with tf.train.Saver",
+            f"never are; save it again with tf.train.Saver",
             place=place,
         )
     (masked,) = struct.unpack_from("<I", content, end + 1)
     if masked != masked_checksum(content[offset : end + 1]):
-        raise ReadError(f"is damaged: the block at byte {offset:,} has another checksum", place=place)
+        raise ReadError(f"is damaged: the block at byte {offset:,} has a wrong checksum", place=place)
     return content[offset:end]
 
 
@@ -87,12 +88,14 @@ def _entries(block: bytes, place: str) -> Iterator[tuple[bytes, bytes]]:
     (num_restarts,) = struct.unpack_from("<I", block, len(block) - 4)
     end = len(block) - 4 - 4 * num_restarts
     if end < 0:
-        raise ReadError("is damaged: a block has no room for its own list", place=place)
+        raise ReadError("is damaged: a block is too short for its list", place=place)
     reader, key = _Block(block[:end], place), b""
     while reader.position < end:
         shared, added, size = reader.varint(), reader.varint(), reader.varint()
         if shared > len(key):
-            raise ReadError("is damaged: a key goes on from one that is shorter", place=place)
+            raise ReadError(
+                "is damaged: a key shares more bytes with the previous key than that has", place=place
+            )
         key = key[:shared] + reader.take(added)
         yield key, reader.take(size)
 

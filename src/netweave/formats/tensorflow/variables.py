@@ -48,20 +48,20 @@ class Variables:
         declared = node.attributes.get("shape") if node else None
         if self._bundle is None:
             if declared is None or None in declared:
-                raise WeightError(f"the variable {name!r} has no values and no sizes", place=place)
+                raise WeightError(f"the variable {name!r} has neither values nor sizes", place=place)
             return Stored.parameter(name, None, tuple(declared))
         key = self._keys.get(name, name)
         if key not in self._bundle:
             raise WeightError(
-                f"does not hold the variable {name!r}"
+                f"does not contain the variable {name!r}"
                 + (f" under the key {key!r}" if key != name else "")
-                + f"; it holds {', '.join(map(repr, self._bundle.keys()[:3]))}, ...",
+                + f"; it contains {', '.join(map(repr, self._bundle.keys()[:3]))}, ...",
                 place=self._bundle.file,
             )
         array = self._bundle.array(key)
         if declared is not None and not _fits(array.shape, declared):
             raise WeightError(
-                f"holds {key!r} with the shape {list(array.shape)}, the net wants {list(declared)}",
+                f"contains {key!r} with the shape {list(array.shape)}, expected {list(declared)}",
                 place=self._bundle.file,
             )
         return Stored.parameter(name, array, array.shape)

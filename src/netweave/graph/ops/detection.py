@@ -30,7 +30,9 @@ def _detection_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
             f"boxes {written(boxes)} and scores {written(scores)}, expected (N, P, 1 or C, 4) and (N, P, C)"
         )
     if boxes[2] not in {1, scores[2]}:
-        raise ValueError(f"boxes for {boxes[2]} classes, expected 1 or {scores[2]} as there are scores")
+        raise ValueError(
+            f"boxes for {boxes[2]} classes, expected 1 or {scores[2]}, the number of classes with scores"
+        )
     return [(1, 1, ir.SymbolicDim(None), 7)]
 
 

@@ -251,7 +251,7 @@ def infogain(inputs: Arrays, attributes: Attributes) -> Arrays:
 def _gain_matrix(gains: np.ndarray, flat: np.ndarray) -> np.ndarray:
     classes = flat.shape[1]
     if gains.size != classes**2:
-        raise RunError(f"a matrix of gains with {gains.size} numbers for {classes} classes")
+        raise RunError(f"an information gain matrix with {gains.size} elements for {classes} classes")
     return gains.reshape(classes, classes)
 
 

@@ -105,8 +105,9 @@ def _negatives(scores: np.ndarray, hits: np.ndarray, best: np.ndarray, s: Attrib
     able = np.flatnonzero(~hits & (best < best.dtype.type(s["negative_mining_thresh"])))
     if len(able) < count:
         raise RunError(
-            f"MultiBoxTarget: {count} negatives are wanted, and {len(able)} anchors overlap all by less than "
-            f" 'negative_mining_thresh' ({s['negative_mining_thresh']:g}); MXNet stops here as well"
+            f"MultiBoxTarget: {count} negatives are needed, but only {len(able)} anchors overlap all boxes "
+            f"by less than 'negative_mining_thresh' ({s['negative_mining_thresh']:g}); MXNet also raises "
+            "an error"
         )
     e = np.exp(scores - scores.max(axis=0))
     background = (e[0] / e.sum(axis=0))[able]

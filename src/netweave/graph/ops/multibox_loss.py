@@ -131,7 +131,7 @@ def _kept_truth(truth: np.ndarray, shape: Sequence[int], s: Attributes) -> np.nd
     wrong = (labels == s["background_label_id"]) | (labels < 0) | (labels >= shape[2])
     if wrong.any():
         raise RunError(
-            f"a box of the truth is of class {labels[wrong][0]}, expected 0 to {shape[2] - 1}, and not "
+            f"a ground-truth box has the class {labels[wrong][0]}, expected 0 to {shape[2] - 1}, and not "
             f"{s['background_label_id']}, which is the background"
         )
     return truth if s["use_difficult_gt"] else truth[truth[:, 7] == 0]
@@ -219,7 +219,7 @@ def _loss_shapes(shapes: Shapes, attributes: Attributes) -> Shapes:
     if len(priors) < 3 or priors[1] != 2 or (isinstance(priors[2], int) and priors[2] % 4):
         raise ValueError(f"priors of shape ({', '.join(map(str, priors))}), expected (1, 2, 4 for each)")
     if truth[-1] != TRUTH_COLUMNS:
-        raise ValueError(f"{truth[-1]} numbers for each box of the truth, expected {TRUTH_COLUMNS}")
+        raise ValueError(f"{truth[-1]} numbers for each ground-truth box, expected {TRUTH_COLUMNS}")
     return [()]
 
 

@@ -21,7 +21,7 @@ def _lrn_shapes(shapes: Sequence[tuple[Dim, ...]], attributes: Attributes) -> Se
         raise ValueError(f"an input with {len(shapes[0])} axes, expected 4: batch, channels, height, width")
     size = attributes["size"]
     if size < 1 or size % 2 == 0:
-        raise ValueError(f"a window of {size} places, expected an odd number")
+        raise ValueError(f"a window of {size}, expected an odd number")
     return [shapes[0]]
 
 

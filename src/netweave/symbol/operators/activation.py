@@ -76,7 +76,7 @@ def softmax(ctx: MXNetOperator) -> ir.Value:
     axis, temperature = settings.integer("axis", -1), settings.number("temperature", 1.0)
     settings.ignore("dtype")
     if settings.flag("use_length", False):
-        raise ctx.unsupported("use_length=True is not read")
+        raise ctx.unsupported("use_length=True is not supported")
     x = ctx.x
     if ctx.op == "softmin":
         x = ctx.add("Neg", [x])

@@ -38,7 +38,7 @@ def arange(ctx: MXNetOperator) -> ir.Value:
     step, times = settings.number("step", 1.0), settings.count("repeat", 1)
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
     if settings.flag("infer_range", False):
-        raise ctx.unsupported("infer_range=True is not read")
+        raise ctx.unsupported("infer_range=True is not supported")
     if stop is None:
         start, stop = 0.0, start
     if not (isfinite(start) and isfinite(stop) and isfinite(step) and step):
@@ -55,7 +55,7 @@ def arange_like(ctx: MXNetOperator) -> ir.Value:
     start, step = settings.number("start", 0.0), settings.number("step", 1.0)
     axis = settings.integer("axis", None)
     if axis is None or settings.integer("repeat", 1) != 1:
-        raise ctx.unsupported("without an axis, or with repeat, it is not read")
+        raise ctx.unsupported("without an axis, or with repeat, it is not supported")
     size = ctx.size(axis)
     return ctx.array((start + step * ctx.arange(size)).astype(np.float32))
 

@@ -89,7 +89,7 @@ def multibox_detection(ctx: MXNetOperator) -> ir.Value:
     """Rows of class, score and corners from an SSD's heads."""
     settings = ctx.settings
     if settings.integer("background_id", 0) != 0:
-        raise ctx.unsupported("'background_id' is not 0; MXNet takes class 0 for the background all the same")
+        raise ctx.unsupported("'background_id' is not 0; MXNet treats class 0 as the background in any case")
     attributes = {
         "clip": int(settings.flag("clip", True)),
         "threshold": settings.number("threshold", 0.01),

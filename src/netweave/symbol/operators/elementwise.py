@@ -141,7 +141,7 @@ def dropout(ctx: MXNetOperator) -> ir.Value:
     settings = ctx.settings
     always = settings.choice("mode", ("training", "always"), "training") == "always"
     if always or settings.integers("axes", ()) != ():
-        raise ctx.unsupported("dropout in test mode too, or one mask for several elements, is not read")
+        raise ctx.unsupported("dropout in test mode, or with one mask for several elements, is not supported")
     x = ctx.x
     return ctx.add("Dropout", [x, ctx.scalar(settings.number("p", 0.5), x)])
 
@@ -231,7 +231,10 @@ def elemwise(ctx: MXNetOperator) -> ir.Value:
     sizes_a, sizes_b = ctx.shape(a), ctx.shape(b)
     pairs = zip(sizes_a, sizes_b, strict=False)
     if len(sizes_a) != len(sizes_b) or any(p != q and None not in {p, q} for p, q in pairs):
-        raise ctx.shape_error(f"inputs of the shapes {a.shape} and {b.shape}; {ctx.op} never broadcasts")
+        raise ctx.shape_error(
+            f"inputs of the shapes {a.shape} and {b.shape}, expected equal shapes: {ctx.op} does not "
+            "broadcast"
+        )
     return _binary(ctx, ELEMWISE[ctx.op], a, b)
 
 

@@ -25,7 +25,9 @@ def cut(ctx: MXNetOperator) -> ir.Value:
     begin, end = ctx.settings.bounds("begin"), ctx.settings.bounds("end")
     step = [s or 1 for s in ctx.settings.bounds("step", ())] or [1] * len(begin)
     if not len(begin) == len(end) == len(step):
-        raise ctx.read_error(f"begin {begin}, end {end} and step {step} are not equally long")
+        raise ctx.read_error(
+            f"begin {begin}, end {end} and step {step} have different lengths, expected the same"
+        )
     starts = [(0 if s > 0 else LARGEST) if b is None else b for b, s in zip(begin, step, strict=True)]
     ends = [(LARGEST if s > 0 else SMALLEST) if e is None else e for e, s in zip(end, step, strict=True)]
     return ctx.slice(ctx.x, starts, ends, range(len(begin)), step)

@@ -103,4 +103,4 @@ def group_norm(ctx: MXNetOperator) -> ir.Value:
 
 def _check_single_output(ctx: MXNetOperator) -> None:
     if ctx.settings.flag("output_mean_var", False):
-        raise ctx.unsupported("output_mean_var=True: the mean and the variance as outputs are not read")
+        raise ctx.unsupported("output_mean_var=True: the mean and the variance as outputs are not supported")

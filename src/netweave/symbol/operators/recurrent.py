@@ -56,13 +56,15 @@ def rnn(ctx: MXNetOperator) -> Sequence[ir.Value]:
     """Layers over a sequence (time, batch, features); outputs, and the last states if wanted."""
     settings = ctx.settings
     if any(settings.number(name, None) is not None for name in UNREAD) or ctx.has("sequence_length"):
-        raise ctx.unsupported("projected or clipped states and sequences of several lengths are not read")
+        raise ctx.unsupported(
+            "projected or clipped states and sequences of several lengths are not supported"
+        )
     settings.ignore("lstm_state_clip_nan")
     cell = _cell(settings)
     hidden_size, num_layers = settings.count("state_size"), settings.count("num_layers")
     num_directions = 2 if settings.flag("bidirectional", False) else 1
     if num_layers > MAX_LAYERS:
-        raise ctx.unsupported(f"num_layers={num_layers}; at most {MAX_LAYERS} are read")
+        raise ctx.unsupported(f"num_layers={num_layers}; at most {MAX_LAYERS} are supported")
     x = ctx.input("data", batch_axis=1)
     packed = PackedWeights(cell.op_type, ctx.size(2, x), hidden_size, num_layers, num_directions)
     weights = [

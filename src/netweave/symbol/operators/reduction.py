@@ -139,7 +139,7 @@ def gemm2(ctx: MXNetOperator) -> ir.Value:
     """``alpha`` times a product of matrices."""
     settings = ctx.settings
     if settings.integer("axis", -2) != -2:
-        raise ctx.unsupported("an axis other than -2 is not read")
+        raise ctx.unsupported("an axis other than -2 is not supported")
     a = _turned(ctx, ctx.input("A"), settings.flag("transpose_a", False))
     b = _turned(ctx, ctx.input("B"), settings.flag("transpose_b", False))
     product = ctx.add("MatMul", [a, b])

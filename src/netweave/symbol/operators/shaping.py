@@ -54,7 +54,7 @@ def reshape_like(ctx: MXNetOperator) -> ir.Value:
     """To the shape of the second input."""
     bounds = [f"{side}_{end}" for side in ("lhs", "rhs") for end in ("begin", "end")]
     if any(ctx.settings.integer(bound, None) for bound in bounds):
-        raise ctx.unsupported("a part of the axes only is not read")
+        raise ctx.unsupported("its use on only some of the axes is not supported")
     return ctx.add("Reshape", [ctx.input("lhs"), ctx.add("Shape", [ctx.input("rhs")])])
 
 
@@ -113,7 +113,7 @@ def split(ctx: MXNetOperator) -> Sequence[ir.Value]:
     settings = ctx.settings
     num_outputs = settings.count("num_outputs")
     if num_outputs > MAX_PARTS:
-        raise ctx.unsupported(f"num_outputs={num_outputs}; at most {MAX_PARTS} are read")
+        raise ctx.unsupported(f"num_outputs={num_outputs}; at most {MAX_PARTS} are supported")
     axis = ctx.axis(settings.integer("axis", 1))
     attributes = {"axis": axis, "num_outputs": num_outputs}
     parts = ctx.add_many("Split", [ctx.x], attributes, outputs=num_outputs)
@@ -210,7 +210,7 @@ def broadcast_axis(ctx: MXNetOperator) -> ir.Value:
     x = ctx.x
     shape = [1] * ctx.rank(x)
     if len(axes) != len(sizes):
-        raise ctx.read_error(f"axis={axes} and size={sizes} are not equally long")
+        raise ctx.read_error(f"axis={axes} and size={sizes} have different lengths, expected the same")
     for axis, size in zip(axes, sizes, strict=True):
         shape[ctx.axis(axis, len(shape))] = size
     return ctx.add("Expand", [x, ctx.integers(shape)])
@@ -220,7 +220,7 @@ def broadcast_axis(ctx: MXNetOperator) -> ir.Value:
 def broadcast_like(ctx: MXNetOperator) -> ir.Value:
     """To the shape of the second input."""
     if ctx.settings.integers("lhs_axes", ()) or ctx.settings.integers("rhs_axes", ()):
-        raise ctx.unsupported("a part of the axes only is not read")
+        raise ctx.unsupported("its use on only some of the axes is not supported")
     return ctx.add("Expand", [ctx.input("lhs"), ctx.add("Shape", [ctx.input("rhs")])])
 
 

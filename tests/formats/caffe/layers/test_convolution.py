@@ -164,7 +164,7 @@ def test_im2col_orders_channel_row_column(tmp_path):
         (
             "num_output: 2 kernel_size: 3 relu: true",
             UnsupportedError,
-            "'relu' of the Intel branch is not read; add a ReLU layer after it",
+            "'relu' of the Intel branch is not supported; add a ReLU layer after it",
         ),
         (
             "num_output: 2 kernel_size: 3 axis: 2",

@@ -246,7 +246,7 @@ def test_settings_of_the_loss_are_read(tmp_path, settings, more, expected):
             "'use_prior_for_matching' is false, which is not",
         ),
         ("map_object_to_agnostic: true", UnsupportedError, "'map_object_to_agnostic' is true, which is not"),
-        ("bp_inside: true", UnsupportedError, "'bp_inside' is true, which is not read; only false is"),
+        ("bp_inside: true", UnsupportedError, "'bp_inside' is true, which is not supported; only false is"),
         ("mining_type: HARD_EXAMPLE", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
         ("nms_param { top_k: 9 }", UnsupportedError, "'mining_type' HARD_EXAMPLE and 'nms_param' are not"),
         ("do_neg_mining: false", ReadError, "'do_neg_mining' conflicts with 'mining_type' MAX_NEGATIVE"),

@@ -120,7 +120,7 @@ def test_a_net_of_version_1_0_says_its_sizes(tmp_path):
             "Pooling3D",
             "pooling_param { pool: STOCHASTIC kernel_depth: 2 kernel_size: 2 }",
             UnsupportedError,
-            "STOCHASTIC is not read",
+            "STOCHASTIC is not supported",
         ),
     ],
 )

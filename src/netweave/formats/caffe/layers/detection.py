@@ -210,14 +210,13 @@ def multibox_loss(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def _refuse_unread(ctx: CaffeLayer, parameter: Message) -> None:
     for name, value in _LOSS_UNREAD.items():
         if parameter[name] != value:
-            text = (
-                f"{name!r} is {str(parameter[name]).lower()}, which is not read; only {str(value).lower()} is"
-            )
+            given, only = str(parameter[name]).lower(), str(value).lower()
+            text = f"{name!r} is {given}, which is not supported; only {only} is"
             raise ctx.unsupported(text, parameter.line_of(name))
     if parameter["mining_type"] == "HARD_EXAMPLE" or "nms_param" in parameter:
         raise ctx.unsupported(
-            "'mining_type' HARD_EXAMPLE and 'nms_param' are not read; only NONE and MAX_NEGATIVE without "
-            "'nms_param' are",
+            "'mining_type' HARD_EXAMPLE and 'nms_param' are not supported; only NONE and MAX_NEGATIVE "
+            "without 'nms_param' are",
             parameter.line_of("mining_type") or parameter.line_of("nms_param"),
         )
     mines = parameter["mining_type"] != "NONE"
@@ -247,7 +246,7 @@ def roi_pooling(ctx: CaffeLayer) -> Sequence[ir.Value]:
     parameter = ctx.spec["roi_pooling_param"]
     if parameter["pad_ratio"]:
         raise ctx.unsupported(
-            "'pad_ratio' of the Cascade R-CNN branch is not read", parameter.line_of("pad_ratio")
+            "'pad_ratio' of the Cascade R-CNN branch is not supported", parameter.line_of("pad_ratio")
         )
     both = parameter["pooled_size"]
     pooled = [parameter["pooled_h"] or both, parameter["pooled_w"] or both]

@@ -27,10 +27,11 @@ def normalization(ctx: CaffeLayer, default: str) -> dict[str, Any]:
     parameter = ctx.spec["loss_param"]
     for name in ("weight_by_label_freqs", "class_weighting"):
         if parameter[name]:
-            raise ctx.unsupported(f"{name!r} of the SegNet branch is not read", parameter.line_of(name))
+            raise ctx.unsupported(f"{name!r} of the SegNet branch is not supported", parameter.line_of(name))
     if parameter.get("normalization", "") == "PRE_FIXED":
         raise ctx.unsupported(
-            "'normalization' PRE_FIXED of the R-FCN branch is not read", parameter.line_of("normalization")
+            "'normalization' PRE_FIXED of the R-FCN branch is not supported",
+            parameter.line_of("normalization"),
         )
     if "normalization" in parameter:
         default = parameter["normalization"]

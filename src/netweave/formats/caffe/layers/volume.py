@@ -44,7 +44,9 @@ def pooling3d(ctx: CaffeLayer) -> Sequence[ir.Value]:
     parameter = _parameter(ctx, "pooling")
     method = parameter["pool"]
     if method == "STOCHASTIC":
-        raise ctx.unsupported("'pool' STOCHASTIC is not read; MAX and AVE are", parameter.line_of("pool"))
+        raise ctx.unsupported(
+            "'pool' STOCHASTIC is not supported; MAX and AVE are", parameter.line_of("pool")
+        )
     window = _window(ctx, parameter)
     if method == "MAX" and any(window.pads):
         raise ctx.read_error("'pad' requires 'pool' AVE", parameter.line_of("pad"))

@@ -23,7 +23,7 @@ class Absent(AbsentName):
         return not self._name.startswith(("chainer.functions.", "chainer.links."))
 
     def _why(self) -> str:
-        return "which is not recorded; see docs/how-to/read-a-chainer-model.md"
+        return "which is not supported; see docs/how-to/read-a-chainer-model.md"
 
 
 class Module(ModuleType):

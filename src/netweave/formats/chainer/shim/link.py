@@ -209,7 +209,7 @@ class ChainList(Chain):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_is_open", False) and isinstance(value, Link):
-            raise CodeError("assigns a link to a ChainList inside init_scope; it takes them by append")
+            raise CodeError("assigns a link to a ChainList inside init_scope; use append")
         super().__setattr__(name, value)
 
     def __getitem__(self, index: Any) -> Any:

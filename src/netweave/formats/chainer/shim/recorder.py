@@ -252,11 +252,11 @@ class Recorder(LayerContext):
         """
         known = known_shape(self.as_value(value))
         if known is None:
-            raise CodeError("takes the sizes of a variable whose sizes depend on numbers")
+            raise CodeError("reads the shape of a variable whose shape depends on values")
         sizes: list[int] = []
         for axis, size in enumerate(known):
             if size is None and axis:
-                raise CodeError(f"takes size {axis} of a variable, which depends on the batch")
+                raise CodeError(f"reads size {axis} of a variable, which depends on the batch size")
             sizes.append(self._batch if size is None else size)
         return tuple(sizes)
 
@@ -276,9 +276,9 @@ class Recorder(LayerContext):
         array = self._arrays.get(path)
         if array is None:
             held = ", ".join(list(self._arrays)[:5])
-            raise WeightError(f"the weights hold no {path!r}; they hold {held}, ...")
+            raise WeightError(f"the weights have no array {path!r}; they have {held}, ...")
         if array.shape != tuple(shape):
-            raise WeightError(f"{path!r} has {array.shape} in the weights, the model needs {tuple(shape)}")
+            raise WeightError(f"{path!r} has the shape {array.shape} in the weights, expected {tuple(shape)}")
         return np.asarray(array, np.float32) if array.dtype == np.float16 else array
 
     def _origin(self) -> Origin:

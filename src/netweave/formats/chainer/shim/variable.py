@@ -53,7 +53,7 @@ class Variable:
     def value(self) -> ir.Value:
         """The value of the graph."""
         if self._value is None:
-            raise CodeError("uses a variable that holds nothing")
+            raise CodeError("uses a variable without an array")
         return self._value
 
     @property
@@ -105,10 +105,13 @@ class Variable:
         return (self[index] for index in range(len(self)))
 
     def __bool__(self) -> bool:
-        raise CodeError("its way depends on the numbers of a variable, which are not known while it is read")
+        raise CodeError(
+            "has a condition that depends on the values of a variable, which are unknown when Netweave "
+            "traces the model"
+        )
 
     def __float__(self) -> float:
-        raise CodeError("takes a variable's number, which is not known while it is read")
+        raise CodeError("reads the value of a variable, which is unknown when Netweave traces the model")
 
     __int__ = __index__ = __float__
 
@@ -147,7 +150,7 @@ class Variable:
             raise AttributeError(name)
         if name in _METHODS:
             return lambda *args, **kwargs: _call(name, self, *args, **kwargs)
-        raise CodeError(f"uses Variable.{name}, which is not recorded")
+        raise CodeError(f"uses Variable.{name}, which is not supported")
 
 
 _METHODS = {"astype", "max", "mean", "min", "sum", "squeeze", "flatten", "dot"}
@@ -192,7 +195,7 @@ class Parameter(Variable):
     def shape(self) -> tuple[int, ...]:
         """Its sizes."""
         if self._shape is None:
-            raise CodeError(f"takes the sizes of {self.name!r} before its link was called")
+            raise CodeError(f"reads the shape of {self.name!r} before its link was called")
         return self._shape
 
     @property
@@ -210,7 +213,7 @@ class Parameter(Variable):
     def __setitem__(self, key: Any, value: Any) -> None:
         """Leave out first values, which are Netweave's own; a call may not change what is stored."""
         if is_recording():
-            raise CodeError(f"changes the stored array {self.name!r} while the model is called")
+            raise CodeError(f"changes the stored array {self.name!r} during the call of the model")
 
     def forget(self) -> None:
         """Have the sizes again that were known before the first call."""

@@ -5,7 +5,7 @@ from netweave.lowering import import_families
 
 __all__ = ["LAYERS", "REASONS"]
 
-_RECURRENT = "it keeps a state from ctx to ctx; recurrent layers are not read"
+_RECURRENT = "it keeps a state from one call to the next; recurrent layers are not supported"
 _LRN = "its sum leaves out one neighbour, by an error in normalization_layer.c; not written yet"
 
 REASONS = {

@@ -53,7 +53,7 @@ def activate(ctx: DarknetLayer, x: ir.Value, default: str) -> ir.Value:
     name = ctx.section.string("activation", default)
     if name not in _ACTIVATIONS:
         known = ", ".join(sorted(_ACTIVATIONS))
-        raise ctx.unsupported(f"the activation {name!r} is not read; those that are: {known}")
+        raise ctx.unsupported(f"the activation {name!r} is not supported; expected one of {known}")
     return _ACTIVATIONS[name](ctx, x)
 
 
@@ -68,7 +68,7 @@ def softmax(ctx: DarknetLayer) -> ir.Value:
     """Softmax over each of ``groups`` equal parts of a row, at a ``temperature``; or over the channels."""
     section = ctx.section
     if section.has("tree"):
-        raise ctx.unsupported("a softmax over a tree of classes is not read")
+        raise ctx.unsupported("a softmax over a tree of classes is not supported")
     x = ctx.x
     if section.number("spatial", 0.0):
         return ctx.add("Softmax", [x], {"axis": 1})

@@ -59,10 +59,10 @@ def region(ctx: DarknetLayer) -> ir.Value:
     """For each anchor: logistic x, y and object, raw width and height, classes by softmax (v2)."""
     section = ctx.section
     if section.has("tree"):
-        raise ctx.unsupported("a softmax over a tree of classes (YOLO9000) is not read")
+        raise ctx.unsupported("a softmax over a tree of classes (YOLO9000) is not supported")
     ctx.expect_unset("background")
     if section.integer("coords", 4) != 4:
-        raise ctx.unsupported("coords other than 4 are not read")
+        raise ctx.unsupported("coords other than 4 are not supported")
     of_classes = "Softmax" if section.flag("softmax") else "Sigmoid"
     outputs: list[ir.Value] = []
     for centre, extent, is_object, classes in _split_anchors(
@@ -83,7 +83,9 @@ def detection(ctx: DarknetLayer) -> ir.Value:
     count, places = ctx.size(1, rows), side * side
     wanted = places * (classes + boxes * (1 + coords))
     if count != wanted:
-        raise ctx.shape_error(f"{count} numbers come in, side, classes, num and coords make {wanted}")
+        raise ctx.shape_error(
+            f"has an input of {count} elements, expected {wanted} for its side, classes, num and coords"
+        )
     if not section.flag("softmax"):
         return rows
     scores, rest = ctx.split(rows, [places * classes, wanted - places * classes])
@@ -113,7 +115,8 @@ def _split_anchors(
     channels, wanted = ctx.image()[0], num_anchors * sum(sizes)
     if channels != wanted:
         raise ctx.shape_error(
-            f"{channels} channels come in, {num_anchors} anchors times {sum(sizes)} numbers are {wanted}"
+            f"has an input of {channels} channels, expected {wanted}: {num_anchors} anchors with "
+            f"{sum(sizes)} numbers each"
         )
     ranges = ctx.split(ctx.x, [*sizes] * num_anchors)
     return list(zip(*(ranges[number :: len(sizes)] for number in range(len(sizes))), strict=True))

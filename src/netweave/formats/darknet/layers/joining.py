@@ -47,10 +47,10 @@ def shortcut(ctx: DarknetLayer) -> ir.Value:
     if not numbers:
         raise section.read_error("from", "numbers of layers")
     if section.string("weights_type", "none") != "none":
-        raise ctx.unsupported("weights_type: a sum with learned weights is not read")
+        raise ctx.unsupported("weights_type: a sum with learned weights is not supported")
     alpha, beta = section.number("alpha", 1.0), section.number("beta", 1.0)
     if (alpha, beta) != (1.0, 1.0):
-        raise ctx.unsupported("alpha and beta: a sum with factors is not read")
+        raise ctx.unsupported("alpha and beta: a sum with factors is not supported")
     total = ctx.x
     for number in numbers:
         total = _sum(ctx, total, ctx.other(number, "from"))

@@ -16,7 +16,7 @@ def upsample(ctx: DarknetLayer) -> ir.Value:
     """Every element ``stride`` times in both directions, times ``scale``."""
     stride = ctx.section.integer("stride", 2)
     if stride < 1:
-        raise ctx.unsupported(f"stride={stride}: sums over blocks are not read")
+        raise ctx.unsupported(f"stride={stride}: sums over blocks are not supported")
     ctx.image()
     scale = ctx.section.number("scale", 1.0)
     enlarged = repeat_elements(ctx, ctx.x, stride)
@@ -61,7 +61,7 @@ def crop(ctx: DarknetLayer) -> ir.Value:
     wanted = [section.integer(name, 1, least=1) for name in ("crop_height", "crop_width")]
     begin = [(size - part) // 2 for size, part in zip((height, width), wanted, strict=True)]
     if min(begin) < 0:
-        raise ctx.shape_error(f"cuts {wanted[0]}x{wanted[1]} out of {height}x{width}")
+        raise ctx.shape_error(f"crops {wanted[0]}x{wanted[1]} out of {height}x{width}")
     end = [first + part for first, part in zip(begin, wanted, strict=True)]
     part = ctx.slice(x, begin, end, [2, 3])
     if section.integer("noadjust", 0):

@@ -45,7 +45,7 @@ def apply(ctx: KerasLayer, x: Tensor, name: str) -> Tensor:
     if name in LIKE_EVERYWHERE:
         return ctx.elementwise(name, x)
     if name not in _KERAS_OWN:
-        raise ctx.unsupported(f"the activation {name!r} is not read")
+        raise ctx.unsupported(f"the activation {name!r} is not supported")
     return _KERAS_OWN[name](ctx, x)
 
 
@@ -53,7 +53,7 @@ def _inner_layer(ctx: KerasLayer, x: Tensor, name: str) -> Tensor:
     """Return what a layer makes of a tensor that another layer has as its activation."""
     layer = ctx.layer_setting(name)
     if layer.type not in {"ReLU", "LeakyReLU"}:
-        raise ctx.unsupported(f"the layer {layer.type!r} as an activation is not read")
+        raise ctx.unsupported(f"the layer {layer.type!r} as an activation is not supported")
     return read_layer(ctx.inner(layer, [x], inside=""))[0]
 
 

@@ -29,12 +29,12 @@ MAX_SCORES = 1 << 26
 def multi_head_attention(ctx: KerasLayer) -> list[Tensor]:
     """Several heads side by side, each with its part of the queries, keys and values; then one product."""
     if ctx.setting("attention_axes") not in (None, [1], (1,)) or ctx.boolean("use_gate", False):
-        raise ctx.unsupported("attention_axes other than the second one, and use_gate, are not read")
+        raise ctx.unsupported("attention_axes other than the second one, and use_gate, are not supported")
     if ctx.setting("sliding_window") is not None:
-        raise ctx.unsupported(f"sliding_window={ctx.setting('sliding_window')!r} is not read")
+        raise ctx.unsupported(f"sliding_window={ctx.setting('sliding_window')!r} is not supported")
     query, value, key = _given(ctx)
     if any(ctx.rank(x) != 3 for x in (query, value, key)):
-        raise ctx.unsupported("is given other than (batch, time, features), which is not read")
+        raise ctx.unsupported("has an input that is not (batch, time, features), which is not supported")
     heads, width = ctx.positive("num_heads"), ctx.positive("key_dim")
     depth = ctx.integer("value_dim", width)
     q = _heads(ctx, query, "query", heads, width)
@@ -59,7 +59,7 @@ def _given(ctx: KerasLayer) -> tuple[Tensor, Tensor, Tensor]:
     named = [ctx.kwargs.get(name) for name in ("query", "value", "key")]
     query, value, key = (x if isinstance(x, Tensor) else next(ordered, None) for x in named)
     if query is None or value is None:
-        raise ctx.unsupported("is given a query without a value")
+        raise ctx.unsupported("has a query without a value, expected both")
     return query, value, key or value
 
 
@@ -84,10 +84,10 @@ def _projected(
 def attention(ctx: KerasLayer) -> list[Tensor]:
     """Scores by a product, or by a tanh of the sum; the values are weighted by their softmax."""
     if ctx.string("score_mode", "dot", ("dot", "concat")) == "concat":
-        raise ctx.unsupported("score_mode='concat' is not read; use AdditiveAttention")
+        raise ctx.unsupported("score_mode='concat' is not supported; use AdditiveAttention")
     tensors = ctx.inputs
     if len(tensors) < 2:
-        raise ctx.unsupported("is given one tensor; expected a query and a value")
+        raise ctx.unsupported("has one input, expected a query and a value")
     query, value, key = tensors[0], tensors[1], tensors[2] if len(tensors) > 2 else tensors[1]
     if ctx.type == "AdditiveAttention":
         scores = _summed(ctx, query, key)
@@ -151,7 +151,7 @@ def _earlier(ctx: KerasLayer, rows: int, columns: int) -> Tensor:
     """Return a mask by which a step sees itself and those before it."""
     if rows * columns > MAX_SCORES:
         raise ctx.unsupported(
-            f"a causal mask of {rows:,} x {columns:,} steps; at most {MAX_SCORES:,} are read"
+            f"a causal mask of {rows:,} x {columns:,} steps; at most {MAX_SCORES:,} are supported"
         )
     seen = np.tri(rows, columns, dtype=np.bool_)[None]
     return Tensor(ctx.constant(seen, dtype=np.bool_))

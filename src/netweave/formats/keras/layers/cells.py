@@ -28,7 +28,7 @@ MAX_STEPS = 1000
 def rnn(ctx: KerasLayer) -> list[Tensor]:
     """A cell, or several over each other, at every step."""
     if len(ctx.inputs) != 1:
-        raise ctx.unsupported("first states are not read")
+        raise ctx.unsupported("initial states are not supported")
     cells = _cells(ctx)
     x, mask = ctx.x, ctx.mask(ctx.x)
     states: list[Tensor] = []
@@ -63,7 +63,7 @@ def _cells(ctx: KerasLayer) -> list[tuple[LayerConfig, str]]:
             counts[key] += 1
     for cell, _ in cells:
         if cell.type not in CELLS:
-            raise ctx.unsupported(f"around a cell of class {cell.type!r} it is not read")
+            raise ctx.unsupported(f"a cell of class {cell.type!r} inside it is not supported")
     return cells
 
 
@@ -71,7 +71,7 @@ def _cells(ctx: KerasLayer) -> list[tuple[LayerConfig, str]]:
 def convolutional_lstm(ctx: KerasLayer) -> list[Tensor]:
     """An LSTM over images: gates i, f, c, o, each a convolution of the input and one of the last output."""
     if ctx.mask(ctx.x) is not None or len(ctx.inputs) != 1:
-        raise ctx.unsupported("masks and first states are not read here")
+        raise ctx.unsupported("masks and initial states are not supported here")
     rank, last, filters = ctx.spatial_rank, ctx.is_last(), ctx.positive("filters")
     sizes, channels, steps = ctx.per_axis("kernel_size", rank), ctx.size(-1 if last else 2), ctx.size(1)
     if not 0 < steps <= MAX_STEPS:

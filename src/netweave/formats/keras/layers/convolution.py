@@ -37,7 +37,7 @@ def convolution(ctx: KerasLayer) -> Tensor:
     last, filters, groups = ctx.is_last(), ctx.positive("filters"), ctx.integer("groups", 1)
     channels = ctx.channels(last=last)
     if groups < 1 or channels % groups:
-        raise ctx.shape_error(f"{channels} channels do not make {groups} groups")
+        raise ctx.shape_error(f"{channels} channels cannot be divided into {groups} groups")
     kernel = ctx.parameter("kernel", (*_kernel_size(ctx), channels // groups, filters))
     convolved = windows.convolution(
         ctx, ctx.x, kernel, _window(ctx), groups=groups, bias=_bias(ctx, filters), last=last

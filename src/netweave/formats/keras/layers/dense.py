@@ -41,9 +41,9 @@ def einsum_dense(ctx: KerasLayer) -> Tensor:
     given = ctx.setting("output_shape", [])
     rest = [given] if isinstance(given, int) else list(given)
     if not (left and kernel_axes and out) or len(set(left)) < len(left) or len(out) != len(rest) + 1:
-        raise ctx.unsupported(f"equation={equation!r:.60} with output_shape={rest} is not read")
+        raise ctx.unsupported(f"equation={equation!r:.60} with output_shape={rest} is not supported")
     if "." in equation or len(left) != ctx.rank():
-        raise ctx.unsupported(f"equation={equation!r:.60} of {ctx.rank()} axes is not read")
+        raise ctx.unsupported(f"equation={equation!r:.60} of {ctx.rank()} axes is not supported")
     known = dict(zip(out[1:], rest, strict=True)) | dict(zip(left, ctx.shape(), strict=True))
     kernel = ctx.parameter("kernel", _known_sizes(ctx, known, kernel_axes))
     total = Tensor(ctx.add("Einsum", [ctx.x, kernel], {"equation": equation}))
@@ -63,7 +63,7 @@ def _known_sizes(ctx: KerasLayer, known: Mapping[str, int | None], axes: Iterabl
     sizes = [known.get(axis) for axis in axes]
     if None in sizes:
         equation = ctx.string("equation", "")
-        raise ctx.shape_error(f"the sizes of its arrays do not follow from equation={equation!r:.60}")
+        raise ctx.shape_error(f"the sizes of its arrays cannot be derived from equation={equation!r:.60}")
     return [size or 0 for size in sizes]
 
 

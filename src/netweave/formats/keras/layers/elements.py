@@ -62,7 +62,7 @@ def cast(ctx: KerasLayer) -> Tensor:
     try:
         dtype = ir.DataType.from_numpy(np.dtype(name))
     except TypeError:
-        raise ctx.unsupported(f"dtype={name!r:.40} is no type of elements that is read") from None
+        raise ctx.unsupported(f"dtype={name!r:.40} is not a supported element type") from None
     return ctx.as_type(ctx.x, dtype)
 
 
@@ -80,5 +80,5 @@ def _two_operands(ctx: KerasLayer) -> list[Operand]:
     operands = [value for value in given if isinstance(value, (Tensor, int, float))]
     like = next((value for value in operands if isinstance(value, Tensor)), None)
     if like is None or len(operands) != 2:
-        raise ctx.unsupported(f"is given {len(operands)} tensors or numbers, expected 2")
+        raise ctx.unsupported(f"has {len(operands)} tensors or numbers as inputs, expected 2")
     return [value if isinstance(value, Tensor) else ctx.scalar(value, like) for value in operands]

@@ -26,7 +26,7 @@ def merge(ctx: KerasLayer) -> Tensor:
     operands = _operands([*ctx.args, *ctx.kwargs.values()])
     op_type = find_operator(ctx.type)
     if len(operands) < 2:
-        raise ctx.unsupported(f"is given {len(operands)} tensors or numbers, expected at least 2")
+        raise ctx.unsupported(f"has {len(operands)} tensors or numbers as inputs, expected at least 2")
     mask = _common_mask(ctx)
     return ctx.masked(ctx.tensor(reduce(lambda a, b: ctx.broadcast(op_type, [a, b]), operands)), mask)
 
@@ -57,7 +57,9 @@ def dot(ctx: KerasLayer) -> Tensor:
         rank = ctx.rank(x)
         axis = ctx.axis(given, rank)
         if rank not in {2, 3} or not axis:
-            raise ctx.unsupported(f"axes={pair} of {rank} axes: only those of vectors and matrices are read")
+            raise ctx.unsupported(
+                f"axes={pair} of {rank} axes: only those of vectors and matrices are supported"
+            )
         value = ctx.source(unit_length(ctx, x, [axis]) if ctx.boolean("normalize", False) else x)
         if rank == 2:
             value = ctx.unsqueeze(value, [1 if is_left else 2])
@@ -74,7 +76,7 @@ def _common_mask(ctx: KerasLayer) -> Tensor | None:
     given = [ctx.mask(x) for x in ctx.inputs]
     masks = [mask for mask in given if mask is not None]
     if len({id(mask.value) for mask in masks}) > 1:
-        raise ctx.unsupported("joins tensors with different masks, which is not read")
+        raise ctx.unsupported("joins tensors with different masks, which is not supported")
     return masks[0] if masks and len(masks) == len(given) else None
 
 

@@ -32,7 +32,7 @@ def _axes(ctx: KerasLayer) -> list[int]:
     """Return the axes of the setting, counted from the front, in order."""
     axes = sorted(set(ctx.axes(default=-1)))
     if not axes or 0 in axes:
-        raise ctx.unsupported("axis=0, the batch, is not read")
+        raise ctx.unsupported("axis=0, the batch, is not supported")
     return axes
 
 
@@ -41,7 +41,7 @@ def batch_normalization(ctx: KerasLayer) -> Tensor:
     """By stored statistics; Keras's eps is 1e-3 and its momentum 0.99 unless the file says otherwise."""
     axis = ctx.axis(ctx.one_axis(-1))
     if axis == 0:
-        raise ctx.unsupported("axis=0, the batch, is not read")
+        raise ctx.unsupported("axis=0, the batch, is not supported")
     shape = [ctx.size(axis)]
     gamma, beta = _scale_and_shift(ctx, shape)
     return by_statistics(
@@ -62,13 +62,15 @@ def layer_normalization(ctx: KerasLayer) -> Tensor:
     """Over one axis or several, each with a scale and a shift for every element of them."""
     if ctx.boolean("rms_scaling", False):
         raise ctx.unsupported(
-            "rms_scaling=True, which divides by the variance, is not read; use RMSNormalization"
+            "rms_scaling=True, which divides by the variance, is not supported; use RMSNormalization"
         )
     axes, rank = _axes(ctx), ctx.rank()
     sizes = ctx.sizes(axes)
     gamma, beta = _scale_and_shift(ctx, sizes)
     if gamma is None and prod(sizes) > MAX_ONES:
-        raise ctx.unsupported(f"normalises over {prod(sizes):,} numbers without a scale, which is not read")
+        raise ctx.unsupported(
+            f"normalises over {prod(sizes):,} elements without a scale, which is not supported"
+        )
     # ONNX normalises over all axes from one on, so the others come first.
     perm = [*(axis for axis in range(rank) if axis not in axes), *axes]
     inputs: list[Operand] = [
@@ -113,12 +115,12 @@ def group_normalization(ctx: KerasLayer) -> Tensor:
     """Over groups of channels and all places."""
     axis, rank = ctx.axis(ctx.one_axis(-1)), ctx.rank()
     if axis not in {1, rank - 1}:
-        raise ctx.unsupported(f"axis={axis} of {rank}: only axis 1 and the last one are read")
+        raise ctx.unsupported(f"axis={axis} of {rank}: only axis 1 and the last one are supported")
     last = axis == rank - 1
     channels, groups = ctx.channels(last=last), ctx.integer("groups", 32)
     groups = channels if groups == -1 else groups
     if groups < 1 or channels % groups:
-        raise ctx.shape_error(f"{channels} channels do not make {groups} groups")
+        raise ctx.shape_error(f"{channels} channels cannot be divided into {groups} groups")
     gamma, beta = _scale_and_shift(ctx, (channels,))
     inputs = [
         ctx.ordered(ctx.x, first=last),

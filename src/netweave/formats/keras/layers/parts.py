@@ -51,7 +51,7 @@ def split(ctx: KerasLayer) -> list[Tensor]:
         bounds = [0, *ctx.integer_list("indices_or_sections"), size]
         sizes = [end - begin for begin, end in pairwise(bounds)]
     if min(sizes) < 1:
-        raise ctx.shape_error(f"indices_or_sections={places!r:.40} of an axis of size {size}")
+        raise ctx.shape_error(f"indices_or_sections={places!r:.40} does not fit an axis of size {size}")
     return axes.split(ctx, ctx.x, sizes, axis)
 
 
@@ -61,10 +61,10 @@ def get_item(ctx: KerasLayer) -> Tensor:
     key = _argument(ctx, "key")
     items = list(key) if isinstance(key, (list, tuple)) else [key]
     if not all(_is_part(item) for item in items):
-        raise ctx.unsupported(f"its part {key!r:.60} is not made of integers and slices")
+        raise ctx.unsupported(f"its index {key!r:.60} has entries other than integers and slices")
     named = sum(item is not None and item is not ... for item in items)
     if named > ctx.rank():
-        raise ctx.shape_error(f"takes a part of {named} axes of an input with {ctx.rank()}")
+        raise ctx.shape_error(f"indexes {named} axes of an input with {ctx.rank()}")
     return ctx.copied(axes.index(ctx, ctx.x, items))
 
 
@@ -106,9 +106,9 @@ def take(ctx: KerasLayer) -> Tensor:
     """Entries along an axis, by their numbers."""
     given = _argument(ctx, "indices")
     if not isinstance(given, (Tensor, int, np.ndarray)):
-        raise ctx.unsupported(f"indices={given!r:.40} are no integers")
+        raise ctx.unsupported(f"indices={given!r:.40}, expected integers")
     if ctx.setting("axis") is None:
-        raise ctx.unsupported("takes entries of all axes at once, which is not read")
+        raise ctx.unsupported("takes elements of the flattened input, which is not supported")
     indices: Operand = given if isinstance(given, Tensor) else ctx.constant(given, dtype=np.int64)
     return axes.gather(ctx, ctx.x, indices, ctx.integer("axis"))
 
@@ -123,7 +123,7 @@ def flip(ctx: KerasLayer) -> Tensor:
 def matmul(ctx: KerasLayer) -> Tensor:
     """A product of two tensors over the last axis and the one before."""
     if len(ctx.inputs) != 2:
-        raise ctx.unsupported(f"is given {len(ctx.inputs)} tensors, expected 2")
+        raise ctx.unsupported(f"has {len(ctx.inputs)} tensors as inputs, expected 2")
     return Tensor(ctx.add("MatMul", ctx.inputs))
 
 

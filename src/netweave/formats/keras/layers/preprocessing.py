@@ -36,7 +36,7 @@ def normalization(ctx: KerasLayer) -> Tensor:
     """``(x - mean) / max(sqrt(variance), 1e-7)`` over the last axis; ``invert`` is the way back."""
     axis = ctx.one_axis(-1)
     if ctx.axis(axis) != ctx.rank() - 1:
-        raise ctx.unsupported(f"axis={axis}: only the last one is read")
+        raise ctx.unsupported(f"axis={axis}: only the last one is supported")
     if ctx.setting("mean") is not None:
         mean, variance = _constant(ctx, "mean", 0.0), _constant(ctx, "variance", 1.0)
     else:
@@ -52,7 +52,7 @@ def normalization(ctx: KerasLayer) -> Tensor:
 def resizing(ctx: KerasLayer) -> Tensor:
     """To a height and a width."""
     if ctx.boolean("crop_to_aspect_ratio", False) or ctx.boolean("pad_to_aspect_ratio", False):
-        raise ctx.unsupported("keeping the aspect ratio is not read")
+        raise ctx.unsupported("keeping the aspect ratio is not supported")
     method = METHODS[ctx.string("interpolation", "bilinear", tuple(METHODS))]
     sizes = [ctx.positive("height"), ctx.positive("width")]
     return resize(ctx, ctx.x, method=method, convention="half", sizes=sizes, last=ctx.is_last())

@@ -75,7 +75,7 @@ def run(
 ) -> Outputs:
     """Return what one layer makes of a sequence, the steps in the order in which it takes them."""
     if states and len(states) != settings.cell.num_states:
-        raise ctx.read_error(f"is given {len(states)} first states, expected {settings.cell.num_states}")
+        raise ctx.read_error(f"has {len(states)} initial states, expected {settings.cell.num_states}")
     if settings.backwards:
         x = flip(ctx, x, [1])
         mask = flip(ctx, mask, [1]) if mask is not None else None
@@ -99,7 +99,7 @@ def bidirectional(ctx: KerasLayer) -> list[Tensor]:
     """One layer forwards and one backwards over the same sequence."""
     forward, backward = (settings_of(ctx.inner(layer, [], inside="")) for layer in _both_layers(ctx))
     if forward.backwards or len(ctx.inputs) > 1:
-        raise ctx.unsupported("first states, and a layer that goes backwards itself, are not read")
+        raise ctx.unsupported("initial states, and an inner layer with go_backwards, are not supported")
     mask = ctx.mask(ctx.x)
     if forward.like(backward) and mask is None and not forward.states:
         return _at_once(ctx, forward)
@@ -123,7 +123,7 @@ def _both_layers(ctx: KerasLayer) -> tuple[LayerConfig, LayerConfig]:
         backward = replace(forward, settings={**forward.settings, "go_backwards": True})
     for layer in (forward, backward):
         if layer.type not in OPERATORS or layer.type.startswith("CuDNN"):
-            raise ctx.unsupported(f"around a layer of class {layer.type!r} it is not read")
+            raise ctx.unsupported(f"a layer of class {layer.type!r} inside it is not supported")
     return forward, backward
 
 
@@ -152,7 +152,7 @@ def _merged(ctx: KerasLayer, ends: Sequence[Tensor]) -> list[Tensor]:
         return [concat(ctx, ends, -1)]
     op_type = {"sum": "Add", "ave": "Mean", "mul": "Mul"}.get(str(mode))
     if op_type is None:
-        raise ctx.unsupported(f"merge_mode={mode!r:.40} is not read")
+        raise ctx.unsupported(f"merge_mode={mode!r:.40} is not supported")
     return [ctx.broadcast(op_type, ends)]
 
 
@@ -182,13 +182,13 @@ def _cell(ctx: KerasLayer, op_type: str, *, reset_after: bool) -> RecurrentCell:
         value = ctx.setting(setting, default)
         value = value.get("config") if isinstance(value, dict) else value
         if value not in ACTIVATIONS:
-            raise ctx.unsupported(f"{setting}={value!r:.40} is not read in a recurrent layer")
+            raise ctx.unsupported(f"{setting}={value!r:.40} is not supported in a recurrent layer")
         names.append(value)
     own, gates = names
     order = {"LSTM": [gates, own, own], "GRU": [gates, own], "RNN": [own]}[op_type]
     num_hard, num_linear = order.count("hard_sigmoid"), order.count("linear")
     if num_hard and num_linear:
-        raise ctx.unsupported("activation=linear beside hard_sigmoid is not read")
+        raise ctx.unsupported("activation=linear with hard_sigmoid is not supported")
     return RecurrentCell(
         op_type,
         activations=tuple(ACTIVATIONS[name] for name in order),

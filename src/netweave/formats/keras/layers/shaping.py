@@ -40,7 +40,9 @@ def reshape(ctx: KerasLayer) -> Tensor:
     if len(before) == ctx.rank() - 1 and wanted.count(-1) == 1:  # the batch stays open, so nothing else may
         wanted[wanted.index(-1)] = prod(before) // max(-prod(wanted), 1)
     if len(before) == ctx.rank() - 1 and -1 not in wanted and prod(wanted) != prod(before):
-        raise ctx.shape_error(f"{name}={given} has {prod(wanted):,} elements, its input {prod(before):,}")
+        raise ctx.shape_error(
+            f"{name}={given} has {prod(wanted):,} elements, but its input has {prod(before):,}"
+        )
     return axes.reshape(ctx, ctx.x, [None, *wanted])
 
 

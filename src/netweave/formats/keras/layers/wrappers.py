@@ -22,7 +22,7 @@ def time_distributed(ctx: KerasLayer) -> Tensor:
     """A layer on every step of a sequence by itself."""
     layer = ctx.layer_setting("layer")
     if layer.type not in READERS or layer.type in {"TimeDistributed", "Bidirectional", *RECURRENT}:
-        raise ctx.unsupported(f"around a layer of class {layer.type!r} it is not read")
+        raise ctx.unsupported(f"a layer of class {layer.type!r} inside it is not supported")
     if layer.type in SAME_FOR_ALL:
         return read_layer(ctx.inner(layer, [ctx.x], inside="layer"))[0]
     steps, *sizes = ctx.sizes(range(1, ctx.rank()))

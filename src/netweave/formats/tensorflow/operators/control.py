@@ -70,7 +70,7 @@ def frame(ctx: TensorFlowOperation) -> list[Item]:
     """A loop of TensorFlow 1 (``frames``): its values come first, then what is the same in all iterations."""
     loop = ctx.attribute(FRAME)
     if not isinstance(loop, Frame):
-        raise ctx.unsupported("a loop that has not the form of tf.while_loop is not read")
+        raise ctx.unsupported("a loop that was not made by tf.while_loop is not supported")
     count = len(loop.merges)
     within = ctx.interpreter.within
     same = {name: [item] for name, item in zip(loop.constants, ctx.inputs[count:], strict=True)}
@@ -103,9 +103,9 @@ def _repeated(
         number = constant_of(held[0]) if held else None
         if number is None:
             raise ctx.unsupported(
-                "how often the loop runs is not known while the net is read; give the sizes of the net's "
-                "inputs, the length of its sequence included, as in --input-shape tokens=1x20; a loop whose "
-                "end depends on values, as that of dynamic_rnn with a sequence_length does, is not read"
+                "the number of iterations is unknown; set the sizes of the net's inputs, with the length of "
+                "the sequence, as in --input-shape tokens=1x20; a loop whose end depends on values, such as "
+                "that of dynamic_rnn with a sequence_length, is not supported"
             )
         if not bool(number.reshape(-1)[0]):
             return state
@@ -117,7 +117,8 @@ def _condition(ctx: TensorFlowOperation, index: int) -> bool:
     value = constant_of(ctx.item(index))
     if value is None or value.size != 1:
         raise ctx.unsupported(
-            "the condition is computed while the net runs; only one that is known when it is read is taken"
+            "its condition depends on the values of the inputs, which is not supported; expected a "
+            "constant condition"
         )
     return bool(value.reshape(-1)[0])
 
@@ -125,5 +126,5 @@ def _condition(ctx: TensorFlowOperation, index: int) -> bool:
 def _function(ctx: TensorFlowOperation, name: str) -> str:
     value = ctx.attribute(name)
     if not isinstance(value, Function):
-        raise ctx.unsupported(f"its {name!r} names no function")
+        raise ctx.unsupported(f"its {name!r} is not the name of a function")
     return value.name

@@ -50,7 +50,7 @@ def transposed_convolution(ctx: TensorFlowOperation) -> Tensor:
     kernel, x = ctx.operand(1), ctx.operand(2)
     padding = ctx.padding(last=last)
     if not isinstance(padding, str):
-        raise ctx.unsupported("explicit padding of a transposed convolution is not read")
+        raise ctx.unsupported("explicit padding of a transposed convolution is not supported")
     strides, dilations = (ctx.spatial(name, last=last, of=2) for name in ("strides", "dilations"))
     window = Window(ctx.sizes(range(ctx.rank(kernel) - 2), kernel), strides, dilations=dilations)
     spatial = slice(1, -1) if last else slice(2, None)
@@ -67,7 +67,7 @@ def patches(ctx: TensorFlowOperation) -> Tensor:
     sizes, strides, rates = (ctx.integer_list(name)[1:3] for name in ("ksizes", "strides", "rates"))
     count = sizes[0] * sizes[1] * channels
     if count > MAX_PATCH:
-        raise ctx.unsupported(f"makes {count:,} channels of windows, at most {MAX_PATCH:,} are read")
+        raise ctx.unsupported(f"has {count:,} output channels, at most {MAX_PATCH:,} are supported")
     kernel = Stored.constant(np.eye(count, dtype=np.float32).reshape(*sizes, channels, count))
     window = windows.PaddedWindow.of(sizes, strides, ctx.padding(last=True), rates)
     return windows.convolution(ctx, ctx.x, kernel, window)

@@ -58,9 +58,9 @@ def cudnn_rnn(ctx: TensorFlowOperation) -> list[Item]:
 def _cell(ctx: TensorFlowOperation) -> RecurrentCell:
     mode = ctx.string("rnn_mode", "lstm")
     if mode not in CUDNN_CELLS:
-        raise ctx.unsupported(f"rnn_mode={mode!r:.40} is not read, only {', '.join(CUDNN_CELLS)}")
+        raise ctx.unsupported(f"rnn_mode={mode!r:.40} is not supported, only {', '.join(CUDNN_CELLS)}")
     if ctx.string("input_mode", "linear_input") == "skip_input" or ctx.integer("num_proj", 0):
-        raise ctx.unsupported("input_mode=skip_input and projections (num_proj) are not read")
+        raise ctx.unsupported("input_mode=skip_input and projections (num_proj) are not supported")
     return CUDNN_CELLS[mode]
 
 

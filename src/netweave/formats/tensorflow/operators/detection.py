@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 def non_max_suppression(ctx: TensorFlowOperation) -> list[Item]:
     """The numbers of the boxes that are kept, the best first; V4 tells how many, V5 their scores as well."""
     if ctx.op == "NonMaxSuppressionV5" and float(ctx.constant_input(5, "soft_nms_sigma")) != 0.0:
-        raise ctx.unsupported(
-            "soft_nms_sigma that is not 0 lowers scores instead of dropping boxes: not read"
-        )
+        raise ctx.unsupported("soft_nms_sigma other than 0 is not supported")
     boxes, scores = (ctx.source(x) for x in ctx.operands(0, 2))
     most = ctx.integers_input(2, "max_output_size")
     inputs = [
@@ -69,7 +67,7 @@ def _filled(ctx: TensorFlowOperation, value: ir.Value, size: int) -> ir.Value:
 def crop_and_resize(ctx: TensorFlowOperation) -> Tensor:
     """Parts of images by boxes (y1, x1, y2, x2) from 0 to 1, all of one size, read between the pixels."""
     if ctx.string("method", "bilinear") != "bilinear":
-        raise ctx.unsupported(f"method={ctx.string('method', '')!r} is not read, expected bilinear")
+        raise ctx.unsupported(f"method={ctx.string('method', '')!r} is not supported, expected bilinear")
     images, boxes, owners = ctx.operands(0, 3)
     sides = ctx.integers_input(3, "crop_size")
     corners = ctx.add_many(

@@ -125,7 +125,7 @@ def cast(ctx: TensorFlowOperation) -> Tensor | Stored:
     """Another element type; a stored array between real types stays as it is stored."""
     wanted = str(ctx.attribute("DstT", ctx.attribute("type", "")))
     if wanted not in DTYPES or (ctx.op == "Bitcast" and wanted != ctx.attribute("T")):
-        raise ctx.unsupported(f"to the type {wanted}: not read")
+        raise ctx.unsupported(f"a conversion to the type {wanted} is not supported")
     x = ctx.x
     if isinstance(x, Stored) and x.array is not None and x.array.dtype == DTYPES[wanted]:
         return x

@@ -57,7 +57,7 @@ def _followed(ctx: TensorFlowOperation, x: Tensor) -> Tensor:
 
 def _next(ctx: TensorFlowOperation, more: list[Tensor | Stored]) -> Tensor | Stored:
     if not more:
-        raise ctx.read_error(f"fused_ops={ctx.attribute('fused_ops')} need more inputs than there are")
+        raise ctx.read_error(f"fused_ops={ctx.attribute('fused_ops')} needs more inputs than the node has")
     return more.pop(0)
 
 
@@ -70,4 +70,4 @@ def _activated(ctx: TensorFlowOperation, name: str, x: Tensor) -> Tensor:
         return ctx.elementwise(rectify, x, slope=ctx.number("leakyrelu_alpha", 0.2))
     if name in {"GeluExact", "GeluApproximate"}:
         return ctx.elementwise(gelu, x, approximate=name == "GeluApproximate")
-    raise ctx.unsupported(f"{name!r} in fused_ops is not read")
+    raise ctx.unsupported(f"{name!r} in fused_ops is not supported")

@@ -30,7 +30,9 @@ def _gathered_apart(ctx: TensorFlowOperation, axis: int) -> Tensor:
     x, numbers = ctx.operands(0, 2)
     batch_dims = ctx.axis(ctx.integer("batch_dims", 0), ctx.rank(numbers))
     if ctx.axis(axis) != batch_dims:
-        raise ctx.unsupported(f"batch_dims={batch_dims} and axis={axis}: only an axis behind them is read")
+        raise ctx.unsupported(
+            f"batch_dims={batch_dims} and axis={axis}: only an axis after them is supported"
+        )
     places = ctx.unsqueeze(ctx.as_type(numbers, ir.DataType.INT64), [-1])
     return Tensor(ctx.add("GatherND", [x, places], {"batch_dims": batch_dims}))
 
@@ -40,7 +42,7 @@ def resource_gather(ctx: TensorFlowOperation) -> Tensor:
     """Rows of a variable: an embedding."""
     handle = ctx.item(0)
     if not isinstance(handle, Handle):
-        raise ctx.unsupported("reads rows of something that is no variable")
+        raise ctx.unsupported("reads rows of something that is not a variable")
     table = ctx.interpreter.variables.value(handle.name, ctx.place)
     return gather(ctx, table, ctx.operand(1), 0)
 
@@ -69,7 +71,7 @@ def reverse_sequence(ctx: TensorFlowOperation) -> Tensor:
     """Each example backwards as far as it goes, what lies behind staying there."""
     time_axis, batch_axis = (ctx.axis(ctx.integer(name, 0)) for name in ("seq_dim", "batch_dim"))
     if sorted([time_axis, batch_axis]) != [0, 1]:
-        raise ctx.unsupported(f"seq_dim={time_axis}, batch_dim={batch_axis} is not read")
+        raise ctx.unsupported(f"seq_dim={time_axis}, batch_dim={batch_axis} is not supported")
     lengths = ctx.as_type(ctx.operand(1), ir.DataType.INT64)
     attributes = {"time_axis": time_axis, "batch_axis": batch_axis}
     return Tensor(ctx.add("ReverseSequence", [ctx.x, lengths], attributes))

@@ -105,7 +105,7 @@ def close(ctx: TensorFlowOperation) -> list[Item]:
 def _items(ctx: TensorFlowOperation) -> tuple[Tensor | Stored | None, ...]:
     item = ctx.item(0 if ctx.op.startswith("TensorList") else -1)
     if not isinstance(item, TensorList):
-        raise ctx.unsupported("reads a list of tensors that is none")
+        raise ctx.unsupported("reads something that is not a list of tensors")
     return item.items
 
 

@@ -25,7 +25,7 @@ def normalized(ctx: TensorFlowOperation) -> Tensor:
     """Return the first input by the four behind it."""
     if ctx.attribute("is_training", True):
         raise ctx.unsupported(
-            "is_training=True: it normalises by the batch's own statistics; save the net as it predicts "
+            "is_training=True: it normalises by the statistics of the batch; save the net in inference mode "
             "(training=False, or is_training fed with False before it is frozen)"
         )
     return normalized_by(ctx, ctx.x, [ctx.operand(index) for index in range(1, 5)])

@@ -91,7 +91,7 @@ def block_lstm(ctx: TensorFlowOperation) -> list[Item]:
         rows.append(lstm.step(ctx, drop(ctx, piece, [0]), cell, hidden))
         cell, hidden = rows[-1][1], rows[-1][6]
     if not rows:
-        raise ctx.unsupported("runs no step at all")
+        raise ctx.unsupported("runs no step, expected at least one")
     if last < count:
         nothing = ctx.broadcast("Mul", [rows[0][0], ctx.scalar(0.0, rows[0][0])])
         rows += [[nothing] * 7] * (count - last)

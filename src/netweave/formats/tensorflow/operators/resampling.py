@@ -25,7 +25,7 @@ def resized(ctx: TensorFlowOperation) -> Tensor:
     given = numbers_of(ctx.item(1))
     if given is not None and any(isinstance(number, Open) for number in given.flat):
         raise ctx.unsupported(
-            "the new size follows from an open one; give the sizes of the net's inputs, as in "
+            "the new size depends on an unknown size; set the sizes of the net's inputs, as in "
             "--input-shape image=1x224x224x3"
         )
     sizes = ctx.integers_input(1, "the new size")

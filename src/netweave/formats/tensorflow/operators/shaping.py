@@ -130,7 +130,7 @@ def split(ctx: TensorFlowOperation) -> list[Item]:
     x, count, axis = ctx.operand(1), ctx.integer("num_split", 1), ctx.integer_input(0, "the axis")
     length = ctx.size(axis, x)
     if ctx.few(count) < 1 or length % count:
-        raise ctx.shape_error(f"{length} elements do not make {count} equal pieces")
+        raise ctx.shape_error(f"{length} elements cannot be divided into {count} equal pieces")
     return [*axes.split(ctx, x, [length // count] * count, axis)]
 
 
@@ -222,7 +222,7 @@ def _shape_input(ctx: TensorFlowOperation, index: int) -> ir.Value:
     """Return sizes as a value; those that are open are taken from the tensors that have them."""
     numbers = numbers_of(ctx.item(index))
     if numbers is None:
-        raise ctx.unsupported("the sizes are computed while the net runs, which is not read")
+        raise ctx.unsupported("the sizes depend on the values of the inputs, which is not supported")
     return ctx.written(Sizes(numbers))
 
 
@@ -236,7 +236,7 @@ def reverse(ctx: TensorFlowOperation) -> Tensor:
 def space_and_depth(ctx: TensorFlowOperation) -> Tensor:
     """Blocks of pixels as channels, or back; the place in the block counts before the channel."""
     if not ctx.is_last():
-        raise ctx.unsupported("data_format=NCHW is not read here")
+        raise ctx.unsupported("data_format=NCHW is not supported here")
     mode = "DCR" if ctx.op == "DepthToSpace" else None
     attributes = {"blocksize": ctx.integer("block_size", 2), "mode": mode}
     return Tensor(ctx.add(ctx.op, [ctx.first(ctx.x)], attributes), first=True)
@@ -254,7 +254,7 @@ def space_to_batch(ctx: TensorFlowOperation) -> Tensor:
         padded = axes.pad(ctx, padded, [(0, 0), *pads, *[(0, 0)] * (rank - 1 - num)])
     sizes = ctx.sizes(range(1, rank), padded)
     if any(block < 1 or n % block for n, block in zip(sizes, blocks, strict=False)):
-        raise ctx.shape_error(f"sizes {sizes} do not make blocks of {blocks}")
+        raise ctx.shape_error(f"sizes {sizes} cannot be divided into blocks of {blocks}")
     outer, rest = [size // block for size, block in zip(sizes, blocks, strict=False)], sizes[num:]
     split = [n for pair in zip(outer, blocks, strict=True) for n in pair]
     places = range(1, 2 * num + 1)

@@ -155,7 +155,7 @@ class PickableSequentialChain(Chain):
         self._picked = (names,) if isinstance(names, str) else None if names is None else tuple(names)
         unknown = [name for name in self._picked or () if name not in self.layer_names]
         if unknown:
-            raise CodeError(f"picks {unknown[0]!r}, which is none of {', '.join(self.layer_names)}")
+            raise CodeError(f"picks {unknown[0]!r}, expected one of {', '.join(self.layer_names)}")
 
     def remove_unused(self) -> None:
         """Drop what lies behind the last that is asked for."""

@@ -110,7 +110,7 @@ class _Stages(PickableSequentialChain):
         **settings: Any,
     ) -> None:
         if n_layer not in DEPTHS:
-            raise CodeError(f"makes a net of {n_layer} layers, expected {', '.join(map(str, DEPTHS))}")
+            raise CodeError(f"is called with n_layer={n_layer}, expected {', '.join(map(str, DEPTHS))}")
         with self.init_scope():
             self.conv1 = Conv2DBNActiv(None, 64, 7, 2, 3, nobias=not has_bias)
             self.pool1 = _first_pool
@@ -129,7 +129,7 @@ class ResNet(Signed, _Stages):
 
     def _build(self, n_layer: int, n_class: Any, pretrained_model: Any, arch: str) -> None:
         if arch not in {"fb", "he"}:
-            raise CodeError(f"makes a ResNet with arch={arch!r}, expected 'fb' or 'he'")
+            raise CodeError(f"is called with arch={arch!r}, expected 'fb' or 'he'")
         classes = number_of("n_class", n_class, pretrained_model, 1000)
         is_he = arch == "he"
         self._set_up(n_layer, classes, has_bias=is_he and n_layer == 50, stride_first=is_he)

@@ -33,10 +33,13 @@ def number_of(name: str, given: Any, pretrained_model: Any, default: int | None 
     """
     known = {"imagenet": 1000, "voc0712": 20, "voc07": 20, "camvid": 11}
     if pretrained_model is not None and pretrained_model not in known:
-        raise CodeError("loads its weights itself; give the file to Netweave: model.py,weights.npz")
+        raise CodeError(
+            "loads its weights itself, which is not supported; give the file to Netweave: "
+            "model.py,weights.npz"
+        )
     number = given if given is not None else known.get(pretrained_model, default)
     if pretrained_model == "imagenet" and name == "n_fg_class":
         number = given
     if number is None:
-        raise CodeError(f"makes a net of ChainerCV without {name}, which nothing else tells")
+        raise CodeError(f"constructs a net of ChainerCV without {name}, which is required")
     return int(number)

@@ -129,6 +129,6 @@ def identity(*inputs: Any) -> Any:
 def dropout(x: Any, ratio: float = 0.5, *, mask: Any = None, return_mask: bool = False) -> Any:
     """Passes on in a test; what it does in training is kept in the node."""
     if mask is not None:
-        raise CodeError("dropout with a mask of its own is not recorded")
+        raise CodeError("dropout with a given mask is not supported")
     kept = node("Dropout", [x, current().constant(float(ratio))])
     return (kept, None) if return_mask else kept

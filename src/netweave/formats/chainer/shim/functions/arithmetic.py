@@ -82,7 +82,7 @@ function("logsumexp", takes="x, axis=None")(partial(_reduced, "ReduceLogSumExp")
 def average(x: Any, axis: Any = None, weights: Any = None, keepdims: bool = False) -> Variable:
     """The mean along axes; all elements count alike."""
     if weights is not None:
-        raise CodeError("average with weights is not recorded")
+        raise CodeError("average() with weights is not supported")
     return _reduced("ReduceMean", x, axis, keepdims)
 
 
@@ -116,7 +116,7 @@ for _name, _op_type in {"argmax": "ArgMax", "argmin": "ArgMin"}.items():
 def cumsum(x: Any, axis: int | None = None) -> Variable:
     """Sums along an axis, step by step."""
     if axis is None:
-        raise CodeError("cumsum without an axis is not recorded")
+        raise CodeError("cumsum without an axis is not supported")
     return node("CumSum", [x, current().constant(int(axis), dtype=np.int64)])
 
 

@@ -94,7 +94,7 @@ def split_axis(x: Any, indices_or_sections: Any, axis: int, force_tuple: bool = 
     if isinstance(indices_or_sections, int | np.integer):
         count = int(indices_or_sections)
         if size % count:
-            raise CodeError(f"cuts {size} elements into {count} equal parts")
+            raise CodeError(f"cannot divide {size} elements into {count} equal parts")
         sizes = [size // count] * count
     else:
         ends = [*(int(each) for each in indices_or_sections), size]
@@ -166,13 +166,13 @@ def pad(x: Any, pad_width: Any, mode: str, **keywords: Any) -> Variable:
     """Elements put around, as ``numpy.pad`` does."""
     taken = {"constant": "constant_values", "reflect": "reflect_type", "edge": ""}
     if mode not in taken:
-        raise CodeError(f"pads with the mode {mode!r}, which is not recorded")
+        raise CodeError(f"pad() with the mode {mode!r} is not supported")
     unknown = ", ".join(repr(name) for name in keywords if name != taken[mode])
     if unknown:
         raise ArgumentsError(f"pad() got unsupported keyword arguments for mode {mode!r}: {unknown}")
     values = np.unique(keywords.get("constant_values", 0))
     if len(values) != 1 or keywords.get("reflect_type", "even") != "even":
-        raise CodeError("padding with several constant_values, or with an odd reflect_type, is not recorded")
+        raise CodeError("padding with several constant_values, or with an odd reflect_type, is not supported")
     widths = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2))
     record = current()
     inputs = [x, integers([*widths[:, 0], *widths[:, 1]])]
@@ -228,7 +228,7 @@ def _index(key: Any) -> Index:
     if isinstance(key, int | np.integer):
         return int(key)
     if key is not None and key is not ...:
-        raise CodeError(f"takes a part by a {type(key).__name__}, expected slices and integers")
+        raise CodeError(f"is indexed by a {type(key).__name__}, expected slices and integers")
     return None if key is None else ...
 
 

@@ -38,7 +38,7 @@ def _convolution(
 ) -> Variable:
     """Cross-correlation with weights (out, in / groups, height, width), over any number of axes."""
     if cover_all:
-        raise CodeError("a convolution with cover_all is not recorded")
+        raise CodeError("a convolution with cover_all is not supported")
     attributes = _window(W.shape[2:], stride, pad, dilate, groups)
     return node("Conv", [x, W, *([] if b is None else [b])], attributes)
 
@@ -86,7 +86,7 @@ def _deconvolution(
         extra = [int(wanted) - size for wanted, size in zip(outsize, sizes, strict=True)]
         if min(extra) < 0:
             raise CodeError(
-                f"a deconvolution to {tuple(outsize)}, smaller than {tuple(sizes)}, is not recorded"
+                f"a deconvolution to {tuple(outsize)}, smaller than {tuple(sizes)}, is not supported"
             )
         attributes["output_padding"] = extra
     return node("ConvTranspose", [x, W, *([] if b is None else [b])], attributes)
@@ -108,7 +108,7 @@ def linear(x: Any, W: Any, b: Any = None, n_batch_axes: int = 1) -> Variable:
     """``x W^T + b`` over all axes after the batch's."""
     if n_batch_axes > 1:
         if x.ndim != n_batch_axes + 1:
-            raise CodeError("a linear function that flattens behind several axes of a batch is not recorded")
+            raise CodeError("linear() with n_batch_axes and an input of more axes is not supported")
         product = node("MatMul", [x, node("Transpose", [W], {"perm": [1, 0]})])
         return product if b is None else node("Add", [product, b])
     rows = x if x.ndim == 2 else node("Flatten", [x], {"axis": 1})

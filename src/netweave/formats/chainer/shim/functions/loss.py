@@ -22,7 +22,7 @@ def softmax_cross_entropy(
 ) -> Variable:
     """The mean over the labels that are not ignored."""
     if class_weight is not None or reduce != "mean":
-        raise CodeError("softmax_cross_entropy with class_weight or reduce='no' is not recorded")
+        raise CodeError("softmax_cross_entropy with class_weight or reduce='no' is not supported")
     attributes = {
         "axis": 1,
         "ignore_label": int(ignore_label),

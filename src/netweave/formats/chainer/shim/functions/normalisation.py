@@ -38,7 +38,7 @@ def kept_axes(rank: int, axis: Any) -> list[int]:
 @function(takes="x, gamma, beta, *, eps=2e-5, running_mean=None, running_var=None, decay=0.9, axis=None")
 def batch_normalization() -> Variable:
     """By the batch's own statistics: only training knows it."""
-    raise CodeError("normalises by the batch's own statistics; a test uses fixed_batch_normalization")
+    raise CodeError("normalises by the statistics of the batch; for inference, use fixed_batch_normalization")
 
 
 @function()

@@ -39,7 +39,9 @@ def flipud(a: Any) -> Variable:
 def permutate(x: Any, indices: Any, axis: int = 0, inv: bool = False) -> Variable:
     """Entries along an axis in another order, or back from it."""
     if isinstance(indices, Variable):
-        raise CodeError("permutes by numbers of a variable, which are not known while it is read")
+        raise CodeError(
+            "permutes by the values of a variable, which are unknown when Netweave traces the model"
+        )
     order = np.asarray(indices).reshape(-1)
     if sorted(order.tolist()) != list(range(int(x.shape[axis]))):
         raise CodeError(f"permutes {int(x.shape[axis])} entries by {order.tolist()[:8]}")
@@ -52,7 +54,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Variable:
     """Every entry along an axis several times."""
     times = [int(repeats)] if isinstance(repeats, int | np.integer) else [int(each) for each in repeats]
     if axis is None:
-        raise CodeError("repeat without an axis is not recorded")
+        raise CodeError("repeat without an axis is not supported")
     count = int(x.shape[axis])
     places = np.repeat(np.arange(count), times * count if len(times) == 1 else times)
     return node("Gather", [x, integers(places)], {"axis": int(axis) % x.ndim})
@@ -72,7 +74,7 @@ def transpose_sequence(xs: Any) -> tuple[Variable, ...]:
     """Sequences of examples as steps over the examples; the longest come first."""
     lengths = _lengths(xs)
     if lengths != sorted(lengths, reverse=True):
-        raise CodeError(f"transposes sequences of {lengths[:8]} steps, expected the longest first")
+        raise CodeError(f"transposes sequences of {lengths[:8]} steps, expected descending lengths")
     columns = [
         split_axis(x, length, 0) if length > 1 else (x,) for x, length in zip(xs, lengths, strict=True)
     ]
@@ -101,11 +103,11 @@ def pad_sequence(xs: Any, length: int | None = None, padding: float = 0) -> Vari
 def concat_examples(batch: Any, device: Any = None, padding: float | None = None) -> Variable:
     """A batch of examples as one variable (``chainer.dataset.concat_examples``)."""
     if isinstance(batch[0], tuple | list | dict):
-        raise CodeError("joins examples of several parts, which is not recorded")
+        raise CodeError("joins examples of several arrays, which is not supported")
     return stack(batch, axis=0) if padding is None else pad_sequence(batch, padding=padding)
 
 
 def _lengths(xs: Sequence[Any]) -> list[int]:
     if isinstance(xs, Variable) or not xs:
-        raise CodeError("is given no list of sequences, one variable for each example")
+        raise CodeError("expected a list of sequences, one variable for each example")
     return [int(x.shape[0]) for x in xs]

@@ -63,7 +63,7 @@ def _blocks(ksize: Any, stride: Any, pad: Any, what: str) -> list[int]:
     """Return the size of windows that are blocks: they neither overlap, nor leave gaps, nor are padded."""
     kernel = pair(ksize)
     if kernel != (kernel if stride is None else pair(stride)) or pair(pad) != [0, 0]:
-        raise CodeError(f"{what} that overlap or padding is not recorded")
+        raise CodeError(f"{what} that overlap, or padding, is not supported")
     return kernel
 
 
@@ -99,7 +99,7 @@ def upsampling_2d(
     if outsize is None:
         outsize = least if cover_all else full
     if any(not low <= size <= high for low, size, high in zip(least, outsize, full, strict=True)):
-        raise CodeError(f"upsampling of {tuple(own)} to {tuple(outsize)} is not recorded")
+        raise CodeError(f"upsampling of {tuple(own)} to {tuple(outsize)} is not supported")
     last = integers([-1])
     is_there = node("Equal", [node("Unsqueeze", [indexes, last]), integers(range(kernel[0] * kernel[1]))])
     spread = node("Where", [is_there, node("Unsqueeze", [x, last]), current().constant(0.0)])
@@ -119,10 +119,10 @@ def unpooling_2d(
     kernel = _blocks(ksize, stride, pad, "unpooling with blocks")
     sizes = [step * int(size) for step, size in zip(kernel, x.shape[2:], strict=True)]
     if outsize is not None and list(outsize) != sizes:
-        raise CodeError(f"unpooling to {tuple(outsize)}, other than {tuple(sizes)}, is not recorded")
+        raise CodeError(f"unpooling to {tuple(outsize)}, other than {tuple(sizes)}, is not supported")
     if outsize is None and cover_all and kernel != [1, 1]:
         raise CodeError(
-            "unpooling with cover_all to an open size is not recorded: say outsize or cover_all=False"
+            "unpooling with cover_all to an unknown size is not supported; set outsize or cover_all=False"
         )
     scales = current().constant([1.0, 1.0, *map(float, kernel)])
     return node("Resize", [x, None, scales], REPEATED)

@@ -114,7 +114,7 @@ class MLPConvolution2D(Signed, ChainList):
         args: Any,
     ) -> None:
         if args:
-            raise ArgumentsError("MLPConvolution2D() takes no wscale any more; use conv_init and bias_init")
+            raise ArgumentsError("MLPConvolution2D() no longer accepts wscale; use conv_init and bias_init")
         if ksize is None:
             out_channels, ksize, in_channels = in_channels, out_channels, None
         widths = list(out_channels)

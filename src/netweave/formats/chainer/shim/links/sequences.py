@@ -51,10 +51,10 @@ class _NStep(Signed, ChainList):
     def _call(self, states: Sequence[Any], xs: Any) -> tuple[list[Variable], list[Variable]]:
         """Return the last states (layers * ways, examples, size) and what each sequence became."""
         if isinstance(xs, Variable) or not isinstance(xs, list | tuple) or not xs:
-            raise CodeError("is given no list of sequences, one variable for each example")
+            raise CodeError("expected a list of sequences, one variable for each example")
         if any(len(x.shape) != 2 or x.shape[1] != self.in_size for x in xs):
             shapes = ", ".join(str(tuple(map(int, x.shape))) for x in xs[:3])
-            raise CodeError(f"is given sequences of {shapes}, expected (steps, {self.in_size})")
+            raise CodeError(f"has sequences of {shapes} as inputs, expected (steps, {self.in_size})")
         lengths = [int(x.shape[0]) for x in xs]
         last_states: list[list[ir.Value]] = []
         order: list[int] = []

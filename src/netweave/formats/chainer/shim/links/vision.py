@@ -40,7 +40,7 @@ class _Vision(Chain, ABC):
         wanted = list(layers) if layers is not None else ["prob"]
         unknown = [name for name in wanted if name not in self.functions]
         if unknown:
-            raise CodeError(f"asks for {unknown[0]!r}, which is none of {', '.join(self.functions)}")
+            raise CodeError(f"asks for {unknown[0]!r}, expected one of {', '.join(self.functions)}")
         outputs: dict[str, Variable] = {}
         for name, functions in self.functions.items():
             if len(outputs) == len(set(wanted)):
@@ -62,7 +62,10 @@ class _Vision(Chain, ABC):
 
 def _without_file(pretrained_model: Any) -> None:
     if pretrained_model not in {"auto", None}:
-        raise CodeError("loads its weights itself; give the file to Netweave: model.py,weights.npz")
+        raise CodeError(
+            "loads its weights itself, which is not supported; give the file to Netweave: "
+            "model.py,weights.npz"
+        )
 
 
 def _pool(ksize: int, stride: int | None = None) -> Callable[..., Any]:

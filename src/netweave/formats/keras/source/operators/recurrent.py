@@ -84,7 +84,7 @@ def _layer(rnn: RecurrentNode, way: _Way, source: str) -> list[Step]:
     used = [node.is_used(number) for number in range(len(node.outputs))]
     states = [index for index in FIRST_STATES if node.has(index)]
     if any(node.is_stored(index) for index in states):
-        raise NotWritable("its first states are stored, expected inputs of the net")
+        raise NotWritable("its initial states are stored, expected inputs of the net")
     given = ", ".join(_first_state(node, index, way, place) for place, index in enumerate(states, start=1))
     more = f", initial_state=[{given}]" if len(states) > 1 else f", initial_state={given}" if states else ""
     inputs = [source, *(_state_name(node, index) for index in states)]
