@@ -64,6 +64,7 @@ MISTAKES: dict[str, tuple[type[NetweaveError], dict[str, tuple[Make, str]]]] = {
             "mxnet": (mxnet("Convolution", **CONV, kernel="(3,3)", strid="(2,2)"), r"strid='\(2,2\)'"),
             "onnx": (onnx_file("MaxPool", kernel_shape=[2, 2], strid=2), "'strid'"),
             "singa": (singa_conv("kernl: 3"), "kernl"),
+            "tensorflow": (max_pool(stride=STRIDES), "stride=.*did you mean 'strides'"),
         },
     ),
     "setting of a wrong type": (

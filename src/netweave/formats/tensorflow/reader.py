@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers, refuse_unknown_settings
+from netweave.formats.tensorflow.attribute_names import unknown_attributes
 from netweave.formats.tensorflow.folding import can_fold
 from netweave.formats.tensorflow.inputs import Inputs
 from netweave.formats.tensorflow.interpreter import Interpreter
@@ -78,10 +79,11 @@ def _output_tensors(names: Sequence[str], items: Sequence[Item], program: Progra
 
 
 def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
-    """Refuse a net with unknown operators, naming each once with its nodes."""
+    """Refuse a net with unknown operators, naming each once with its nodes, or with unknown attributes."""
+    nodes = list(needed(program, wanted))
     unknown = [
         UnknownLayer(node.op, node.name, node.line)
-        for node in needed(program, wanted)
+        for node in nodes
         if node.op not in READERS and not can_fold(node.op) and node.op not in program.functions
     ]
     refuse_unknown_layers(
@@ -91,4 +93,7 @@ def _check_operators(program: Program, wanted: Sequence[Ref]) -> None:
         known=READERS,
         reasons=REASONS,
         how_to="add-a-tensorflow-operator",
+    )
+    refuse_unknown_settings(
+        (attribute for node in nodes for attribute in unknown_attributes(node)), place=program.file
     )
