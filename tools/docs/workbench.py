@@ -1,17 +1,30 @@
-"""Pictures of the workbench for its help page, taken in a real browser; by hand, after a change of the pages.
+"""Pictures of the pages for README and help, taken in a real browser; by hand, after a change of the pages.
 
 PYTHONPATH=src:. python -m tools.docs.workbench
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from PIL import Image
+
+import netweave
+from netweave.api import save_page
 from tests.web.running import Workbench
 
-FOLDER = Path(__file__).parents[2] / "src" / "netweave" / "web" / "static" / "web" / "help"
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "src" / "netweave" / "web" / "static" / "web" / "help"
+PAGE = ROOT / "docs" / "images" / "viewer.png"
 SWITCHES = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
@@ -36,7 +49,30 @@ def main() -> None:
         page.wait_for_selector("#address")
         page.wait_for_timeout(2000)
         page.screenshot(path=FOLDER / "share.png", clip={"x": 0, "y": 0, "width": 1280, "height": 420})
+        take_page(browser)
         browser.close()
+    for path in (*FOLDER.glob("*.png"), PAGE):
+        _shrink(path)
+
+
+def take_page(browser: Browser) -> None:
+    """Take the picture of the page of ``examples/padding`` that README shows."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(ROOT / "examples" / "padding"):
+        subprocess.run([sys.executable, "make_weights.py"], check=True)
+        file = Path(folder) / "comparison.html"
+        save_page(netweave.compare("leaves.prototxt", "leaves-symbol.json"), file)
+        page = browser.new_page(viewport={"width": 1280, "height": 720})
+        page.goto(file.as_uri())
+        page.wait_for_selector(".nw-header .nw-chip")
+        page.wait_for_timeout(1500)
+        page.screenshot(path=PAGE)
+
+
+def _shrink(path: Path) -> None:
+    """Keep 64 colours of a picture: pages have few, and the file is a third of the size."""
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
 
 
 if __name__ == "__main__":

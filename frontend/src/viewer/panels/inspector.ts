@@ -188,7 +188,9 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
             h("b", {}, ratioText(finding.error)),
             " times their rms. ",
           ],
-          ...["With the fix they differ by ", h("b", {}, ratioText(finding.error_fixed)), "."],
+          ...(finding.error_fixed === 0
+            ? ["With the fix they are identical."]
+            : ["With the fix they differ by ", h("b", {}, ratioText(finding.error_fixed)), " times the rms."]),
         )
       : null,
   );
