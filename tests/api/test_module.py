@@ -196,7 +196,7 @@ def test_schedulers_and_first_values_by_name():
 
 
 WRONG = {
-    "optimizer": ({"optimizer": "sdg"}, UsageError, "no update rule 'mxnet.sdg'"),
+    "optimizer": ({"optimizer": "sdg"}, UsageError, "unknown update rule 'mxnet.sdg'"),
     "setting": ({"optimizer_params": {"momentun": 0.9}}, UsageError, "no setting momentun"),
     "scheduler": ({"optimizer_params": {"lr_scheduler": 3}}, UsageError, "lr_scheduler is 3, expected"),
     "metric": ({"eval_metric": "acuracy"}, UsageError, "unknown metric 'acuracy'; expected one of acc"),

@@ -119,7 +119,7 @@ def test_parameters_without_init_come_from_a_checkpoint_or_not_at_all(tmp_path):
     file = tmp_path / "checkpoint" / "step2-worker0"
     trained = arrays_of(run(job(tmp_path, net, more=f'train_steps: 0 checkpoint_path: "{file}"'))[0])
     assert np.abs(trained["w"]).max() > 0.1
-    with pytest.raises(UsageError, match="parameter 'w' has no values, and no 'init' to draw them by"):
+    with pytest.raises(UsageError, match="parameter 'w' has neither values nor an 'init'"):
         run(job(tmp_path, net))
 
 

@@ -69,9 +69,9 @@ def take_page(browser: Browser) -> None:
 
 
 def _shrink(path: Path) -> None:
-    """Keep 64 colours of a picture: pages have few, and the file is a third of the size."""
+    """Keep 256 colours of a picture: pages have few, and the file is a third of the size."""
     with Image.open(path) as picture:
-        small = picture.convert("RGB").quantize(64, dither=Image.Dither.NONE)
+        small = picture.convert("RGB").quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
 
 

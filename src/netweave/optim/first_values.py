@@ -68,7 +68,7 @@ def first_values(
     else:
         rule = "'init'" if source == "singa" else "initializer"
         raise UsageError(
-            f"parameter {parameter.key!r} has neither values nor an {rule}; set one, or give a file of weights "
+            f"parameter {parameter.key!r} has neither values nor an {rule}; set one, or give a weights file "
             "that has the parameter"
         )
     kind = f"{source}.{kind.lower() if source == 'mxnet' else kind}"
