@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import tempfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from netweave.engine import Variable
 from netweave.errors import RunError, UsageError
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
+from netweave.training import checksums
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,
@@ -132,11 +134,13 @@ class TrainState:
 
         Raises:
             UsageError: No format has such a file.
-            SourceError: The state or its weights cannot be read, or are of another net or solver.
+            SourceError: The state or its weights cannot be read, are not as they were written, or are of
+                another net or solver.
         """
         row = find_state_reader(path)
         if row is None:
             raise UsageError(f"{path}: is not a solver state that a run can resume from")
+        checksums.require_as_written(path)
         updater = self.updater
         state: FoundState = row.load_training().read_state(
             path, self.job.phases["train"].graph, updater.rule.names
@@ -236,8 +240,13 @@ def _write(
     prefix: str,
     keep: int,
 ) -> None:
-    for file, content in foreign.items():
-        write_whole(file, content())
+    digests = {}
+    for file, make in foreign.items():
+        content = make()
+        digests[file.name] = hashlib.sha256(content).hexdigest()
+        write_whole(file, content)
+    if digests:
+        write_whole(path.with_suffix(checksums.SUFFIX), checksums.checksum_lines(digests))
     write_checkpoint(path, checkpoint)
     with contextlib.suppress(OSError):
         prune(prefix, keep, checkpoint.origin.run)

@@ -14,6 +14,7 @@ from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
 from netweave.optim import Trained, first_values
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
+from netweave.training.checksums import require_as_written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,9 +85,10 @@ def load_weights(phases: Mapping[str, Phase], nets: Mapping[str, TorchNet], file
         file: A file of the nets' own format, or a checkpoint of Netweave's.
 
     Raises:
-        SourceError: The file cannot be read, or does not fit.
+        SourceError: The file cannot be read, is not as a run has written it, or does not fit.
         UsageError: It has none of the arrays.
     """
+    require_as_written(file)
     loaded: set[str] = set()
     for name, net in nets.items():
         graph = phases[name].graph

@@ -1,0 +1,54 @@
+"""Checksums of the files that a run writes for other programs, whose formats have none.
+
+Beside ``net_iter_20.caffemodel`` and ``net_iter_20.solverstate`` lies ``net_iter_20.sha256``, in the form of
+the tool ``sha256sum``. A file that is listed there is read by a run only if it is as it was written
+(docs/decisions/0151).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+SUFFIX = ".sha256"
+
+
+def checksum_lines(digests: Mapping[str, str]) -> bytes:
+    r"""Return the content of a file of checksums.
+
+    Args:
+        digests: SHA-256 in hexadecimal digits, by the name of the file.
+
+    >>> checksum_lines({"a.caffemodel": "00" * 32}).decode()
+    '0000000000000000000000000000000000000000000000000000000000000000 *a.caffemodel\\n'
+    """
+    return "".join(f"{digest} *{name}\n" for name, digest in digests.items()).encode()
+
+
+def require_as_written(path: Path) -> None:
+    """Check a file against the checksums beside it; a file that nobody has listed is let pass.
+
+    Raises:
+        ReadError: It is not as it was written, or the list is damaged.
+    """
+    match = re.match(r"(.+_iter_\d+)\.", path.name)
+    listing = path.with_name(f"{match[1]}{SUFFIX}") if match else None
+    if listing is None or not listing.is_file() or not path.is_file():
+        return
+    lines = listing.read_bytes().splitlines()
+    expected = {name: digest for digest, _, name in (line.partition(b" *") for line in lines)}
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest().encode()
+    if expected.get(path.name.encode()) != digest:
+        raise ReadError(
+            f"is damaged: its checksum is not the one in {listing.name}; use an earlier file, or remove "
+            f"{listing.name} if the change is intended",
+            place=str(path),
+        )
