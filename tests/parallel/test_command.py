@@ -8,68 +8,20 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
-import h5py
-import numpy as np
 import pytest
 
-from netweave.training import read_checkpoint
-from tests.parallel import nets
+from tests.parallel.command import TIMEOUT_S, arrays, finish, is_equal, is_there, ranks_of, start, write
 
 pytestmark = [pytest.mark.multi, pytest.mark.slow]
 
 STEPS = 40
-TIMEOUT_S = 240
-"""Twenty times what a start takes on an idle machine."""
-
-NET = f"""name: "command"
-layer {{ name: "data" type: "HDF5Data" top: "data" top: "label"
-  hdf5_data_param {{ source: "list.txt" batch_size: {nets.BATCH} }} }}
-{nets.NETS["mlp"]}"""
 
 
 @pytest.fixture
 def folder(tmp_path):
-    with h5py.File(tmp_path / "records.h5", "w") as file:
-        for name, array in nets.records().items():
-            file[name] = array.astype(np.float32)
-    (tmp_path / "list.txt").write_text("records.h5\n")
-    (tmp_path / "net.prototxt").write_text(NET)
-    (tmp_path / "solver.prototxt").write_text(
-        f'net: "net.prototxt" base_lr: 0.05 lr_policy: "fixed" momentum: 0.9 max_iter: {STEPS} display: 5\n'
-        'snapshot: 10 snapshot_prefix: "out/net"\n'  # no seed: all ranks must agree on a fresh one
-    )
+    write(tmp_path, steps=STEPS)
     return tmp_path
-
-
-def start(folder, *arguments, before=(), **options):
-    command = [*(before or [sys.executable]), "-m", "netweave", "train", "solver.prototxt", *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True, **options)
-
-
-def finish(process):
-    output, _ = process.communicate(timeout=TIMEOUT_S)
-    return process.returncode, output
-
-
-def arrays(folder, iteration=STEPS):
-    found = read_checkpoint(folder / f"out/net_iter_{iteration}.checkpoint").arrays
-    return {key: array for key, array in found.items() if key.startswith("param")}
-
-
-def ranks_of(launcher):
-    children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text().split()
-    return [int(pid) for pid in children]
-
-
-def is_there(pid):
-    """Whether a process runs; a dead one that its parent has not asked about does not."""
-    try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return False
 
 
 def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(folder):
@@ -77,7 +29,7 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(fold
     status, output = finish(start(folder, *arguments))
     assert status == 0, output
     assert "3 ranks: the file's batch of 10 is split, 4 + 3 + 3; an update is over all 10 samples" in output
-    expected = arrays(folder)
+    expected = arrays(folder, STEPS)
     for file in (folder / "out").iterdir():
         if "iter_40" not in file.name:
             file.unlink()  # those of iteration 40 stay: a restart must not take another run's
@@ -94,8 +46,7 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(fold
     assert "rank 1 was killed by SIGKILL; starting all 3 ranks again from the last checkpoint" in output
     # that of 20 may still be on its way to the disk
     assert re.search(r"resuming from out/net_iter_[12]0.checkpoint", output), output
-    found = arrays(folder)
-    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+    assert is_equal(arrays(folder, STEPS), expected)
 
 
 def test_a_rank_that_is_killed_without_restarts_is_named_and_nothing_stays_behind(folder):
@@ -124,18 +75,16 @@ def test_torchrun_the_launcher_and_python_end_with_the_same_bits(folder):
     status, output = finish(start(folder, "--devices", "cpu:2", "--seed", "4"))
     assert status == 0, output
     assert "2 ranks: each takes the file's batch of 10, an update is over 20 samples" in output
-    expected = arrays(folder)
+    expected = arrays(folder, STEPS)
     before = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     status, output = finish(start(folder, "--seed", "4", before=before))
     assert status == 0, output
-    found = arrays(folder)
-    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+    assert is_equal(arrays(folder, STEPS), expected)
     for file in (folder / "out").iterdir():
         file.unlink()
     (folder / "script.py").write_text(SCRIPT)
     subprocess.run([sys.executable, "script.py"], cwd=folder, check=True, timeout=TIMEOUT_S)
-    found = arrays(folder)
-    assert all(np.array_equal(found[key], expected[key]) for key in expected)
+    assert is_equal(arrays(folder, STEPS), expected)
 
 
 def test_ctrl_c_stops_all_ranks_at_one_iteration_and_resume_goes_on(folder):

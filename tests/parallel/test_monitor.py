@@ -63,3 +63,38 @@ def test_the_rank_that_has_begun_the_fewest_collectives_is_waited_for():
     watch.note([beat(1, 5, 100), beat(1, 5, 100), beat(1, 4, 97)], 0.0)
     assert watch.waiting_for(1.0) == ["rank 2 is behind, in iteration 4"]
     assert watch.waiting_for(9.0)[0].startswith("rank 1 has not answered for 9 s")
+
+
+def test_when_a_connection_was_closed_only_a_silent_rank_is_to_blame():
+    """Beats are a second old: who has begun fewer collectives in them need not be who has ended."""
+    watch = Watch(0, NAMES, 0.0, 60.0)
+    watch.note([beat(1, 5, 100), beat(1, 5, 97), beat(1, 5, 100)], 0.0)
+    assert watch.waiting_for(1.0, has_ended=True) == []
+    watch.note([beat(2, 5, 100), beat(2, 5, 97), beat(1, 5, 100)], 2.0)
+    watch.note([beat(4, 5, 100), beat(4, 5, 97), beat(1, 5, 100)], 4.0)
+    (blamed,) = watch.waiting_for(4.0, has_ended=True)
+    assert blamed.startswith("rank 2 has not answered for 4 s")
+
+
+def test_a_rank_that_is_cut_off_says_so_and_blames_nobody():
+    """Of its own beats it hears nothing either."""
+    watch = Watch(1, NAMES, 0.0, 60.0, holder="the store at a:1")
+    messages = []
+    for now_s in range(30):
+        heard = now_s if not 3 <= now_s < 20 else 2
+        messages += [(now_s, text) for text in watch.note([beat(heard)] * 3, float(now_s))]
+    assert messages == [
+        (8, "the store at a:1 has not answered rank 1 for 6 s; is the link down? The run waits up to 60 s"),
+        (20, "the store at a:1 answers rank 1 again"),
+    ]
+
+
+def test_a_rank_that_was_stopped_itself_blames_nobody():
+    """SIGSTOP for 30 s, SIGCONT: the beats that it knows are old, and those of all others go on."""
+    watch = Watch(1, NAMES, 0.0, 60.0)
+    messages = []
+    for now_s in [0, 1, 2, 3, 33, 34, 35, 36]:
+        heard = 3 if now_s == 33 else now_s
+        messages += watch.note([beat(heard)] * 3, float(now_s))
+        assert now_s < 33 or not watch.waiting_for(float(now_s))
+    assert messages == []

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sys
 import time
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LAUNCHED = "NETWEAVE_LAUNCHED"
-"""Set for ranks of Netweave's own launcher, which reports their errors."""
+"""The process of Netweave's own launcher, which reports the errors of its ranks."""
 
 DEVICE = "NETWEAVE_DEVICE"
 """The device of a rank, where the launcher says it."""
@@ -49,7 +50,7 @@ class RankEnvironment:
         local_size: Number of processes of its machine.
         address: Host of the store.
         port: Port of the store.
-        hosts_store: Whether this process must host the store itself.
+        agent_holds_store: Whether who started the processes holds the store; else rank 0 does.
         attempt: How often the processes were started again.
     """
 
@@ -59,8 +60,13 @@ class RankEnvironment:
     local_size: int
     address: str
     port: int
-    hosts_store: bool
+    agent_holds_store: bool
     attempt: int
+
+    @property
+    def hosts_store(self) -> bool:
+        """Whether this process must host the store itself."""
+        return self.rank == 0 and not self.agent_holds_store
 
 
 def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironment | None:
@@ -79,7 +85,6 @@ def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironm
     rank = _number(found, "RANK", 0, size)
     if "MASTER_ADDR" not in found:
         raise UsageError("RANK is set and MASTER_ADDR is not; start with torchrun, or unset RANK")
-    shared = found.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True"
     return RankEnvironment(
         rank,
         size,
@@ -87,7 +92,7 @@ def rank_environment(variables: Mapping[str, str] | None = None) -> RankEnvironm
         _number(found, "LOCAL_WORLD_SIZE", 1, size + 1) if "LOCAL_WORLD_SIZE" in found else size,
         found["MASTER_ADDR"],
         _number(found, "MASTER_PORT", 1, 65536),
-        hosts_store=rank == 0 and not shared,
+        agent_holds_store=found.get("TORCHELASTIC_USE_AGENT_STORE", "False") == "True",
         attempt=_number(found, "TORCHELASTIC_RESTART_COUNT", 0, None)
         if "TORCHELASTIC_RESTART_COUNT" in found
         else 0,
@@ -102,21 +107,30 @@ def _number(variables: Mapping[str, str], name: str, least: int, end: int | None
     return int(text)
 
 
+def is_launched() -> bool:
+    """Whether Netweave's own launcher has started this process, and still watches it."""
+    return os.environ.get(LAUNCHED) == str(os.getppid())
+
+
 def leave_error(message: str) -> bool:
     """Leave the message of an error for the launcher; say whether the launcher is to show it.
 
     The file has the form of ``torch.distributed.elastic``, so that ``torchrun`` shows it too.
     """
     path = os.environ.get(ERROR_FILE)
+    if path and LAUNCHED in os.environ and not is_launched():  # it was killed: nobody else removes its folder
+        shutil.rmtree(Path(path).parent, ignore_errors=True)
+        return False
     if path:
         content = {"message": {"message": message, "extraInfo": {"timestamp": str(int(time.time()))}}}
         with contextlib.suppress(OSError):
             Path(path).write_text(json.dumps(content))
-    return bool(path) and LAUNCHED in os.environ
+    return bool(path) and is_launched()
 
 
 def leave_at_once(status: int) -> NoReturn:
     """End a rank that has failed: collectives on their way would abort the process when it ends in order."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    with contextlib.suppress(OSError, ValueError):  # whoever read what it says may be gone
+        sys.stdout.flush()
+        sys.stderr.flush()
     os._exit(status)

@@ -81,6 +81,7 @@ class Launcher:
     tell: Callable[[str], None]
     environment: dict[str, str] = field(default_factory=dict)
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    _ordered: signal.Signals | None = None
 
     def run(self) -> int:
         """Run to the end; return the exit status of the ranks.
@@ -88,7 +89,7 @@ class Launcher:
         Raises:
             RunError: Ranks failed more often than ``restarts``; the message names rank and cause.
         """
-        with tempfile.TemporaryDirectory(prefix="netweave-") as folder, _store() as port, self._signals():
+        with self._signals(), tempfile.TemporaryDirectory(prefix="netweave-") as folder, _store() as port:
             failed: Exit | None = None
             for attempt in range(self.restarts + 1):
                 try:
@@ -101,6 +102,9 @@ class Launcher:
                     return exits[0].status
                 if failed.is_final:
                     raise RunError(failed.message)
+                if self._ordered:  # to end: ranks that an order has killed are not started again
+                    self.tell(f"ended by {self._ordered.name}; --resume goes on from the last checkpoint")
+                    return 128 + self._ordered
                 if attempt < self.restarts:
                     self.tell(
                         f"{failed}; starting all {len(self.devices)} ranks again from the last checkpoint "
@@ -133,7 +137,7 @@ class Launcher:
                 "TORCHELASTIC_USE_AGENT_STORE": "True",
                 "TORCHELASTIC_RESTART_COUNT": str(attempt),
                 ERROR_FILE: str(folder / f"{attempt}-{rank}.json"),
-                LAUNCHED: "1",
+                LAUNCHED: str(os.getpid()),
                 DEVICE: device,
             }
             self._processes.append(subprocess.Popen(list(self.command), env=variables))
@@ -142,6 +146,10 @@ class Launcher:
         """Wait until all ranks have ended, or one has failed and the others had their time."""
         ends_s = float("inf")
         while any(process.poll() is None for process in self._processes) and time.monotonic() < ends_s:
+            if ends_s == float("inf") and self._ordered == signal.SIGTERM:
+                for process in self._processes:
+                    process.terminate()
+                ends_s = time.monotonic() + GRACE_S
             if ends_s == float("inf") and any(process.poll() for process in self._processes):
                 ends_s = time.monotonic() + GRACE_S
             time.sleep(POLL_S)
@@ -162,16 +170,13 @@ class Launcher:
     def _signals(self) -> Iterator[None]:
         """Leave Ctrl-C to the ranks, which get it too and stop together; pass on an order to end."""
 
-        def pass_on(number: int, frame: object) -> None:
-            for process in self._processes:
-                if process.poll() is None:
-                    process.send_signal(number)
+        def note(number: int, frame: object) -> None:
+            self._ordered = signal.Signals(number)
 
         if threading.current_thread() is not threading.main_thread():
             yield  # only the main thread may handle signals
             return
-        before = {signal.SIGINT: signal.signal(signal.SIGINT, lambda number, frame: None)}
-        before[signal.SIGTERM] = signal.signal(signal.SIGTERM, pass_on)
+        before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             yield
         finally:

@@ -16,18 +16,26 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from netweave.parallel.environment import GROUP_LOST
+from torch import distributed
+
+from netweave.parallel.environment import GROUP_LOST, leave_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from torch.distributed import Store
+    from netweave.parallel.rank_store import RankStore
 
 BEAT_S = 1.0
 """Seconds between two beats."""
 
 SILENT_S = 5.0
 """A rank that has not beaten for so long is named."""
+
+LEAVE_S = 3.0
+"""A rank whose store is gone has so long to end by itself."""
+
+CLOSE_S = 2.0
+"""A beat takes milliseconds, or does not come back at all."""
 
 SLOW_RATIO = 1.5
 SLOW_DIFFERENCE_S = 0.02
@@ -75,33 +83,50 @@ class Watch:
         names: What each rank is called in messages.
         now_s: The time at which watching begins.
         timeout_s: How long the group waits for a rank.
+        holder: What the store, and who holds it, is called in messages.
     """
 
-    def __init__(self, rank: int, names: Sequence[str], now_s: float, timeout_s: float) -> None:
+    def __init__(
+        self, rank: int, names: Sequence[str], now_s: float, timeout_s: float, *, holder: str = "the store"
+    ) -> None:
         self.peers = [Peer(now_s) for _ in names]
+        self._holder = holder
+        self._noted_s = now_s
         self._rank = rank
         self._names = names
         self._timeout_s = timeout_s
 
     def note(self, beats: Sequence[bytes], now_s: float) -> list[str]:
         """Take the latest beat of each rank; return messages, if it is this rank's turn to say them."""
+        if now_s - self._noted_s > SILENT_S / 2:  # this process was stopped, not the others
+            for peer in self.peers:
+                peer.changed_s += now_s - self._noted_s
+        self._noted_s = now_s
         for peer, beat in zip(self.peers, beats, strict=True):
             if beat != peer.beat:
                 peer.beat, peer.changed_s = beat, now_s
                 peer.progress = Progress(*json.loads(beat)[1:])
+        own = self.peers[self._rank]
+        if own.silent or now_s - own.changed_s > SILENT_S:
+            return self._cut_off(now_s)
         messages = [*self._silent(now_s), *self._slow()]
         speaker = next((rank for rank, peer in enumerate(self.peers) if not peer.silent), self._rank)
         return messages if speaker == self._rank else []
 
-    def waiting_for(self, now_s: float) -> list[str]:
-        """Return what is known of the ranks that the others wait for: silent ones, or the last ones."""
+    def waiting_for(self, now_s: float, *, has_ended: bool = False) -> list[str]:
+        """Return what is known of the ranks that the others wait for: silent ones, or the last ones.
+
+        Args:
+            now_s: The time.
+            has_ended: Whether one of them has ended: then who is the last says nothing.
+        """
         silent = [
             f"{self._names[rank]} has not answered for {now_s - peer.changed_s:.0f} s, last seen in "
             f"iteration {peer.progress.iteration}"
             for rank, peer in enumerate(self.peers)
             if rank != self._rank and now_s - peer.changed_s > 3 * BEAT_S
         ]
-        if silent:
+        if silent or has_ended:
             return silent
         begun = [peer.progress.collectives for peer in self.peers]
         if min(begun) == max(begun):
@@ -116,16 +141,31 @@ class Watch:
         messages = []
         for rank, peer in enumerate(self.peers):
             silent_s = now_s - peer.changed_s
+            name = self._names[rank]
             if not peer.silent and silent_s > SILENT_S:
                 peer.silent = True
                 messages.append(
-                    f"{self._names[rank]} has not answered for {silent_s:.0f} s (in iteration "
-                    f"{peer.progress.iteration}); the others wait for it, up to {self._timeout_s:.0f} s"
+                    f"{name} has not answered for {silent_s:.0f} s (in iteration {peer.progress.iteration}); "
+                    f"the others wait for it, up to {self._timeout_s:.0f} s"
                 )
             elif peer.silent and silent_s < SILENT_S:
                 peer.silent = False
-                messages.append(f"{self._names[rank]} answers again")
+                messages.append(f"{name} answers again")
         return messages
+
+    def _cut_off(self, now_s: float) -> list[str]:
+        """Return messages about this rank, of whose own beats nothing is heard, or was not until now."""
+        own = self.peers[self._rank]
+        silent_s = now_s - own.changed_s
+        was_silent, own.silent = own.silent, silent_s > SILENT_S
+        if own.silent == was_silent:
+            return []
+        if not own.silent:
+            return [f"{self._holder} answers {self._names[self._rank]} again"]
+        return [
+            f"{self._holder} has not answered {self._names[self._rank]} for {silent_s:.0f} s; is the link "
+            f"down? The run waits up to {self._timeout_s:.0f} s"
+        ]
 
     def _slow(self) -> list[str]:
         messages = []
@@ -147,57 +187,73 @@ class Watch:
 
 
 class Monitor:
-    """Beats, and watches the others, on a thread of its own.
+    """Beats on one thread, and watches the others on another.
 
-    A rank whose store is gone ends at once: its launcher is dead, and nobody would end it otherwise.
+    A rank whose store is gone ends soon: its launcher is dead, and nobody would end it otherwise.
 
     Args:
-        store: Where beats are; a connection of its own, since a rank that waits for a key holds the lock.
+        store: Where beats are.
         rank: This rank.
-        names: What each rank is called in messages.
         timeout_s: How long the group waits for a rank.
         tell: Told of messages.
     """
 
-    def __init__(
-        self, store: Store, rank: int, names: Sequence[str], *, timeout_s: float, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, store: RankStore, rank: int, *, timeout_s: float, tell: Callable[[str], None]) -> None:
         self.progress = Progress()
-        self._store = store
+        self._keys = distributed.PrefixStore("monitor", store.second_connection())
+        self._holder = store.holder
         self._rank = rank
-        self._size = len(names)
+        self._size = len(store.names)
         self._tell = tell
-        self._watch = Watch(rank, names, time.monotonic(), timeout_s)
+        self._watch = Watch(rank, store.names, time.monotonic(), timeout_s, holder=store.holder)
         self._end = threading.Event()
+        self._lost = ""
         self._count = 0
-        self._beat()
-        self._thread = threading.Thread(target=self._run, name="monitor", daemon=True)
-        self._thread.start()
+        self._beats: Sequence[bytes] | None = None
+        # calls to a store beyond a link that is down do not return: who beats cannot watch as well
+        self._threads = [
+            threading.Thread(target=one, daemon=True) for one in (self._run_beats, self._run_watch)
+        ]
+        for thread in self._threads:
+            thread.start()
 
-    def waiting_for(self) -> list[str]:
-        """Return what is known of the ranks that the others wait for."""
-        return self._watch.waiting_for(time.monotonic())
+    def waiting_for(self, *, has_ended: bool) -> str:
+        """Return what is known of the ranks that the others wait for.
+
+        Args:
+            has_ended: Whether one of them has ended.
+        """
+        return self._lost or "; ".join(self._watch.waiting_for(time.monotonic(), has_ended=has_ended))
 
     def close(self) -> None:
-        """Stop beating."""
+        """Stop beating; a beat that does not come back is left behind."""
         self._end.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join(CLOSE_S)
+
+    def _run_beats(self) -> None:
+        try:
+            while True:
+                self._beat()
+                self._beats = self._keys.multi_get([f"beat/{rank}" for rank in range(self._size)])
+                if self._end.wait(BEAT_S):
+                    return
+        except RuntimeError:  # torch's DistError, of the store's connection, is one
+            self._lost = f"{self._holder} has ended, or the link to it is down"
+        # the run fails by itself where it needs the others, and says so; one that does not is ended
+        if not self._end.wait(LEAVE_S):
+            if not leave_error(self._lost):
+                self._tell(self._lost)
+            os._exit(GROUP_LOST)
 
     def _beat(self) -> None:
         self._count += 1
         own = self.progress
         beat = json.dumps([self._count, own.iteration, own.collectives, own.compute_s])
-        self._store.set(f"beat/{self._rank}", beat)
+        self._keys.set(f"beat/{self._rank}", beat)
 
-    def _run(self) -> None:
+    def _run_watch(self) -> None:
         while not self._end.wait(BEAT_S):
-            try:
-                self._beat()
-                beats = self._store.multi_get([f"beat/{rank}" for rank in range(self._size)])
-            except RuntimeError:  # torch's DistError, of the store's connection, is one
-                if self._end.is_set():
-                    return
-                self._tell("the store of the ranks is gone: its launcher ended, or the link to it is down")
-                os._exit(GROUP_LOST)
-            for message in self._watch.note(beats, time.monotonic()):
-                self._tell(message)
+            if self._beats is not None:
+                for message in self._watch.note(self._beats, time.monotonic()):
+                    self._tell(message)

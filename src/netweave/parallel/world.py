@@ -8,7 +8,6 @@ on all ranks whatever the other kinds do.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import os
 import re
@@ -16,23 +15,25 @@ import secrets
 import socket
 import sys
 import threading
-from collections import Counter
+import time
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib import metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import torch
 from torch import distributed
 
 from netweave.backends.torch.device import find_device
-from netweave.errors import PeerError, UsageError
-from netweave.parallel.environment import DEVICE, MACHINE, rank_environment
-from netweave.parallel.monitor import Monitor
+from netweave.errors import NetweaveError, PeerError, UsageError
+from netweave.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
+from netweave.parallel.monitor import BEAT_S, Monitor
 from netweave.parallel.occupancy import Occupancy
+from netweave.parallel.rank_store import SLACK_S, RankStore
+from netweave.parallel.waiting import within
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from netweave.parallel.environment import RankEnvironment
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
 TIMEOUT_S = 60.0
 """So long is a rank waited for; torch's own default is half an hour."""
 
-_joined = itertools.count(1)
+FIND_S = 4.0
+"""So long do ranks look for the one whose connection was closed: until it has missed its beats."""
 
 Group: TypeAlias = distributed.ProcessGroup
 
@@ -97,14 +99,18 @@ class World:
         self.occupancy = Occupancy()
         self._closed = False
         self._groups: dict[str, Group] = {}
-        self._num_calls: Counter[str] = Counter()
-        base = self._open_store(environment)
-        number = next(_joined)  # a process may train several times; keys of the last time are still there
-        self._run_store = distributed.PrefixStore(f"netweave/{number}/run", base)
-        self._prefix = f"netweave/{number}/attempt {self.attempt}"
-        self._store = distributed.PrefixStore(self._prefix, base)
-        self.ranks = self._introduce()
-        self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
+        self._blame: str | None = None
+        self._blame_lock = threading.Lock()
+        self._store = RankStore(environment, timeout_s=timeout_s)
+        try:
+            self.ranks = self._introduce()
+            self._store.names = [str(rank) for rank in self.ranks]
+            self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
+            self._monitor = Monitor(self._store, self.rank, timeout_s=timeout_s, tell=tell)
+        except NetweaveError as error:
+            self._announce(error)
+            raise
+        self.progress = self._monitor.progress
         hosts = list(dict.fromkeys(rank.host for rank in self.ranks))
         self.machines = tuple(
             tuple(rank.number for rank in self.ranks if rank.host == host) for host in hosts
@@ -112,14 +118,6 @@ class World:
         self._owns_default = not distributed.is_initialized()
         if self._owns_default:
             self._initialise()
-        self._monitor = Monitor(
-            distributed.PrefixStore("monitor", self._second_connection(environment)),
-            self.rank,
-            [str(rank) for rank in self.ranks],
-            timeout_s=timeout_s,
-            tell=tell,
-        )
-        self.progress = self._monitor.progress
 
     @property
     def is_first(self) -> bool:
@@ -134,58 +132,54 @@ class World:
             ranks: Its ranks; all by default.
         """
         if name not in self._groups:
-            made = distributed.new_group(
-                None if ranks is None else list(ranks),
-                timeout=timedelta(seconds=self.timeout_s),
-                backend="nccl" if self.device.type == "cuda" and name != "objects" else "gloo",
+            self._groups[name] = self._connect(
+                lambda: distributed.new_group(
+                    None if ranks is None else list(ranks),
+                    timeout=timedelta(seconds=self.timeout_s),
+                    backend="nccl" if self.device.type == "cuda" and name != "objects" else "gloo",
+                )
             )
-            self._groups[name] = made
         return self._groups[name]
 
     def gather(self, value: Any, what: str) -> list[Any]:
         """Return the value of each rank: JSON values, small ones, through the store.
 
         Raises:
-            PeerError: A rank is not there within the timeout; the message names it.
+            PeerError: A rank is not there within the timeout, or has failed; the message names it.
         """
-        key = self._key(what)
-        self._store.set(f"{key}/{self.rank}", json.dumps(value))
-        return [self._value(f"{key}/{rank}", rank, what) for rank in range(self.size)]
+        return self._store.gather(value, what)
 
     def share(self, value: Any, what: str) -> Any:
         """Return the value that rank 0 has: JSON values, small ones, through the store."""
-        key = self._key(what)
-        if self.rank == 0:
-            self._store.set(key, json.dumps(value))
-        return self._value(key, 0, what)
+        return self._store.share(value, what)
 
     def keep(self, make: Callable[[], Any], what: str) -> Any:
-        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again.
-
-        Args:
-            make: Called by rank 0 of the first attempt that comes so far.
-            what: For keys and messages.
-        """
-        key = self._key(f"kept {what}")
-        value = None
-        if self.rank == 0:
-            if not self._run_store.check([key]):
-                self._run_store.set(key, json.dumps(make()))
-            value = json.loads(self._run_store.get(key))
-        return self.share(value, what)
+        """Return the value that the first attempt's rank 0 made, so that a restarted run has it again."""
+        return self._store.keep(make, what)
 
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
-        """Refuse to go on unless all ranks have the same value.
+        """Refuse to go on unless all ranks have the same value; see ``require_all_equal``."""
+        self.require_all_equal({what: value}, remedy)
+
+    def require_all_equal(self, values: Mapping[str, Any], remedy: str) -> None:
+        """Refuse to go on unless all ranks have the same values.
+
+        Args:
+            values: JSON values by what they are called in messages.
+            remedy: What to do if not.
 
         Raises:
-            UsageError: One has another than most; the message names rank and values.
+            UsageError: One has others than most; the message names the rank, and the first that differs.
         """
-        values = [json.dumps(one, sort_keys=True) for one in self.gather(value, f"equal/{what}")]
-        usual = max(values, key=values.count)
-        others = [(rank, one) for rank, one in zip(self.ranks, values, strict=True) if one != usual]
-        if others:
-            rank, one = others[0]
-            raise UsageError(f"{rank} has {what} {one}, the others {usual}; {remedy}")
+        of_ranks = self.gather(
+            {what: json.dumps(one, sort_keys=True) for what, one in values.items()}, "start"
+        )
+        for what in dict.fromkeys(what for one in of_ranks for what in one):
+            found = [one.get(what, "nothing") for one in of_ranks]
+            usual = max(found, key=found.count)
+            for rank, value in zip(self.ranks, found, strict=True):
+                if value != usual:
+                    raise UsageError(f"{rank} has {what} {value}, the others {usual}; {remedy}")
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -204,9 +198,25 @@ class World:
 
     def peer_error(self, what: str, error: BaseException) -> PeerError:
         """Return the error for a collective that failed."""
-        blamed = self._monitor.waiting_for()
-        cause = "; ".join(blamed) or _in_words(error)
+        cause = self._cause(has_ended=_says_ended(error)) or _in_words(error)
         return PeerError(f"rank {self.rank} cannot go on, {what} with the other ranks failed: {cause}")
+
+    def _cause(self, *, has_ended: bool) -> str:
+        """Return which rank is to blame, and for what; nothing if that is not known.
+
+        Args:
+            has_ended: Whether a connection was closed. Whose, gloo does not say: it is the rank that has said
+                why it ends, or that does not answer from now on. The launcher knows that without waiting.
+        """
+        with self._blame_lock:  # collectives on their way all fail, and are told the same
+            until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
+            while self._blame is None:
+                found = self._store.failure() or self._monitor.waiting_for(has_ended=has_ended)
+                if found or time.monotonic() >= until_s:
+                    self._blame = found
+                else:
+                    time.sleep(BEAT_S / 5)
+            return self._blame
 
     def close(self, *, failed: bool = False) -> None:
         """Leave; after a run that went well wait for the others first."""
@@ -216,8 +226,13 @@ class World:
         if not failed:
             self.barrier()
         self._monitor.close()
-        if self._owns_default and not failed:  # after a failure peers may be dead, and the process ends soon
+        if self._owns_default and not failed:  # else peers may be dead, and the process ends soon
             distributed.destroy_process_group()
+
+    def _announce(self, error: BaseException) -> None:
+        """Tell the others why this rank ends, unless it ends because of another one."""
+        if not isinstance(error, PeerError):
+            self._store.announce_failure(str(error) or type(error).__name__)
 
     def __enter__(self) -> Self:
         return self
@@ -225,41 +240,18 @@ class World:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            self._announce(error)
         self.close(failed=error is not None)
 
     # Joining.
 
-    def _open_store(self, environment: RankEnvironment) -> distributed.Store:
-        try:
-            return distributed.TCPStore(
-                environment.address,
-                environment.port,
-                world_size=None,
-                is_master=environment.hosts_store,
-                timeout=timedelta(seconds=self.timeout_s),
-                wait_for_workers=False,
-            )
-        except RuntimeError as error:
-            raise PeerError(
-                f"rank {self.rank} finds no store at {environment.address}:{environment.port} within "
-                f"{self.timeout_s:.0f} s; is rank 0 running, and its port open?"
-            ) from error
-
-    def _second_connection(self, environment: RankEnvironment) -> distributed.Store:
-        store = distributed.TCPStore(
-            environment.address,
-            environment.port,
-            is_master=False,
-            timeout=timedelta(seconds=self.timeout_s),
-            wait_for_workers=False,
-        )
-        return distributed.PrefixStore(self._prefix, store)
-
     def _introduce(self) -> list[Rank]:
         host = os.environ.get(MACHINE) or socket.gethostname()
-        versions = f"netweave {_installed()}, torch {torch.__version__}"
+        netweave = import_module("netweave")  # by name: the package imports this module, not the reverse
+        versions = f"netweave {netweave.__version__}, torch {torch.__version__}"
         own = [self.rank, host, os.getpid(), str(self.device), versions]
-        ranks = [Rank(*values) for values in self.gather(own, "rank")]
+        ranks = [Rank(*values) for values in self.gather(own, "joining the others")]
         usual = max((rank.versions for rank in ranks), key=[rank.versions for rank in ranks].count)
         for rank in ranks:
             if rank.versions != usual:
@@ -269,33 +261,25 @@ class World:
         return ranks
 
     def _initialise(self) -> None:
-        try:
-            distributed.init_process_group(
+        store = distributed.PrefixStore("groups", self._store.attempt)
+        self._connect(
+            lambda: distributed.init_process_group(
                 "gloo",
-                store=distributed.PrefixStore("groups", self._store),
+                store=store,
                 rank=self.rank,
                 world_size=self.size,
                 timeout=timedelta(seconds=self.timeout_s),
             )
-        except (RuntimeError, ValueError) as error:
-            raise PeerError(
-                f"rank {self.rank} cannot connect to the other ranks within {self.timeout_s:.0f} s: "
-                f"{_in_words(error)}; can the machines reach each other? GLOO_SOCKET_IFNAME names the "
-                "network interface to use"
-            ) from error
+        )
 
-    def _key(self, what: str) -> str:
-        """Return a key that was not used before: a process may train several times."""
-        self._num_calls[what] += 1
-        return f"{what} {self._num_calls[what]}"
-
-    def _value(self, key: str, rank: int, what: str) -> Any:
+    def _connect(self, connect: Callable[[], Any]) -> Any:
         try:
-            return json.loads(self._store.get(key))
-        except RuntimeError as error:
+            return within(self.timeout_s + SLACK_S, connect)
+        except (RuntimeError, ValueError, TimeoutError) as error:
+            cause = self._cause(has_ended=_says_ended(error)) or _in_words(error)
             raise PeerError(
-                f"rank {self.rank} waits for rank {rank}, which has not come to {what!r} within "
-                f"{self.timeout_s:.0f} s"
+                f"rank {self.rank} cannot connect to the other ranks within {self.timeout_s:.0f} s: {cause}; "
+                "can the machines reach each other? GLOO_SOCKET_IFNAME names the network interface to use"
             ) from error
 
 
@@ -326,19 +310,18 @@ def join(
     return World(environment, device=place, timeout_s=timeout_s, tell=tell or _tell)
 
 
-def _installed() -> str:
-    try:
-        return metadata.version("netweave")
-    except metadata.PackageNotFoundError:  # the sources of a checkout
-        return "unknown"
+def _says_ended(error: BaseException) -> bool:
+    return any(
+        words in str(error) for words in ("Connection closed by peer", "Connection reset", "Broken pipe")
+    )
 
 
 def _in_words(error: BaseException) -> str:
     """Return what gloo says, without its source lines."""
     text = str(error)
-    if "Connection closed by peer" in text or "Connection reset" in text or "Broken pipe" in text:
+    if _says_ended(error):
         return "another rank has ended"
-    if "Timed out" in text or "timeout" in text.lower():
+    if isinstance(error, TimeoutError) or "timed out" in text.lower() or "timeout" in text.lower():
         return "no answer within the timeout; is the link down?"
     return re.sub(r"\[/\S+\] ", "", text).strip().splitlines()[-1]
 

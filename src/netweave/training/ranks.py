@@ -7,11 +7,9 @@ in making it so (``backends.torch.whole_batch``).
 
 from __future__ import annotations
 
-import hashlib
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import numpy as np
 import torch
 from torch import distributed
 
@@ -26,11 +24,13 @@ from netweave.parallel.occupancy import COMPUTE
 from netweave.parallel.plan import SliceInfo
 from netweave.parallel.whole_batch import RankedBatch
 from netweave.training.nets import layer_numbers, moving_states
+from netweave.training.same_run import exchange_in_common
 from netweave.training.work import RankWork, multiply_adds_per_sample
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    import numpy as np
     from torch import Tensor
 
     from netweave.backends.torch import TorchNet
@@ -92,6 +92,9 @@ class RankExchange:
         self.world = world
         self.stop = False
         self._settings, self._engine = settings, engine
+        self.require_same_start(
+            {**exchange_in_common(settings), "synchronised batch normalisation": sync_batch_norm}
+        )
         self._batch = RankedBatch(world, sync_batch_norm=sync_batch_norm)
         self._means = Channel(world, engine, "means")
         self._measured: tuple[float, dict[str, Tensor]] | None = None
@@ -131,24 +134,13 @@ class RankExchange:
             self.world, self._settings, updater.layout, updater.parameters, slices, engine=self._engine
         )
 
-    def require_same_start(self, nets: Mapping[str, TorchNet], updater: Updater) -> None:
-        """Refuse to begin unless all ranks have the same net, solver, layout and values.
+    def require_same_start(self, values: Mapping[str, Any]) -> None:
+        """Refuse to begin unless all ranks have the same values, see ``same_run``.
 
         Raises:
             UsageError: One has others; the message names it.
         """
-        digest = hashlib.sha256(repr((updater.layout, updater.rule, updater.iteration)).encode())
-        shapes = hashlib.sha256()
-        for net in nets.values():
-            for key, tensor in sorted(net.params.items()):
-                shapes.update(f"{key} {tuple(tensor.shape)} {tensor.dtype}".encode())
-                digest.update(np.ascontiguousarray(tensor.detach().cpu().numpy()).tobytes())
-        for what, found in (
-            ("a net with the fingerprint", shapes),
-            ("parameters with the fingerprint", digest),
-        ):
-            remedy = "start all ranks with the same files, seed and settings"
-            self.world.require_equal(found.hexdigest()[:12], what, remedy)
+        self.world.require_all_equal(values, "start all ranks with the same files, seed and settings")
 
     # In an update, see ``StepProgram``.
 

@@ -40,6 +40,7 @@ from netweave.training.output_metrics import MeanOutputs, OutputElements, averag
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
+from netweave.training.same_run import run_in_common, values_in_common
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -179,6 +180,7 @@ class Trainer:
         self._loaders: dict[str, PhaseLoader] = {}
         try:
             self._open_loaders(LoaderConfig(engine, self.seed, DTYPES[dtype], threads), data or {})
+            self._require_same_run(num_stages)
             self._go_on(checkpoint, resume)
         except BaseException:
             self.close()
@@ -209,6 +211,12 @@ class Trainer:
             of_rank = self._of_rank(config, name)
             self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), of_rank)
 
+    def _require_same_run(self, num_stages: int) -> None:
+        if self._ranks is not None:
+            num_batches = {name: loader.batches_per_epoch for name, loader in self._loaders.items()}
+            common = run_in_common(self.job, num_stages=num_stages, num_batches=num_batches)
+            self._ranks.require_same_start(common)
+
     def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
         """Go on where a checkpoint, or a solver's state of the Job's own format, was written."""
         if checkpoint:
@@ -218,7 +226,7 @@ class Trainer:
             self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
         self.iteration = self.updater.iteration
         if self._ranks is not None:
-            self._ranks.require_same_start(self.nets, self.updater)
+            self._ranks.require_same_start(values_in_common(self.nets, self.updater))
 
     def run(self) -> bool:
         """Train to the end; say whether it was reached, or the run was stopped.
@@ -358,7 +366,7 @@ class Trainer:
             first = (self._worker * self.job.solver.accumulate + number) * loader.batch_size + loader.offset
             part = Part(number, batch, variables, first, loader.samples)
             pushed.append(program.push(step, part))
-            self._num_samples += samples
+            self._num_samples += part.samples
         program.push_updates(step)
         self.iteration += 1
         result = pushed[-1].result()
