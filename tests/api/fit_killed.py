@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +14,12 @@ import torch
 from netweave import symbol as sym
 from netweave.api.models import EarlyStopping, Module
 from netweave.backends.custom import operator
+from netweave.training import Checkpoint, read_checkpoint
 from netweave.training.checkpoint_file import kept
 
 if TYPE_CHECKING:
+    import random
+    from collections.abc import Iterator
     from multiprocessing.connection import Connection
 
     from netweave.api.models.events import BatchEnd, EpochEnd
@@ -92,3 +98,62 @@ def run(folder: str, told: Connection) -> None:
     stop = EarlyStopping("val_accuracy", patience=100)
     _, history = fit(Path(folder), resume=bool(kept(f"{folder}/{PREFIX}")), callbacks=[begins, stop])
     told.send(list(history.epochs))
+
+
+@contextlib.contextmanager
+def running(folder: Path) -> Iterator[tuple[Any, Connection]]:
+    """A process that fits; gives it, and what hears from it."""
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["tests.api.fit_killed"])
+    hear, told = processes.Pipe(duplex=False)
+    process = processes.Process(target=run, args=(str(folder), told))
+    process.start()
+    told.close()
+    try:
+        yield process, hear
+    finally:
+        process.kill()
+        process.join()
+
+
+def last(folder: Path) -> tuple[int, Checkpoint]:
+    """Return the last checkpoint, and its iteration."""
+    (iteration, path), *_ = kept(str(folder / PREFIX))
+    return iteration, read_checkpoint(path)
+
+
+def whole(folder: Path) -> tuple[Checkpoint, Any, float]:
+    """Fit undisturbed; return the last checkpoint, the epochs, and how long the updates took."""
+    folder.mkdir()
+    with running(folder) as (_, hear):
+        assert hear.recv() == "begins"
+        began_s = time.perf_counter()
+        epochs = hear.recv()
+        duration = time.perf_counter() - began_s
+    return last(folder)[1], epochs, duration
+
+
+def killed(
+    folder: Path, expected: Checkpoint, epochs: Any, duration: float, draw: random.Random, *, most: int
+) -> tuple[int, bool]:
+    """Kill a fit at drawn moments, and go on, until it is through; return how often, and if it is equal."""
+    folder.mkdir()
+    kills = 0
+    while True:
+        with running(folder) as (process, hear):
+            heard = hear.recv()
+            if heard == "begins" and (kills >= most or hear.poll(draw.uniform(0, 0.6 * duration))):
+                heard = hear.recv()
+            if heard != "begins":
+                return kills, heard == epochs and is_equal(last(folder)[1], expected)
+            process.kill()
+            kills += 1
+
+
+def is_equal(found: Checkpoint, expected: Checkpoint) -> bool:
+    """Whether parameters, solver, states of operators and the place in the data are the same to the bit."""
+    return (
+        found.state == expected.state
+        and list(found.arrays) == list(expected.arrays)
+        and all(found.arrays[name].tobytes() == array.tobytes() for name, array in expected.arrays.items())
+    )
