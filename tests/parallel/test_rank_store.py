@@ -22,7 +22,6 @@ from netweave.parallel.world import Rank, World
 @pytest.fixture
 def port(monkeypatch):
     monkeypatch.setattr(rank_store, "_joined", iter([1] * 9))  # the ranks are no processes of their own here
-    monkeypatch.setattr(rank_store, "POLL_S", 0.05)
     with _store() as port:
         yield port
 
@@ -63,7 +62,7 @@ def test_a_rank_that_does_not_come_is_named(port):
     store.names = ["rank 0", "rank 1 (pid 7 on b)", "rank 2 (pid 8 on c)"]
     began_s = time.monotonic()
     expected = (
-        r"rank 0 cannot go on: rank 1 \(pid 7 on b\) and rank 2 \(pid 8 on c\) have not come to 'x' within"
+        r"rank 0 cannot go on: rank 1 \(pid 7 on b\) and rank 2 \(pid 8 on c\) did not come to 'x' within"
     )
     with pytest.raises(PeerError, match=expected):
         store.gather(1, "x")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-POLL_S = 0.5
-"""So often a wait looks whether another rank has failed meanwhile."""
+FIRST_PAUSE_S, LAST_PAUSE_S = 0.001, 0.1
+"""Between two looks for a value, and for a rank that has failed meanwhile: twice as long each time."""
 
 SLACK_S = 5.0
 """A call that knows its timeout is given so much longer to say itself what was wrong."""
@@ -133,23 +133,25 @@ class RankStore:
         return [json.loads(value) for value in self._call(lambda: self._wait(keys, ranks, until_s, what))]
 
     def _wait(self, keys: Sequence[str], ranks: Sequence[int], until_s: float, what: str) -> list[bytes]:
-        while True:
-            with contextlib.suppress(distributed.DistStoreError):  # not all are there yet
-                self.attempt.wait(list(keys), timedelta(seconds=POLL_S))
-                return list(self.attempt.multi_get(list(keys)))
+        pause_s = FIRST_PAUSE_S
+        while not self.attempt.check(list(keys)):  # its own wait complains on standard error when it ends
             failure = self._failure()
-            if not failure and time.monotonic() < until_s:
-                continue
-            missing = [
-                self.names[rank]
-                for key, rank in zip(keys, ranks, strict=True)
-                if not self.attempt.check([key])
-            ]
-            cause = failure or (
-                f"{' and '.join(missing)} {'has' if len(missing) == 1 else 'have'} not come to {what!r} "
-                f"within {self._timeout_s:.0f} s"
-            )
-            raise PeerError(f"rank {self._environment.rank} cannot go on: {cause}")
+            if failure or time.monotonic() >= until_s:
+                raise self._missing(keys, ranks, failure, what)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, LAST_PAUSE_S)
+        return list(self.attempt.multi_get(list(keys)))
+
+    def _missing(self, keys: Sequence[str], ranks: Sequence[int], failure: str, what: str) -> PeerError:
+        if failure:
+            return PeerError(f"rank {self._environment.rank} cannot go on: {failure}")
+        missing = " and ".join(
+            self.names[rank] for key, rank in zip(keys, ranks, strict=True) if not self.attempt.check([key])
+        )
+        return PeerError(
+            f"rank {self._environment.rank} cannot go on: {missing} did not come to {what!r} within "
+            f"{self._timeout_s:.0f} s"
+        )
 
     def _call(self, task: Callable[[], T]) -> T:
         """Call the store; raise a PeerError if it is gone or does not answer."""

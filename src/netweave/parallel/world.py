@@ -117,7 +117,11 @@ class World:
         )
         self._owns_default = not distributed.is_initialized()
         if self._owns_default:
-            self._initialise()
+            try:
+                self._initialise()
+            except PeerError:
+                self._monitor.close()
+                raise
 
     @property
     def is_first(self) -> bool:
