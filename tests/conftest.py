@@ -17,6 +17,15 @@ hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile("netweave")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def own_register(tmp_path_factory):
+    """Keep the jobs that tests train out of the user's register."""
+    folder = tmp_path_factory.mktemp("jobs")
+    os.environ["NETWEAVE_JOBS"] = str(folder)
+    yield folder
+    del os.environ["NETWEAVE_JOBS"]
+
+
 @pytest.fixture(scope="session")
 def corpus() -> Path:
     """The folder of real nets, named by ``NETWEAVE_CORPUS``; tests that need it are skipped without."""

@@ -19,6 +19,7 @@ from netweave.cli.convert import convert
 from netweave.cli.evaluate_boxes import evaluate_boxes
 from netweave.cli.extract import extract
 from netweave.cli.inspect import inspect
+from netweave.cli.jobs import jobs
 from netweave.cli.memory import memory
 from netweave.cli.pack import pack
 from netweave.cli.run import run
@@ -42,6 +43,7 @@ COMMANDS = (
     run,
     convert,
     train,
+    jobs,
     test,
     extract,
     time,

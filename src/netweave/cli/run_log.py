@@ -26,12 +26,19 @@ _PHASES = {"validate": "Validation"}
 class RunLog(Protocol):
     """Says in lines what has happened."""
 
+    def opening(self, number: int) -> Iterator[str]:
+        """Yield the lines before all others, with the number of the job in the register."""
+
     def lines(self, event: Event) -> Iterator[str]:
         """Yield the lines for an event; none for most updates."""
 
 
 class CaffeLog:
     """Lines as the ``caffe`` command has them, without the head that glog puts before them."""
+
+    def opening(self, number: int) -> Iterator[str]:
+        """Yield the lines before all others: none."""
+        yield from ()
 
     def lines(self, event: Event) -> Iterator[str]:
         """Yield the lines for an event."""
@@ -53,6 +60,10 @@ class SingaLog:
     ``E0817 07:15:47.341076 34073 trainer.cc:373] Train step-0, loss : 2.357269, accuracy : 0.099000``: glog's
     letter of an error is SINGA's own. Copies of an unrolled layer are summed (``BPTTWorker::Display``).
     """
+
+    def opening(self, number: int) -> Iterator[str]:
+        """Yield the lines before all others, as ``singa-run.sh``."""
+        yield f"Unique JOB_ID is {number}"
 
     def lines(self, event: Event) -> Iterator[str]:
         """Yield the lines for an event."""

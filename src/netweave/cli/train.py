@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -137,12 +138,14 @@ def train(
     if len(names) > 1 and rank_environment() is None:
         return launch_again(names, restarts)
     from netweave import api
+    from netweave.api.jobs import registered
     from netweave.cli.console import working
     from netweave.cli.train_view import TrainView
 
     with working(f"reading {file}"):
         job = api.load_job(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
-    with TrainView(job, silent=is_silent_rank()) as view:
+    register = nullcontext() if is_silent_rank() else registered(job.name, file)
+    with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
         api.train(
             job,
             resume=snapshot or resume,

@@ -15,6 +15,7 @@ from netweave.training import Ended, Stopped, Updated
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from netweave.api.jobs import RunningJob
     from netweave.job import Job
     from netweave.training import Event
 
@@ -24,17 +25,21 @@ class TrainView:
 
     Args:
         job: What is trained.
+        entry: Its entry in the register of jobs, if it has one.
         silent: Show nothing; for ranks but the first.
 
     Attributes:
         stopped: Whether the run was asked to stop before its end.
     """
 
-    def __init__(self, job: Job, *, silent: bool = False) -> None:
+    def __init__(self, job: Job, entry: RunningJob | None = None, *, silent: bool = False) -> None:
         self.stopped = False
         self._silent = silent
         self._console = output_console()
         self._log = log_of(job.phases["train"].graph.format)
+        if entry is not None:
+            for line in self._log.opening(entry.id):
+                self._line(line)
         self._bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -47,6 +47,8 @@ def _schedule_notes(message: Message) -> Iterator[str]:
             "'reset_param_version' changes nothing: one device has no server that waits for a version of a "
             "parameter"
         )
+    if message["debug"]:
+        yield "'debug' is ignored: no values of layers are written; use --events or --plot"
     if message["warmup_steps"]:
         yield "'warmup_steps' changes nothing: there is no server that parameters are put to after them"
 

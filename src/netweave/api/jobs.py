@@ -1,0 +1,163 @@
+"""The register of jobs that are being trained: which there are, where they run, and stopping one.
+
+SINGA keeps such a register in ZooKeeper (``job_manager.cc``), for ``singa-console.sh``. Here it is a folder
+with one file for each job, on a machine or on a file system that several machines share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = "NETWEAVE_JOBS"
+"""Variable that names another folder for the register, such as one that several machines share."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job in the register.
+
+    Attributes:
+        id: Its number.
+        name: The name of the Job.
+        file: The file that it was read from.
+        host: The machine that it runs on.
+        pid: Its process there; of several ranks the one that started them.
+        started: When, in seconds since 1970.
+        folder: The working folder.
+    """
+
+    id: int
+    name: str
+    file: str
+    host: str
+    pid: int
+    started: float
+    folder: str
+
+    @property
+    def here(self) -> bool:
+        """Whether it runs on this machine."""
+        return self.host == socket.gethostname()
+
+
+def register_folder() -> Path:
+    """Return the folder of the register."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(os.environ.get(FOLDER) or Path(state) / "netweave" / "jobs")
+
+
+@contextlib.contextmanager
+def registered(name: str, file: str) -> Iterator[RunningJob | None]:
+    """Keep a job in the register while it runs in this process; None where the folder cannot be written.
+
+    Args:
+        name: The name of the Job.
+        file: The file that it was read from.
+    """
+    job = None
+    with contextlib.suppress(OSError):  # a register that cannot be kept is no reason not to train
+        job = _enter(name, file)
+    try:
+        yield job
+    finally:
+        if job is not None:
+            _path(job.id).unlink(missing_ok=True)
+
+
+def list_jobs() -> list[RunningJob]:
+    """Return the jobs that run, by number; those of this machine that have died are removed."""
+    found = []
+    for path in register_folder().glob("*.json"):
+        job = _read(path)
+        if job is None:
+            continue
+        if job.here and not _alive(job.pid):
+            path.unlink(missing_ok=True)
+            continue
+        found.append(job)
+    return sorted(found, key=lambda job: job.id)
+
+
+def find_job(number: int) -> RunningJob:
+    """Return a job.
+
+    Raises:
+        UsageError: There is no such job.
+    """
+    jobs = {job.id: job for job in list_jobs()}
+    if number not in jobs:
+        known = ", ".join(map(str, jobs)) or "none"
+        raise UsageError(f"no job {number} is running; there are: {known}")
+    return jobs[number]
+
+
+def kill_job(number: int, *, at_once: bool = False) -> RunningJob:
+    """Ask a job to write a checkpoint and stop; return it.
+
+    Args:
+        number: Of the job.
+        at_once: Kill it instead, as SINGA does; what it did since its last checkpoint is lost.
+
+    Raises:
+        UsageError: There is no such job, it runs on another machine, or belongs to another user.
+    """
+    job = find_job(number)
+    if not job.here:
+        raise UsageError(f"job {number} runs on {job.host} (process {job.pid}); stop it there")
+    try:
+        os.kill(job.pid, signal.SIGKILL if at_once else signal.SIGINT)
+    except PermissionError as error:
+        raise UsageError(f"job {number} (process {job.pid}) belongs to another user") from error
+    if at_once:
+        _path(number).unlink(missing_ok=True)
+    return job
+
+
+def _enter(name: str, file: str) -> RunningJob:
+    folder = register_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    number = max((job.id for job in list_jobs()), default=-1) + 1
+    while True:
+        job = RunningJob(number, name, file, socket.gethostname(), os.getpid(), time.time(), str(Path.cwd()))
+        try:
+            with _path(number).open("x") as entry:  # fails if another process has just taken the number
+                json.dump(asdict(job), entry)
+        except FileExistsError:
+            number += 1
+        else:
+            return job
+
+
+def _path(number: int) -> Path:
+    return register_folder() / f"{number}.json"
+
+
+def _read(path: Path) -> RunningJob | None:
+    """Return the job of an entry; None while it is being written or after it was removed."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        content: dict[str, Any] = json.loads(path.read_text())
+        return RunningJob(**content)
+    return None
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
