@@ -52,7 +52,6 @@ for line in sys.stdin:
     try:
         if (task, file) not in made:
             made[task, file] = {"read": read, "compare": compare}[task](file)
-            made[task, file]()
         begin = time.process_time()
         made[task, file]()
         print(time.process_time() - begin, flush=True)
@@ -87,16 +86,19 @@ class Worker:
         return None if answer.startswith("refused") else float(answer)
 
 
-def measure(workers: list[Worker], task: str, file: Path, rounds: int) -> list[float] | None:
-    """Return the least time of a task in each checkout; None if one of them refuses it."""
-    times: list[list[float]] = [[], []]
-    for _ in range(rounds):
-        for number in random.sample(range(2), 2):
-            spent = workers[number].time(task, file)
-            if spent is None:
-                return None
-            times[number].append(spent)
-    return [min(each) for each in times]
+def measure(workers: list[Worker], task: str, files: list[Path], rounds: int) -> dict[Path, list[float]]:
+    """Return the least time of a task in each checkout, by file; without those that one of them refuses."""
+    times: dict[Path, tuple[list[float], list[float]]] = {file: ([], []) for file in files}
+    for _ in range(rounds + 1):
+        # file by file in every round, so that what a checkout remembers of a file is gone when it comes again
+        for file in list(times):
+            for number in random.sample(range(2), 2):
+                spent = workers[number].time(task, file)
+                if spent is None:
+                    del times[file]
+                    break
+                times[file][number].append(spent)
+    return {file: [min(each[1:]) for each in both] for file, both in times.items()}
 
 
 def main() -> None:
@@ -112,9 +114,7 @@ def main() -> None:
     files = sorted(p for p in given.corpus.rglob("*") if p.name.endswith(SUFFIXES))[:: given.every]
     result: dict[str, Any] = {}
     for task in ("read", "compare"):
-        rows = {
-            file: times for file in files if (times := measure(workers, task, file, given.rounds)) is not None
-        }
+        rows = measure(workers, task, files, given.rounds)
         files = sorted(rows, key=lambda file: rows[file][0])[:COMPARED]
         if not rows:
             continue
