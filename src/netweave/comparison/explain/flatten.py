@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from netweave.comparison.signals import Signals
 
 
+KEEP_ORDER = frozenset({"Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+"""Views that leave the elements in their order."""
+
+
 def column_order(case: Case, node_a: ir.Node, node_b: ir.Node) -> np.ndarray | None:
     """Return, for each input of B's dense node, which input of A's dense node holds the same element.
 
@@ -58,7 +62,7 @@ def _order(case: Case, node_a: ir.Node, node_b: ir.Node, name_a: str, name_b: st
 def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndarray) -> np.ndarray:
     """Return the numbers of the elements in the order in which a node reads them."""
     value = node.inputs[0]
-    if value is None or value.name == name:
+    if value is None or _keep_order(value, name):
         return elements.reshape(-1).astype(np.int64)
     builder = SubgraphBuilder(signals)
     builder.add_views(value, {name: elements.shape})
@@ -66,3 +70,13 @@ def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndar
 
     found = prepare(builder.finish()).run({name: elements})
     return found[str(value.name)].reshape(-1).astype(np.int64)
+
+
+def _keep_order(value: ir.Value, name: str) -> bool:
+    """Whether the views between a signal and a value move no element; most do not, and need no run."""
+    while value.name != name:
+        node = value.producer()
+        if node is None or node.domain or node.op_type not in KEEP_ORDER or node.inputs[0] is None:
+            return False
+        value = node.inputs[0]
+    return True
