@@ -11,10 +11,8 @@ from netweave.api.running import need_torch, train_here
 from netweave.api.starting import train_on
 from netweave.data.probe import probe
 from netweave.errors import UsageError
-from netweave.files import is_file
-from netweave.formats.caffe.solver import read_solver
-from netweave.formats.singa import is_job, read_job
-from netweave.job import Job
+from netweave.formats import read_job
+from netweave.job import Job, JobOptions
 from netweave.parallel.devices import parse_devices
 from netweave.parallel.environment import rank_environment
 
@@ -47,13 +45,14 @@ def load_job(
         SourceError: The solver, a net or its data cannot be read, or they do not match.
         UsageError: ``data`` names an unknown phase, or one that does not read records.
     """
-    shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    paths = {phase: str(path) for phase, path in (data or {}).items()}
-    if is_file(Path(solver)) and is_job(Path(solver)):
-        return read_job(Path(solver), input_shapes=shapes, data=paths)
-    return read_solver(
-        Path(solver), probe=probe, input_shapes=shapes, data=paths, stages=tuple(stages), level=level
+    options = JobOptions(
+        input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
+        data={phase: str(path) for phase, path in (data or {}).items()},
+        stages=tuple(stages),
+        level=level,
+        probe=probe,
     )
+    return read_job(Path(solver), options)
 
 
 def train(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError, ReadError, UsageError
-from netweave.files.source import is_folder
+from netweave.files.source import is_file, is_folder
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from netweave.files import OutputFiles, Source
     from netweave.graph import Graph
+    from netweave.job import Job, JobOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,7 @@ class Format:
         written: How the names of the files end that its writer makes; None if it has none.
         writer: The module that writes them.
         runs: What it keeps of a run of training.
+        jobs: What its files are called that say how to train, for people; "" if it has none.
     """
 
     name: str
@@ -63,6 +65,7 @@ class Format:
     written: str | None = None
     writer: str = "writer"
     runs: RunFiles = RunFiles()
+    jobs: str = ""
 
     def match(self, source: Source) -> bool:
         """Whether the format's reader takes a source: cheap, and without side effects."""
@@ -97,6 +100,10 @@ class Format:
         files: OutputFiles = self._load(f".{self.writer}").write(graph, path, random_weights=random_weights)
         return files
 
+    def load_job_reader(self) -> ModuleType:
+        """Import what reads the files of ``jobs``: ``is_job`` and ``read_job``."""
+        return importlib.import_module(f"netweave.formats.{self.name}.job")
+
     def load_training(self) -> ModuleType:
         """Import what reads and writes the files of ``runs``."""
         return self._load(".training")
@@ -112,6 +119,7 @@ FORMATS = (
         "NET.prototxt with WEIGHTS.caffemodel",
         written=".prototxt",
         runs=RunFiles(("caffemodel", "caffemodel.h5"), (".solverstate", ".solverstate.h5"), fitting=True),
+        jobs="solver.prototxt",
     ),
     Format(
         "mxnet",
@@ -125,6 +133,7 @@ FORMATS = (
         "SINGA",
         "job.conf with step1000-worker0",
         runs=RunFiles(("worker0",), fitting=True),
+        jobs="job.conf",
     ),
     Format("darknet", "Darknet", "NET.cfg with NET.weights"),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
@@ -233,6 +242,28 @@ def read(source: Source) -> Graph:
         )
     with collector_at_rest():
         return row.read(source)
+
+
+UNMARKED = "caffe"
+"""Reads what no format knows for a training, and says what is wrong with it: a solver is free text."""
+
+
+def find_job_format(path: Path) -> Format:
+    """Return the format whose reader takes a file that says how to train."""
+    rows = [row for row in FORMATS if row.jobs]
+    known = (row for row in rows if is_file(path) and row.load_job_reader().is_job(path))
+    return next(known, None) or next(row for row in rows if row.name == UNMARKED)
+
+
+def read_job(path: Path, options: JobOptions) -> Job:
+    """Read how to train.
+
+    Raises:
+        SourceError: The file, a net or its data cannot be read, or they do not match.
+        UsageError: An option does not fit the file.
+    """
+    job: Job = find_job_format(path).load_job_reader().read_job(path, options)
+    return job
 
 
 def _describe(source: Source) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,15 +13,15 @@ from netweave.formats.caffe.data_layers import GIVEN, NOT_TAKEN, Place, data_sou
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.reader import parse_net
 from netweave.formats.caffe.wiring import included, net_state
-from netweave.job import DataSource, Phase
+from netweave.job import Phase
 
 if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
+    from netweave.job import DataSource
+    from netweave.job.options import Probe
 
 Sizes = Mapping[str, tuple[int, ...]]
-Probe = Callable[[DataSource], Sizes]
-"""Gives the sizes of what a source of data holds, by name; batch size first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from netweave.files.protobuf import Message
-    from netweave.formats.caffe.phases import Probe, Sizes
+    from netweave.formats.caffe.phases import Sizes
+    from netweave.job.options import Probe
 
 COMMON = ("momentum", "weight_decay", "regularization_type", "clip_gradients")
 

@@ -19,7 +19,7 @@ from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.phases import PHASES
 from netweave.formats.singa.settings import checkpoints_of, cluster_of, place_of, schedule_of, solver_of
-from netweave.job import Job, Phase
+from netweave.job import Job, JobOptions, Phase
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,23 +38,21 @@ def is_job(path: Path) -> bool:
         return find_kind(file.read(HEAD_BYTES)) not in {None, CHECKPOINT}
 
 
-def read_job(
-    path: Path,
-    *,
-    input_shapes: Mapping[str, tuple[int, ...]] | None = None,
-    data: Mapping[str, str] | None = None,
-) -> Job:
+def read_job(path: Path, options: JobOptions | None = None) -> Job:
     """Read how to train: the nets of all phases, and how parameters change.
 
     Args:
         path: The ``job.conf``.
-        input_shapes: Sizes of inputs by name, where the file does not say them.
-        data: By phase, where its records are, instead of what its layers name.
+        options: Sizes of inputs, and where the records of its phases are, instead of what the file says.
 
     Raises:
         SourceError: The file cannot be read, holds something unknown, or says no training.
-        UsageError: ``data`` names a phase that there is not, or one that does not read records.
+        UsageError: ``data`` names a phase that there is not, or one that does not read records; or stages or
+            a level are given, which only Caffe's nets have.
     """
+    options = options or JobOptions()
+    if options.stages or options.level:
+        raise UsageError(f"{path}: a job.conf has no stages and no level; leave them out")
     message, place = parse_job(path), str(path)
     if "updater" not in message:
         raise ReadError("has no 'updater', so it cannot be trained; use it with inspect or run", place=place)
@@ -65,12 +63,12 @@ def read_job(
             f"the algorithm {own!r} is user-defined, expected one of {', '.join(ALGORITHMS)}",
             place=place_of(path, message, "train_one_batch"),
         )
-    nets = _Nets(message, path, root_of(message, path), dict(input_shapes or {}))
+    nets = _Nets(message, path, root_of(message, path), dict(options.input_shapes))
     phases, shares = nets.read()
     settings = message["train_one_batch"]["cd_conf"]
     return Job(
         name=message["name"] or path.stem,
-        phases=_moved(phases, data or {}, place),
+        phases=_moved(phases, options.data, place),
         solver=solver_of(message, path, shares),
         schedule=schedule_of(message),
         checkpoints=checkpoints_of(message, nets.root),
