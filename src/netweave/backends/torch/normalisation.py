@@ -106,7 +106,7 @@ def batch_normalization_(
     if training_mode or (training and not fixed) or not x.is_floating_point():
         settings = {"training_mode": training_mode, "training": training, "fixed": fixed, **rest}
         return batch_normalization(x, scale, b, mean, var, epsilon=epsilon, **settings)
-    none = x.new_empty(0)
+    none = mean.new_empty(0)  # under autocast x is bfloat16, the statistics are not
     torch.ops.aten.native_batch_norm.out(
         x, scale, b, mean, var, False, 0.0, epsilon, out=x, save_mean=none, save_invstd=none.clone()
     )
