@@ -88,6 +88,47 @@ def test_a_net_is_tiled_until_it_fits():
     np.testing.assert_array_equal(one, other)
 
 
+def rectified():
+    """A normalisation with its scale, and a max pooling with its Relu, each of which runs as one node."""
+    builder, draw = GraphBuilder("rectified", format="onnx"), np.random.default_rng(0)
+
+    def array(name, *shape):
+        return builder.parameter(Parameter(name, shape), draw.random(shape).astype(np.float32))
+
+    x = builder.input("data", (1, 3, 64, 64))
+    x = builder.add("Conv", [x, array("w", 16, 3, 3, 3)], {"kernel_shape": [3, 3], "pads": [1] * 4})
+    one, zero = (builder.constant(np.full(16, value, np.float32)) for value in (1, 0))
+    x = builder.add("BatchNormalization", [x, one, zero, array("mean", 16), array("var", 16)])
+    x = builder.add("Mul", [x, array("scale", 1, 16, 1, 1)])
+    x = builder.add("Relu", [builder.add("Add", [x, array("shift", 1, 16, 1, 1)])])
+    x = builder.add("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]})
+    return builder.finish([builder.add("GlobalAveragePool", [x], outputs="y")])
+
+
+def test_nodes_that_run_as_one_are_tiled_together():
+    graph = rectified()
+    plan = plan_net(graph, batch=1)
+    assert sorted(len(plan.parts_of(node)) for node in plan.nodes) == [1, 1, 2, 3]
+    whole = timeline(plan).peak
+    tiled = tile_to_fit(graph, whole * 6 // 10)
+    assert timeline(plan_net(tiled, batch=1)).peak <= whole * 6 // 10
+    data = {"data": np.random.default_rng(1).normal(size=(1, 3, 64, 64)).astype(np.float32)}
+    one, other = (prepare(net, backend="torch").run(data)["y"] for net in (graph, tiled))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+def test_a_net_whose_last_layers_are_its_largest_is_tiled():
+    builder, draw = GraphBuilder("wide", format="onnx"), np.random.default_rng(0)
+    x = builder.input("data", (1, 3, 64, 64))
+    for name, (count, channels) in {"a": (32, 3), "b": (16, 32)}.items():
+        filters = draw.normal(size=(count, channels, 3, 3)).astype(np.float32)
+        w = builder.parameter(Parameter(f"{name}.w", filters.shape), filters)
+        x = builder.add("Conv", [x, w], {"kernel_shape": [3, 3], "pads": [1] * 4}, outputs=name)
+    graph = builder.finish([x])
+    whole = timeline(plan_net(graph, batch=1)).peak
+    assert timeline(plan_net(tile_to_fit(graph, whole * 7 // 10), batch=1)).peak <= whole * 7 // 10
+
+
 def test_what_no_tiling_fits_is_refused():
     with pytest.raises(UsageError, match=r"tall: a run of 1 needs .* kB at least, .* limited to 1.00 kB"):
         tile_to_fit(alternating(), 1000)

@@ -43,6 +43,7 @@ class Net:
         runner: The node that makes each value; the first of fused ones.
         rectified: Max poolings that rectify their result instead of their input.
         masked: Convolutions that a planned step takes back together with the Relu in front of them, with it.
+        parts: The nodes that a fused one stands for.
     """
 
     graph: Graph
@@ -58,9 +59,14 @@ class Net:
     runner: Mapping[ir.Value, ir.Node]
     rectified: frozenset[ir.Node]
     masked: Mapping[ir.Node, ir.Node]
+    parts: Mapping[ir.Node, tuple[ir.Node, ...]]
     _sizes: dict[ir.Value, int] = field(default_factory=dict)
     _costs: dict[ir.Node, Cost] = field(default_factory=dict)
     _kept: dict[ir.Node, list[ir.Value]] = field(default_factory=dict)
+
+    def parts_of(self, node: ir.Node) -> tuple[ir.Node, ...]:
+        """Return the nodes of the graph that run as one, in their order; mostly the node alone."""
+        return self.parts.get(node, (node,))
 
     def bytes_of(self, value: ir.Value) -> int:
         """Return the bytes of a value."""
@@ -148,6 +154,8 @@ def prepare(
         runner={value: node for node, values in outputs.items() for value in values},
         rectified=frozenset(rectified),
         masked=masked_convolutions(nodes, backward, wanted),
+        parts={row.norm: (*row.inner, row.last) for row in scaled_normalisations(graph, wanted)}
+        | {pool: (relu, pool) for pool, relu in rectified.items()},
     )
 
 

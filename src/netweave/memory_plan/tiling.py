@@ -82,9 +82,12 @@ def _tilings(graph: Graph, batch: int) -> Iterator[Graph]:
     cuts = [i for i, node in enumerate(net.nodes) if any(value in places for value in net.outputs[node])]
     begins = [*[cut + 1 for cut in cuts if cut < at][-PLACES:], 0]
     ends = [cut for cut in cuts if cut >= at][:PLACES]
+    last = len(net.nodes) - 1
+    if len(ends) < PLACES and set(net.outputs[net.nodes[last]]) == set(graph.outputs):
+        ends = sorted({*ends, last})  # a net whose last layers are its largest
     for begin in dict.fromkeys(begins):
         for end in ends:
-            nodes = net.nodes[begin : end + 1]
+            nodes = [part for node in net.nodes[begin : end + 1] for part in net.parts_of(node)]
             if all(map(is_tileable, nodes)):
                 yield from _by_bands(graph, nodes)
 
