@@ -11,7 +11,10 @@ import numpy as np
 import pytest
 
 from examples.padding import demo, make_weights
+from netweave import api
 from netweave.backends import BACKENDS
+from netweave.errors import UsageError
+from netweave.graph import GraphBuilder, Parameter
 from tests.oracles import golden, recipe
 
 RECORDS = json.loads((Path(__file__).parent.parent / "golden" / "examples.json").read_text())
@@ -161,3 +164,37 @@ def test_convert_says_which_names_it_writes(folder, netweave, tmp_path):
     called = netweave("convert", str(folder / "leaves.prototxt"), str(tmp_path / "net.pb"))
     assert called.status == 2
     assert "unknown file name for a net, expected .prototxt (Caffe), -symbol.json (MXNet)" in called.err
+
+
+def wide():
+    """Return two convolutions over an image; the first result is by far the largest."""
+    builder, draw = GraphBuilder("wide", format="onnx"), np.random.default_rng(0)
+    value = builder.input("data", ("batch", 3, 64, 64))
+    for name, (count, channels) in {"a": (64, 3), "b": (16, 64)}.items():
+        filters = draw.normal(size=(count, channels, 3, 3)).astype(np.float32)
+        w = builder.parameter(Parameter(f"{name}.w", filters.shape), filters)
+        value = builder.add("Conv", [value, w], {"kernel_shape": [3, 3], "pads": [1] * 4}, outputs=name)
+    return builder.finish([value])
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_within_a_limit_the_outputs_are_the_same(netweave, tmp_path):
+    graph = wide()
+    assert api.measure_memory(graph) > 1_300_000
+    assert api.measure_memory(graph, limit="800kB") < 800_000
+    image = {"data": np.random.default_rng(0).normal(size=(1, 3, 64, 64)).astype(np.float32)}
+    whole = api.run(graph, image, backend="torch")["b"]
+    banded = api.run(graph, image, backend="torch", memory="800kB")["b"]
+    np.testing.assert_allclose(banded, whole, rtol=1e-6, atol=1e-4)
+    with pytest.raises(UsageError, match="taps a lie inside layers that are computed over bands"):
+        api.run(graph, image, backend="torch", memory="800kB", taps=["a"])
+    net, inputs, output = (str(tmp_path / name) for name in ("wide.onnx", "in.npz", "out.npy"))
+    api.save(graph, net)
+    np.savez(inputs, **image)
+    called = netweave(
+        *("run", net, "--input", inputs, "--output", output),
+        *("--backend", "torch", "--memory", "800kB"),
+    )
+    assert (called.status, called.err) == (0, "")
+    assert np.array_equal(np.load(output), banded)
+    assert "a run of 1 needs" in netweave("run", net, "--input", inputs, "--memory", "1kB").err

@@ -21,7 +21,8 @@ from netweave.errors import SourceError, UsageError
 from netweave.files import OutputFiles, Source, is_file
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
-from netweave.passes import absorb, chain, fold, prune, remove_concats, sum_of_parts
+from netweave.memory_plan import parse_bytes, tile_to_fit
+from netweave.passes import absorb, chain, fold, prune, remove_concats, specialise, sum_of_parts
 from netweave.passes import to_inference as without_training
 from netweave.passes.fitting import likely_size
 from netweave.training.checkpoint_file import SUFFIX, parameters_in
@@ -129,6 +130,7 @@ def run(
     *,
     taps: Sequence[str] = (),
     backend: str = "onnxruntime",
+    memory: str | int | None = None,
 ) -> dict[str, np.ndarray]:
     """Run a net once and return its outputs and taps by name.
 
@@ -137,14 +139,38 @@ def run(
         inputs: One array for each input, by name; any batch size.
         taps: Names of intermediate values to return as well.
         backend: Name of the backend.
+        memory: What values and kernels may take at once, besides parameters and inputs: bytes, or a size such
+            as ``16MB``. Large layers are then computed over bands of the image (see ``tiled``), as planned
+            for the backend ``torch``.
 
     Raises:
         SourceError: The files cannot be read.
         RunError: The net cannot be run on these inputs.
+        UsageError: No tiling fits in ``memory``, or a tap lies inside layers that are tiled.
     """
     graph = net if isinstance(net, Graph) else _load_for(net, inputs)
     check_arrays(inputs, what="inputs", names=[str(value.name) for value in graph.inputs])
+    if memory is not None:
+        graph = _tiled(graph, inputs, parse_bytes(memory), taps)
     return prepare(graph, taps=check_names(taps, what="taps"), backend=backend).run(inputs)
+
+
+def _tiled(graph: Graph, inputs: Mapping[str, np.ndarray], limit: int, taps: Sequence[str]) -> Graph:
+    """Return a net for arrays of these sizes whose large layers are computed over bands of the image."""
+    sized = specialise(graph, {name: array.shape for name, array in inputs.items()})
+    batch = max((array.shape[0] for array in inputs.values() if array.ndim), default=1)
+    graph = tile_to_fit(sized, limit, batch=batch)
+    hidden = sorted(set(taps) & (_value_names(sized) - _value_names(graph)))
+    if hidden:
+        raise UsageError(
+            f"{graph.name}: taps {', '.join(hidden)} lie inside layers that are computed over bands of the "
+            "image; leave them out, or give more memory"
+        )
+    return graph
+
+
+def _value_names(graph: Graph) -> set[str]:
+    return {value.name or "" for node in graph.nodes for value in node.outputs}
 
 
 def to_inference(graph: Graph, *, folded: bool = False) -> Graph:

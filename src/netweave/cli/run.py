@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     examples=[
         "netweave run det1.prototxt --input photo.npz --output found.npz --tap conv3",
         "netweave run det1.prototxt --random 1 --backend torch",
+        "netweave run vgg16.onnx --input photo.npz --backend torch --memory 16MB",
     ],
 )
 @NET("net")
@@ -51,6 +52,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Backend that runs the net; openvino and torch are optional extras.",
 )
+@click.option(
+    "--memory",
+    metavar="SIZE",
+    help="Limit for values and kernels (16MB), besides parameters and inputs: compute large layers over "
+    "bands of the image, as planned for torch.",
+)
 @json_option
 @reads_nets
 def run(
@@ -61,6 +68,7 @@ def run(
     as_written: bool,
     taps: tuple[str, ...],
     backend: str,
+    memory: str | None,
     json_file: str | None,
     load: Callable[[str], Graph],
 ) -> None:
@@ -77,7 +85,7 @@ def run(
     graph = load(net) if as_written else api.to_inference(load(net))
     given = _inputs(graph, input_file, seed)
     with working(f"running {graph.name}"):
-        results = api.run(graph, given, taps=taps, backend=backend)
+        results = api.run(graph, given, taps=taps, backend=backend, memory=memory)
     if output_file:
         api.save_arrays(output_file, results)
     if json_file:
