@@ -38,10 +38,9 @@ def test_settings_of_caffes_nets_are_refused_for_others(tmp_path, options):
         read_job(job, options)
 
 
-def test_each_row_that_names_such_files_has_their_reader():
-    rows = [row for row in FORMATS if row.jobs]
-    assert {row.name for row in rows} == {"caffe", "singa"}
-    for row in rows:
-        module = row.load_job_reader()
-        assert callable(module.is_job)
-        assert callable(module.read_job)
+def test_each_row_that_names_such_files_reads_them(tmp_path):
+    texts = {"caffe": SOLVER, "singa": conf("")}
+    assert {row.name for row in FORMATS if row.jobs} == texts.keys()
+    for name, text in texts.items():
+        path = written(tmp_path, "file", text)
+        assert [row.name for row in FORMATS if row.jobs and row.is_job(path)] == [name]

@@ -100,9 +100,20 @@ class Format:
         files: OutputFiles = self._load(f".{self.writer}").write(graph, path, random_weights=random_weights)
         return files
 
-    def load_job_reader(self) -> ModuleType:
-        """Import what reads the files of ``jobs``: ``is_job`` and ``read_job``."""
-        return importlib.import_module(f"netweave.formats.{self.name}.job")
+    def is_job(self, path: Path) -> bool:
+        """Whether a file is one of ``jobs``, by its first bytes."""
+        takes: bool = self._load(".job").is_job(path)
+        return takes
+
+    def read_job(self, path: Path, options: JobOptions) -> Job:
+        """Read how to train.
+
+        Raises:
+            SourceError: The file, a net or its data cannot be read, or they do not match.
+            UsageError: An option does not fit the file.
+        """
+        job: Job = self._load(".job").read_job(path, options)
+        return job
 
     def load_training(self) -> ModuleType:
         """Import what reads and writes the files of ``runs``."""
@@ -251,7 +262,7 @@ UNMARKED = "caffe"
 def find_job_format(path: Path) -> Format:
     """Return the format whose reader takes a file that says how to train."""
     rows = [row for row in FORMATS if row.jobs]
-    known = (row for row in rows if is_file(path) and row.load_job_reader().is_job(path))
+    known = (row for row in rows if is_file(path) and row.is_job(path))
     return next(known, None) or next(row for row in rows if row.name == UNMARKED)
 
 
@@ -262,8 +273,7 @@ def read_job(path: Path, options: JobOptions) -> Job:
         SourceError: The file, a net or its data cannot be read, or they do not match.
         UsageError: An option does not fit the file.
     """
-    job: Job = find_job_format(path).load_job_reader().read_job(path, options)
-    return job
+    return find_job_format(path).read_job(path, options)
 
 
 def _describe(source: Source) -> str:
