@@ -8,9 +8,9 @@ out at once, by the profiler's record of each block (``api.measure_memory``), wi
 which the plan beside it counts too. MXNet's are what ``simple_bind`` logs for the same nets, without
 gradients of parameters.
 
-``--speed`` measures a step by three plans in turn, each in every round: all values kept, 70 % and half of
-the memory, with the seconds of the processor, which other programs disturb less than those of the wall; and
-VGG-16 on one image, whole and tiled for 16 MB.
+``--speed`` measures a step without a plan and by plans for 70 % and half of what the same net takes in
+PyTorch as people write it, each in every round, beside that net itself, with the seconds of the processor,
+which other programs disturb less than those of the wall; and VGG-16 on one image, whole and tiled for 16 MB.
 """
 
 from __future__ import annotations
@@ -19,19 +19,22 @@ import argparse
 import json
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from benchmarks.training.eager import MODULES
 from netweave import api
 from netweave.api.zoo import NETS
 from netweave.backends.torch import TorchNet
+from netweave.backends.torch.allocations import record_allocations
 from netweave.memory_plan import cheapest, prepare, timeline
 from netweave.training.memory import keep_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from netweave.graph import Graph
 
@@ -55,8 +58,11 @@ MXNET = {
 }
 """Megabytes of MXNet 1.9.1 by net, batch and whether it trains."""
 
-SHARES = (None, 0.7, 0.5)
-"""Shares of the memory of a step that it is to do with."""
+SHARES = (0.7, 0.5)
+"""Shares of what PyTorch takes for a step that it is to do with."""
+
+PYTORCH = {"resnet50": "ResNet-50", "vgg16": "VGG-16"}
+"""Names of the nets as modules."""
 
 TILED = "16MB"
 
@@ -93,37 +99,62 @@ def interleaved(runs: dict[str, Callable[[], None]], rounds: int) -> dict[str, l
 
 
 def training_speed(name: str, batch: int, rounds: int) -> list[dict[str, Any]]:
-    """Return the speed of a step by plans that need less."""
+    """Return the speed of a step by plans that need less, and what each takes at the allocator.
+
+    Shares are of what the same net takes in PyTorch as people write it (``benchmarks.training.eager``), in
+    channels-last. Gradients of parameters, which no plan changes, are left out of all figures.
+    """
+    module = MODULES[PYTORCH[name]]().train().to(memory_format=torch.channels_last)
+    gradients = sum(4 * parameter.numel() for parameter in module.parameters())
+    images = torch.randn(batch, 3, 224, 224).contiguous(memory_format=torch.channels_last)
+    labels = torch.zeros(batch, dtype=torch.int64)
+
+    def eager() -> None:
+        module.zero_grad()
+        module(images, labels).backward()
+
+    runs: dict[str, Callable[[], None]] = {"PyTorch": eager}
     graph = graph_of(name, batch, training=True)
     plan = prepare(graph, batch=batch, training=True)
-    whole = timeline(plan).without("parameter gradient").peak
-    gradients = timeline(plan).peak - whole
     net = TorchNet(graph).train()
-    inputs = {
-        value.name: net.store.placed(torch.randn(*(d if isinstance(d, int) else batch for d in value.shape)))
-        for value in graph.inputs
-    }
-    inputs = {key: tensor if tensor.ndim == 4 else tensor.zero_() for key, tensor in inputs.items()}
-    rows, runs = {}, {}
+    inputs = {"data": net.store.placed(images), **dict.fromkeys(labels_of(graph), labels.float())}
+
+    def step(values: frozenset[str] | None) -> None:
+        net.recompute(plan, values)
+        net.zero_grad()
+        torch.stack([output.sum() for output in net(**inputs).values()]).sum().backward()
+
+    reference = record_allocations(eager).peak - gradients
+    module.zero_grad()
+    planned = {"PyTorch": None, "no plan": timeline(plan).peak}
+    runs["no plan"] = partial(step, None)
     for share in SHARES:
-        found = cheapest(plan, int(share * whole) + gradients) if share else None
-        values = found.names if found else None
-        peak = (found.timeline if found else timeline(plan)).without("parameter gradient").peak
-        label = "all kept" if share is None else f"{share:.0%}"
-        rows[label] = {"net": name, "batch": batch, "plan": label, "share": round(peak / whole, 3)}
+        found = cheapest(plan, int(share * reference) + gradients)
+        planned[f"{share:.0%}"] = found.peak
+        runs[f"{share:.0%}"] = partial(step, found.names)
+    peaks = {"PyTorch": reference}
+    for label, run in list(runs.items())[1:]:
+        net.zero_grad()
+        peaks[label] = record_allocations(run).peak - gradients
+    seconds = {label: statistics.median(row) for label, row in interleaved(runs, rounds).items()}
+    return [
+        {
+            "net": name,
+            "batch": batch,
+            "plan": label,
+            "MB planned": round((planned[label] - gradients) / 1e6, 1) if planned[label] else None,
+            "MB measured": round(peaks[label] / 1e6, 1),
+            "share": round(peaks[label] / reference, 3),
+            "s": round(seconds[label], 3),
+            "speed": round(seconds["no plan"] / seconds[label], 3),
+        }
+        for label in runs
+    ]
 
-        def step(values: frozenset[str] | None = values) -> None:
-            net.recompute(plan, values)
-            net.zero_grad()
-            torch.stack([output.sum() for output in net(**inputs).values()]).sum().backward()
 
-        runs[label] = step
-    seconds = interleaved(runs, rounds)
-    base = statistics.median(seconds["all kept"])
-    for label, row in rows.items():
-        row |= {"s": round(statistics.median(seconds[label]), 3)}
-        row |= {"speed": round(base / statistics.median(seconds[label]), 3)}
-    return list(rows.values())
+def labels_of(graph: Graph) -> list[str]:
+    """Return the inputs of a net that are no images."""
+    return [value.name or "" for value in graph.inputs if value.name != "data"]
 
 
 def tiled_speed(rounds: int) -> list[dict[str, Any]]:
@@ -168,21 +199,25 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
-    rows: list[dict[str, Any]] = []
+    for row in measured(options):
+        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+        results.setdefault("speed" if options.speed else "memory", []).append(row)
+        if options.json:
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield the rows that are asked for."""
     if options.speed:
         keep_memory()
         for name in options.net or ("resnet50", "vgg16"):
-            rows += training_speed(name, (options.batch or [8])[0], options.rounds)
-        rows += tiled_speed(options.rounds)
-    else:
-        for name in options.net or ZOO:
-            for batch in options.batch or BATCHES:
-                rows += [compare(name, batch, training=training) for training in (False, True)]
-    for row in rows:
-        print(", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
-    if options.json:
-        results.setdefault("speed" if options.speed else "memory", []).extend(rows)
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+            yield from training_speed(name, (options.batch or [8])[0], options.rounds)
+        yield from tiled_speed(options.rounds)
+        return
+    for name in options.net or ZOO:
+        for batch in options.batch or BATCHES:
+            for training in (False, True):
+                yield compare(name, batch, training=training)
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ Netweave and MXNet from records, by PyTorch's DataLoader with Pillow from files.
 - ``eager``: modules as people write them (``eager.py``)
 - ``channels last``: the same in channels-last, with memory kept as Netweave keeps it
 - ``compile``: the same by ``torch.compile``
-- ``bf16``, ``autocast`` (with ``--bf16``): ``netweave`` with that precision, ``channels last`` under autocast
+- ``bf16``, ``autocast``, ``mixed`` (with ``--bf16``): ``netweave`` with that precision, ``channels last``
+  under autocast, ``TensorFlow`` in mixed precision
 - ``MXNet``, ``TensorFlow``: the layers of the same file, by ``Module`` and by one ``tf.function``
 """
 
@@ -47,7 +48,7 @@ from netweave.data.sources.images import ImageFolder
 
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
-BF16 = ("bf16", "autocast")
+BF16 = ("bf16", "autocast", "mixed")
 
 
 class Worker:
@@ -102,6 +103,7 @@ def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, l
     if options.tensorflow:
         worker = [options.tensorflow, str(HERE / "tensorflow_worker.py"), str(table)]
         found["TensorFlow"] = [*worker, *sizes]
+        found[BF16[2]] = [*worker, *sizes, "bf16"]
     if not options.bf16:
         found = {key: row for key, row in found.items() if key not in BF16}
     return {key: row for key, row in found.items() if not options.only or key in options.only.split(",")}
@@ -137,6 +139,18 @@ def measure(name: str, options: argparse.Namespace) -> dict[str, Any]:
             | {"fastest": round(min(rows["wall"]) * 1e3, 2), "ratio": ratio(rows, found["netweave"])}
             for candidate, rows in found.items()
         }
+
+
+def processor() -> str:
+    """Return the name of the processor, with what it has for bfloat16, as Linux says it."""
+    path = Path("/proc/cpuinfo")
+    if not path.exists():
+        return platform.machine()
+    rows = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+    fields = {name.strip(): value.strip() for name, value in rows.items()}
+    extensions = [flag for flag in fields.get("flags", "").split() if flag in {"avx512_bf16", "amx_bf16"}]
+    family = f"family {fields.get('cpu family', '?')} model {fields.get('model', '?')}"
+    return f"{fields.get('model name', platform.machine())}, {family}, {' '.join(extensions) or 'no bf16'}"
 
 
 def spread(seconds: list[float]) -> list[float]:
@@ -180,7 +194,7 @@ def main() -> None:
     results = json.loads(options.json.read_text()) if options.json and options.json.exists() else {}
     results["machine"] = {
         "cores": os.cpu_count(),
-        "processor": platform.machine(),
+        "processor": processor(),
         "threads": options.threads,
     }
     for name in options.net or NETS:

@@ -1,6 +1,8 @@
-"""Training by TensorFlow: ``python tensorflow_worker.py LAYERS.json BATCH SIZE THREADS``; see ``run.py``.
+"""Training by TensorFlow: ``tensorflow_worker.py LAYERS.json BATCH SIZE THREADS [bf16]``; see ``run.py``.
 
-One ``tf.function`` is a step. Images are (N, height, width, channels), the only way of TensorFlow's on a CPU.
+One ``tf.function`` is a step. With ``bf16`` values are in bfloat16, variables and losses in float32, as by
+Keras's policy ``mixed_bfloat16``. Images are (N, height, width, channels), the only way of TensorFlow's on a
+CPU.
 """
 
 from __future__ import annotations
@@ -18,9 +20,10 @@ import tensorflow as tf
 class Net(tf.Module):
     """The layers; variables are made when they are first met."""
 
-    def __init__(self, layers: list[dict[str, Any]]) -> None:
+    def __init__(self, layers: list[dict[str, Any]], kind: Any) -> None:
         super().__init__()
         self.layers = layers
+        self.kind = kind
         self.made: dict[str, Any] = {}
 
     def variable(self, name: str, shape: tuple[int, ...], kind: str) -> Any:
@@ -34,7 +37,7 @@ class Net(tf.Module):
 
     def __call__(self, data: Any, label: Any) -> Any:
         """Return the loss."""
-        values, losses = {"data": data, "label": label}, []
+        values, losses = {"data": tf.cast(data, self.kind), "label": label}, []
         for layer in self.layers:
             inputs = [values[name] for name in layer["inputs"] if name in values]
             output = self.one(layer["type"], inputs, layer["settings"], layer["name"])
@@ -64,7 +67,9 @@ class Net(tf.Module):
             "Concat": lambda: tf.concat(inputs, -1),
             "Eltwise": lambda: inputs[0] + inputs[1],
             "SoftmaxWithLoss": lambda: tf.reduce_mean(
-                tf.nn.sparse_softmax_cross_entropy_with_logits(labels=inputs[1], logits=x)
+                tf.nn.sparse_softmax_cross_entropy_with_logits(
+                    labels=inputs[1], logits=tf.cast(x, tf.float32)
+                )
             ),
         }
         return rows[kind]()
@@ -77,17 +82,18 @@ class Net(tf.Module):
         found = []
         for number, part in enumerate(tf.split(x, groups, -1) if groups > 1 else [x]):
             w = self.variable(f"{name}/{number}", (size, size, part.shape[-1], count // groups), "filter")
-            found.append(tf.nn.conv2d(part, w, stride, padding))
+            found.append(tf.nn.conv2d(part, tf.cast(w, self.kind), stride, padding))
         y = tf.concat(found, -1) if groups > 1 else found[0]
         if not settings.get("bias_term", True):
             return y
-        return tf.nn.bias_add(y, self.variable(f"{name}/bias", (count,), "shift"))
+        return tf.nn.bias_add(y, tf.cast(self.variable(f"{name}/bias", (count,), "shift"), self.kind))
 
     def dense(self, x: Any, settings: dict[str, Any], name: str) -> Any:
         """Multiply."""
         rows = tf.reshape(x, (x.shape[0], -1))
         w = self.variable(f"{name}/w", (rows.shape[1], settings["num_output"]), "filter")
-        return tf.nn.bias_add(rows @ w, self.variable(f"{name}/bias", (settings["num_output"],), "shift"))
+        bias = self.variable(f"{name}/bias", (settings["num_output"],), "shift")
+        return tf.nn.bias_add(rows @ tf.cast(w, self.kind), tf.cast(bias, self.kind))
 
     def normalised(self, x: Any, name: str) -> Any:
         """Normalise by the batch, scale and shift; the statistics follow."""
@@ -120,7 +126,7 @@ def main() -> None:
     tf.config.threading.set_intra_op_parallelism_threads(threads)
     tf.config.threading.set_inter_op_parallelism_threads(threads)
     with pathlib.Path(path).open() as file:
-        net = Net(json.load(file))
+        net = Net(json.load(file), tf.bfloat16 if "bf16" in sys.argv[5:] else tf.float32)
     draw = np.random.default_rng(0)
     data = tf.constant(draw.normal(size=(batch, size, size, 3)), tf.float32)
     label = tf.constant(draw.integers(protocol.CLASSES, size=batch))
