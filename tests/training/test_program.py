@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 
 from netweave.engine import Trace  # noqa: E402 - after the check for torch
 from netweave.errors import RunError  # noqa: E402
+from netweave.graph.parameters import source_keys  # noqa: E402
 from netweave.training import Updated  # noqa: E402
 from tests.training import staged  # noqa: E402
 
@@ -30,6 +31,24 @@ def test_any_number_of_stages_ends_with_the_same_bits(tmp_path, net, dtype):
         assert len(trainer.program.stages) == min(num_stages, len(trainer.program.stages)) > 1
         for key, tensor in expected.items():
             assert torch.equal(found[key], tensor), (num_stages, key)
+
+
+@pytest.mark.parametrize("net", ["HARD", "DROPPED"])
+def test_a_gradient_is_complete_when_the_first_stage_that_reads_the_parameter_is_through(tmp_path, net):
+    """One stage later, and an exchange with other devices would begin a stage too late."""
+    trainer, _ = staged.train(staged.job_of(tmp_path, getattr(staged, net), steps=1), num_stages=50)
+    stages = trainer.program.stages
+    readers = {}
+    for stage in reversed(stages):
+        values = [value for node in stage.nodes for value in node.inputs if value is not None]
+        readers |= {key: stage.index for value in values for key in source_keys(value)}
+    completed = {key: stage.index for stage in stages for key in stage.completes}
+    assert len(set(completed.values())) > 2
+    fused = {key for key in completed if key.startswith("scale")}  # read by a normalisation's node
+    assert completed.keys() - fused <= readers.keys()
+    assert {key: completed[key] for key in completed if key not in fused} == {
+        key: readers[key] for key in completed if key not in fused
+    }
 
 
 @pytest.mark.parametrize("slice_elements", [64, 1024])

@@ -14,7 +14,7 @@ from torch import Tensor, distributed
 from netweave.errors import UsageError
 from netweave.parallel.compression import HALF, dequantize_2bit, num_code_bytes, quantize_2bit
 from netweave.parallel.flat_row import FlatRow, GradientRow
-from netweave.parallel.link import LANE, Channel
+from netweave.parallel.link import LANE, Channel, fastest_update_s
 from netweave.parallel.plan import IN_FLIGHT, plan, prioritised_order
 
 if TYPE_CHECKING:
@@ -116,14 +116,18 @@ class Exchange:
                 first = []
 
     def push_parameters(self, step: int, parameters: Sequence[Variable]) -> None:
-        """Push the way of updated slices from their owners to all ranks; what is read first goes first."""
+        """Push the way of updated slices from their owners to all ranks, in the order of their gradients.
+
+        The first layers' slices, which the next forward pass reads first, are updated last: if they went
+        first, all others would wait for them while the link has nothing to carry.
+        """
         hop = self._send_back
         if hop is None:
             return
-        for number, variable in enumerate(parameters):
+        for number in self.plan.order:
             hop.channel.push(
                 partial(hop.begin, number),
-                variable,
+                parameters[number],
                 end=partial(hop.end, number),
                 name=f"{hop.name} {step}, slice {number}",
             )
@@ -190,17 +194,20 @@ class Exchange:
         self._ready.setdefault(update, {})[number] = perf_counter()
 
     def _measured(self) -> tuple[list[float], list[float]]:
-        """Return when the gradient of each slice is there, from the first one on, and how long it is sent."""
+        """Return when the gradient of each slice is there, from the first one on, and how long it is sent.
+
+        The link's time is the shortest that was seen: with one that is too long, slices that come late would
+        have an early place in the order, and all others would wait for them.
+        """
         since = [
             {number: time_s - min(times.values()) for number, time_s in times.items()}
             for times in self._ready.values()
         ]
         numbers = range(len(self._layout.slices))
         ready = [median(times[number] for times in since) for number in numbers]
-        channel = self._hops[0].channel
+        intervals = list(self._hops[0].channel.intervals)
         elements = [len(self._gradients.slice(number)) for number in numbers]
-        exchanged = len(channel.intervals) / max(1, len(elements))
-        seconds_per_element = channel.busy_s() / max(1.0, exchanged * sum(elements))
+        seconds_per_element = fastest_update_s(intervals, len(elements)) / sum(elements)
         return ready, [size * seconds_per_element for size in elements]
 
     # The hops of a gradient.

@@ -16,7 +16,7 @@ from netweave.engine import Future, Variable
 from netweave.parallel.occupancy import LINK as OCCUPIED
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch.distributed import Work
 
@@ -47,7 +47,10 @@ class Channel:
         self._engine = engine
         self._name = name
         self._order = Variable(f"order of {name}")
-        self._last: deque[Variable] | None = None if in_flight is None else deque(maxlen=in_flight)
+        # as many collectives may be on their way as there are slots; the gradient of an earlier one would not
+        # do instead of a slot, since the backward pass of the next update writes it too
+        self._slots = [Variable(f"slot {number} of {name}") for number in range(in_flight or 0)]
+        self._num_pushed = 0
         self.intervals: deque[tuple[float, float]] = deque(maxlen=REMEMBERED)
         engine.add_lane(LANE)
 
@@ -72,11 +75,10 @@ class Channel:
         Returns:
             Its end.
         """
-        before = list(reads)
-        if self._last is not None:
-            if len(self._last) == self._last.maxlen:  # as many as may be are on their way: wait for the first
-                before.append(self._last[0])
-            self._last.append(variable)
+        written = [variable]
+        if self._slots:
+            written.append(self._slots[self._num_pushed % len(self._slots)])
+        self._num_pushed += 1
         work: list[tuple[Work | None, float]] = []
 
         def start() -> None:
@@ -95,16 +97,8 @@ class Channel:
                 return None
             return self._promise(handle, end, begun_s, name)
 
-        self._engine.push(start, before, [self._order, variable], lane=LANE, name=f"begin {name}")
-        return self._engine.push(finish, (), [variable], lane=LANE, name=name)
-
-    def busy_s(self) -> float:
-        """Return how long at least one of the remembered collectives was on its way."""
-        total, until = 0.0, 0.0
-        for begun_s, ended_s in sorted(self.intervals):
-            total += max(0.0, ended_s - max(begun_s, until))
-            until = max(until, ended_s)
-        return total
+        self._engine.push(start, reads, [self._order, *written], lane=LANE, name=f"begin {name}")
+        return self._engine.push(finish, (), written, lane=LANE, name=name)
 
     def _promise(self, work: Work, end: Callable[[], None], begun_s: float, name: str) -> Future[None]:
         promise: Future[None] = Future()
@@ -122,3 +116,32 @@ class Channel:
 
         work.get_future().add_done_callback(settle)
         return promise
+
+
+def busy_s(intervals: Iterable[tuple[float, float]]) -> float:
+    """Return for how long at least one of some collectives was on its way.
+
+    Args:
+        intervals: When each began and ended.
+
+    >>> busy_s([(0.0, 2.0), (1.0, 3.0), (5.0, 6.0)])
+    4.0
+    """
+    total, until = 0.0, 0.0
+    for begun_s, ended_s in sorted(intervals):
+        total += max(0.0, ended_s - max(begun_s, until))
+        until = max(until, ended_s)
+    return total
+
+
+def fastest_update_s(intervals: Sequence[tuple[float, float]], num_collectives: int) -> float:
+    """Return for how long the link was busy in the fastest of some updates; 0 if there is no whole one.
+
+    A collective also lasts while one rank waits for another that was held up, which says nothing of the link.
+
+    Args:
+        intervals: When each collective began and ended, update after update.
+        num_collectives: How many an update has.
+    """
+    ends = range(len(intervals), num_collectives - 1, -num_collectives)
+    return min((busy_s(intervals[end - num_collectives : end]) for end in ends), default=0.0)

@@ -5,7 +5,7 @@ Orders of exchange
     ``overlapped``: each slice as soon as its gradient is there, beside the backward of earlier layers.
     ``prioritised``: as ``overlapped``, but what the next forward reads first overtakes what it reads last, so
     that the next forward begins while late layers are still on their way.
-    ``owner``: each slice is reduced to its owner, updated there and sent back; slices of equal size.
+    ``owner``: each slice is reduced to its owner, updated there and sent back; slices of equal size, in turn.
     ``owner-by-layer``: likewise, layer i of L on rank floor(i * n / L), as in Minerva.
     ``two-level``: summed inside each machine, then between machines.
 """
@@ -125,12 +125,16 @@ def owners_by_layer(layers: Sequence[int], num_owners: int) -> tuple[int, ...]:
 
 
 def _owners_by_size(slices: Sequence[SliceInfo], num_ranks: int) -> tuple[int, ...]:
-    """Return owners of runs of slices with like numbers of elements: the middle of each decides."""
-    total = sum(one.elements for one in slices)
-    owners, before = [], 0
+    """Return owners with like numbers of elements: each slice goes to who has least so far.
+
+    Neighbours have different owners, so that a link carries something both ways all the time.
+    """
+    loads = [0] * num_ranks
+    owners = []
     for one in slices:
-        owners.append(min(num_ranks - 1, (2 * before + one.elements) * num_ranks // max(1, 2 * total)))
-        before += one.elements
+        owner = loads.index(min(loads))
+        owners.append(owner)
+        loads[owner] += one.elements
     return tuple(owners)
 
 

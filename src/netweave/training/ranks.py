@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STAGES = 8
+STAGES = 16
 """Stages of a net whose gradients are exchanged: each sends while the earlier ones are still in backward."""
 
 

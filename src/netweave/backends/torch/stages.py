@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import operator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,9 +19,10 @@ from torch import Tensor, fx
 
 from netweave.errors import UsageError
 from netweave.graph import effects_of
+from netweave.graph.costs import node_cost
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     import onnx_ir as ir
 
@@ -142,34 +144,28 @@ class _Boundary(torch.autograd.Function):
         return None, None, None
 
 
-def cut(net: TorchNet, num_stages: int, *, by: str = "parameters") -> list[Stage]:
-    """Cut a net into stages of like cost.
+def cut(net: TorchNet, num_stages: int) -> list[Stage]:
+    """Cut a net into stages of like cost: parameters and multiply-adds, which count as much each.
 
     Args:
         net: The net; it computes with the same arrays.
         num_stages: How many stages, >= 1; fewer where there are not so many places to cut at.
-        by: What is shared out evenly: ``parameters`` (what an update and an exchange cost) or ``layers``.
 
     Raises:
-        UsageError: There is no such measure, or the number is below 1.
+        UsageError: The number is below 1.
     """
     if num_stages < 1:
         raise UsageError(f"the net is to be cut into {num_stages} stages, expected at least 1")
-    if by not in COSTS:
-        raise UsageError(f"stages are cut by {by!r}, expected {' or '.join(COSTS)}")
     if num_stages == 1:
         return _stages(net, [])
     places = _places(net.module.graph)
-    cost = COSTS[by]
-    seen: set[str] = set()
-    sums, total = [], 0.0
-    for node in net.module.graph.nodes:
-        total += cost(net, node, seen)
-        sums.append(total)
+    sums = list(accumulate(_work_of_nodes(net)))
+    total = sums[-1]
     chosen: list[int] = []
     for number in range(1, num_stages):
         wanted = total * number / num_stages
-        free = [place for place in places if place > (chosen[-1] if chosen else 0)]
+        done = sums[chosen[-1] - 1] if chosen else 0.0
+        free = [place for place in places if done < sums[place - 1] < total]  # none of nothing but free nodes
         if free:
             chosen.append(min(free, key=lambda place: abs(sums[place - 1] - wanted)))
     return _stages(net, chosen)
@@ -202,23 +198,34 @@ def _name_of(node: fx.Node) -> str:
     return (made.name or "") if made is not None else ""
 
 
-def _cost_of_parameters(net: TorchNet, node: fx.Node, seen: set[str]) -> float:
-    if node.op != "get_attr" or node.target in seen:
-        return 0.0
-    seen.add(str(node.target))
-    found = getattr(net.module, str(node.target))
-    return float(found.numel()) if isinstance(found, Tensor) and found.requires_grad else 0.0
+def _parameters_of_nodes(net: TorchNet) -> list[float]:
+    """Return the trained elements that each node of a net's module is the first to read."""
+    seen: set[fx.Node] = set()
+    found = []
+    for node in net.module.graph.nodes:
+        read = [one for one in node.all_input_nodes if one.op == "get_attr" and one not in seen]
+        seen.update(read)
+        tensors = [getattr(net.module, str(one.target)) for one in read]
+        found.append(
+            float(sum(one.numel() for one in tensors if isinstance(one, Tensor) and one.requires_grad))
+        )
+    return found
 
 
-def _cost_of_layers(net: TorchNet, node: fx.Node, seen: set[str]) -> float:
-    return 1.0 if "node" in node.meta else 0.0
+def _multiply_adds_of_nodes(net: TorchNet) -> list[float]:
+    nodes = (node.meta.get("node") for node in net.module.graph.nodes)
+    return [0.0 if node is None else float(node_cost(node).multiply_adds) for node in nodes]
 
 
-COSTS: dict[str, Callable[[TorchNet, fx.Node, set[str]], float]] = {
-    "parameters": _cost_of_parameters,
-    "layers": _cost_of_layers,
-}
-"""What may be shared out evenly among stages."""
+def _work_of_nodes(net: TorchNet) -> list[float]:
+    """Return the cost of each node of a net's module.
+
+    Multiply-adds stand for the time of the passes, parameters for that of updates and exchanges: a stage with
+    little of both sends early in backward, and is held up by little in the next forward.
+    """
+    parts = (_parameters_of_nodes(net), _multiply_adds_of_nodes(net))
+    shares = [[value / (sum(part) or 1.0) for value in part] for part in parts]
+    return [sum(pair) for pair in zip(*shares, strict=True)]
 
 
 def _places(graph: fx.Graph) -> list[int]:
@@ -254,6 +261,9 @@ def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
     bounds = [0, *places, len(nodes)]
     order = {node: index for index, node in enumerate(nodes)}
     stage_of = [sum(place <= index for place in places) for index in range(len(nodes))]
+    for index, node in enumerate(nodes):
+        if node.op == "get_attr" and node.users:  # it stands before its reader, and a cut may be in between
+            stage_of[index] = min(stage_of[order[user]] for user in node.users)
     keys = {id(net.store[key].tensor): key for key in net.store}
     passed = [node for node in nodes if not _is_read_in_place(net.module, node)]
     last_use = {node: max((stage_of[order[user]] for user in node.users), default=-1) for node in passed}
