@@ -1,0 +1,197 @@
+"""One rank of all candidates: makes steps of the one that it is told, when it is told.
+
+    python -m benchmarks.parallel.rank NET BATCH        (in the environment of a rank, see ``run.py``)
+
+Commands come as lines of JSON on standard input and are the same for all ranks; each is answered by a line.
+All candidates live in one process, so that they share its processor, memory and link in turn.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import sys
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from benchmarks.parallel import nets
+from benchmarks.parallel.torch_exchanges import TorchLoop, seconds_of_link
+from benchmarks.training.protocol import say
+from netweave.engine import ThreadedEngine, Trace
+from netweave.parallel.link_speed import slice_elements_for
+from netweave.parallel.plan import ExchangeSettings
+from netweave.parallel.world import World, join
+from netweave.training import Event, Updated
+from netweave.training.memory import keep_memory
+from netweave.training.ranks import STAGES
+from netweave.training.trainer import Trainer
+
+TIMEOUT_S = 120.0
+FIRST_STEPS = {"prioritised": 7}
+"""Steps before the first that counts, 3 for the others: an order by priority is made from the first six."""
+
+
+class NetweaveLoop:
+    """Training by Netweave, as ``netweave.train`` does it.
+
+    Args:
+        job: What to train.
+        data: Arrays of all records by input.
+        settings: How ranks exchange.
+        options: ``stages`` and ``slice``: elements of a slice, the default being chosen by the link.
+    """
+
+    def __init__(
+        self, job: Any, data: Any, settings: ExchangeSettings, *, world: World | None, options: dict[str, int]
+    ) -> None:
+        self._known_s: list[float] = []
+        self.engine = ThreadedEngine()
+        elements = options.get("slice") or (slice_elements_for(world) if world is not None else None)
+        self.trainer = Trainer(
+            job,
+            engine=self.engine,
+            data={"train": data},
+            num_stages=options.get("stages", STAGES),
+            slice_elements=elements,
+            world=world,
+            exchange=settings,
+            watch=self._watch,
+        )
+
+    def run(self, count: int) -> list[float]:
+        """Make steps; return when the loss of each was known."""
+        trainer = self.trainer
+        self._known_s = []
+        schedule = replace(trainer.job.schedule, max_iterations=trainer.iteration + count)
+        trainer.job = replace(trainer.job, schedule=schedule)
+        trainer.run()
+        return self._known_s
+
+    def close(self) -> None:
+        """Let go of data, threads and tensors."""
+        self.trainer.close()
+        self.engine.close()
+        self.__dict__.clear()
+
+    def _watch(self, event: Event) -> None:
+        if isinstance(event, Updated):
+            self._known_s.append(perf_counter())
+
+
+class Rank:
+    """The candidates of one rank.
+
+    Args:
+        world: The ranks; None for a process alone.
+        net: Of ``nets.NETS``.
+        batch: Images in the whole batch.
+    """
+
+    def __init__(self, world: World | None, net: str, batch: int) -> None:
+        self._world = world
+        self._size = 1 if world is None else world.size
+        self._net, self._batch = net, batch
+        self._job = nets.job(net, batch)
+        self._data = nets.records(self._job)
+        self._loops: dict[str, TorchLoop | NetweaveLoop] = {}
+
+    def load(self, name: str) -> dict[str, Any]:
+        """Build a candidate and make its first steps.
+
+        Args:
+            name: ``torch:KIND`` (see ``TorchLoop``), or ``netweave:EXCHANGE``, behind it as wanted
+                ``:COMPRESSION``, ``:stages=N`` and ``:slice=ELEMENTS``; ``netweave:alone`` is one process on
+                this rank's part of the batch.
+        """
+        maker, kind, *rest = name.split(":")
+        if maker == "torch":
+            rank = 0 if self._world is None else self._world.rank
+            self._loops[name] = TorchLoop(
+                self._job,
+                self._data,
+                kind,
+                rank=rank,
+                ranks=self._size,
+                momentum=nets.NETS[self._net].momentum,
+            )
+        else:
+            options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
+            compression = next((one for one in rest if "=" not in one), "none")
+            alone = kind == "alone"
+            own = nets.job(self._net, self._batch // self._size) if alone else self._job
+            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression, batch_norm="part")
+            world = None if alone else self._world
+            self._loops[name] = NetweaveLoop(own, self._data, settings, world=world, options=options)
+        self._loops[name].run(FIRST_STEPS.get(kind, 3))
+        return {}
+
+    def steps(self, name: str, count: int) -> dict[str, Any]:
+        """Make steps; return when the loss of each was known, and the processor's seconds for each."""
+        if self._world is not None:
+            self._world.barrier()
+        before = _processor_s()
+        known_s = self._loops[name].run(count)
+        return {"known_s": known_s, "processor_s": (_processor_s() - before) / count}
+
+    def link(self, megabytes: float, repeats: int) -> dict[str, Any]:
+        """Return the seconds of an all-reduce by itself, and the processor's."""
+        before = _processor_s()
+        seconds = seconds_of_link(int(megabytes * 1e6 / 4), repeats=repeats)
+        return {"seconds": seconds, "processor_s": (_processor_s() - before) / (repeats + 1)}
+
+    def trace(self, name: str, count: int, path: str) -> dict[str, Any]:
+        """Make steps of one of Netweave's candidates, write a timeline of them, and let go of the candidate.
+
+        Returns:
+            The bytes of the gradients that the backward of each stage completes.
+        """
+        loop = self._loops[name]
+        assert isinstance(loop, NetweaveLoop)
+        trainer = loop.trainer
+        found = trainer.updater.parameters
+        sizes = [
+            sum(found[key].nbytes for key in stage.completes if key in found)
+            for stage in trainer.program.stages
+        ]
+        rank = 0 if self._world is None else self._world.rank
+        loop.engine.trace_to(Trace(Path(f"{path}.{rank}.json")))
+        loop.run(count)
+        self.close(name)  # the engine closes its timeline
+        return {"bytes": sizes}
+
+    def close(self, name: str) -> dict[str, Any]:
+        """Let go of a candidate."""
+        self._loops.pop(name).close()
+        return {}
+
+    def about(self) -> dict[str, Any]:
+        """Return the size of the net."""
+        parameters = self._job.phases["train"].graph.parameters.values()
+        trained = sum(one.size for one in parameters if one.trainable)
+        return {"parameters": trained, "torch": torch.__version__}
+
+
+def _processor_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def main() -> None:
+    """Do what standard input says, to its end."""
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    keep_memory()
+    world = join(timeout_s=TIMEOUT_S)
+    rank = Rank(world, sys.argv[1], int(sys.argv[2]))
+    say(rank.about())
+    for line in sys.stdin:
+        command = json.loads(line)
+        say(getattr(rank, command.pop("do"))(**command))
+
+
+if __name__ == "__main__":
+    main()

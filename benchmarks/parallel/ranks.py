@@ -1,0 +1,112 @@
+"""Starts the ranks of a measurement, on nodes of a slow network or on the loopback, and talks to them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from benchmarks.parallel.network import Node
+
+
+class Ranks:
+    """The processes of a measurement.
+
+    Args:
+        net: Of ``nets.NETS``.
+        batch: Images in the whole batch.
+        nodes: The node of each rank; empty for the loopback.
+        count: How many ranks.
+        environment: Further variables.
+    """
+
+    def __init__(
+        self,
+        net: str,
+        batch: int,
+        *,
+        nodes: Sequence[Node] = (),
+        count: int = 2,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        address = nodes[0].address if nodes else "127.0.0.1"
+        port = str(_free_port())
+        self._processes = []
+        for rank in range(count):
+            command = [sys.executable, "-m", "benchmarks.parallel.rank", net, str(batch)]
+            node = nodes[rank] if nodes else None
+            variables = {
+                **os.environ,
+                "OMP_NUM_THREADS": "1",
+                "MKL_NUM_THREADS": "1",
+                "RANK": str(rank),
+                "WORLD_SIZE": str(count),
+                "LOCAL_RANK": str(rank),
+                "LOCAL_WORLD_SIZE": "1" if nodes else str(count),
+                "MASTER_ADDR": address,
+                "MASTER_PORT": port,
+                **(node.environment if node else {}),
+                **(environment or {}),
+            }
+            if count == 1:
+                variables = {key: value for key, value in variables.items() if key != "RANK"}
+            self._processes.append(
+                subprocess.Popen(
+                    node.command(command) if node else command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=variables,
+                )
+            )
+        self.about = self._hear()[0]
+
+    def ask(self, do: str, **arguments: Any) -> list[dict[str, Any]]:
+        """Have all ranks do something; return their answers."""
+        for process in self._processes:
+            assert process.stdin is not None
+            print(json.dumps({"do": do, **arguments}), file=process.stdin, flush=True)
+        return self._hear()
+
+    def close(self) -> None:
+        """End the processes."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+
+    def _hear(self) -> list[dict[str, Any]]:
+        return [_answer(process) for process in self._processes]
+
+
+@contextlib.contextmanager
+def started(*arguments: Any, **options: Any) -> Iterator[Ranks]:
+    """Give the processes of a measurement; end them at the end."""
+    ranks = Ranks(*arguments, **options)
+    try:
+        yield ranks
+    finally:
+        ranks.close()
+
+
+def _answer(process: subprocess.Popen[str]) -> dict[str, Any]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("@"):
+            found: dict[str, Any] = json.loads(line[1:])
+            return found
+    raise SystemExit(f"{' '.join(map(str, process.args))} ended before its time")  # type: ignore[arg-type]
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        found: int = listener.getsockname()[1]
+        return found
