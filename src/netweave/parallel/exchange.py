@@ -207,7 +207,7 @@ class Exchange:
         ready = [median(times[number] for times in since) for number in numbers]
         intervals = list(self._hops[0].channel.intervals)
         elements = [len(self._gradients.slice(number)) for number in numbers]
-        seconds_per_element = fastest_update_s(intervals, len(elements)) / sum(elements)
+        seconds_per_element = fastest_update_s(intervals, max(1, len(elements))) / max(1, sum(elements))
         return ready, [size * seconds_per_element for size in elements]
 
     # The hops of a gradient.
