@@ -60,6 +60,7 @@ class NetweaveLoop:
             slice_elements=elements,
             world=world,
             exchange=settings,
+            sync_batch_norm=False,  # as DDP's
             watch=self._watch,
         )
 
@@ -124,7 +125,7 @@ class Rank:
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
             own = nets.job(self._net, self._batch // self._size) if alone else self._job
-            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression, batch_norm="part")
+            settings = ExchangeSettings() if alone else ExchangeSettings(kind, compression)
             world = None if alone else self._world
             self._loops[name] = NetweaveLoop(own, self._data, settings, world=world, options=options)
         self._loops[name].run(FIRST_STEPS.get(kind, 3))

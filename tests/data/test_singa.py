@@ -13,7 +13,7 @@ from netweave.data.pack import pack
 from netweave.data.sources.arrays import Arrays
 from netweave.data.transforms.arithmetic import read_means
 from netweave.errors import ReadError, ShapeError, UnsupportedError
-from netweave.formats.singa import read_job
+from netweave.formats.singa.job import read_job
 from netweave.job import DataSource
 from tests.data.make import data_base, field, kvfile, pictures, singa_record
 

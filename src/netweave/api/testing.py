@@ -10,18 +10,17 @@ from netweave.api.running import need_torch
 from netweave.data.probe import probe, probe_if_there
 from netweave.engine import ThreadedEngine
 from netweave.errors import UsageError
+from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
-from netweave.formats.caffe.solver import is_solver, read_solver
-from netweave.formats.singa import is_job, read_job
+from netweave.job import JobOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from netweave.formats.caffe.phases import Probe
     from netweave.graph import Graph
-    from netweave.job import Job, Phase
+    from netweave.job import Phase
     from netweave.training import Evaluated
     from netweave.training.testing import Tester
 
@@ -53,28 +52,19 @@ def load_phases(
     """
     path, opened = Path(net), probe_if_there if missing_data else probe
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
-    job = _job_of(path, opened, shapes, tuple(stages), level)
-    if job is not None:
+    row = find_job_format(path)
+    if row is not None:
+        options = JobOptions(input_shapes=shapes, stages=tuple(stages), level=level, probe=opened)
+        job = row.read_job(path, options)
         found = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
         if not found:
-            wanted = "test_freq and test_steps" if is_job(path) else "test_iter"
-            raise UsageError(f"{path}: has no test net ({wanted}); give the net itself")
+            raise UsageError(
+                f"{path}: has no test net (a solver has one with test_iter, a job.conf with test_freq and "
+                "test_steps); give the net itself"
+            )
         return found
     reading = Reading(data_root(path), opened, shapes, tuple(stages), level)
     return {phase.lower(): read_phase(path, phase, reading)}
-
-
-def _job_of(
-    path: Path, opened: Probe, shapes: Mapping[str, tuple[int, ...]], stages: tuple[str, ...], level: int
-) -> Job | None:
-    """Return the Job of a solver or a ``job.conf``; None if a file is neither."""
-    if not path.is_file():
-        return None
-    if is_job(path):
-        return read_job(path, input_shapes=shapes)
-    if is_solver(path):
-        return read_solver(path, probe=opened, input_shapes=shapes, stages=stages, level=level)
-    return None
 
 
 def evaluate(

@@ -259,11 +259,11 @@ UNMARKED = "caffe"
 """Reads what no format knows for a training, and says what is wrong with it: a solver is free text."""
 
 
-def find_job_format(path: Path) -> Format:
-    """Return the format whose reader takes a file that says how to train."""
-    rows = [row for row in FORMATS if row.jobs]
-    known = (row for row in rows if is_file(path) and row.is_job(path))
-    return next(known, None) or next(row for row in rows if row.name == UNMARKED)
+def find_job_format(path: Path) -> Format | None:
+    """Return the format whose reader takes a file that says how to train; None if none does."""
+    if not is_file(path):
+        return None
+    return next((row for row in FORMATS if row.jobs and row.is_job(path)), None)
 
 
 def read_job(path: Path, options: JobOptions) -> Job:
@@ -273,7 +273,8 @@ def read_job(path: Path, options: JobOptions) -> Job:
         SourceError: The file, a net or its data cannot be read, or they do not match.
         UsageError: An option does not fit the file.
     """
-    return find_job_format(path).read_job(path, options)
+    unmarked = next(row for row in FORMATS if row.name == UNMARKED)
+    return (find_job_format(path) or unmarked).read_job(path, options)
 
 
 def _describe(source: Source) -> str:
