@@ -203,7 +203,7 @@ WRONG = {
     "array": ({"arg_params": {"fc_weigth": np.zeros(3)}}, UsageError, "no array 'fc_weigth'"),
     "size": ({"arg_params": {"fc_bias": np.zeros(4)}}, UsageError, r"shape \(4,\), expected \(3,\)"),
     "batch": ({"batch_size": 100}, UsageError, "there are 48 records, fewer than the 100"),
-    "initializer": ({"initializer": sym.Initializer("xavir")}, UsageError, "no filler 'mxnet.xavir'"),
+    "initializer": ({"initializer": sym.Initializer("xavir")}, UsageError, "unknown filler 'mxnet.xavir'"),
     "rate": ({"optimizer_params": {"learning_rate": 3e38}}, RunError, "is nan|is inf"),
 }
 

@@ -160,9 +160,9 @@ WRONG = {
     "optimizer": (lambda: Sequential([Dense(1)]).compile("adm", loss="mse"), "unknown optimizer 'adm'"),
     "metric": (
         lambda: Sequential([Dense(1)]).compile("adam", loss="mse", metrics=["acuracy"]),
-        "no metric 'acuracy'",
+        "unknown metric 'acuracy'",
     ),
-    "activation": (lambda: Sequential([Dense(1, "rel")]).graph((6,)), "no activation 'rel'"),
+    "activation": (lambda: Sequential([Dense(1, "rel")]).graph((6,)), "unknown activation 'rel'"),
     "padding": (lambda: Sequential([Conv2D(1, 3, padding="sam")]).symbol, "padding is 'sam', expected"),
     "no layers": (lambda: Sequential().symbol, "a Sequential without layers"),
     "no size": (lambda: Sequential([Dense(1)]).summary(), "give the first layer an input_shape"),

@@ -86,7 +86,7 @@ _TEXTS = {
     "nodes in a cycle": (
         X + _node("a", "Add", "x", "b") + _node("b", "Relu", "a") + _node("y", "Relu", "b"),
         ReadError,
-        "itself",
+        "depends on its own output",
     ),
     "a node that is not there": (X + _node("y", "Add", "x", "z"), ReadError, "'z'"),
     "two nodes of one name": (X + X, ReadError, "two nodes named 'x'"),
@@ -155,12 +155,12 @@ _TEXTS = {
     "a constant of two thousand million equal values": (
         X + _array(2_000_000_000) + _node("y", "Mul", "x", "w"),
         ReadError,
-        "holds 1 values for a tensor of 2,000,000,000 elements; at most 33,554,432 are filled",
+        "contains 1 values for a tensor of 2,000,000,000 elements; at most 33,554,432 may repeat",
     ),
     "a constant that goes on with its last value": (
         X + _array(2_000_000_000, value="float_val: 1 float_val: 2") + _node("y", "Mul", "x", "w"),
         ReadError,
-        "holds 2 values for a tensor of 2,000,000,000 elements; at most 33,554,432 are filled",
+        "contains 2 values for a tensor of 2,000,000,000 elements; at most 33,554,432 may repeat",
     ),
     "a sum of a row and a column": (
         X
@@ -174,7 +174,7 @@ _TEXTS = {
     "forty constants of a million repeated values": (
         X + "".join(_filled(f"s{i}", 1_000_000) for i in range(40)) + _node("y", "Mul", "x", "s0"),
         ReadError,
-        "fills its constants with more than 33,554,432 repeated values, the last of them in node 's33'",
+        "has constants with more than 33,554,432 repeated values, the last of them in node 's33'",
     ),
     "a constant of 100 axes": (
         X + _array(*[1] * 100) + _node("y", "Mul", "x", "w"),
@@ -184,14 +184,14 @@ _TEXTS = {
     "two thousand million tensors of a list": (
         X.replace("size: 3", "size: 2000000000") + _node("y", "Unpack", "x", axis="i: 3"),
         UnsupportedError,
-        "2,000,000,000 tensors, at most 4,000",
+        "2,000,000,000 tensors as outputs, at most 4,000",
     ),
     "two thousand million pieces": (
         X.replace("size: 3", "size: 2000000000")
         + _numbers("a", 3)
         + _node("y", "Split", "a", "x", num_split="i: 2000000000"),
         UnsupportedError,
-        "2,000,000,000 tensors, at most 4,000",
+        "2,000,000,000 tensors as outputs, at most 4,000",
     ),
     "an axis beyond": (X + _numbers("s", 9) + _node("y", "Mean", "x", "s"), ShapeError, "axis 9"),
     "a list in the place of a number": (
@@ -266,8 +266,8 @@ def _flip(files: dict[str, bytes]) -> None:
 
 
 _CHECKPOINTS = {
-    "no table": (_set("gru.index", b"what" * 20), ReadError, "no table"),
-    "a table cut short": (_set("gru.index", MAGIC), ReadError, "whole"),
+    "no table": (_set("gru.index", b"what" * 20), ReadError, "footer is wrong"),
+    "a table cut short": (_set("gru.index", MAGIC), ReadError, "copied completely"),
     "a flipped bit": (_flip, ReadError, "checksum"),
     "an entry longer than its block": (
         _set("gru.index", _index(b"\x00\x01\x7fa" + b"\0" * 4)),
@@ -277,12 +277,12 @@ _CHECKPOINTS = {
     "a key that goes on from nothing": (
         _set("gru.index", _index(b"\x05\x01\x00a" + b"\0" * 4)),
         ReadError,
-        "shorter",
+        "shares more bytes",
     ),
     "a block without room for its list": (
         _set("gru.index", _index(b"\xff\xff\xff\x7f")),
         ReadError,
-        "own list",
+        "too short for its list",
     ),
     "a number without an end": (
         _set("gru.index", _index(b"\xff" * 12 + b"\0" * 4)),
@@ -293,7 +293,7 @@ _CHECKPOINTS = {
     "values that are not there": (
         lambda files: files.__delitem__("gru.data-00000-of-00001"),
         WeightError,
-        "is not there",
+        "is missing",
     ),
 }
 for _name, (_damage, _error, _message) in _CHECKPOINTS.items():
