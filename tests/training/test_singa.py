@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -148,8 +149,8 @@ def test_what_cannot_be_trained(tmp_path):
     )
     with pytest.raises(UsageError, match="net: the training net has no loss, so it cannot be trained"):
         run(job(tmp_path, net))
-    cd = job(tmp_path, alg="kCD")
+    other = replace(job(tmp_path), algorithm="genetic")
     with pytest.raises(
-        UnsupportedError, match="the algorithm 'cd' is not supported, expected one of bp, bptt"
+        UnsupportedError, match="algorithm 'genetic' is not supported, expected one of bp, bptt, cd"
     ):
-        run(cd)
+        run(other)

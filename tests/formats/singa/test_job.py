@@ -125,8 +125,10 @@ def test_images_are_cut_at_random_in_training_and_at_the_corner_outside_it(tmp_p
 def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):
     found = job(tmp_path, alg="kCD cd_conf { cd_k: 3 }", net=RBM)
     assert (found.algorithm, found.algorithm_settings) == ("cd", {"cd_k": 3})
-    up, down = found.phases["train"].graph, found.phases["down"].graph
+    up, down = found.phases["up"].graph, found.phases["down"].graph
     assert set(up.parameters) & set(down.parameters) == {"w"}
+    assert set(found.phases["train"].graph.parameters) == {*up.parameters, *down.parameters}
+    assert set(found.running) == {"train"}
     assert found.solver.gradient_mult == {"w": 0.5}
 
 
