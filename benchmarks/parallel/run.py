@@ -172,7 +172,8 @@ def main() -> None:
         path = critical_path(ranks, case) if ALONE in names else {}
     where = case.rate or "loopback"
     show(f"{case.net}, batch {case.batch} over {case.ranks} ranks, {where}", rows)
-    print("\ncritical path: " + ", ".join(f"{key} {value:,.0f}" for key, value in path.items()))
+    if path:
+        print("\ncritical path: " + ", ".join(f"{key} {value:,.0f}" for key, value in path.items()))
     if options.json:
         results = json.loads(options.json.read_text()) if options.json.exists() else {}
         results["machine"] = {"cores": os.cpu_count(), "processor": platform.machine(), "torch": ranks.about}
