@@ -25,7 +25,7 @@ from tests.formats.singa.corpus_table import SIZES, files, needed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from netweave.job import Job
+    from netweave.job import Job, Phase
 
 TABLE = Path(__file__).with_name("training.tsv")
 
@@ -97,7 +97,7 @@ def small_text(settings: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return {**settings, **paths, "batchsize": BATCH}
 
 
-def arrays(phase: object) -> dict[str, np.ndarray]:
+def arrays(phase: Phase) -> dict[str, np.ndarray]:
     """Return random records for each input of a phase's graph; labels are 0 and 1."""
     generator = np.random.default_rng(0)
     found = {}
