@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from netweave.engine import ThreadedEngine, Variable
 from netweave.parallel.link import Channel, fastest_update_s
+from netweave.parallel.occupancy import Occupancy
 
 IN_FLIGHT = 2
 
@@ -41,7 +42,9 @@ class Link:
 
     def __init__(self, engine):
         world = SimpleNamespace(
-            progress=SimpleNamespace(collectives=0), watched=lambda name: contextlib.nullcontext()
+            progress=SimpleNamespace(collectives=0),
+            watched=lambda name: contextlib.nullcontext(),
+            occupancy=Occupancy(),
         )
         self.begun = []
         self._came = threading.Semaphore(0)

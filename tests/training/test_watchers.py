@@ -123,4 +123,4 @@ def test_snapshots_in_a_folder_are_called_after_the_solver(tmp_path, prefix):
     job = api.load_job(solver, input_shapes={"data": (BATCH, NUM_FEATURES), "label": (BATCH,)})
     api.train(job, data={"train": {"data": x, "label": labels}})
     names = {path.name for path in (tmp_path / prefix).iterdir()}
-    assert names == {f"solver_iter_20.{end}" for end in ("checkpoint", "caffemodel", "solverstate")}
+    assert names == {f"solver_iter_20.{end}" for end in ("checkpoint", "caffemodel", "solverstate", "sha256")}

@@ -1,7 +1,7 @@
 """Checksums of the files that a run writes for other programs, whose formats have none.
 
 Beside ``net_iter_20.caffemodel`` and ``net_iter_20.solverstate`` lies ``net_iter_20.sha256``, in the form of
-the tool ``sha256sum``. A file that is listed there is read by a run only if it is as it was written
+the tool ``sha256sum``. A run reads the files only if they are as they were written
 (docs/decisions/0151).
 """
 
@@ -33,10 +33,10 @@ def checksum_lines(digests: Mapping[str, str]) -> bytes:
 
 
 def require_as_written(path: Path) -> None:
-    """Check a file against the checksums beside it; a file that nobody has listed is let pass.
+    """Check a file against the checksums beside it; without such a list it passes.
 
     Raises:
-        ReadError: It is not as it was written, or the list is damaged.
+        ReadError: It is not as it was written, or the list is damaged or lacks it.
     """
     match = re.match(r"(.+_iter_\d+)\.", path.name)
     listing = path.with_name(f"{match[1]}{SUFFIX}") if match else None
