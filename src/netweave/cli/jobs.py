@@ -6,10 +6,10 @@ import time
 
 import click
 
-from netweave.cli.options import Command
+from netweave.cli.options import Command, CommandGroup
 
 
-@click.group()
+@click.group(cls=CommandGroup, examples=["netweave jobs list", "netweave jobs kill 0"])
 def jobs() -> None:
     """List, view and stop the jobs that are being trained.
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 InputShapes = dict[str, tuple[int, ...]]
 
 
-class Command(click.Command):
-    """A command whose help ends with examples."""
+class _WithExamples(click.Command):
+    """What commands and groups of commands have in common."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -29,6 +29,14 @@ class Command(click.Command):
         with formatter.section("Examples"):
             for example in self.examples:
                 formatter.write(f"  {example}\n")
+
+
+class Command(_WithExamples):
+    """A command whose help ends with examples."""
+
+
+class CommandGroup(_WithExamples, click.Group):
+    """A command with commands of its own, whose help ends with examples."""
 
 
 def parse_input_shapes(context: click.Context, option: click.Parameter, values: Sequence[str]) -> InputShapes:
