@@ -89,8 +89,8 @@ def test_whole_at_every_width(width, small_net):
         "pool (a.prototxt:13) vs down (b.json:17)",
         "a.prototxt rounds the size up, b.json down",
         "set pooling_convention=full in b.json:17",
-        "given the same inputs, the outputs of the two layers differ by up to 0.5 times the rms. "
-        "With the fix they agree to within 2e-07 of the rms",
+        "given the same inputs, the outputs of the two layers differ by up to 0.5 times the rms of A's "
+        "output. With the fix they agree to within 2e-07 of the rms",
         "no effect with these weights and inputs",
         "the weights of A were drawn",
         "compared in 1.2 s",

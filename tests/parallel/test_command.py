@@ -28,7 +28,8 @@ def test_a_killed_rank_is_started_again_and_the_run_ends_with_the_same_bits(fold
     arguments = ("--devices", "cpu:3", "--batch", "split", "--seed", "4")
     status, output = finish(start(folder, *arguments))
     assert status == 0, output
-    assert "3 ranks: the file's batch of 10 is split, 4 + 3 + 3; an update is over all 10 samples" in output
+    assert "3 ranks: the file's batch of 10 is split into 4 + 3 + 3 samples; each update uses the" in output
+    assert "gradients of all 10 samples" in output
     expected = arrays(folder, STEPS)
     for file in (folder / "out").iterdir():
         if "iter_40" not in file.name:
@@ -74,7 +75,10 @@ netweave.train("solver.prototxt", devices="cpu:2", seed=4)
 def test_torchrun_the_launcher_and_python_end_with_the_same_bits(folder):
     status, output = finish(start(folder, "--devices", "cpu:2", "--seed", "4"))
     assert status == 0, output
-    assert "2 ranks: each takes the file's batch of 10, an update is over 20 samples" in output
+    assert (
+        "2 ranks: each takes the file's batch of 10; each update uses the gradients of all 20 samples"
+        in output
+    )
     expected = arrays(folder, STEPS)
     before = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
     status, output = finish(start(folder, "--seed", "4", before=before))

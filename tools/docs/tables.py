@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "netweave"
 
+FILE_NAME = re.compile(r"[\w-]*(\.\w[\w.]*|/)|\w+-\w+")
+"""A name in the files of a format: it has an ending, is a folder, or has a dash."""
+
 
 def formats_table() -> str:
     """Return the table of formats."""
     rows = [
-        f"| {row.title} | `{row.files.replace(' with ', '` with `')}` | {HOLDS[row.name]()} |"
+        f"| {row.title} | {FILE_NAME.sub(lambda name: f'`{name[0]}`', row.files)} | {HOLDS[row.name]()} |"
         for row in FORMATS
     ]
     return "\n".join(("| format | files | what is read |", "|---|---|---|", *rows))

@@ -1,4 +1,4 @@
-"""Running a Graph: the table of backends.
+"""Runs a Graph on one of the available backends.
 
 A backend is a module here with ``prepare(graph, taps) -> Runner``; it is loaded when first needed.
 """

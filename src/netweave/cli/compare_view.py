@@ -154,7 +154,7 @@ def _tested(finding: Finding) -> str:
         return "no effect with these weights and inputs"
     if finding.error is None:
         return "not run; the difference follows from the two files"
-    differ = f"differ by up to {ratio_text(finding.error)} times the rms"
+    differ = f"differ by up to {ratio_text(finding.error)} times the rms of A's output"
     if not isfinite(finding.error):
         differ = "have different sizes, or are not finite"
     alone = f"given the same inputs, the outputs of the two layers {differ}"

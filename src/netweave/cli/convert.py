@@ -117,7 +117,12 @@ def convert(
             gain = api.gain_of(whole, graph)
         console.print(gained(gain))
     if found.exit_status == 0:
-        console.print(Text(f"read again and compared: {found.sentence}", style=VERDICT_STYLES[found.verdict]))
+        console.print(
+            Text(
+                f"read back and compared with the original: {found.sentence}",
+                style=VERDICT_STYLES[found.verdict],
+            )
+        )
     else:
         console.print(Text(f"{out} is not done: it differs from {net}", style="bold red"))
         show_comparison(console, found, everything=False)

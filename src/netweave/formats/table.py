@@ -153,7 +153,7 @@ FORMATS = (
     Format(
         "pytorch",
         "PyTorch",
-        "MODEL.py with WEIGHTS.pt, or NET.pt2",
+        "MODEL.py with WEIGHTS.pt; or NET.pt2",
         archives=True,
         code=("",),
         written=".py",
@@ -162,7 +162,7 @@ FORMATS = (
     Format(
         "keras",
         "Keras",
-        "NET.keras, NET.h5, or NET.json with NET.weights.h5",
+        "NET.keras; NET.h5; or NET.json with NET.weights.h5",
         archives=True,
         code=(".py",),
         written=".py",
@@ -171,7 +171,7 @@ FORMATS = (
     Format(
         "tensorflow",
         "TensorFlow",
-        "SAVED_MODEL/, FROZEN.pb, FROZEN.pbtxt, or NET.meta with NET.index",
+        "SAVED_MODEL/; FROZEN.pb; FROZEN.pbtxt; or NET.meta with NET.index",
         folders=True,
     ),
 )

@@ -58,11 +58,13 @@ def describe_batch(job: Job, meaning: str, world: World) -> str:
     shares = [stop - start for start, stop in bounds]
     if meaning == "multiply":
         return (
-            f"{size} ranks{machines}: each takes the file's batch of {shares[0]}, an update is over {whole} "
-            "samples (as Caffe's -gpu; --batch split splits the file's batch instead)"
+            f"{size} ranks{machines}: each takes the file's batch of {shares[0]}; each update uses the "
+            f"gradients of all {whole} samples (like Caffe's -gpu; --batch split splits the file's batch "
+            "instead)"
         )
-    parts = f"{shares[0]} each" if len(set(shares)) == 1 else " + ".join(map(str, shares))
+    are_equal = len(set(shares)) == 1
+    parts = f"{shares[0]} samples each" if are_equal else f"{' + '.join(map(str, shares))} samples"
     return (
-        f"{size} ranks{machines}: the file's batch of {whole} is split, {parts}; an update is over all "
-        f"{whole} samples"
+        f"{size} ranks{machines}: the file's batch of {whole} is split into {parts}; each update uses the "
+        f"gradients of all {whole} samples"
     )

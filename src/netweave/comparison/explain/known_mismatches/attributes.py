@@ -54,7 +54,12 @@ SPECIAL = {
 NUM_AXES_OF_WINDOW = {"LRN": 1, "ChannelLRN": 2}
 """Local response normalisations: along how many axes their window has its size."""
 
-ROUNDED = {"floor": "down", "ceil": "up", "caffe": "up (by Caffe's rule)", "full": "up (by MXNet's 'full')"}
+ROUNDED = {
+    "floor": "down (floor)",
+    "ceil": "up (ceil)",
+    "caffe": "up (by Caffe's rule)",
+    "full": "up (by MXNet's 'full')",
+}
 
 SPATIAL = frozenset({"pads", "strides", "dilations", "kernel_shape", "output_padding"})
 OWN = frozenset({"group"})
@@ -185,7 +190,7 @@ def _cause(node_a: ir.Node, name: str, a: Any, b: Any) -> str:
         if reason:
             return f"{reason}: alpha is {in_words(name, a)} in A and {in_words(name, b)} in B"
     if name == "rounding":
-        return f"the number of windows is rounded {ROUNDED[a]} in A and {ROUNDED.get(b, b)} in B"
+        return f"the output size is rounded {ROUNDED[a]} in A and {ROUNDED.get(b, b)} in B"
     noun = {"pads": "padding", "epsilon": "eps"}.get(name, name)
     return f"{noun} is {in_words(name, a)} in A and {in_words(name, b)} in B"
 
