@@ -161,5 +161,5 @@ def test_a_net_without_weights_cannot_be_decided(tmp_path):
 
 
 def test_a_part_of_weights_is_not_compared():
-    with pytest.raises(UsageError, match="weights alone: it has no part to cut out"):
+    with pytest.raises(UsageError, match="contains only weights; a range of layers"):
         netweave.compare(weights(x=FILTERS), weights(x=FILTERS), first="x")

@@ -142,7 +142,7 @@ def _rows(
                 _layers(comparison.a, group.layers_a, group.nodes_a, group.status),
                 [_mark(group)],
                 _layers(comparison.b, group.layers_b, group.nodes_b, group.status),
-                *(last if wide else [last[0] + last[1]]),
+                *(last if wide else [last[0] + _named(last[1])]),
             ]
 
 
@@ -200,6 +200,11 @@ def _status(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     if group.finding:
         lines.append(Text(f"see finding {numbers[id(group.finding)]}"))
     return lines
+
+
+def _named(evidence: list[Text]) -> list[Text]:
+    """Say what it is, where it has no column of its own."""
+    return [Text("evidence: ", style="dim").append_text(line) for line in evidence]
 
 
 def _evidence(group: Group) -> list[Text]:

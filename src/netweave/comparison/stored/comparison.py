@@ -150,5 +150,6 @@ def _verdict(pairing: Pairing, groups: Sequence[Group]) -> tuple[Verdict, str]:
     for pair in pairing.pairs.values():
         if pair.text:
             by_text[pair.text].append(pair.a.layer)
-    stated = "; ".join(f"{text} in {list_stretch(layers)}" for text, layers in by_text.items())
-    return Verdict.EQUAL, f"equal weights: {agree}" + (f", stored in B as {stated}" if stated else "")
+    stated = "; ".join(f"{list_stretch(layers)} ({text})" for text, layers in by_text.items())
+    differently = f"; stored differently in B: {stated}" if stated else ""
+    return Verdict.EQUAL, f"equal weights: {agree}{differently}"
