@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.api.ranks import device_of_rank
 from netweave.api.running import need_torch, train_here
-from netweave.api.starting import train_on
 from netweave.data.probe import probe
 from netweave.errors import UsageError
 from netweave.formats import read_job
@@ -168,5 +167,9 @@ def train(
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     tell = watch or (lambda event: None)
     if len(names) > 1 and rank_environment() is None:
+        # not at the top: ranks run `python -m netweave.api.starting`, and Python warns of a module that its
+        # package has imported before
+        from netweave.api.starting import train_on
+
         return train_on(found, names, options, settings, tell)
     return train_here(found, options, settings, device_of_rank(names) if names else device, tell)
