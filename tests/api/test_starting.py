@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import socket
 from dataclasses import replace
+from multiprocessing.connection import Client
 
 import numpy as np
 import pytest
@@ -10,10 +13,11 @@ import pytest
 pytest.importorskip("torch")
 
 import netweave
-from netweave.api.starting import _deeply, pickle
+from netweave.api import starting
+from netweave.api.starting import _deeply, _send, _told, pickle
 from netweave.errors import RunError, UsageError
 from netweave.symbol.infer import to_graph
-from netweave.training import Ended, Note, Updated
+from netweave.training import Ended, Monitor, Note, Updated, ValuesSeen
 from tests.parallel import nets
 
 STEPS = 12
@@ -91,3 +95,57 @@ def test_a_deep_graph_can_be_sent():
     packed = []
     _deeply(lambda: packed.append(pickle.dumps(graph)))
     assert len(pickle.loads(packed[0]).nodes) == len(graph.nodes) == 1500
+
+
+def test_events_are_passed_on_after_a_rank_that_died_while_it_connected():
+    """Its successor must not wait for an answer that nobody gives, nor the end of the run."""
+    seen = []
+    with _told(seen.append) as (address, key):
+        family = socket.AF_UNIX if isinstance(address, str) else socket.AF_INET
+        with socket.socket(family) as dying:
+            dying.connect(address)
+        with Client(address, authkey=key) as connection:
+            _send(connection, Note("here"))
+    assert seen == [Note("here")]
+
+
+def test_an_event_that_cannot_be_read_is_an_error_of_the_run():
+    seen = []
+
+    def run():
+        with _told(seen.append) as (address, key), Client(address, authkey=key) as connection:
+            connection.send_bytes(b"cnowhere\nNothing\n.")
+            _send(connection, Note("dropped"))
+
+    with pytest.raises(ModuleNotFoundError, match="nowhere"):
+        run()
+    assert not seen
+
+
+@pytest.mark.multi
+@pytest.mark.slow
+def test_tensors_that_a_monitor_returns_come_back_from_the_ranks(job):
+    """A function of MXNet's monitors returns an array."""
+    import torch
+
+    seen = []
+    data = {"train": {key: array.astype(np.float32) for key, array in nets.records().items()}}
+    monitor = Monitor(5, stat_func=torch.linalg.vector_norm, pattern=".*/0")
+    netweave.train(job, data=data, devices="cpu:2", seed=4, monitor=monitor, watch=seen.append)
+    values = [event.values for event in seen if isinstance(event, ValuesSeen)]
+    assert len(values) == 3
+    assert all(float(value) > 0 for one in values for value in one.values())
+
+
+@pytest.mark.parametrize(("number", "kind"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, RunError)])
+def test_ranks_that_were_ended_from_outside_leave_no_net(job, monkeypatch, number, kind):
+    """The launcher gives the shell's status for a signal, and raises nothing."""
+    monkeypatch.setattr(starting, "launch", lambda *args, **kwargs: 128 + number)
+    with pytest.raises(kind):
+        netweave.train(job, devices="cpu:2", seed=4)
+
+
+def test_what_ranks_cannot_import_is_an_error_that_says_so(tmp_path):
+    (tmp_path / starting.ORDER).write_bytes(b"c__main__\nno_such_function\n.")
+    with pytest.raises(UsageError, match=r"cannot import .*no_such_function.*define it in a module"):
+        starting.main(tmp_path)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import pickle  # noqa: TID251 - what ranks are told, in a folder of this run's own
 import secrets
+import signal
 import sys
 import tempfile
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from multiprocessing import AuthenticationError
 from multiprocessing.connection import Client, Listener
 from pathlib import Path
@@ -18,8 +22,9 @@ import numpy as np
 
 from netweave.api.ranks import launch
 from netweave.api.running import train_here
-from netweave.errors import NetweaveError, PeerError, UsageError
-from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error
+from netweave.errors import NetweaveError, PeerError, RunError, UsageError
+from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
+from netweave.training.events import Note, Updated, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,6 +42,12 @@ STACK_BYTES = 512 << 20
 """Of the thread that packs a Job: a Graph is a chain of nodes, and each nests in the one before."""
 
 DEPTH = 1_000_000
+
+END = b""
+"""Sent instead of an event when all ranks have ended."""
+
+ACCEPT_PAUSE_S = 0.1
+"""After a connection that was lost before it was made."""
 
 
 def train_on(
@@ -60,19 +71,29 @@ def train_on(
         _give(folder, job, options, settings, address)
         command = [sys.executable, "-m", "netweave.api.starting", str(folder)]
         paths = [path for path in sys.path if path]
-        launch(
+        status = launch(
             command,
             devices,
             restarts=settings.restarts,
             tell=_tell(watch),
-            environment={"PYTHONPATH": ":".join(paths) if sys.platform != "win32" else ";".join(paths)},
+            environment={"PYTHONPATH": os.pathsep.join(paths)},
         )
+        _require_end(job, status)
         return _net_of(job, folder)
 
 
-def _tell(watch: Watch) -> Any:
-    from netweave.training import Note
+def _require_end(job: Job, status: int) -> None:
+    """Do not go on after ranks that were ended from outside, and so left no arrays."""
+    if status == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if status:
+        raise RunError(
+            f"{job.name}: the ranks were ended before the run was over (exit status {status}); resume=True "
+            "goes on from the last checkpoint"
+        )
 
+
+def _tell(watch: Watch) -> Any:
     return lambda text: watch(Note(text))
 
 
@@ -88,7 +109,8 @@ def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
                 try:
                     connection = listener.accept()
                 except (OSError, EOFError, AuthenticationError):
-                    return
+                    time.sleep(ACCEPT_PAUSE_S)  # that rank has died; the one that is started again comes too
+                    continue
                 with connection:
                     if not _pass_on(connection, watch, errors):
                         return
@@ -99,7 +121,7 @@ def _told(watch: Watch) -> Iterator[tuple[Any, bytes]]:
             yield listener.address, key
         finally:
             with Client(listener.address, authkey=key) as last:
-                last.send(None)
+                last.send_bytes(END)
             thread.join()
         if errors:
             raise errors[0]
@@ -112,15 +134,15 @@ def _pass_on(connection: Connection, watch: Watch, errors: list[Exception]) -> b
     """
     while True:
         try:
-            event = connection.recv()
+            content = connection.recv_bytes()
         except (EOFError, OSError):
             return True
-        if event is None:
+        if content == END:
             return False
         if errors:
             continue
         try:
-            watch(event)
+            watch(pickle.loads(content))  # noqa: S301 - only a rank of this run has the key
         except Exception as error:  # noqa: BLE001 - the caller's own, raised where the caller is
             errors.append(error)
 
@@ -189,32 +211,60 @@ def _net_of(job: Job, folder: Path) -> TorchNet:
 
 def main(folder: Path) -> None:
     """Be one rank: train as the folder says, and leave the arrays there."""
-    content = (folder / ORDER).read_bytes()
-    job, options, settings, (address, key) = pickle.loads(content)  # noqa: S301 - its parent wrote it
+    job, options, settings, (address, key) = _order(folder)
     data = {
         phase: {name: _mapped(array) for name, array in arrays.items()}
         for phase, arrays in (options.data or {}).items()
     }
-    from netweave.parallel.environment import rank_environment
-
     environment = rank_environment()
     is_first = environment is not None and environment.rank == 0
     connection = Client(address, authkey=key) if is_first else None
-    watch = (lambda event: None) if connection is None else (lambda event: connection.send(_plain(event)))
+    watch = (lambda event: None) if connection is None else partial(_send, connection)
     net = train_here(job, replace(options, data=data or None), settings, None, watch)
     if is_first:
         arrays = {name: tensor.detach().cpu().numpy() for name, tensor in net.params.items()}
         np.savez(folder / RESULT, **arrays)
 
 
+def _order(folder: Path) -> Any:
+    """Return what the parent has left.
+
+    Raises:
+        UsageError: It names a function or class that is not there in this process.
+    """
+    try:
+        return pickle.loads((folder / ORDER).read_bytes())  # noqa: S301 - its parent wrote it
+    except (AttributeError, ImportError) as error:
+        raise UsageError(
+            f"the Job or its options name what other processes cannot import ({error}); define it in a "
+            "module instead of the script, or start the script with torchrun"
+        ) from error
+
+
 def _mapped(array: Any) -> Any:
     return np.load(array, mmap_mode="r") if isinstance(array, Path) else array
 
 
+def _send(connection: Connection, event: Event) -> None:
+    """Send an event to the parent.
+
+    A connection's own ``send`` would share the memory of tensors, which only processes that
+    ``multiprocessing`` has started can open; so the bytes are made here.
+    """
+    connection.send_bytes(pickle.dumps(_plain(event)))
+
+
 def _plain(event: Event) -> Event:
     """Return an event without what lives on a device."""
-    outputs = getattr(event, "outputs", None)
-    return event if outputs is None else replace(event, outputs=dict(outputs))  # type: ignore[arg-type]
+    if isinstance(event, Updated):
+        return replace(event, outputs=dict(event.outputs))
+    if isinstance(event, ValuesSeen):
+        return replace(event, values={name: _on_cpu(value) for name, value in event.values.items()})
+    return event
+
+
+def _on_cpu(value: Any) -> Any:
+    return value.detach().cpu() if hasattr(value, "detach") else value
 
 
 if __name__ == "__main__":
