@@ -69,6 +69,7 @@ class Engine(ABC):
         lane: str = "compute",
         priority: int = 0,
         name: str = "",
+        skipped: Callable[[BaseException], None] | None = None,
     ) -> Completion[T]:
         """Add a task; return at once.
 
@@ -81,6 +82,8 @@ class Engine(ABC):
             lane: Where it runs.
             priority: Among the tasks that could start on the lane, the highest goes first.
             name: For traces and messages; the function's own by default.
+            skipped: Called instead of the function where that is not called any more: with the error of an
+                earlier task, or that of a cancelled engine.
 
         Raises:
             UsageError: The engine is closed, there is no such lane, or a variable is another engine's.
@@ -95,6 +98,7 @@ class Engine(ABC):
             lane=lane,
             priority=priority,
             name=name or getattr(function, "__name__", "task"),
+            skipped=skipped,
         )
         with self._lock:
             self._check(task)
@@ -265,6 +269,8 @@ class Engine(ABC):
         task.thread = thread
         error = self._cancelled or self._inherited(task)
         if error is not None:
+            if task.skipped is not None:
+                task.skipped(error)
             self._finish(task, None, error, inherited=True)
             return
         function = task.function

@@ -124,6 +124,7 @@ class Task(Completion[Any]):
         followers: The tasks that this one blocks.
         sources: The last writers of the variables that it touches, whose errors are its own.
         thread: Name of the thread that ran it.
+        skipped: Called instead of the function after an error.
         deferred: Whether it gave a future instead of a result.
     """
 
@@ -137,6 +138,7 @@ class Task(Completion[Any]):
         "pushed_ns",
         "reads",
         "ready_ns",
+        "skipped",
         "sources",
         "started_ns",
         "thread",
@@ -153,12 +155,14 @@ class Task(Completion[Any]):
         lane: str,
         priority: int,
         name: str,
+        skipped: Callable[[BaseException], None] | None = None,
     ) -> None:
         super().__init__(engine, name, lane)
         self.function: Callable[[], Any] | None = function
         self.reads = reads
         self.writes = writes
         self.priority = priority
+        self.skipped = skipped
         self.order = 0
         self.blockers = 0
         self.followers: list[Task] = []

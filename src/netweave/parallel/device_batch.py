@@ -56,10 +56,14 @@ class Meeting:
         try:
             return task()
         except BaseException as error:
-            if not isinstance(error, threading.BrokenBarrierError):
-                self._error = self._error or error
-            self._barrier.abort()
+            self.fail(error)
             raise
+
+    def fail(self, error: BaseException) -> None:
+        """Let the devices that wait for another one fail, since that will not come."""
+        if not isinstance(error, threading.BrokenBarrierError):
+            self._error = self._error or error
+        self._barrier.abort()
 
     def _wait(self) -> None:
         try:

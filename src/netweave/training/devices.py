@@ -117,7 +117,17 @@ def passes_on(
             net.set_whole_batch(DeviceBatch(meeting, number, sync_batch_norm=several.sync_batch_norm))
         place = replace(where, device=device, lane=lane_of(number), number=number)
         stages = cut(net, num_stages)
-        found.append(NetPasses(net, stages, layout, engine=engine, where=place, timed=meeting.guard))
+        found.append(
+            NetPasses(
+                net,
+                stages,
+                layout,
+                engine=engine,
+                where=place,
+                timed=meeting.guard,
+                skipped=meeting.fail,
+            )
+        )
     return found
 
 

@@ -102,6 +102,7 @@ class NetPasses:
         engine: Where tasks run.
         where: Where and how they compute.
         timed: Called with each task's function in its place, to measure it.
+        skipped: Called with the error where a task is not done any more, as an earlier one failed.
 
     Attributes:
         net: The net.
@@ -123,6 +124,7 @@ class NetPasses:
         engine: Engine,
         where: Where,
         timed: Callable[[Callable[[], Any]], Any] | None = None,
+        skipped: Callable[[BaseException], None] | None = None,
     ) -> None:
         self.net, self.stages, self.where = net, tuple(stages), where
         self._of_device = "" if where.number is None else f" on {where}"
@@ -131,7 +133,7 @@ class NetPasses:
         self.gradients = [Variable(f"gradient of slice {number}{self._of_device}") for number in slices]
         self.state = Variable(f"statistics{self._of_device}")
         self.ended_s = 0.0
-        self.engine, self._timed = engine, timed
+        self.engine, self._timed, self._skipped = engine, timed, skipped
         self._activations = [
             Variable(f"activations of stage {stage.index}{self._of_device}") for stage in stages
         ]
@@ -186,6 +188,7 @@ class NetPasses:
                 ],
                 lane=self.where.lane,
                 name=self._name("forward", step, stage) + suffix,
+                skipped=self._skipped,
             )
         assert completion is not None
         return completion
@@ -203,6 +206,7 @@ class NetPasses:
                 [self._activations[stage.index], *completed],
                 lane=self.where.lane,
                 name=self._name("backward", step, stage) + suffix,
+                skipped=self._skipped,
             )
         assert completion is not None
         return completion
