@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from netweave.data import SOURCES, EndOfDataError, open_source
 from netweave.data.sources.arrays import Arrays, NumpyFiles
 from netweave.data.sources.csv import CSV
+from netweave.data.sources.hdf5 import OPEN_FILES
 from netweave.data.sources.iterable import Indexed, Iterated
 from netweave.errors import ReadError, UnsupportedError, UsageError
 from netweave.job import DataSource
@@ -334,6 +336,27 @@ def test_wrong_settings():
         source("lmdb")
     with pytest.raises(UsageError, match="'lmdb': got an unexpected keyword argument 'batch'"):
         source("lmdb", path="x", batch=3)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="no list of open files")
+def test_few_files_of_a_list_are_open_at_once(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    names = [tmp_path / f"{number}.h5" for number in range(3 * OPEN_FILES)]
+    for number, name in enumerate(names):
+        with h5py.File(name, "w") as file:
+            file["data"] = np.full((2, 3), number, np.float32)
+    (tmp_path / "list.txt").write_text("\n".join(map(str, names)))
+
+    def opened():
+        links = [link.resolve() for link in Path("/proc/self/fd").iterdir()]
+        return len({link for link in links if link.suffix == ".h5"})
+
+    with source("hdf5", path=str(tmp_path / "list.txt"), datasets=["data"]) as rows:
+        assert 0 < opened() <= OPEN_FILES
+        for row in (0, 2 * len(names) - 1, 1):
+            assert rows.read(row)[0].tolist() == [row // 2] * 3
+        assert opened() <= OPEN_FILES
+    assert not opened()
 
 
 def test_caffes_own_hdf5(corpus, tmp_path):

@@ -98,9 +98,13 @@ class HDF5(Source):
 
     def close(self) -> None:
         """Close all files."""
-        for opened in self._opened.values():
-            opened.close()
-        self._opened.clear()
+        while self._opened:
+            self._close_oldest()
+
+    def _close_oldest(self) -> None:
+        name, opened = self._opened.popitem(last=False)
+        opened.close()
+        self._streams.pop(name).close()  # h5py leaves what it was given open
 
     def _row(self, file: int, part: int, row: int) -> np.ndarray:
         """Return a row of a dataset of a file, from the block that it is in."""
@@ -148,7 +152,7 @@ class HDF5(Source):
         """Return an open file."""
         if name not in self._opened:
             while len(self._opened) >= OPEN_FILES:
-                self._opened.popitem(last=False)[1].close()
+                self._close_oldest()
             self._streams[name] = stream = ByteStream(open_bytes(name))
             try:
                 self._opened[name] = self._h5py.File(stream, "r")
