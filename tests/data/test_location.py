@@ -7,6 +7,7 @@ import pytest
 
 from netweave.data import open_source
 from netweave.data.extras import need
+from netweave.data.location import exists, local_copy, part_names, read_files
 from netweave.data.pack import pack
 from netweave.data.sources.arrays import Arrays
 from netweave.errors import ReadError, UsageError
@@ -75,3 +76,26 @@ def test_what_is_not_there():
 def test_a_missing_package_is_named():
     with pytest.raises(UsageError, match=r"green images need the package no_such_module: pip install '"):
         need("no_such_module", "green images")
+
+
+def test_files_elsewhere_come_in_the_order_asked_for(bucket):
+    """Not sorted by name, with which images would get the labels of others."""
+    system = fsspec.filesystem("memory")
+    names = ["c.png", "a.png", "[0]*.png", "b.png"]
+    for name in names:
+        system.pipe(f"{bucket.removeprefix('memory:/')}/{name}", name.encode())
+    wanted = [f"{bucket}/{name}" for name in (*names, "a.png")]
+    assert read_files(wanted) == [name.encode() for name in (*names, "a.png")]
+    with pytest.raises(ReadError, match=r"d\.png: there is no such file"):
+        read_files([*wanted, f"{bucket}/d.png"])
+
+
+@pytest.mark.parametrize("method", ["exists", "glob", "get"])
+def test_errors_of_a_store_are_those_of_the_file(monkeypatch, method):
+    def fail(*_given, **_named):
+        raise RuntimeError("token expired")
+
+    monkeypatch.setattr(type(fsspec.filesystem("memory")), method, fail)
+    look = {"exists": exists, "glob": lambda name: part_names(f"{name}*"), "get": local_copy}[method]
+    with pytest.raises(ReadError, match=r"memory://nowhere/x.*token expired"):
+        look("memory://nowhere/x")

@@ -11,7 +11,7 @@ from netweave.data.pack import pack
 from netweave.data.sources.arrays import Arrays
 from netweave.data.sources.parts import Parts
 from netweave.engine import ThreadedEngine
-from netweave.errors import ReadError, UsageError
+from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.job import DataSource
 from tests.data.make import pictures
 
@@ -116,3 +116,44 @@ def test_nothing_is_left_behind_or_overwritten(tmp_path):
 def test_parts_of_another_kind(tmp_path):
     with pytest.raises(ReadError, match=r"holds records of another kind than .*; all parts must be alike"):
         Parts("all", [records(), Arrays(np.zeros((3, 5)), np.zeros(3))])
+
+
+def test_rows_of_other_types_and_shapes(tmp_path):
+    """Not cut to the type of the first part, nor repeated to its shape."""
+    halves = np.full((3, 2), 0.5, np.float32)
+    sources = [Arrays(np.ones((3, 2), np.uint8), np.zeros(3)), Arrays(halves, np.zeros(3))]
+    order = Order(num_records=6, batch_size=6)
+    with (
+        ThreadedEngine() as engine,
+        Loader(Parts("all", sources), ("data", "label"), engine=engine, order=order) as loader,
+    ):
+        assert loader.take().arrays["data"].tolist() == [[1, 1]] * 3 + [[0.5, 0.5]] * 3
+    sources = [Arrays(np.ones((3, 2)), np.zeros(3)), Arrays(np.ones((3, 1)), np.zeros(3))]
+    with (
+        ThreadedEngine() as engine,
+        Loader(Parts("all", sources), ("data", "label"), engine=engine, order=order) as loader,
+        pytest.raises(ShapeError, match="is 1 after its transforms, expected 2"),
+    ):
+        loader.take()
+
+
+def test_a_missing_part_is_named_and_other_files_are_none(tmp_path):
+    folder = tmp_path / "run[1]"
+    target = folder / "x.rec"
+    pack(records(), target, "recordio", split_bytes=40_000)
+    (folder / "x-2019.rec").write_bytes(b"of another set")
+    with open_named(str(target)) as source:
+        assert len(source) == COUNT
+    (folder / "x-00001.rec").unlink()
+    with pytest.raises(ReadError, match=r"x-00001.rec: is missing, one of the \d+ parts of .*x.rec"):
+        open_named(str(target))
+
+
+def test_texts_of_characters_keep_the_axis_of_steps(tmp_path):
+    for number in range(2):
+        (tmp_path / f"{number}.txt").write_text("abab" * 10)
+    (tmp_path / "vocabulary").write_text("ab")
+    settings = {"vocab_path": str(tmp_path / "vocabulary"), "unroll_len": 4, "batchsize": 2}
+    path = str(tmp_path / "[01]*.txt")
+    with open_source(DataSource("characters", ("data",), 2, {"path": path, **settings})) as source:
+        assert source.batch_axis == 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import re
 import tempfile
 import zlib
 from functools import cache
@@ -56,19 +57,33 @@ def part_names(name: str) -> list[str]:
     """Return the files that a name stands for: those of a pattern, or the parts of a set that was split.
 
     Empty for a name that stands for itself, or for nothing.
+
+    Raises:
+        ReadError: A part is missing, or the store does not tell.
     """
     if "*" in name:
         return _matching(name)
     if exists(name) or not exists(part_name(name, "00000")):
         return []
-    return _matching(part_name(name, "[0-9]*"))
+    head, tail = (part.rpartition("/")[2] for part in part_name(name, "\0").split("\0"))
+    numbered = re.compile(f"{re.escape(head)}([0-9]{{5,}}){re.escape(tail)}")
+    parts = _matching(part_name(glob.escape(name), "[0-9]*"))
+    numbers = {int(match[1]) for part in parts if (match := numbered.fullmatch(part.rpartition("/")[2]))}
+    for number in range(max(numbers, default=0)):
+        if number not in numbers:
+            missing = part_name(name, f"{number:05d}")
+            raise ReadError(f"is missing, one of the {max(numbers) + 1} parts of {name}", place=missing)
+    return [part_name(name, f"{number:05d}") for number in sorted(numbers)]
 
 
 def _matching(pattern: str) -> list[str]:
     if not is_remote(pattern):
         return sorted(glob.glob(pattern))  # noqa: PTH207 - pathlib cannot match an absolute pattern
     system = system_of(pattern)
-    return sorted(system.unstrip_protocol(name) for name in system.glob(pattern))
+    try:
+        return sorted(system.unstrip_protocol(name) for name in system.glob(pattern))
+    except Exception as error:  # each file system raises errors of its own library
+        raise ReadError(f"cannot be looked for: {reason_of(error)}", place=pattern) from error
 
 
 def read_file(name: str) -> bytes:
@@ -137,14 +152,26 @@ def _copied(name: str) -> Path:
         system_of(name).get(name, str(target), recursive=True)
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
-    except OSError as error:
-        raise ReadError(f"cannot be downloaded: {error}", place=name) from error
+    except ReadError:
+        raise
+    except Exception as error:  # each file system raises errors of its own library
+        raise ReadError(f"cannot be downloaded: {reason_of(error)}", place=name) from error
     return target
 
 
 def exists(name: str) -> bool:
-    """Whether there is a file or folder of a name, here or elsewhere."""
-    return bool(system_of(name).exists(name)) if is_remote(name) else Path(name).exists()
+    """Whether there is a file or folder of a name, here or elsewhere.
+
+    Raises:
+        ReadError: The store does not tell.
+    """
+    if not is_remote(name):
+        return Path(name).exists()
+    system = system_of(name)
+    try:
+        return bool(system.exists(name))
+    except Exception as error:  # each file system raises errors of its own library
+        raise ReadError(f"cannot be looked for: {reason_of(error)}", place=name) from error
 
 
 def read_files(names: Sequence[str]) -> list[bytes]:
@@ -154,13 +181,23 @@ def read_files(names: Sequence[str]) -> list[bytes]:
         ReadError: As ``read_file``.
     """
     unique = list(dict.fromkeys(names))
-    if len(unique) < 2 or not all(map(is_remote, unique)) or len({name.split("/")[2] for name in unique}) > 1:
+    stores = {tuple(name.split("/")[:3]) for name in unique}
+    if len(unique) < 2 or len(stores) > 1 or not is_remote(unique[0]):
         return [read_file(name) for name in names]
-    found = system_of(unique[0]).cat(unique, on_error="return")
-    # some file systems give the names back without their protocol, but in the order asked for
-    contents = dict(zip(unique, found.values(), strict=True))
+    try:  # not ``cat``, which expands brackets in names and sorts what it gives back
+        whole = [None] * len(unique)
+        found = system_of(unique[0]).cat_ranges(unique, whole, whole, on_error="return")
+    except ReadError:
+        raise
+    except Exception:  # noqa: BLE001 - each file system raises errors of its own library
+        found = [None] * len(unique)
+    contents = {
+        name: content
+        for name, content in zip(unique, found, strict=True)
+        if isinstance(content, bytes) and not name.endswith(".gz")
+    }
     # a failed one is read again alone, which raises the right error
-    return [content if isinstance(content := contents[name], bytes) else read_file(name) for name in names]
+    return [contents[name] if name in contents else read_file(name) for name in names]
 
 
 def system_of(name: str) -> Any:

@@ -30,7 +30,7 @@ class Parts(Source):
         first = sources[0]
         self.place = place
         self._sources = tuple(sources)
-        self.images, self.color = first.images, first.color
+        self.images, self.color, self.batch_axis = first.images, first.color, first.batch_axis
         self.remote = any(source.remote for source in sources)
         for source in sources:
             if source.endless or (source.images, source.color) != (first.images, first.color):
@@ -51,7 +51,7 @@ class Parts(Source):
         return source.read(own)
 
     def read_many(self, indices: np.ndarray) -> Record | None:
-        """Return several records at once, where all parts can."""
+        """Return several records at once, where all parts can, and theirs are alike."""
         parts: list[np.ndarray] = []
         numbers = np.searchsorted(self._starts, indices, side="right") - 1
         for number in np.unique(numbers).tolist():
@@ -59,10 +59,13 @@ class Parts(Source):
             found = self._sources[number].read_many(indices[chosen] - self._starts[number])
             if found is None:
                 return None
-            for place, array in enumerate(found):
-                if place == len(parts):
-                    parts.append(np.empty((len(indices), *array.shape[1:]), array.dtype))
-                parts[place][chosen] = array
+            parts = parts or [np.empty((len(indices), *array.shape[1:]), array.dtype) for array in found]
+            if [(part.shape[1:], part.dtype) for part in parts] != [
+                (array.shape[1:], array.dtype) for array in found
+            ]:
+                return None  # one by one, which converts types and says whose shape is another
+            for part, array in zip(parts, found, strict=True):
+                part[chosen] = array
         return tuple(parts)
 
     def fetch(self, indices: Sequence[int]) -> list[Any]:

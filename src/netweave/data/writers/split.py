@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from typing import TYPE_CHECKING, Any
 
 from netweave.data.location import part_name
@@ -31,7 +32,7 @@ class SplitWriter(Writer):
 
     def __init__(self, target: Path, split_bytes: int, make: Callable[[Path], Writer]) -> None:
         super().__init__(target)
-        old = sorted(target.parent.glob(part_name(target.name, "[0-9]*")))
+        old = sorted(target.parent.glob(part_name(glob.escape(target.name), "[0-9]*")))
         if old:
             raise UsageError(f"{old[0]} is there already; remove it or give another name")
         self._split_bytes = split_bytes
