@@ -17,6 +17,7 @@ from netweave.api.pages import save_page
 from netweave.api.parts import formats, load_parts, unpack_parts
 from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
+from netweave.api.sampling import CharacterModel, sample, stream_sample
 from netweave.api.testing import evaluate, extract, load_phases
 from netweave.api.timing import load_for_timing, time_layers
 from netweave.api.training import load_job, train
@@ -37,6 +38,7 @@ from netweave.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
     "OUTPUT_TOLERANCE",
+    "CharacterModel",
     "Comparison",
     "Context",
     "EarlyStopping",
@@ -79,6 +81,7 @@ __all__ = [
     "read_curves",
     "replicate",
     "run",
+    "sample",
     "save",
     "save_arrays",
     "save_comparison",
@@ -86,6 +89,7 @@ __all__ = [
     "save_page",
     "save_weights",
     "save_zoo_picture",
+    "stream_sample",
     "symbol",
     "tiled",
     "time_layers",

@@ -23,6 +23,7 @@ from netweave.cli.jobs import jobs
 from netweave.cli.memory import memory
 from netweave.cli.pack import pack
 from netweave.cli.run import run
+from netweave.cli.sample import sample
 from netweave.cli.serve import serve
 from netweave.cli.show import show
 from netweave.cli.test import test
@@ -44,6 +45,7 @@ COMMANDS = (
     convert,
     train,
     jobs,
+    sample,
     test,
     extract,
     time,

@@ -36,6 +36,11 @@ def printable(text: str) -> str:
     return CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
 
 
+def printable_text(text: str) -> str:
+    """Return text of several lines without characters that a terminal obeys, but for newlines and tabs."""
+    return CONTROLS.sub(lambda match: match[0] if match[0] in "\n\t" else repr(match[0])[1:-1], text)
+
+
 class PlainConsole(Console):
     """A console that shows text as it is: no markup, and control characters written out."""
 

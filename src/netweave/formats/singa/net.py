@@ -77,7 +77,7 @@ def units_of(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
     """Return the layers of the net that runs in a phase, in order, and those of the file that are in it."""
     net, place = job["neuralnet"], str(source.net)
     kept = included(net["layer"], source.phase, place=place)
-    _refuse_unknown(kept, place)
+    refuse_unknown(kept, place)
     return unroll(kept, default=net["unroll_len"], of=net["layer"], place=place), kept
 
 
@@ -222,7 +222,7 @@ def _check_sources(ctx: SingaLayer) -> None:
         raise ctx.read_error("reads no layer besides kRBMHid, expected one, and its kRBMHid")
 
 
-def _refuse_unknown(specs: Sequence[Message], place: str) -> None:
+def refuse_unknown(specs: Sequence[Message], place: str) -> None:
     """Raise one error that names every layer which is not read, or a setting that no layer has."""
     known = {*INPUTS, *LAYERS}
     unknown = [spec for spec in specs if spec["type"] not in known]
