@@ -25,8 +25,8 @@ LOWER, UPPER = (
 GRUS = f"""
 layer {{ name: "gru1" type: kGRU srclayers: "onehot" gru_conf {{ dim_hidden: {HIDDEN} }} {LOWER} }}
 layer {{ name: "gru2" type: kGRU srclayers: "gru1" gru_conf {{ dim_hidden: 9 }} {UPPER} }}
-layer {{ name: "ip" type: kInnerProduct srclayers: "gru2" innerproduct_conf {{ num_output: {len(VOCABULARY)} }}
-  {params(w=INIT, b=INIT)} }}
+layer {{ name: "ip" type: kInnerProduct srclayers: "gru2"
+  innerproduct_conf {{ num_output: {len(VOCABULARY)} }} {params(w=INIT, b=INIT)} }}
 """
 TRAINED = (
     f"""
@@ -48,7 +48,8 @@ layer {{ name: "onehot" type: kOneHot srclayers: "data" }}
 {GRUS}
 layer {{ name: "softmax" type: kSoftmax srclayers: "ip" }}
 layer {{ name: "argsort" type: kArgSort srclayers: "softmax" }}
-layer {{ name: "sampling" type: kCharRNNOutput srclayers: "argsort" char_rnn_conf {{ vocab_path: "vocab.txt" }} }}
+layer {{ name: "sampling" type: kCharRNNOutput srclayers: "argsort"
+  char_rnn_conf {{ vocab_path: "vocab.txt" }} }}
 }}
 """
 """SINGA's sample.conf, whose kOneHot has no 'vocab_size'."""
@@ -152,8 +153,8 @@ def test_what_cannot_be_sampled(trained, tmp_path):
         with pytest.raises(error, match=message):
             netweave.sample(tmp_path / "other.conf", weights)
     (tmp_path / "vocab.txt").write_text(VOCABULARY + "!")
-    with pytest.raises(ShapeError, match="layer 'ip' scores 7 characters, but .*vocab.txt has 8"):
+    with pytest.raises(ShapeError, match=r"layer 'ip' scores 7 characters, but .*vocab\.txt has 8"):
         netweave.sample(tmp_path / "job.conf", weights)
     (tmp_path / "solver.prototxt").write_text('net: "x"')
-    with pytest.raises(UsageError, match="is not a job.conf of SINGA"):
+    with pytest.raises(UsageError, match=r"is not a job\.conf of SINGA"):
         netweave.sample(tmp_path / "solver.prototxt", weights)

@@ -37,9 +37,7 @@ class CharacterModel:
     def __init__(self, job: str | Path, weights: str | Path, *, backend: str = "onnxruntime") -> None:
         row = find_job_format(Path(job))
         if row is None or row.name != "singa":
-            raise UsageError(
-                f"{job}: is not a job.conf of SINGA; text is sampled from its nets of characters"
-            )
+            raise UsageError(f"{job}: is not a job.conf of SINGA, expected one with a net of characters")
         net = RecurrentJob(Path(job))
         self._job = str(job)
         self.vocabulary = read_vocabulary(str(net.vocabulary))
@@ -54,7 +52,7 @@ class CharacterModel:
         self._states = {state.input: np.zeros((1, state.size), np.float32) for state in self._step.states}
 
     def read(self, character: str) -> np.ndarray:
-        """Read a character and return the scores of the next: the logarithms of its probabilities, but for a constant.
+        """Read a character and return the scores of the next: what a softmax turns into probabilities.
 
         Raises:
             UsageError: The character is not in the vocabulary.
@@ -68,7 +66,7 @@ class CharacterModel:
         scores: np.ndarray = found[self._step.scores][0].astype(np.float64)
         if not np.isfinite(scores).all():
             raise RunError(
-                f"{self._job}: the scores after {character!r} are not finite; did its training diverge?"
+                f"{self._job}: scores are not finite after {character!r}; did its training diverge?"
             )
         return scores
 
@@ -99,14 +97,14 @@ def sample(
 ) -> str:
     """Return text that a trained net of characters writes.
 
-    The net reads ``start`` from a state of zeros, then each character that it has drawn, with its state carried.
+    The net reads ``start`` from a state of zeros, then each character that it draws; its state is carried.
 
     Args:
         job: A ``job.conf`` with a kCharRNN, or one for sampling such as SINGA's ``sample.conf``.
         weights: A checkpoint of its training, ``step1000-worker0``.
         length: How many characters.
-        start: What the text goes on from, which is not returned; without it the first character is drawn, each
-            as likely as any other.
+        start: What the text goes on from, which is not returned; without it the first character is drawn,
+            each as likely as any other.
         temperature: What scores are divided by before they become probabilities: below 1 likely characters
             become likelier; 0 takes the likeliest, as SINGA's kArgSort.
         seed: Of the random numbers.

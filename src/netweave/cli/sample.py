@@ -10,7 +10,7 @@ from netweave.cli.options import Command
 @click.command(
     cls=Command,
     examples=[
-        "netweave sample examples/singa/char_rnn/job.conf workspace/checkpoint/step600-worker0 --start 'The '",
+        "netweave sample job.conf workspace/checkpoint/step2000-worker0 --start 'The '",
         "netweave sample job.conf step2000-worker0 --length 1000 --temperature 0.7 --seed 3",
     ],
 )

@@ -37,6 +37,8 @@ _LOSSES = ("kSoftmaxLoss", "kCudnnSoftmaxLoss")
 
 _SOFTMAX = ("kSoftmax", "kCudnnSoftmax")
 
+_OWN_STEP = {"kUnrollOneToOne", "kUnrollOneToAll"}
+
 _UNROLLING = ("unroll_len", "unroll_index", "unroll_conn_type", "shift")
 
 
@@ -121,7 +123,8 @@ class RecurrentJob:
         found = values[0].shape[-1] if values[0].shape is not None else None
         if found != num_characters:
             raise ShapeError(
-                f"layer {self._scores!r} scores {found} characters, but {self.vocabulary} has {num_characters}",
+                f"layer {self._scores!r} scores {found} characters, but {self.vocabulary} has "
+                f"{num_characters}",
                 place=self._place,
             )
         return StepNet(graph, units[0].name, self._scores, carried)
@@ -204,13 +207,13 @@ def _check_steps(layer: Message, place: str) -> None:
 
 
 def _scores_of(layers: Sequence[Message], place: str) -> str:
-    """Return the name of the layer that scores characters: what the loss, or the softmax of sampling, reads."""
+    """Return the name of the layer that scores characters: what the loss or the softmax of sampling reads."""
     by_name: Mapping[str, Message] = {layer["name"]: layer for layer in layers}
     ends = [layer for layer in layers if layer["type"] in {*_LOSSES, "kCharRNNOutput"} and layer["srclayers"]]
     if len(ends) != 1:
         raise ReadError(
-            f"has {len(ends)} layers of type {', '.join(_LOSSES)} or kCharRNNOutput, expected one; characters are "
-            "sampled from what it reads",
+            f"has {len(ends)} layers of type {', '.join(_LOSSES)} or kCharRNNOutput, expected one; "
+            "characters are sampled from what it reads",
             place=place,
         )
     name: str = ends[0]["srclayers"][0]
