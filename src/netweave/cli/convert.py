@@ -117,12 +117,9 @@ def convert(
             gain = api.gain_of(whole, graph)
         console.print(gained(gain))
     if found.exit_status == 0:
-        console.print(
-            Text(
-                f"read back and compared with the original: {found.sentence}",
-                style=VERDICT_STYLES[found.verdict],
-            )
-        )
+        reason = found.sentence.removeprefix("identical: ")  # it says so itself
+        text = f"read back and compared with the original: {reason}"
+        console.print(Text(text, style=VERDICT_STYLES[found.verdict]))
     else:
         console.print(Text(f"{out} is not done: it differs from {net}", style="bold red"))
         show_comparison(console, found, everything=False)
