@@ -77,8 +77,9 @@ class CharacterModel:
             start = self.vocabulary[generator.integers(len(self.vocabulary))]
             yield start
         self.reset()
-        for character in start:
-            scores = self.read(character)
+        for character in start[:-1]:
+            self.read(character)
+        scores = self.read(start[-1])
         while True:
             character = self.vocabulary[_draw(scores, temperature, generator)]
             yield character
