@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import re
+import socket
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -116,6 +119,10 @@ def test_a_table_can_be_packed(store, tmp_path):
         ("hbase://host:x/t?image=a:b", "is incomplete"),
         ("hbase://host/t?image=a:b&labels=a:c", "says labels, which is unknown; known: image, label, prefix"),
         ("hbase://host/t?image=a:b&label_type=float", "label_type is 'float', expected text or int"),
+        ("hbase://host:0/t?image=a:b", "is incomplete"),
+        ("hbase://host/t?image=a:b&lable=", "says lable, which is unknown"),
+        ("hbase://host/t?image=a:b&image=a:c", "has a setting twice"),
+        ("hbase://me:word@host/t?image=a:b", "a user's name"),
     ],
 )
 def test_bad_urls(path, message):
@@ -147,6 +154,35 @@ def test_a_gateway_that_is_restarted_is_asked_again(store):
             source.read(0)
         store.fail_after = None
         np.testing.assert_array_equal(source.read(1)[0], IMAGES[1])
+
+
+@pytest.mark.parametrize("transport", ["buffered", "framed"])
+@pytest.mark.parametrize("protocol", ["binary", "compact"])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 400 Bad Request\r\n\r\n" + bytes(200),
+        b"\0\0\0\x40\x80\1\0\2\0\0\0\x07scanner\0\0\0\0\x1e\0\0\x63" + b"\xff" * 80,
+        b"\0\0\0\x10\x82\x41\0\1x" + b"\xff" * 80,
+        b"\0\0\0\4" + bytes(100),
+    ],
+    ids=["http", "binary", "compact", "zeros"],
+)
+def test_a_server_that_speaks_something_else(answer, transport, protocol):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            with contextlib.suppress(OSError):  # until the test closes the server
+                while True:
+                    with server.accept()[0] as asked:
+                        asked.recv(1 << 16)
+                        asked.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        name = f"hbase://127.0.0.1:{server.getsockname()[1]}/t?image=a:b"
+        with pytest.raises(ReadError, match=r"/t: the Thrift gateway does not answer"):
+            open_named(f"{name}&transport={transport}&protocol={protocol}")
+        server.shutdown(socket.SHUT_RDWR)
 
 
 NET = """layer { name: "data" type: "Data" top: "data" top: "label"

@@ -24,10 +24,11 @@ def job(
     alg: str = "kBP",
     more: str = "",
     net: str = data(6) + LOSS,
+    shapes: dict[str, tuple[int, ...]] | None = None,
 ) -> Job:
     head = f"train_steps: 90 train_one_batch {{ alg: {alg} }} updater {{ {updater} }} {CLUSTER} {more}"
     (folder / "job.conf").write_text(conf(net, job=head))
-    return netweave.load_job(folder / "job.conf")
+    return netweave.load_job(folder / "job.conf", input_shapes=shapes)
 
 
 @pytest.mark.parametrize(
@@ -120,6 +121,22 @@ def test_images_are_cut_at_random_in_training_and_at_the_corner_outside_it(tmp_p
     assert train.transforms == (crop | {"where": "random"}, {"kind": "mirror"}, scale)
     assert test.transforms == (crop | {"where": "top left"}, scale)
     assert train.outputs == ("image", "label")
+
+
+@pytest.mark.parametrize("setting", ["elastic_freq: 100", "resize: 29", "gamma: 15"])
+def test_distortions_of_mnist_are_no_silent_loss(setting, tmp_path):
+    net = (
+        layer("kShardData", "sharddata_conf { path: 'mnist' batchsize: 6 }", sources="", name="records")
+        + layer("kMnist", f"mnist_conf {{ norm_a: 2 norm_b: 1 {setting} }}", sources="records", name="images")
+        + layer("kLabel", sources="records", name="label")
+        + layer("kSoftmaxLoss", sources="images label", name="loss")
+    )
+    shapes = {"images": (6, 1, 28, 28)}
+    wanted = rf"job.conf:\d+: .*distort images \({setting.partition(':')[0]}\), which is not implemented"
+    with pytest.raises(UnsupportedError, match=wanted):
+        job(tmp_path, net=net, shapes=shapes)
+    (source,) = job(tmp_path, net=net.replace(setting, ""), shapes=shapes).phases["train"].sources
+    assert [row["kind"] for row in source.transforms] == ["scale", "subtract"]
 
 
 def test_contrastive_divergence_has_a_graph_for_each_way(tmp_path):

@@ -78,7 +78,6 @@ class HBase(Source):
         self._label_type = said["label_type"]
         url = urlsplit(path)
         happybase = need("happybase", "rows of HBase", extra="hbase")
-        self._errors = (need("thriftpy2.thrift", "rows of HBase", extra="hbase").TException, OSError)
         self._connect = functools.partial(
             happybase.Connection,
             host=url.hostname,
@@ -176,7 +175,9 @@ class HBase(Source):
             try:
                 connection = self._connection()
                 answer = ask(connection.table(self._table))
-            except self._errors as error:
+            except (
+                Exception
+            ) as error:  # thriftpy2 takes what it reads apart unchecked: struct.error, KeyError
                 if connection is not None:
                     connection.close()
                 if pause_s is None:
@@ -200,15 +201,21 @@ def _parse(path: str) -> tuple[dict[str, str], str]:
         UsageError: It lacks something, or says something unknown.
     """
     url = urlsplit(path)
-    said = dict(parse_qsl(url.query))
+    rows = parse_qsl(url.query, keep_blank_values=True)
+    said = dict(rows)
     table = url.path.strip("/")
     try:
-        complete = bool(url.hostname and table and said.get("image") and (url.port or PORT))
+        complete = bool(url.hostname and table and said.get("image") and url.port != 0)
     except ValueError:
         complete = False
     if not complete:
         raise UsageError(
             f"{path}: is incomplete, expected hbase://HOST:PORT/TABLE?image=FAMILY:NAME&label=FAMILY:NAME"
+        )
+    if len(said) < len(rows) or url.username is not None or url.fragment:
+        raise UsageError(
+            f"{path}: has a setting twice, a user's name or a part behind '#', expected "
+            "hbase://HOST:PORT/TABLE and each setting once"
         )
     unknown = [name for name in said if name not in SETTINGS]
     if unknown:

@@ -22,6 +22,9 @@ _STORES = {"kvfile": "kvfile", "lmdb": "record_lmdb"}
 _LABELLED = ("kvfile", "shard", "lmdb", "record_lmdb", "textfile")
 """Kinds of sources whose records have a label, whether a layer reads it or not."""
 
+_DISTORTIONS = ("kernel", "sigma", "alpha", "beta", "gamma", "resize", "elastic_freq")
+"""Settings of kMnist that resize, rotate, shear or bend images."""
+
 NOT_TAKEN = "@label"
 """At the end of the name of labels that no layer reads; records have them all the same."""
 
@@ -56,7 +59,9 @@ def _source(chain: Sequence[InputLayer], outputs: tuple[str, ...], *, training: 
     data_first = (*(name for name in outputs if name not in labels), *labels)
     if not labels and kind in _LABELLED:
         data_first = (*data_first, f"{unit.name}{NOT_TAKEN}")
-    transforms = tuple(row for feed in chain for row in _transforms(feed.unit, training=training))
+    transforms = tuple(
+        row for feed in chain for row in _transforms(feed.unit, feed.inputs.place, training=training)
+    )
     place = unit.place(chain[0].inputs.place)
     return DataSource(kind, data_first, batch or 1, settings, order, transforms, place)
 
@@ -106,17 +111,13 @@ def _records(unit: Unit, place: str) -> tuple[str, dict[str, Any], dict[str, Any
     return name, settings, {"skip": skip} if skip else {}
 
 
-def _transforms(unit: Unit, *, training: bool) -> list[dict[str, Any]]:
+def _transforms(unit: Unit, place: str, *, training: bool) -> list[dict[str, Any]]:
     """Return what a layer of a chain does to records, in order."""
     spec, kind = unit.spec, unit.spec["type"]
     if kind in {"kRecordInput", "kCSVInput"}:
         return _normalised(spec["store_conf"])
     if kind == "kMnist":
-        settings = spec["mnist_conf"]
-        steps = (
-            [{"kind": "scale", "factor": 1 / settings["norm_a"]}] if settings["norm_a"] not in {0, 1} else []
-        )
-        return steps + ([{"kind": "subtract", "values": [settings["norm_b"]]}] if settings["norm_b"] else [])
+        return _mnist(unit, place)
     if kind not in {"kRGBImage", "kImagePreprocess"}:
         return []
     settings, steps = spec["rgbimage_conf"], []
@@ -129,6 +130,29 @@ def _transforms(unit: Unit, *, training: bool) -> list[dict[str, Any]]:
         steps.append({"kind": "mirror"})
     if settings["scale"] != 1:
         steps.append({"kind": "scale", "factor": settings["scale"]})
+    return steps
+
+
+def _mnist(unit: Unit, place: str) -> list[dict[str, Any]]:
+    """Return the normalization of ``mnist.cc``.
+
+    Raises:
+        UnsupportedError: Images would be resized or distorted.
+    """
+    settings = unit.spec["mnist_conf"]
+    distortions = [name for name in _DISTORTIONS if settings[name]]
+    if distortions:
+        raise UnsupportedError(
+            f"kMnist would distort images ({', '.join(distortions)}), which is not implemented; remove the "
+            "settings, and pack images that are distorted already",
+            place=unit.place(place),
+        )
+    scale, offset = settings["norm_a"], settings["norm_b"]
+    steps: list[dict[str, Any]] = []
+    if scale not in {0, 1}:
+        steps.append({"kind": "scale", "factor": 1 / scale})
+    if offset:
+        steps.append({"kind": "subtract", "values": [offset]})
     return steps
 
 
