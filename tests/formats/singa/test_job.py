@@ -135,7 +135,7 @@ def test_distortions_of_mnist_are_no_silent_loss(setting, tmp_path):
     wanted = rf"job.conf:\d+: .*distort images \({setting.partition(':')[0]}\), which is not implemented"
     with pytest.raises(UnsupportedError, match=wanted):
         job(tmp_path, net=net, shapes=shapes)
-    (source,) = job(tmp_path, net=net.replace(setting, ""), shapes=shapes).phases["train"].sources
+    (source,) = job(tmp_path, net=net.replace(setting, ""), shapes=shapes).phases["train"].data
     assert [row["kind"] for row in source.transforms] == ["scale", "subtract"]
 
 
