@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -66,7 +67,8 @@ def read_vocabulary(path: str) -> str:
         ReadError: The file is missing, empty, or has a character twice.
     """
     characters = read_text(path)
-    twice = next((one for one in characters if characters.count(one) > 1), None)
+    counts = Counter(characters)
+    twice = next((one for one, count in counts.items() if count > 1), None)
     if twice is not None or not characters:
         what = f"has the character {twice!r} twice" if twice else "is empty"
         raise ReadError(f"{what}, expected each character of the text once", place=path)
