@@ -15,7 +15,7 @@ import torch
 from netweave import api
 from netweave.engine import SerialEngine
 from netweave.formats.caffe.solver import read_solver
-from netweave.training import Checkpoint, Updated, latest, write_checkpoint
+from netweave.training import Checkpoint, Shown, Updated, latest, write_checkpoint
 from netweave.training.trainer import Trainer
 from tests.training import killed, small
 
@@ -32,14 +32,14 @@ def stops(event, stop_at):
     return isinstance(event, Updated) and event.iteration + 1 == stop_at
 
 
-def run(job, *, stop_at=None, resume=None):
+def run(job, *, stop_at=None, resume=None, watch=lambda event: None):
     with SerialEngine() as engine:
         trainer = Trainer(
             job,
             engine=engine,
             data={"train": killed.records("recurrent")},
             resume=resume,
-            watch=lambda event: trainer.stop() if stops(event, stop_at) else None,
+            watch=lambda event: (watch(event), trainer.stop() if stops(event, stop_at) else None),
         )
         assert trainer.run() == (stop_at is None)
         trainer.close()
@@ -89,3 +89,21 @@ def test_a_checkpoint_of_the_version_before_slices_is_read(tmp_path):
     whole, resumed = end(None), end(Path(__file__).with_name("before_slices.checkpoint"))
     for key, array in whole.items():
         np.testing.assert_allclose(resumed[key], array, rtol=1e-12, atol=1e-14)
+
+
+def test_the_mean_that_is_displayed_next_goes_on(tmp_path):
+    """SINGA displays means over all iterations since the last display, also those before a checkpoint."""
+
+    def shown(job, **settings):
+        events = []
+        schedule = replace(job.schedule, display_interval=5, display_means=True)
+        run(replace(job, schedule=schedule), watch=events.append, **settings)
+        return {event.iteration: event.outputs for event in events if isinstance(event, Shown)}
+
+    whole = shown(job_of(tmp_path / "whole"))
+    job = job_of(tmp_path / "stopped")
+    before = shown(job, stop_at=8)
+    after = shown(job, resume=latest(job.checkpoints.prefix)[0])
+    assert max(before) == 5
+    assert min(after) == 10
+    assert before | after == whole

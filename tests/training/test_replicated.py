@@ -248,3 +248,12 @@ def test_wrong_calls_are_refused(job):
         net.forward(data=np.zeros((2, 9, 6, 6), np.float32), label=np.zeros(2, np.float32))
         with pytest.raises(RunError, match="conv1"):
             net.wait()
+
+
+def test_the_jobs_seed_is_that_of_its_first_arrays(job):
+    def first_of(seed, of_job):
+        with netweave.replicate(replace(job, seed=of_job), devices(1), seed=seed) as net:
+            return net.params["ip1/0"].clone()
+
+    assert torch.equal(first_of(None, 5), first_of(5, None))
+    assert not torch.equal(first_of(None, 5), first_of(6, 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,8 +53,8 @@ def replicate(
             ``net.params`` by ``net.grads`` itself.
         optimizer_params: Its settings by MXNet's names (``learning_rate``, ``rescale_grad``, ...).
         num_stages: Stages that the net is split into; gradients of one are summed while backward of the
-            earlier ones is computed. 8 by default.
-        seed: Random seed; None for a fresh one.
+            earlier ones is computed. 16 by default.
+        seed: Random seed, instead of the Job's; a fresh one if there is neither.
         trace: File for a timeline in Chrome's trace format.
 
     Raises:
@@ -65,6 +64,7 @@ def replicate(
     need_torch()
     from netweave.backends.torch.device import find_device
     from netweave.symbol.training import mxnet_solver
+    from netweave.training.begin import choose_seed
     from netweave.training.nets import make_nets
     from netweave.training.ranks import STAGES
     from netweave.training.replicated import ReplicatedNet
@@ -72,7 +72,7 @@ def replicate(
     contexts = as_contexts(devices)
     places = [find_device(context.torch_name) for context in contexts]
     job = _job(net, losses)
-    drawn = secrets.randbits(31) if seed is None else seed
+    drawn = choose_seed(job, seed, None)
     first = make_nets(
         {"train": job.phases["train"]},
         weights=job.checkpoints.weights,

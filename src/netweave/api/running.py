@@ -88,7 +88,8 @@ def _monitor(job: Job, options: TrainOptions) -> Monitor | Watched | None:
         )
     if isinstance(wanted, Monitor):
         return wanted
-    return Watched(job.schedule.display_interval or 100, tuple(wanted))
+    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
+    return Watched(job.schedule.display_interval or 100, names)
 
 
 def _show_to(

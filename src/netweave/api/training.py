@@ -106,7 +106,7 @@ def train(
             after it was resumed.
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
         num_stages: Number of stages that the net is split into, each with its own tasks; the result is
-            bit-identical for any number. By default 1, or 8 on several ranks.
+            bit-identical for any number. By default 1, or 16 on several ranks.
         memory: Memory limit of the run: bytes, or a size such as ``4GB``. Backward then recomputes as few
             values as needed instead of keeping them; the result is bit-identical.
         exchange: How ranks exchange gradients: ``overlapped``, ``blocking``, ``prioritised``, ``owner``,
@@ -166,7 +166,10 @@ def train(
         files = tuple(str(file) for file in weights)
         found = replace(found, checkpoints=replace(found.checkpoints, weights=files))
     tell = watch or (lambda event: None)
-    if len(names) > 1 and rank_environment() is None:
+    is_rank = rank_environment() is not None
+    if restarts and len(names) < 2 and not is_rank:
+        raise UsageError("restarts are for the processes of several devices; give devices, or no restarts")
+    if len(names) > 1 and not is_rank:
         # not at the top: ranks run `python -m netweave.api.starting`, and Python warns of a module that its
         # package has imported before
         from netweave.api.starting import train_on

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from netweave.errors import UsageError
 from netweave.parallel.plan import ExchangeSettings
 
 if TYPE_CHECKING:
@@ -31,6 +32,9 @@ class TrainOptions:
         num_stages: Stages of the net; None for the usual number.
         memory: Limit of memory.
         monitor: Values of the training net to look at; see ``netweave.train``.
+
+    Raises:
+        UsageError: A number is out of its range.
     """
 
     data: Mapping[str, Mapping[str, Any]] | None = None
@@ -46,6 +50,10 @@ class TrainOptions:
     memory: str | int | None = None
     monitor: Monitor | Sequence[str] | None = None
 
+    def __post_init__(self) -> None:
+        for name in ("threads", "keep", "num_stages"):
+            _require_least(name, getattr(self, name), 1)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankSettings:
@@ -59,6 +67,9 @@ class RankSettings:
         slice_elements: Elements of a slice; None for a number that fits the link.
         timeout_s: Seconds to wait for a rank; None for the usual number.
         restarts: How often all ranks are started again after one died.
+
+    Raises:
+        UsageError: A number is out of its range.
     """
 
     exchange: ExchangeSettings = field(default_factory=ExchangeSettings)
@@ -67,3 +78,13 @@ class RankSettings:
     slice_elements: int | None = None
     timeout_s: float | None = None
     restarts: int = 0
+
+    def __post_init__(self) -> None:
+        _require_least("restarts", self.restarts, 0)
+        if self.timeout_s is not None and not self.timeout_s > 0:
+            raise UsageError(f"timeout_s is {self.timeout_s}, expected more than 0 seconds")
+
+
+def _require_least(name: str, value: int | None, least: int) -> None:
+    if value is not None and value < least:
+        raise UsageError(f"{name} is {value}, expected at least {least}")

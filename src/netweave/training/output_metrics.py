@@ -44,6 +44,14 @@ class MeanOutputs:
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         self._count += 1
 
+    def state(self) -> tuple[int, dict[str, torch.Tensor]]:
+        """Return the number of batches taken in since the last ``take``, and the sums of their outputs."""
+        return self._count, dict(self._sums)
+
+    def restore(self, count: int, sums: Mapping[str, torch.Tensor]) -> None:
+        """Go on where ``state`` was called."""
+        self._count, self._sums = count, dict(sums)
+
     def take(self) -> dict[str, torch.Tensor]:
         """Return the means, and begin anew."""
         means = {name: total / self._count for name, total in self._sums.items()}

@@ -26,13 +26,16 @@ def exchange_in_common(settings: ExchangeSettings) -> dict[str, Any]:
     return {f"the exchange's {name}": value for name, value in asdict(settings).items()}
 
 
-def run_in_common(job: Job, *, num_stages: int, num_batches: Mapping[str, float | None]) -> dict[str, Any]:
+def run_in_common(
+    job: Job, *, seed: int, num_stages: int, num_batches: Mapping[str, float | None]
+) -> dict[str, Any]:
     """Return what a run does and when, as JSON values by what they are called in messages.
 
     Where files lie may differ from machine to machine, so paths are not among them.
 
     Args:
         job: The Job, with this run's batch.
+        seed: Of what is drawn; ranks with different ones would shuffle records differently.
         num_stages: Stages of the training net.
         num_batches: Batches in an epoch, by phase.
     """
@@ -41,6 +44,7 @@ def run_in_common(job: Job, *, num_stages: int, num_batches: Mapping[str, float 
     found |= {f"the solver's {name}": value for name, value in solver.settings.items()}
     found |= {f"the policy's {name}": repr(value) for name, value in asdict(solver.policy).items()}
     found |= {
+        "the seed": seed,
         "the solver": solver.kind,
         "batches in an update": solver.accumulate,
         "iterations between checkpoints": checkpoints.interval,

@@ -12,7 +12,7 @@ import torch
 
 from netweave.backends.torch.device import find_device
 from netweave.backends.torch.finite import parameter_not_finite
-from netweave.backends.torch.node_memory import memories
+from netweave.backends.torch.node_memory import memories, to_array
 from netweave.backends.torch.stages import cut
 from netweave.data import Turns
 from netweave.errors import RunError
@@ -214,7 +214,7 @@ class Trainer:
     def _require_same_run(self, num_stages: int) -> None:
         if self._ranks is not None:
             num_batches = {name: loader.batches_per_epoch for name, loader in self._loaders.items()}
-            common = run_in_common(self.job, num_stages=num_stages, num_batches=num_batches)
+            common = run_in_common(self.job, seed=self.seed, num_stages=num_stages, num_batches=num_batches)
             self._ranks.require_same_start(common)
 
     def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
@@ -330,6 +330,8 @@ class Trainer:
         self.program.losses.extend(checkpoint.state["losses"])
         if "history" in checkpoint.state:  # those of earlier versions have none
             self.history.restore(checkpoint.state["history"])
+        sums = {name: torch.from_numpy(array) for name, array in nested(checkpoint.arrays, "display")}
+        self._since_display.restore(checkpoint.state.get("displayed batches", 0), sums)
         for name, loader in self._loaders.items():
             loader.restore(checkpoint.state["feeds"][name])
         if self._ranks is not None:
@@ -464,10 +466,12 @@ class Trainer:
         }
         self._saved_at = self.iteration
         store = self.program.store
-        arrays = {} if store is None else store.residuals()
+        content["displayed batches"], sums = self._since_display.state()
+        arrays = {f"display:{name}": to_array(tensor) for name, tensor in sums.items()}
+        arrays |= {} if store is None else store.residuals()
         if self._ranks is not None:
             self._ranks.collect_state(self.updater)
-            arrays = {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
+            arrays |= {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
             if not self._ranks.world.is_first:
                 return
         files = self._writer.save(content, arrays)
