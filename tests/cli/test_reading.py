@@ -66,7 +66,7 @@ def test_a_net_that_says_no_size_takes_that_of_the_first(nets, netweave):
     )
     alone = netweave("compare", "img-symbol.json", "data.prototxt")
     assert alone.status == 2
-    assert "the sizes of the input 'img' are nowhere given" in alone.err
+    assert "the sizes of the input 'img' are unknown" in alone.err
 
 
 def test_no_line_in_a_pipe_ends_in_blanks(nets, netweave):

@@ -61,4 +61,4 @@ def test_two_bound_batches_cannot_be_compared_and_both_are_said(tmp_path):
     found = netweave.compare(written(tmp_path / "a.onnx", 2), written(tmp_path / "b.onnx", 3))
     assert found.verdict is Verdict.UNDECIDED
     (note,) = found.notes
-    assert note == "B, whose inputs are x 3x4, does not take x 2x4: its sizes do not fit together then"
+    assert note == "B has the inputs x 3x4 and cannot be run on x 2x4: its sizes would not match"

@@ -46,12 +46,12 @@ def test_a_net_without_weights_is_refused(side):
     """Drawn values would part at the first layer of another name, or agree though nothing is known."""
     pair = [build(), build()]
     pair[side] = without(pair[side])
-    with pytest.raises(UsageError, match=r"came without weights.*netweave compare"):
+    with pytest.raises(UsageError, match=r"has no weights.*netweave compare"):
         bisect(*pair)
 
 
 def test_a_probe_that_does_not_fit_is_refused():
     with pytest.raises(UsageError, match="no 'data', an input of A"):
         bisect(build(), build(), probe={"image": np.zeros((1, 3, 11, 11), np.float32)})
-    with pytest.raises(UsageError, match="does not take inputs of the size data 1x3x40x40"):
+    with pytest.raises(UsageError, match="cannot be run on inputs of the size data 1x3x40x40"):
         bisect(build(), build(), probe={"data": np.zeros((1, 3, 40, 40), np.float32)})

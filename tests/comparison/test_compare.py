@@ -129,7 +129,7 @@ def test_json_holds_everything():
 def test_a_probe_of_no_numbers_is_refused():
     """On NaN all nets agree."""
     nothing = {"data": np.full((1, 3, 11, 11), np.nan, np.float32)}
-    with pytest.raises(UsageError, match="holds 363 values that are NaN or infinite"):
+    with pytest.raises(UsageError, match="contains 363 values that are NaN or infinite"):
         compare(build(), build(Form(slope=0.3)), probe=nothing)
 
 

@@ -36,7 +36,7 @@ def write(path, **changed):
             {"conv2": "num_output: 8 kernel_size: 3 pad: 1"},
             "conv2",
             "the window of the filters is 5x5 in A and 3x3 in B; padding is 2 in A and 1 in B",
-            "kernel_size: 5; pad: 2",
+            "kernel_size: 5 and pad: 2",
         ),
         (
             {"conv1": "num_output: 7 kernel_size: 3 pad: 1"},

@@ -37,7 +37,7 @@ def test_what_is_saved_is_opened(tmp_path, form):
     ("change", "message"),
     [
         (lambda c: c.update(version=99), "is of version 99, expected 1 or 2"),
-        (lambda c: c.pop("verdict"), "is no saved comparison"),
+        (lambda c: c.pop("verdict"), "is not a saved comparison"),
         (lambda c: c.update(verdict="maybe"), "is a damaged comparison"),
         (lambda c: c["groups"][0].pop("status"), "is a damaged comparison"),
     ],

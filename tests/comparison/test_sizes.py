@@ -47,7 +47,7 @@ def written(path: Path, bias: float = 0, *, pixels: int = 64) -> Path:
 def test_a_size_at_which_a_net_does_not_run_is_left_out_and_said(tmp_path, bias):
     found = netweave.compare(written(tmp_path / "a.onnx"), written(tmp_path / "b.onnx", bias))
     assert found.probes == ("x 3x2x8x8",)
-    assert found.notes == ("not compared at x 3x2x13x20, at which a net does not run",)
+    assert found.notes == ("not compared at x 3x2x13x20: one of the nets cannot be run at this size",)
     assert [finding.mismatch for finding in found.findings] == (["weights"] if bias else [])
 
 
@@ -84,7 +84,7 @@ def test_a_layer_that_only_a_net_of_another_size_has_is_judged_on_the_first_nets
     found = netweave.compare(bound(8), bound(12, "Tanh"))
     assert found.verdict is Verdict.DIFFERENT
     assert found.findings[0].cause == "B has Tanh here, A has nothing after conv"
-    assert "does not take x 3x3x8x8" in found.notes[0]
+    assert "cannot be run on x 3x3x8x8" in found.notes[0]
     (group,) = [group for group in found.groups if group.layers_b == ("Tanh",)]
     assert group.status is Status.ONLY_B
 
@@ -102,7 +102,7 @@ def test_a_layer_that_runs_nowhere_is_not_compared():
     assert group.status is Status.UNKNOWN
     assert group.finding.cause.endswith("B was not run, so what they do was not compared")
     assert found.verdict is Verdict.UNDECIDED
-    assert "LayerNormalization, dense could not be compared alone" in found.sentence
+    assert "LayerNormalization, dense could not be compared in isolation" in found.sentence
 
 
 CROP = """

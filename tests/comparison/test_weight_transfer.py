@@ -154,7 +154,7 @@ def stack(widths, *, activation="Relu", size=12, kernel=3, flatten=False):
     [
         (
             stack([8, 6], activation="Tanh"),
-            r"Tanh.onnx: they differ first at act0: A computes Relu, B computes Tanh, and at 1 more; netw",
+            r"Tanh.onnx: they differ first at act0: A computes Relu, B computes Tanh, and at 1 more",
         ),
         (
             stack([8, 7]),
@@ -162,7 +162,7 @@ def stack(widths, *, activation="Relu", size=12, kernel=3, flatten=False):
         ),
         (
             stack([9, 9, 9]),
-            r"no counterpart was found for 4 of 4 stored arrays \(w0, w1, w2, v\); netweave compare",
+            r"no counterpart was found for 4 of 4 stored arrays \(w0, w1, w2, v\); see netweave compare",
         ),
         (
             stack([8, 6], kernel=5),
@@ -178,7 +178,7 @@ def test_a_refusal_says_where_the_nets_differ_first(port, message):
 
 def test_a_refusal_says_which_inputs_do_not_fit():
     with pytest.raises(
-        UsageError, match=r"takes data .*3x12x12, the other data .*3x9x9, and no size fits both"
+        UsageError, match=r"the inputs are data .*3x12x12 and data .*3x9x9, and no size fits both"
     ):
         transfer_weights(stack([8, 6], flatten=True), stack([8, 6], size=9, flatten=True))
 

@@ -208,7 +208,7 @@ neuralnet { layer { name: "data" %s }
 
 def data_of(tmp_path, layer):
     (tmp_path / "job.conf").write_text(JOB % layer)
-    return read_job(tmp_path / "job.conf", input_shapes={}).phases["train"].data[0]
+    return read_job(tmp_path / "job.conf").phases["train"].data[0]
 
 
 def test_the_stores_of_a_job(tmp_path):

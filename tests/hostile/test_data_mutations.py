@@ -69,6 +69,11 @@ def stores():
         "record_lmdb": ("x", {"x": lmdbs["record"]}, {"path": "x"}),
         "lmdb": ("x", {"x": lmdbs["datum"]}, {"path": "x"}),
         "textfile": ("x", {"x": rows}, {"path": "x", "shape": [3]}),
+        "characters": (
+            "x",
+            {"x": b"the fox and the dog", "v": b"thefoxandg "},
+            {"path": "x", "vocab_path": "v", "unroll_len": 4, "batchsize": 2},
+        ),
         "csv": ("x", {"x": rows}, {"data": "x", "data_shape": [4]}),
         "numpy": ("x.npy", {"x.npy": head + planes.tobytes()}, {"paths": ["x.npy"]}),
         "mnist": ("x", {"x": idx, "y": labels}, {"image": "x", "label": "y"}),

@@ -73,4 +73,4 @@ def test_every_class_has_a_case(folder):
     known = READERS
     written = {layer.type for age in AGES for layer in graph(age, folder).layers.values()}
     assert sorted(set(known) - written - set(OLDER) - ELSEWHERE) == []
-    assert not [old for old, now in OLDER.items() if known[old] is not known[now]]
+    assert not [old for old, now in OLDER.items() if known[old] != known[now]]

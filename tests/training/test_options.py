@@ -25,6 +25,6 @@ from tests.parallel import nets
     ],
 )
 def test_numbers_out_of_range_are_refused(tmp_path, settings, message):
-    job = nets.job(nets.write(tmp_path, "mlp"))
+    job = nets.job(nets.write(tmp_path, "mlp", steps=1))
     with pytest.raises(UsageError, match=message):
         netweave.train(job, **settings)

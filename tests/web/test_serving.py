@@ -71,7 +71,7 @@ def test_missing_sizes_are_asked_for_and_taken(bench):
     program.call("DELETE", f"/nets/{net}/files/leaves-0000.params")
     found = program.wait(f"/nets/{net}")
     assert found["state"] == "failed"
-    assert "the sizes of the input 'image' are nowhere given" in found["error"]
+    assert "the sizes of the input 'image' are unknown" in found["error"]
     program.call("PATCH", f"/nets/{net}", {"input_shapes": {"image": [1, 3, 32, 32]}})
     assert program.wait(f"/nets/{net}")["state"] == "done"
 

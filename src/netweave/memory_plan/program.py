@@ -149,8 +149,13 @@ class _Writer:
         for value in self.net.kept(node):
             if value in self.recomputed:
                 self._compute_again(value, kept)
-        step = self._step(node, "backward")
-        self._read_kept(node, step)
+        if node in self.net.rectified:
+            self._rectify_gradient(node)
+            step = self._step(node, "backward")
+            self.extras[node].use(step)
+        else:
+            step = self._step(node, "backward")
+            self._read_kept(node, step)
         above = [self.gradients[value] for value in self.net.outputs[node] if value in self.gradients]
         for storage in above:
             storage.use(step)
@@ -170,6 +175,20 @@ class _Writer:
                 self._send(value, above[0] if behaviour.passes_gradient and above else None, step)
             elif node not in self.masked:
                 self._send_to_parameter(value, step)
+
+    def _rectify_gradient(self, node: ir.Node) -> None:
+        """Go back through the Relu of a pooling's result, after which nobody needs the result."""
+        step = self._step(node, "backward of its Relu")
+        self._read_kept(node, step)
+        value = self.net.outputs[node][0]
+        before = self.gradients.get(value)
+        if before is None:
+            return
+        before.use(step)
+        self.holders[id(before)] -= 1
+        after = self._new(f"{value.name}: gradient", "gradient", self.net.bytes_of(value), step)
+        self.gradients[value] = after
+        self.holders[id(after)] += 1
 
     def _free_input(self, node: ir.Node, step: int, above: Sequence[_Storage]) -> int:
         """Begin a step that needs the signs of a convolution's input alone; see ``masking``."""

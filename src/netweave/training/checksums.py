@@ -27,7 +27,7 @@ def checksum_lines(digests: Mapping[str, str]) -> bytes:
         digests: SHA-256 in hexadecimal digits, by the name of the file.
 
     >>> checksum_lines({"a.caffemodel": "00" * 32}).decode()
-    '0000000000000000000000000000000000000000000000000000000000000000 *a.caffemodel\\n'
+    '0000000000000000000000000000000000000000000000000000000000000000 *a.caffemodel\n'
     """
     return "".join(f"{digest} *{name}\n" for name, digest in digests.items()).encode()
 

@@ -98,6 +98,9 @@ def test_examples_of_different_lengths(tmp_path):
 def test_what_is_not_read_is_refused(word, value, message, tmp_path):
     state = np.zeros((1, BATCH, UNITS), np.float32)
     arrays = {"first": state, "cell": state, "params": np.zeros(200, np.float32)}
-    path = net(tmp_path, "CudnnRNN", (STEPS, BATCH, INPUTS), arrays, **{word: value})
+    op = "CudnnRNN"
+    if word == "num_proj":  # an attribute of the third version alone
+        op, arrays = "CudnnRNNV3", {**arrays, "lengths": np.full(BATCH, STEPS, np.int32)}
+    path = net(tmp_path, op, (STEPS, BATCH, INPUTS), arrays, **{word: value})
     with pytest.raises(UnsupportedError, match=message):
         netweave.load(path)

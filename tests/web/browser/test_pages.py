@@ -86,7 +86,7 @@ def test_sizes_that_are_missing_are_asked_for_and_typed(page, bench, tmp_path):
     (tmp_path / "leaves-symbol.json").write_bytes(samples()["padding"].b["leaves-symbol.json"])
     page.goto("/")
     drop(page, "B", tmp_path / "leaves-symbol.json")
-    playwright.expect(side(page, "B")).to_contain_text("the sizes of the input 'image' are nowhere given")
+    playwright.expect(side(page, "B")).to_contain_text("the sizes of the input 'image' are unknown")
     field = side(page, "B").get_by_role("textbox")
     field.fill("image=1x3x32x32")
     field.press("Tab")
