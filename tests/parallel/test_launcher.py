@@ -70,6 +70,14 @@ def test_a_rank_that_says_what_is_wrong_is_not_started_again(temporary):
     assert not told
 
 
+def test_a_rank_that_does_not_end_when_all_is_done_is_ended(temporary, monkeypatch):
+    monkeypatch.setattr("netweave.parallel.launcher.LINGER_S", 0.3)
+    launcher, told = launch(f"rank == '1' and {WAIT}", restarts=1)
+    assert launcher.run() == 0
+    assert told == ["rank 1 has not ended within 0 s of the others; ending it"]
+    assert all(process.poll() is not None for process in launcher._processes)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_an_order_to_end_is_no_crash(temporary, number):
     """SIGTERM is passed on; with Ctrl-C the ranks of a terminal get it too, here one of them badly."""

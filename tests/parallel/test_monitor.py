@@ -30,12 +30,14 @@ def test_a_rank_that_stands_still_is_named_within_ten_seconds_and_when_it_comes_
 
 
 def test_the_first_rank_that_answers_speaks():
-    """Rank 0 stands still: rank 1 says so, rank 2 is silent."""
+    """Rank 0 stands still: rank 1 says so, and that it is back; rank 2 is silent, as is rank 0 itself."""
 
     def beats_at(now_s):
-        return [beat(0), beat(now_s), beat(now_s)]
+        return [beat(0 if now_s < 14 else now_s), beat(now_s), beat(now_s)]
 
-    assert run(Watch(1, NAMES, 0.0, 60.0), beats_at)
+    messages = run(Watch(1, NAMES, 0.0, 60.0), beats_at)
+    assert len(messages) == 2
+    assert messages[1] == "rank 0 answers again"
     assert not run(Watch(2, NAMES, 0.0, 60.0), beats_at)
 
 

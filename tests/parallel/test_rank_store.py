@@ -80,6 +80,29 @@ def test_a_rank_that_has_failed_says_why_and_nobody_waits_for_the_timeout(port):
     assert time.monotonic() - began_s < 5
 
 
+def test_who_holds_the_store_leaves_last_but_does_not_wait_for_the_dead(monkeypatch):
+    """Ranks that lose the store cannot read any more who is to blame."""
+    monkeypatch.setattr(rank_store, "_joined", iter([1] * 9))
+    monkeypatch.setattr(rank_store, "HOLD_S", 0.6)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    holder, other = (
+        RankStore(RankEnvironment(rank, 3, rank, 3, "127.0.0.1", port, False, 0), timeout_s=5.0)
+        for rank in range(2)
+    )
+    left = []
+    began_s = time.monotonic()
+    thread = threading.Thread(target=lambda: (holder.leave(), left.append(time.monotonic() - began_s)))
+    thread.start()
+    other.announce_failure("no such file")
+    other.leave()  # at once: it holds nothing
+    assert not left
+    assert holder.failure() == "rank 1 failed: no such file"
+    thread.join()  # rank 2 never leaves
+    assert 0.5 < left[0] < 4
+
+
 def test_a_store_that_does_not_answer_ends_the_wait(monkeypatch):
     """torch's own calls block until TCP gives up: their timeout begins with the answer."""
     monkeypatch.setattr(rank_store, "SLACK_S", 0.2)

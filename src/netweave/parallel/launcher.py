@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 GRACE_S = 5.0
 """So long may the other ranks take to end by themselves when one has failed."""
 
+LINGER_S = 60.0
+"""So long may ranks take to end when one has ended well: they waited for each other, and are done."""
+
 POLL_S = 0.05
 
 
@@ -140,11 +143,15 @@ class Launcher:
                 LAUNCHED: str(os.getpid()),
                 DEVICE: device,
             }
-            self._processes.append(subprocess.Popen(list(self.command), env=variables))
+            self._processes.append(self._spawn(variables))
+
+    def _spawn(self, variables: dict[str, str]) -> subprocess.Popen[bytes]:
+        """Start one rank with an environment."""
+        return subprocess.Popen(list(self.command), env=variables)
 
     def _wait(self, folder: Path, attempt: int) -> list[Exit]:
         """Wait until all ranks have ended, or one has failed and the others had their time."""
-        ends_s = float("inf")
+        ends_s = lingers_s = float("inf")
         while any(process.poll() is None for process in self._processes) and time.monotonic() < ends_s:
             if ends_s == float("inf") and self._ordered == signal.SIGTERM:
                 for process in self._processes:
@@ -152,8 +159,17 @@ class Launcher:
                 ends_s = time.monotonic() + GRACE_S
             if ends_s == float("inf") and any(process.poll() for process in self._processes):
                 ends_s = time.monotonic() + GRACE_S
+            if lingers_s == float("inf") and any(process.poll() == 0 for process in self._processes):
+                lingers_s = time.monotonic() + LINGER_S
+            if time.monotonic() >= lingers_s:
+                break
             time.sleep(POLL_S)
         statuses = [process.poll() for process in self._processes]
+        if 0 in statuses and not any(statuses):
+            for rank, status in enumerate(statuses):
+                if status is None:
+                    self.tell(f"rank {rank} has not ended within {LINGER_S:.0f} s of the others; ending it")
+            statuses = [0] * len(statuses)
         return [
             Exit(rank, GROUP_LOST if status is None else status, _message(folder / f"{attempt}-{rank}.json"))
             for rank, status in enumerate(statuses)

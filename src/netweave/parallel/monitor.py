@@ -109,9 +109,14 @@ class Watch:
         own = self.peers[self._rank]
         if own.silent or now_s - own.changed_s > SILENT_S:
             return self._cut_off(now_s)
+        before = self._speaker()
         messages = [*self._silent(now_s), *self._slow()]
-        speaker = next((rank for rank, peer in enumerate(self.peers) if not peer.silent), self._rank)
-        return messages if speaker == self._rank else []
+        # who is back does not know that it was away: whoever spoke for it says so
+        return messages if self._rank in {before, self._speaker()} else []
+
+    def _speaker(self) -> int:
+        """Return the first rank that answers: it speaks for all."""
+        return next((rank for rank, peer in enumerate(self.peers) if not peer.silent), self._rank)
 
     def waiting_for(self, now_s: float, *, has_ended: bool = False) -> list[str]:
         """Return what is known of the ranks that the others wait for: silent ones, or the last ones.
@@ -200,14 +205,16 @@ class Monitor:
 
     def __init__(self, store: RankStore, rank: int, *, timeout_s: float, tell: Callable[[str], None]) -> None:
         self.progress = Progress()
-        self._keys = distributed.PrefixStore("monitor", store.second_connection())
+        self._store, self._connection = store, store.second_connection()
+        self._keys = distributed.PrefixStore("monitor", self._connection)
         self._holder = store.holder
         self._rank = rank
         self._size = len(store.names)
         self._tell = tell
         self._watch = Watch(rank, store.names, time.monotonic(), timeout_s, holder=store.holder)
         self._end = threading.Event()
-        self._lost = ""
+        self._failure = self._lost = ""
+        self._hushed = False
         self._count = 0
         self._beats: Sequence[bytes] | None = None
         # calls to a store beyond a link that is down do not return: who beats cannot watch as well
@@ -223,7 +230,15 @@ class Monitor:
         Args:
             has_ended: Whether one of them has ended.
         """
-        return self._lost or "; ".join(self._watch.waiting_for(time.monotonic(), has_ended=has_ended))
+        return (
+            self._failure
+            or self._lost
+            or "; ".join(self._watch.waiting_for(time.monotonic(), has_ended=has_ended))
+        )
+
+    def hush(self) -> None:
+        """Go on beating and watching, and say nothing any more: the run ends."""
+        self._hushed = True
 
     def close(self) -> None:
         """Stop beating; a beat that does not come back is left behind."""
@@ -236,6 +251,7 @@ class Monitor:
             while True:
                 self._beat()
                 self._beats = self._keys.multi_get([f"beat/{rank}" for rank in range(self._size)])
+                self._failure = self._failure or self._store.read_failure(self._connection)
                 if self._end.wait(BEAT_S):
                     return
         except RuntimeError:  # torch's DistError, of the store's connection, is one
@@ -256,4 +272,5 @@ class Monitor:
         while not self._end.wait(BEAT_S):
             if self._beats is not None:
                 for message in self._watch.note(self._beats, time.monotonic()):
-                    self._tell(message)
+                    if not self._hushed:
+                        self._tell(message)

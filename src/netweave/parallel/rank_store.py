@@ -29,6 +29,9 @@ T = TypeVar("T")
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.001, 0.1
 """Between two looks for a value, and for a rank that has failed meanwhile: twice as long each time."""
 
+HOLD_S = 6.0
+"""A rank that ends holds the store so long for the others: they look for who is to blame, see ``FIND_S``."""
+
 SLACK_S = 5.0
 """A call that knows its timeout is given so much longer to say itself what was wrong."""
 
@@ -118,14 +121,33 @@ class RankStore:
     def failure(self) -> str:
         """Return which rank has said that it ends, and why; nothing if none has."""
         with contextlib.suppress(RuntimeError, TimeoutError):
-            return within(SLACK_S, self._failure)
+            return within(SLACK_S, lambda: self.read_failure(self.attempt))
         return ""
 
-    def _failure(self) -> str:
-        if not self.attempt.check([_FAILED]):
+    def read_failure(self, connection: distributed.Store) -> str:
+        """Return the same by a connection of this attempt; may block, and raise what the store raises."""
+        if not connection.check([_FAILED]):
             return ""
-        rank, message = json.loads(self.attempt.get(_FAILED))
+        rank, message = json.loads(connection.get(_FAILED))
         return f"{self.names[rank]} failed: {message}"
+
+    def leave(self) -> None:
+        """Say that this rank ends; whoever holds the store waits some seconds until all have.
+
+        Ranks that lose the store know no more than that: they must have read before who is to blame.
+        """
+        others = [f"left/{rank}" for rank in range(len(self.names)) if rank != self._environment.rank]
+
+        def wait() -> None:
+            self.attempt.set(f"left/{self._environment.rank}", "")
+            until_s = time.monotonic() + HOLD_S
+            while self._environment.hosts_store and time.monotonic() < until_s:
+                if self.attempt.check(others):
+                    return
+                time.sleep(LAST_PAUSE_S)
+
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            within(HOLD_S + SLACK_S, wait)
 
     def _values(self, keys: Sequence[str], ranks: Sequence[int], what: str) -> list[Any]:
         """Return the values of keys, each written by a rank."""
@@ -135,7 +157,7 @@ class RankStore:
     def _wait(self, keys: Sequence[str], ranks: Sequence[int], until_s: float, what: str) -> list[bytes]:
         pause_s = FIRST_PAUSE_S
         while not self.attempt.check(list(keys)):  # its own wait complains on standard error when it ends
-            failure = self._failure()
+            failure = self.read_failure(self.attempt)
             if failure or time.monotonic() >= until_s:
                 raise self._missing(keys, ranks, failure, what)
             time.sleep(pause_s)

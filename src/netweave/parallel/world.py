@@ -119,7 +119,8 @@ class World:
         if self._owns_default:
             try:
                 self._initialise()
-            except PeerError:
+            except PeerError as error:
+                self._announce(error)
                 self._monitor.close()
                 raise
 
@@ -212,6 +213,7 @@ class World:
             has_ended: Whether a connection was closed. Whose, gloo does not say: it is the rank that has said
                 why it ends, or that does not answer from now on. The launcher knows that without waiting.
         """
+        self._monitor.hush()  # what it would say from now on is in the error
         with self._blame_lock:  # collectives on their way all fail, and are told the same
             until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
             while self._blame is None:
@@ -237,6 +239,7 @@ class World:
         """Tell the others why this rank ends, unless it ends because of another one."""
         if not isinstance(error, PeerError):
             self._store.announce_failure(str(error) or type(error).__name__)
+        self._store.leave()
 
     def __enter__(self) -> Self:
         return self
