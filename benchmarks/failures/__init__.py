@@ -1,0 +1,1 @@
+"""Failures of training runs, each many times: what is killed, stopped, cut off, damaged or left behind."""
