@@ -128,7 +128,8 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
     figure, axis = pyplot.subplots(figsize=(6.4, 3.2))
     for run in runs:
         smooth = np.convolve(run["losses"], np.ones(SMOOTHED) / SMOOTHED, "valid")
-        label = f"{run['precision']}: {run['accuracy']:.1%} right" if run["seed"] == 1 else None
+        own = [other["accuracy"] for other in runs if other["precision"] == run["precision"]]
+        label = f"{run['precision']}: {min(own):.1%} to {max(own):.1%} right" if run["seed"] == 1 else None
         steps = np.arange(len(smooth)) + SMOOTHED
         axis.plot(steps, smooth, color=COLOURS[run["precision"]], linewidth=1.2, alpha=0.8, label=label)
     axis.set_yscale("log")
