@@ -107,3 +107,16 @@ def test_a_run_is_listed_and_stopped_with_a_checkpoint(tmp_path, netweave):
     assert "stopped; --resume goes on from here" in rest
     assert list((tmp_path / "checkpoint").glob("*.checkpoint"))
     assert jobs.list_jobs() == []
+
+
+def test_a_number_that_another_process_has_by_now_is_no_job(tmp_path, monkeypatch):
+    """After a restart of the machine a stranger may have the process number of a job that was killed."""
+    monkeypatch.setenv(jobs.FOLDER, str(tmp_path))
+    with jobs.registered("net", "job.conf") as job:
+        assert [found.id for found in jobs.list_jobs()] == [job.id]
+        entry = tmp_path / f"{job.id}.json"
+        entry.write_text(entry.read_text().replace(job.birth, "an earlier boot 1"))
+        assert job.birth
+        assert jobs.list_jobs() == []
+        with pytest.raises(UsageError, match=f"no job {job.id} is running"):
+            jobs.kill_job(job.id)

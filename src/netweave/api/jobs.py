@@ -37,6 +37,7 @@ class RunningJob:
         pid: Its process there; of several ranks the one that started them.
         started: When, in seconds since 1970.
         folder: The working folder.
+        birth: When the kernel started the process, as it counts time; empty where it does not say.
     """
 
     id: int
@@ -46,6 +47,7 @@ class RunningJob:
     pid: int
     started: float
     folder: str
+    birth: str = ""
 
     @property
     def here(self) -> bool:
@@ -84,7 +86,7 @@ def list_jobs() -> list[RunningJob]:
         job = _read(path)
         if job is None:
             continue
-        if job.here and not _alive(job.pid):
+        if job.here and not _alive(job):
             path.unlink(missing_ok=True)
             continue
         found.append(job)
@@ -131,7 +133,8 @@ def _enter(name: str, file: str) -> RunningJob:
     folder.mkdir(parents=True, exist_ok=True)
     number = max((job.id for job in list_jobs()), default=-1) + 1
     while True:
-        job = RunningJob(number, name, file, socket.gethostname(), os.getpid(), time.time(), str(Path.cwd()))
+        pid, host = os.getpid(), socket.gethostname()
+        job = RunningJob(number, name, file, host, pid, time.time(), str(Path.cwd()), _birth(pid))
         try:
             with _path(number).open("x") as entry:  # fails if another process has just taken the number
                 json.dump(asdict(job), entry)
@@ -153,11 +156,22 @@ def _read(path: Path) -> RunningJob | None:
     return None
 
 
-def _alive(pid: int) -> bool:
+def _alive(job: RunningJob) -> bool:
+    """Whether the process of a job of this machine still runs, and its number is not another's by now."""
     try:
-        os.kill(pid, 0)
+        os.kill(job.pid, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:
-        return True
-    return True
+    except PermissionError:  # it runs, as another user
+        pass
+    return not job.birth or _birth(job.pid) == job.birth
+
+
+def _birth(pid: int) -> str:
+    """Return when the kernel started a process, with the start of the system; empty where it does not say."""
+    with contextlib.suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # the name of the program stands in brackets and may hold blanks; the 20th field after it is the time
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return f"{boot} {fields[19]}"
+    return ""
