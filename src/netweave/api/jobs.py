@@ -34,7 +34,7 @@ class RunningJob:
         name: The name of the Job.
         file: The file that it was read from.
         host: The machine that it runs on.
-        pid: Its process there; of several ranks the one that started them.
+        pid: Its process there; of several ranks that of the first.
         started: When, in seconds since 1970.
         folder: The working folder.
         birth: When the kernel started the process, as it counts time; empty where it does not say.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from array import array
 from typing import TYPE_CHECKING
 
@@ -38,9 +39,9 @@ class _Records(StoredSource):
         self._shape = tuple(shape)
         self._encoded = encoded
 
+    @abstractmethod
     def key(self, index: int) -> str:
         """Return the key of a record."""
-        raise NotImplementedError
 
     def describe(self, index: int) -> str:
         """Return the place of a record, for messages."""
