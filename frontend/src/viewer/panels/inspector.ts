@@ -190,7 +190,11 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
           ],
           ...(finding.error_fixed === 0
             ? ["With the fix they are identical."]
-            : ["With the fix they differ by ", h("b", {}, ratioText(finding.error_fixed)), " times the rms."]),
+            : [
+                "With the fix they differ by ",
+                h("b", {}, ratioText(finding.error_fixed)),
+                " times the rms.",
+              ]),
         )
       : null,
   );
