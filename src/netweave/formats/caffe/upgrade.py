@@ -14,80 +14,32 @@ from netweave.errors import ReadError
 if TYPE_CHECKING:
     from netweave.files.protobuf import Message
 
-V0_TYPES = {
-    "accuracy": "ACCURACY",
-    "bnll": "BNLL",
-    "concat": "CONCAT",
+_SAME_IN_V0 = (
+    "accuracy", "bnll", "concat", "data", "dropout", "euclidean_loss", "flatten", "hdf5_data",
+    "hdf5_output", "im2col", "infogain_loss", "lrn", "multinomial_logistic_loss", "relu", "sigmoid",
+    "softmax", "softmax_loss", "split", "tanh", "window_data",
+)  # fmt: skip
+V0_TYPES = {name: name.upper() for name in _SAME_IN_V0} | {
     "conv": "CONVOLUTION",
-    "data": "DATA",
-    "dropout": "DROPOUT",
-    "euclidean_loss": "EUCLIDEAN_LOSS",
-    "flatten": "FLATTEN",
-    "hdf5_data": "HDF5_DATA",
-    "hdf5_output": "HDF5_OUTPUT",
-    "im2col": "IM2COL",
     "images": "IMAGE_DATA",
-    "infogain_loss": "INFOGAIN_LOSS",
     "innerproduct": "INNER_PRODUCT",
-    "lrn": "LRN",
-    "multinomial_logistic_loss": "MULTINOMIAL_LOGISTIC_LOSS",
     "pool": "POOLING",
-    "relu": "RELU",
-    "sigmoid": "SIGMOID",
-    "softmax": "SOFTMAX",
-    "softmax_loss": "SOFTMAX_LOSS",
-    "split": "SPLIT",
-    "tanh": "TANH",
-    "window_data": "WINDOW_DATA",
 }
+"""V1's word for each type of V0, most of them the same in other letters."""
 
-V1_TYPES = {
-    "NONE": "",
-    "ABSVAL": "AbsVal",
-    "ACCURACY": "Accuracy",
-    "ARGMAX": "ArgMax",
-    "BNLL": "BNLL",
-    "CONCAT": "Concat",
-    "CONTRASTIVE_LOSS": "ContrastiveLoss",
-    "CONVOLUTION": "Convolution",
-    "DATA": "Data",
-    "DECONVOLUTION": "Deconvolution",
-    "DROPOUT": "Dropout",
-    "DUMMY_DATA": "DummyData",
-    "ELTWISE": "Eltwise",
-    "EUCLIDEAN_LOSS": "EuclideanLoss",
-    "EXP": "Exp",
-    "FLATTEN": "Flatten",
-    "HDF5_DATA": "HDF5Data",
-    "HDF5_OUTPUT": "HDF5Output",
-    "HINGE_LOSS": "HingeLoss",
-    "IM2COL": "Im2col",
-    "IMAGE_DATA": "ImageData",
-    "INFOGAIN_LOSS": "InfogainLoss",
-    "INNER_PRODUCT": "InnerProduct",
-    "LRN": "LRN",
-    "MEMORY_DATA": "MemoryData",
-    "MULTINOMIAL_LOGISTIC_LOSS": "MultinomialLogisticLoss",
-    "MVN": "MVN",
-    "POOLING": "Pooling",
-    "POWER": "Power",
-    "RELU": "ReLU",
-    "SIGMOID": "Sigmoid",
-    "SIGMOID_CROSS_ENTROPY_LOSS": "SigmoidCrossEntropyLoss",
-    "SILENCE": "Silence",
-    "SLICE": "Slice",
-    "SOFTMAX": "Softmax",
-    "SOFTMAX_LOSS": "SoftmaxWithLoss",
-    "SPLIT": "Split",
-    "TANH": "TanH",
-    "THRESHOLD": "Threshold",
-    "WINDOW_DATA": "WindowData",
-    "CONVOLUTION3D": "Convolution3D",
-    "DECONVOLUTION3D": "Deconvolution3D",
-    "POOLING3D": "Pooling3D",
-    "VIDEO_DATA": "VideoData",
-}
-"""The last four are C3D's."""
+_IN_WORDS = (
+    "AbsVal", "Accuracy", "ArgMax", "BNLL", "Concat", "Contrastive_Loss", "Convolution", "Data",
+    "Deconvolution", "Dropout", "Dummy_Data", "Eltwise", "Euclidean_Loss", "Exp", "Flatten",
+    "HDF5_Data", "HDF5_Output", "Hinge_Loss", "Im2col", "Image_Data", "Infogain_Loss", "Inner_Product",
+    "LRN", "Memory_Data", "Multinomial_Logistic_Loss", "MVN", "Pooling", "Power", "ReLU", "Sigmoid",
+    "Sigmoid_Cross_Entropy_Loss", "Silence", "Slice", "Softmax", "Split", "TanH", "Threshold",
+    "Window_Data", "Convolution3D", "Deconvolution3D", "Pooling3D", "Video_Data",
+)  # fmt: skip
+"""Current types, in the words of which V1 has capitals: ``Hinge_Loss`` was HINGE_LOSS and is HingeLoss."""
+
+V1_TYPES = {"NONE": "", "SOFTMAX_LOSS": "SoftmaxWithLoss"}
+V1_TYPES |= {name.upper(): name.replace("_", "") for name in _IN_WORDS}
+"""The current name of each type of V1; the last four words are C3D's."""
 
 _CONV_POOL = {"conv": "convolution_param", "im2col": "convolution_param", "pool": "pooling_param"}
 _DENSE = {"conv": "convolution_param", "innerproduct": "inner_product_param"}
@@ -99,40 +51,29 @@ _SOURCES = {
 }
 _TRANSFORMED = dict.fromkeys(("data", "images", "window_data"), "transform_param")
 _WINDOWS = {"window_data": "window_data_param"}
-_IMAGES = {"images": "image_data_param"}
-_LRN = {"lrn": "lrn_param"}
 
-V0_FIELDS = (
-    ("num_output", "num_output", _DENSE),
-    ("biasterm", "bias_term", _DENSE),
-    ("weight_filler", "weight_filler", _DENSE),
-    ("bias_filler", "bias_filler", _DENSE),
-    ("pad", "pad", _CONV_POOL),
-    ("kernelsize", "kernel_size", _CONV_POOL),
-    ("stride", "stride", _CONV_POOL),
-    ("group", "group", {"conv": "convolution_param"}),
-    ("pool", "pool", {"pool": "pooling_param"}),
-    ("dropout_ratio", "dropout_ratio", {"dropout": "dropout_param"}),
-    ("local_size", "local_size", _LRN),
-    ("alpha", "alpha", _LRN),
-    ("beta", "beta", _LRN),
-    ("k", "k", _LRN),
-    ("source", "source", _SOURCES | {"infogain_loss": "infogain_loss_param"}),
-    ("batchsize", "batch_size", _SOURCES),
-    ("scale", "scale", _TRANSFORMED),
-    ("meanfile", "mean_file", _TRANSFORMED),
-    ("cropsize", "crop_size", _TRANSFORMED),
-    ("mirror", "mirror", _TRANSFORMED),
-    ("rand_skip", "rand_skip", {"data": "data_param", "images": "image_data_param"}),
-    ("shuffle_images", "shuffle", _IMAGES),
-    ("new_height", "new_height", _IMAGES),
-    ("new_width", "new_width", _IMAGES),
-    ("concat_dim", "concat_dim", {"concat": "concat_param"}),
-    ("det_fg_threshold", "fg_threshold", _WINDOWS),
-    ("det_bg_threshold", "bg_threshold", _WINDOWS),
-    ("det_fg_fraction", "fg_fraction", _WINDOWS),
-    ("det_context_pad", "context_pad", _WINDOWS),
-    ("det_crop_mode", "crop_mode", _WINDOWS),
+_MOVED = (
+    ("num_output biasterm=bias_term weight_filler bias_filler", _DENSE),
+    ("pad kernelsize=kernel_size stride", _CONV_POOL),
+    ("group", {"conv": "convolution_param"}),
+    ("pool", {"pool": "pooling_param"}),
+    ("dropout_ratio", {"dropout": "dropout_param"}),
+    ("local_size alpha beta k", {"lrn": "lrn_param"}),
+    ("source", _SOURCES | {"infogain_loss": "infogain_loss_param"}),
+    ("batchsize=batch_size", _SOURCES),
+    ("scale meanfile=mean_file cropsize=crop_size mirror", _TRANSFORMED),
+    ("rand_skip", {"data": "data_param", "images": "image_data_param"}),
+    ("shuffle_images=shuffle new_height new_width", {"images": "image_data_param"}),
+    ("concat_dim", {"concat": "concat_param"}),
+    ("det_fg_threshold=fg_threshold det_bg_threshold=bg_threshold det_fg_fraction=fg_fraction", _WINDOWS),
+    ("det_context_pad=context_pad det_crop_mode=crop_mode", _WINDOWS),
+)
+"""Fields of V0, with their later names where these differ, and the message that each type's moved to."""
+
+V0_FIELDS = tuple(
+    (old, later or old, targets)
+    for names, targets in _MOVED
+    for old, _, later in (name.partition("=") for name in names.split())
 )
 """V0 field, its later name, and by V0 type the message that it moved to; elsewhere it has no effect."""
 

@@ -16,38 +16,25 @@ if TYPE_CHECKING:
 
     from netweave.files.protobuf import Message
 
-DTYPES: dict[str, np.dtype[Any]] = {
-    "DT_FLOAT": np.dtype(np.float32),
-    "DT_DOUBLE": np.dtype(np.float64),
-    "DT_HALF": np.dtype(np.float16),
-    "DT_BFLOAT16": np.dtype(ml_dtypes.bfloat16),
-    "DT_INT8": np.dtype(np.int8),
-    "DT_INT16": np.dtype(np.int16),
-    "DT_INT32": np.dtype(np.int32),
-    "DT_INT64": np.dtype(np.int64),
-    "DT_UINT8": np.dtype(np.uint8),
-    "DT_UINT16": np.dtype(np.uint16),
-    "DT_UINT32": np.dtype(np.uint32),
-    "DT_UINT64": np.dtype(np.uint64),
-    "DT_BOOL": np.dtype(np.bool_),
+_STORED = {
+    "FLOAT": (np.float32, "float_val"),
+    "DOUBLE": (np.float64, "double_val"),
+    "HALF": (np.float16, "half_val"),
+    "BFLOAT16": (ml_dtypes.bfloat16, "half_val"),
+    "INT8": (np.int8, "int_val"),
+    "INT16": (np.int16, "int_val"),
+    "INT32": (np.int32, "int_val"),
+    "INT64": (np.int64, "int64_val"),
+    "UINT8": (np.uint8, "int_val"),
+    "UINT16": (np.uint16, "int_val"),
+    "UINT32": (np.uint32, "uint32_val"),
+    "UINT64": (np.uint64, "uint64_val"),
+    "BOOL": (np.bool_, "bool_val"),
 }
-"""Element types that a net computes with."""
+"""Element types that a net computes with, and the field of TensorProto that lists such values."""
 
-_VALUES = {
-    "DT_FLOAT": "float_val",
-    "DT_DOUBLE": "double_val",
-    "DT_INT32": "int_val",
-    "DT_INT16": "int_val",
-    "DT_INT8": "int_val",
-    "DT_UINT8": "int_val",
-    "DT_UINT16": "int_val",
-    "DT_INT64": "int64_val",
-    "DT_BOOL": "bool_val",
-    "DT_HALF": "half_val",
-    "DT_BFLOAT16": "half_val",
-    "DT_UINT32": "uint32_val",
-    "DT_UINT64": "uint64_val",
-}
+DTYPES: dict[str, np.dtype[Any]] = {f"DT_{name}": np.dtype(dtype) for name, (dtype, _) in _STORED.items()}
+_VALUES = {f"DT_{name}": field for name, (_, field) in _STORED.items()}
 
 _PLAIN = ("s", "i", "f", "b", "type", "placeholder")
 

@@ -226,78 +226,46 @@ def _slice_of_shape(node: Node, inputs: Arrays) -> np.ndarray:
     return np.asarray(inputs[0].size)
 
 
+_REDUCTIONS = ("all", "any", "max", "mean", "min", "sum")
+_COMPARISONS = ("equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not")
+_COMPARISONS += ("logical_or", "not_equal")
+
 _RULES: dict[str, Any] = {
-    "Abs": _arithmetic(np.abs),
-    "Add": _arithmetic(np.add),
+    **{word.title().replace("_", ""): _compare(getattr(np, word)) for word in _COMPARISONS},
+    **{word.title(): _reduced(getattr(np, word)) for word in _REDUCTIONS},
+    **{
+        word.title(): _arithmetic(getattr(np, word))
+        for word in ("abs", "add", "ceil", "floor", "reciprocal", "round", "sqrt", "square")
+    },
+    **dict.fromkeys(("Concat", "ConcatV2"), _concat),
+    **dict.fromkeys(("Div", "RealDiv"), _arithmetic(_division)),
+    **dict.fromkeys(("Gather", "GatherV2"), _gather),
+    **dict.fromkeys(("Select", "SelectV2"), _select),
     "AddV2": _arithmetic(np.add),
-    "All": _reduced(np.all),
-    "Any": _reduced(np.any),
     "Cast": _cast,
-    "Ceil": _arithmetic(np.ceil),
-    "Concat": _concat,
-    "ConcatV2": _concat,
-    "Div": _arithmetic(_division),
-    "Equal": _compare(np.equal),
     "ExpandDims": _expand,
     "Fill": _fill,
-    "Floor": _arithmetic(np.floor),
     "FloorDiv": _arithmetic(_whole_division),
     "FloorMod": _arithmetic(np.mod),
-    "Gather": _gather,
-    "GatherV2": _gather,
-    "Greater": _compare(np.greater),
-    "GreaterEqual": _compare(np.greater_equal),
-    "Less": _compare(np.less),
-    "LessEqual": _compare(np.less_equal),
-    "LogicalAnd": _compare(np.logical_and),
-    "LogicalNot": _compare(np.logical_not),
-    "LogicalOr": _compare(np.logical_or),
-    "Max": _reduced(np.max),
     "Maximum": _arithmetic(_minmax(np.maximum)),
-    "Mean": _reduced(np.mean),
-    "Min": _reduced(np.min),
     "Minimum": _arithmetic(_minmax(np.minimum)),
     "Mul": _arithmetic(np.multiply),
     "Neg": _arithmetic(np.negative),
-    "NotEqual": _compare(np.not_equal),
     "Pack": _pack,
     "Prod": _reduced(_product),
     "Range": _range,
-    "RealDiv": _arithmetic(_division),
-    "Reciprocal": _arithmetic(np.reciprocal),
     "Reshape": _reshape,
-    "Round": _arithmetic(np.round),
     "Rsqrt": _arithmetic(lambda x: 1 / np.sqrt(x)),
-    "Select": _select,
-    "SelectV2": _select,
     "Size": _slice_of_shape,
     "Slice": _slice,
-    "Sqrt": _arithmetic(np.sqrt),
-    "Square": _arithmetic(np.square),
     "Squeeze": _squeeze,
     "StridedSlice": _strided_slice,
     "Sub": _arithmetic(np.subtract),
-    "Sum": _reduced(np.sum),
     "Unpack": _unpack,
 }
 """What is computed while the net is read, by operator."""
 
 _JOINING = {"Concat", "ConcatV2", "Pack"}
 _GATHERING = {"Gather", "GatherV2"}
-_WITHOUT_BROADCAST = {
-    *(
-        "All",
-        "Any",
-        "ExpandDims",
-        "Fill",
-        "Max",
-        "Mean",
-        "Min",
-        "Prod",
-        "Range",
-        "Reshape",
-        "Slice",
-        "Squeeze",
-    ),
-    *("StridedSlice", "Sum", "Unpack"),
-}
+_RESHAPING = ("ExpandDims", "Fill", "Prod", "Range", "Reshape", "Slice", "Squeeze", "StridedSlice", "Unpack")
+_WITHOUT_BROADCAST = {*_RESHAPING, *(word.title() for word in _REDUCTIONS)}

@@ -20,11 +20,6 @@ MAX_PATCH = 2048
 @operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def convolution(ctx: TensorFlowOperation) -> Tensor:
     """With a filter of (sizes..., channels, filters); depthwise of (sizes..., channels, multiplier)."""
-    return convolved(ctx)
-
-
-def convolved(ctx: TensorFlowOperation) -> Tensor:
-    """Return the first input with the filter that is the second."""
     last, x, kernel = ctx.is_last(), ctx.x, ctx.operand(1)
     dilations = ctx.spatial("dilations", last=last)
     padding: Padding = ctx.padding(last=last)
@@ -76,11 +71,6 @@ def patches(ctx: TensorFlowOperation) -> Tensor:
 @operator_reader("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def matmul(ctx: TensorFlowOperation) -> Tensor:
     """Of the last two axes, either of them transposed."""
-    return multiplied(ctx)
-
-
-def multiplied(ctx: TensorFlowOperation) -> Tensor:
-    """Return the product of the first two inputs."""
     factors: list[Tensor | Stored] = []
     for x, names in zip(
         ctx.operands(0, 2), (("transpose_a", "adj_x"), ("transpose_b", "adj_y")), strict=True

@@ -134,13 +134,11 @@ def cast(ctx: TensorFlowOperation) -> Tensor | Stored:
 
 
 @operator_reader("BiasAdd", "BiasAddV1")
-def bias_add(ctx: TensorFlowOperation) -> Tensor:
-    """One number added per channel."""
-    return biased(ctx, ctx.x, ctx.operand(1))
-
-
-def biased(ctx: TensorFlowOperation, x: Operand, bias: Tensor | Stored) -> Tensor:
-    """Return a tensor with one number added per channel."""
+def bias_add(
+    ctx: TensorFlowOperation, x: Operand | None = None, bias: Tensor | Stored | None = None
+) -> Tensor:
+    """One number added per channel: the second input to the first, where no others are given."""
+    x, bias = x or ctx.x, bias or ctx.operand(1)
     added: Operand = bias.with_role("bias") if isinstance(bias, Stored) else bias
     rank = ctx.rank(x)
     if not ctx.is_last() and rank > 2:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.formats.tensorflow.operators.convolution import convolved, multiplied
-from netweave.formats.tensorflow.operators.elementwise import biased
-from netweave.formats.tensorflow.operators.normalization import normalized, normalized_by
+from netweave.formats.tensorflow.operators.convolution import convolution, matmul
+from netweave.formats.tensorflow.operators.elementwise import bias_add
+from netweave.formats.tensorflow.operators.normalization import fused_batch_norm, normalized_by
 from netweave.formats.tensorflow.registry import operator_reader
 from netweave.lowering.activations import gelu, rectify
 
@@ -21,19 +21,19 @@ ACTIVATIONS = frozenset({"Elu", "Relu", "Relu6", "Sigmoid", "Tanh"})
 @operator_reader("_FusedConv2D", "_FusedDepthwiseConv2dNative")
 def fused_convolution(ctx: TensorFlowOperation) -> Tensor:
     """A convolution, and what ``fused_ops`` names."""
-    return _followed(ctx, convolved(ctx))
+    return _followed(ctx, convolution(ctx))
 
 
 @operator_reader("_FusedMatMul")
 def fused_matmul(ctx: TensorFlowOperation) -> Tensor:
     """A product of matrices, and what ``fused_ops`` names."""
-    return _followed(ctx, multiplied(ctx))
+    return _followed(ctx, matmul(ctx))
 
 
 @operator_reader("_FusedBatchNormEx")
 def fused_batch_norm_ex(ctx: TensorFlowOperation) -> Tensor:
     """A normalisation, perhaps with something added, and a rectifier."""
-    x = normalized(ctx)
+    x = fused_batch_norm(ctx)
     for other in ctx.operands(5, 5 + ctx.integer("num_side_inputs", 0)):
         x = ctx.broadcast("Add", [x, other])
     mode = ctx.string("activation_mode", "Identity")
@@ -45,7 +45,7 @@ def _followed(ctx: TensorFlowOperation, x: Tensor) -> Tensor:
     more = ctx.operands(2, 2 + ctx.integer("num_args", 0))
     for name in names:
         if name == "BiasAdd":
-            x = biased(ctx, x, _next(ctx, more))
+            x = bias_add(ctx, x, _next(ctx, more))
         elif name == "Add":
             x = ctx.broadcast("Add", [x, _next(ctx, more)])
         elif name == "FusedBatchNorm":

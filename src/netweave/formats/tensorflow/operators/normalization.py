@@ -18,11 +18,6 @@ if TYPE_CHECKING:
 @operator_reader("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(ctx: TensorFlowOperation) -> Tensor:
     """By stored statistics; by those of the batch only a net in training does."""
-    return normalized(ctx)
-
-
-def normalized(ctx: TensorFlowOperation) -> Tensor:
-    """Return the first input by the four behind it."""
     if ctx.attribute("is_training", True):
         raise ctx.unsupported(
             "is_training=True: it normalises by the statistics of the batch; save the net in inference mode "
