@@ -9,7 +9,7 @@ import pytest
 
 from netweave.errors import ReadError
 from netweave.files.json_text import parse_json
-from netweave.symbol.document import Entry, parse_document
+from netweave.symbol.document import parse_document
 from netweave.symbol.upgrade import upgraded
 from tests.formats.mxnet.symbols import node, symbol, variable
 
@@ -30,8 +30,7 @@ def test_every_age_is_the_same_net_once_upgraded(age):
         (n.name, n.op, len(n.inputs)) for n in operators[0]
     ]
     names = [
-        [net.nodes[i.node].name for n in ops for i in n.inputs]
-        for net, ops in zip((new, old), operators, strict=True)
+        [i.vertex.name for n in ops for i in n.inputs] for net, ops in zip((new, old), operators, strict=True)
     ]
     assert names[1] == names[0]
     visible = [[n.attributes for n in ops] for ops in operators]
@@ -43,8 +42,8 @@ def test_inputs_come_before_the_nodes_that_read_them():
     text = json.loads(symbol(nodes)) | {"heads": [[0, 0, 0]]}
     net = parse(text)
     assert [n.name for n in net.nodes] == ["data", "first", "second"]
-    assert net.nodes[2].inputs == (Entry(1),)
-    assert net.heads == (Entry(2),)
+    assert net.nodes[2].inputs == ((net.nodes[1], 0),)
+    assert net.heads == ((net.nodes[2], 0),)
 
 
 def test_a_long_chain_needs_no_deep_stack():
@@ -82,7 +81,7 @@ def test_states_are_appended_before_0_9_only(version, count):
     net = upgraded(parse(symbol(nodes, version=version)))
     assert len(net.nodes[-1].inputs) == count
     if count == 5:
-        states = [net.nodes[entry.node] for entry in net.nodes[-1].inputs[3:]]
+        states = [entry.vertex for entry in net.nodes[-1].inputs[3:]]
         assert [state.name for state in states] == ["bn_moving_mean", "bn_moving_var"]
         assert states[0].attributes == {"eps": "0.1"}
 

@@ -12,8 +12,7 @@ import pytest
 
 from netweave import symbol as sym
 from netweave.errors import ReadError, ShapeError, UsageError
-from netweave.symbol.document import VARIABLE
-from netweave.symbol.vertex import sorted_vertices
+from netweave.symbol.vertex import VARIABLE, sorted_vertices
 from tests.symbol.programs import PROGRAMS
 
 ROOT = Path(__file__).parents[2]

@@ -7,7 +7,8 @@ truth about the relation is on the nodes (``layer_keys``); everything else is de
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ class LayerTable(Mapping[str, Layer]):
 
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         self._layers: dict[str, Layer] = {}
+        self._calls: Counter[str] = Counter()
         for layer in layers:
             self.add(layer)
 
@@ -85,6 +87,21 @@ class LayerTable(Mapping[str, Layer]):
             count += 1
             key = f"{name}#{count}"
         return key
+
+    def new(
+        self,
+        name: str,
+        type_: str,
+        settings: Mapping[str, Any],
+        *,
+        origin: Origin | None,
+        outputs: Sequence[str] = (),
+    ) -> Layer:
+        """Return a layer with a free key, which is not in the table yet; a name again is another call."""
+        call = self._calls[name]
+        self._calls[name] += 1
+        key = self.free_key(name)
+        return Layer(key, name, type_, settings, outputs=tuple(outputs), origin=origin, call=call)
 
     def __getitem__(self, key: str) -> Layer:
         return self._layers[key]

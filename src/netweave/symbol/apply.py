@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import UsageError
-from netweave.symbol.document import VARIABLE
 from netweave.symbol.naming import fresh_name, scoped_attributes, user_attributes
 from netweave.symbol.operators import READERS
 from netweave.symbol.registry import COUNT
 from netweave.symbol.settings import HARMLESS_SUFFIXES
-from netweave.symbol.vertex import Output, Vertex, caller
+from netweave.symbol.vertex import VARIABLE, Output, Vertex, caller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import onnx_ir as ir
@@ -15,22 +14,21 @@ from netweave.files.unknown import (
     refuse_unknown_layers,
     refuse_unknown_settings,
 )
-from netweave.graph import Graph, GraphBuilder, Layer, layer_keys
+from netweave.graph import Graph, GraphBuilder, layer_keys
 from netweave.symbol.context import MXNetOperator
 from netweave.symbol.deduce import deduce
-from netweave.symbol.document import Node
 from netweave.symbol.operators import READERS, REASONS
 from netweave.symbol.registry import ROLES
-from netweave.symbol.settings import Settings
-from netweave.symbol.upgrade import arguments_of
 from netweave.symbol.variables import Variables
+from netweave.symbol.vertex import Vertex
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     import numpy as np
 
-    from netweave.symbol.document import Document, Entry
+    from netweave.symbol.document import Document
+    from netweave.symbol.vertex import Output
 
 
 def build(
@@ -72,6 +70,7 @@ class _Build:
         file: str,
     ) -> None:
         self._document = document
+        self._nodes = document.nodes
         self._input_shapes = input_shapes
         self._arrays = arrays
         self._file = file
@@ -82,37 +81,27 @@ class _Build:
             arrays,
             file=file,
             input_shapes=input_shapes,
-            deduced=deduce(document, arrays or {}),
+            deduced=deduce(self._nodes, arrays or {}),
         )
-        self._outputs: dict[int, Sequence[ir.Value]] = {}
-        self._calls: Counter[str] = Counter()
+        self._outputs: dict[Vertex, Sequence[ir.Value]] = {}
         self._unknown_settings: list[UnknownSetting] = []
 
     def graph(self) -> Graph:
         """Read every node and return the Graph."""
         self._check_operators()
         self._check_arrays()
-        for number, node in enumerate(self._document.nodes):
+        for node in self._nodes:
             if not node.is_variable:
-                self._outputs[number] = self._read(node)
+                self._outputs[node] = self._read(node)
         refuse_unknown_settings(self._unknown_settings, place=self._document.file)
         graph = self._builder.finish(self._heads())
         self._check_input_shapes(graph)
         return graph
 
-    def _read(self, node: Node) -> Sequence[ir.Value]:
+    def _read(self, node: Vertex) -> Sequence[ir.Value]:
         reader = READERS[node.op]
-        settings = Settings(node.attributes, place=node.place)
-        key = self._builder.layers.free_key(node.name)
-        layer = Layer(
-            key=key,
-            name=node.name,
-            type=node.op,
-            settings=dict(node.attributes),
-            origin=node.origin,
-            call=self._calls[node.name],
-        )
-        self._calls[node.name] += 1
+        settings = node.settings
+        layer = self._builder.layers.new(node.name, node.op, dict(node.attributes), origin=node.origin)
         with self._builder.layer(layer):
             ctx = MXNetOperator(
                 self._builder,
@@ -124,7 +113,7 @@ class _Build:
             )
             lowered = reader.read(ctx)
             values = [lowered] if isinstance(lowered, ir.Value) else lowered
-            outputs = self._named(values, reader.output_names(node.name, len(values)), key)
+            outputs = self._named(values, reader.output_names(node.name, len(values)), layer.key)
         self._builder.record(layer, inputs=ctx.read.values(), outputs=outputs, parameters=ctx.parameters)
         self._unknown_settings += settings.unknown(UnknownLayer(node.op, node.name, node.origin.line))
         return outputs
@@ -140,25 +129,24 @@ class _Build:
             named.append(output)
         return named
 
-    def _input(self, entry: Entry, reading: Node) -> ir.Value | Node:
-        node = self._document.nodes[entry.node]
-        if node.is_variable and not entry.output:
+    def _input(self, output: Output, reading: Vertex) -> ir.Value | Vertex:
+        node, number = output
+        if node.is_variable and not number:
             return node
-        outputs = self._outputs.get(entry.node, ())
-        if entry.output >= len(outputs):
+        outputs = self._outputs.get(node, ())
+        if number >= len(outputs):
             raise UnsupportedError(
-                f"reads output {entry.output} of {node.name!r} ({node.op}), of which Netweave makes "
-                f"{len(outputs)}",
+                f"reads output {number} of {node.name!r} ({node.op}), of which Netweave makes {len(outputs)}",
                 place=reading.place,
             )
-        return outputs[entry.output]
+        return outputs[number]
 
     def _heads(self) -> list[ir.Value]:
         heads: list[ir.Value] = []
-        for entry in self._document.heads:
-            node = self._document.nodes[entry.node]
-            head = self._input(entry, node)
-            value = self._variables.value(head) if isinstance(head, Node) else head
+        for output in self._document.heads:
+            node = output.vertex
+            head = self._input(output, node)
+            value = self._variables.value(head) if isinstance(head, Vertex) else head
             if value.producer() is None or value in heads:
                 value = self._builder.add("Identity", [value], outputs=f"{node.name}_output")
             heads.append(value)
@@ -169,7 +157,7 @@ class _Build:
         refuse_unknown_layers(
             [
                 UnknownLayer(node.op, node.name, node.origin.line)
-                for node in self._document.nodes
+                for node in self._nodes
                 if not node.is_variable and node.op not in READERS
             ],
             place=self._document.file,
@@ -184,10 +172,8 @@ class _Build:
         if self._arrays is None:
             return
         needed: list[str] = []
-        for node in self._document.nodes:
-            names = arguments_of(node) or ()
-            for name, entry in zip(names, node.inputs, strict=False):
-                source = self._document.nodes[entry.node]
+        for node in self._nodes:
+            for name, (source, _) in zip(node.argument_names() or (), node.inputs, strict=False):
                 if name in ROLES and source.is_variable and not self._variables.is_input(source):
                     needed.append(source.name)
         missing = [name for name in dict.fromkeys(needed) if name not in self._arrays]

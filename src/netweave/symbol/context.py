@@ -9,8 +9,8 @@ import onnx_ir as ir
 
 from netweave.graph import known_shape, parameter_key
 from netweave.lowering import LayerContext
-from netweave.symbol.document import Node
 from netweave.symbol.registry import ROLES
+from netweave.symbol.vertex import Vertex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,11 +44,11 @@ class MXNetOperator(LayerContext):
     def __init__(
         self,
         builder: GraphBuilder,
-        node: Node,
+        node: Vertex,
         settings: Settings,
         *,
         names: Sequence[str] | None,
-        sources: Sequence[ir.Value | Node],
+        sources: Sequence[ir.Value | Vertex],
         variables: Variables,
     ) -> None:
         super().__init__(builder, place=node.place)
@@ -86,7 +86,7 @@ class MXNetOperator(LayerContext):
             batch_axis: Which axis is the batch, if it is an input of the net.
         """
         number, source = self._source(which)
-        if isinstance(source, Node):
+        if isinstance(source, Vertex):
             source = self._variables.value(source, default=default, batch_axis=batch_axis)
         key = parameter_key(source)
         if key is None:
@@ -97,7 +97,7 @@ class MXNetOperator(LayerContext):
 
     def inputs(self) -> list[ir.Value]:
         """Return all inputs; an input of the net of unknown sizes gets those of its neighbour."""
-        known = next((known_shape(v) for v in self._sources if not isinstance(v, Node)), None)
+        known = next((known_shape(v) for v in self._sources if not isinstance(v, Vertex)), None)
         return [self.input(number, default=known) for number in range(len(self._sources))]
 
     def parameter(
@@ -117,7 +117,7 @@ class MXNetOperator(LayerContext):
             layout: Steps from MXNet's layout to the one that the graph needs.
         """
         _, source = self._source(name)
-        if isinstance(source, Node) and not self._variables.is_input(source):
+        if isinstance(source, Vertex) and not self._variables.is_input(source):
             self.parameters.append(source.name)
             return self._variables.parameter(source, shape=shape, role=role or ROLES[name], layout=layout)
         return self.relayout(self.input(name, default=shape), layout)
@@ -131,7 +131,7 @@ class MXNetOperator(LayerContext):
             number: The number.
         """
         _, source = self._source(name)
-        if not isinstance(source, Node):
+        if not isinstance(source, Vertex):
             raise self.unsupported(f"its {name} is computed by the net, expected a stored array")
         sizes = self._variables.declare_unused(source, shape=shape, role=ROLES[name]).shape
         self.parameters.append(source.name)
@@ -146,7 +146,7 @@ class MXNetOperator(LayerContext):
     def stored_shape(self, name: str) -> tuple[int, ...] | None:
         """Return the sizes of the array that a file stores for an input, if there is one."""
         _, source = self._source(name)
-        return self._variables.stored_shape(source) if isinstance(source, Node) else None
+        return self._variables.stored_shape(source) if isinstance(source, Vertex) else None
 
     def arange(self, count: int) -> np.ndarray:
         """Return the integers from 0 to before ``count``.
@@ -158,6 +158,6 @@ class MXNetOperator(LayerContext):
             raise self.shape_error(f"has {count:,} elements, expected at most {MAX_RANGE:,}")
         return np.arange(count, dtype=np.int64)
 
-    def _source(self, which: str | int) -> tuple[int, ir.Value | Node]:
+    def _source(self, which: str | int) -> tuple[int, ir.Value | Vertex]:
         number = which if isinstance(which, int) else (self._names or []).index(which)
         return number, self._sources[number]

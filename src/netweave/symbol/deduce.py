@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import onnx_ir as ir
 
-from netweave.symbol.settings import Settings, is_channels_last
+from netweave.symbol.settings import is_channels_last
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy as np
 
-    from netweave.symbol.document import Document, Node
+    from netweave.symbol.vertex import Vertex
 
 # fmt: off
 SAME_CHANNELS = frozenset({
@@ -40,44 +40,41 @@ class Deduced:
     dtype: ir.DataType
 
 
-def deduce(document: Document, arrays: Mapping[str, np.ndarray]) -> dict[str, Deduced]:
+def deduce(nodes: Sequence[Vertex], arrays: Mapping[str, np.ndarray]) -> dict[str, Deduced]:
     """Return what stored arrays tell about the inputs that lead to them, by name."""
-    users: dict[int, list[int]] = {}
-    for number, node in enumerate(document.nodes):
+    users: dict[Vertex, list[Vertex]] = {}
+    for node in nodes:
         if node.inputs:
-            users.setdefault(node.inputs[0].node, []).append(number)
+            users.setdefault(node.inputs[0].vertex, []).append(node)
     deduced: dict[str, Deduced] = {}
-    for number, node in enumerate(document.nodes):
+    for node in nodes:
         if node.is_variable and node.name not in arrays:
-            known = next(filter(None, _behind(document, number, users, arrays)), None)
+            known = next(filter(None, _behind(node, users, arrays)), None)
             if known is not None:
                 deduced[node.name] = known
     return deduced
 
 
 def _behind(
-    document: Document, start: int, users: Mapping[int, list[int]], arrays: Mapping[str, np.ndarray]
+    start: Vertex, users: Mapping[Vertex, list[Vertex]], arrays: Mapping[str, np.ndarray]
 ) -> Iterator[Deduced | None]:
     seen, waiting = {start}, [start]
     while waiting:
-        for number in users.get(waiting.pop(0), ()):
-            node = document.nodes[number]
-            yield _told_by(document, node, arrays)
-            if node.op in SAME_CHANNELS and number not in seen:
-                seen.add(number)
-                waiting.append(number)
+        for node in users.get(waiting.pop(0), ()):
+            yield _told_by(node, arrays)
+            if node.op in SAME_CHANNELS and node not in seen:
+                seen.add(node)
+                waiting.append(node)
 
 
-def _told_by(document: Document, node: Node, arrays: Mapping[str, np.ndarray]) -> Deduced | None:
-    if len(node.inputs) < 2:
-        return None
-    weight = arrays.get(document.nodes[node.inputs[1].node].name)
+def _told_by(node: Vertex, arrays: Mapping[str, np.ndarray]) -> Deduced | None:
+    weight = arrays.get(node.inputs[1].vertex.name) if len(node.inputs) > 1 else None
     if weight is None:
         return None
     dtype = ir.DataType.from_numpy(weight.dtype)
     sizes = [None] * (weight.ndim - 2)
     if node.op in {"Convolution", "Convolution_v1"} and weight.ndim > 2:
-        groups = Settings(node.attributes, place=node.place).count("num_group", 1)
+        groups = node.settings.count("num_group", 1)
         if is_channels_last(node.attributes.get("layout")):
             return Deduced((None, *sizes, weight.shape[-1] * groups), dtype)
         return Deduced((None, weight.shape[1] * groups, *sizes), dtype)

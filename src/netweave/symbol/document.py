@@ -12,12 +12,10 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import ReadError
 from netweave.files.json_text import JsonObject, checked
 from netweave.graph import Origin
+from netweave.symbol.vertex import Output, Vertex, sorted_vertices
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-VARIABLE = "null"
-"""The operator of a variable: data, label, weights and statistics."""
+    from collections.abc import Sequence
 
 MAX_NAME = 400
 """Longer names are refused, so that messages can show them."""
@@ -26,60 +24,28 @@ OLDEST_VERSION = 800
 """The version of a file that names none: 0.8.0."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """Output number ``output`` of the node number ``node``."""
-
-    node: int
-    output: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node as the file describes it.
-
-    Attributes:
-        name: Its name.
-        op: Its operator; ``null`` for a variable.
-        attributes: Settings of the operator and of the user, as written.
-        inputs: Outputs of other nodes, in the order of the operator's arguments.
-        origin: Where the node stands: a line of the symbol's file, or of the program that made it.
-    """
-
-    name: str
-    op: str
-    attributes: Mapping[str, str]
-    inputs: tuple[Entry, ...]
-    origin: Origin
-
-    @property
-    def is_variable(self) -> bool:
-        """Whether the node stands for an array that a run is given."""
-        return self.op == VARIABLE
-
-    @property
-    def place(self) -> str:
-        """Where the node stands, for messages."""
-        kind = "variable" if self.is_variable else "layer"
-        type_ = "" if self.is_variable else f" ({self.op})"
-        return f"{self.origin}: {kind} {self.name!r}{type_}"
+VERSION = 10901
+"""The version of MXNet whose files are written: 1.9.1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A net: nodes so ordered that inputs come first, only those that the heads need.
+    """A net as a file has it.
 
     Attributes:
-        file: Name of the file as given.
-        nodes: The nodes.
+        file: Name of the file as given, or of the program that made the net.
         heads: The outputs of the net.
         version: ``major * 10000 + minor * 100 + patch`` of the MXNet that wrote the file.
     """
 
     file: str
-    nodes: tuple[Node, ...]
-    heads: tuple[Entry, ...]
-    version: int = OLDEST_VERSION
+    heads: tuple[Output, ...]
+    version: int = VERSION
+
+    @property
+    def nodes(self) -> list[Vertex]:
+        """The nodes that the heads need, so ordered that inputs come first."""
+        return sorted_vertices(self.heads)
 
 
 def is_document(value: Any) -> bool:
@@ -99,12 +65,17 @@ def parse_document(value: Any, *, file: str) -> Document:
     """
     if not isinstance(value, JsonObject) or not is_document(value):
         raise ReadError("is not an MXNet symbol: expected an object with 'nodes' and 'heads'", place=file)
-    nodes = [_node(item, number, value.place) for number, item in enumerate(value.field("nodes", list))]
+    rows = [_row(item, number, value.place) for number, item in enumerate(value.field("nodes", list))]
+    nodes = [vertex for vertex, _ in rows]
     heads = [_entry(item, "heads", value.place) for item in value.field("heads", list)]
     if not heads:
         raise ReadError("the net has no outputs: 'heads' is empty", place=value.place)
-    _check_entries(nodes, heads, file)
-    return _sorted(nodes, heads, file=file, version=_version(value))
+    _check_variables(nodes)
+    for vertex, entries in rows:
+        vertex.inputs = _outputs(entries, nodes, place=f"{vertex.origin}: node {vertex.name!r}")
+    document = Document(file, _outputs(heads, nodes, place=f"{file}: heads"), _version(value))
+    sorted_vertices(document.heads)  # names a node that depends on itself
+    return document
 
 
 def _version(value: JsonObject) -> int:
@@ -115,20 +86,16 @@ def _version(value: JsonObject) -> int:
     return checked(pair[-1] if pair else None, int, what="'mxnet_version'", place=value.place)
 
 
-def _node(item: Any, number: int, place: str) -> Node:
+def _row(item: Any, number: int, place: str) -> tuple[Vertex, list[tuple[int, int]]]:
+    """Return a node without its inputs, and these: the number of a node and of its output."""
     if not isinstance(item, JsonObject):
         raise ReadError(f"node {number} is {type(item).__name__}, expected an object", place=place)
     attributes: dict[str, str] = {}
     for name in ("attrs", "attr", "param"):
         for key, text in item.field(name, dict, {}).items():
             attributes.setdefault(key, checked(text, str, what=f"{name}[{key!r}]", place=item.place))
-    return Node(
-        name=_name(item, "name"),
-        op=_name(item, "op"),
-        attributes=attributes,
-        inputs=tuple(_entry(entry, "inputs", item.place) for entry in item.field("inputs", list)),
-        origin=Origin(item.file, item.line),
-    )
+    vertex = Vertex(_name(item, "name"), _name(item, "op"), attributes, (), Origin(item.file, item.line))
+    return vertex, [_entry(entry, "inputs", item.place) for entry in item.field("inputs", list)]
 
 
 def _name(item: JsonObject, field: str) -> str:
@@ -140,14 +107,14 @@ def _name(item: JsonObject, field: str) -> str:
     return name
 
 
-def _entry(item: Any, what: str, place: str) -> Entry:
+def _entry(item: Any, what: str, place: str) -> tuple[int, int]:
     numbers = checked(item, list, what=f"an entry of {what!r}", place=place)
     if len(numbers) not in {2, 3} or any(type(number) is not int or number < 0 for number in numbers):
         raise ReadError(f"{what!r} has the entry {numbers!r:.60}, expected [node, output]", place=place)
-    return Entry(numbers[0], numbers[1])
+    return numbers[0], numbers[1]
 
 
-def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
+def _check_variables(nodes: Sequence[Vertex]) -> None:
     variables: set[str] = set()
     for node in nodes:
         if node.is_variable and (node.name in variables or not node.name):
@@ -155,42 +122,12 @@ def _check_entries(nodes: list[Node], heads: list[Entry], file: str) -> None:
             raise ReadError(message, place=str(node.origin))
         if node.is_variable:
             variables.add(node.name)
-        for entry in node.inputs:
-            _check_entry(entry, nodes, place=f"{node.origin}: node {node.name!r}")
-    for entry in heads:
-        _check_entry(entry, nodes, place=f"{file}: heads")
 
 
-def _check_entry(entry: Entry, nodes: list[Node], *, place: str) -> None:
-    if entry.node >= len(nodes):
-        raise ReadError(f"reads node {entry.node}, but there are only {len(nodes)} nodes", place=place)
-
-
-def _sorted(nodes: list[Node], heads: list[Entry], *, file: str, version: int) -> Document:
-    """Order the nodes that the heads need by depth-first search, as MXNet does; name a cycle."""
-    order: list[int] = []
-    state: dict[int, bool] = {}  # False while below it, True when done
-    for head in heads:
-        stack = [(head.node, 0)]
-        while stack:
-            number, step = stack.pop()
-            if step == 0 and number in state:
-                if not state[number]:
-                    node = nodes[number]
-                    raise ReadError(f"node {node.name!r} depends on itself", place=str(node.origin))
-                continue
-            state[number] = False
-            inputs = nodes[number].inputs
-            if step < len(inputs):
-                stack += [(number, step + 1), (inputs[step].node, 0)]
-            else:
-                state[number] = True
-                order.append(number)
-    place = {old: new for new, old in enumerate(order)}
-
-    def moved(entries: tuple[Entry, ...] | list[Entry]) -> tuple[Entry, ...]:
-        return tuple(Entry(place[entry.node], entry.output) for entry in entries)
-
-    kept = [nodes[number] for number in order]
-    ready = [Node(n.name, n.op, n.attributes, moved(n.inputs), n.origin) for n in kept]
-    return Document(file, tuple(ready), moved(heads), version)
+def _outputs(
+    entries: Sequence[tuple[int, int]], nodes: Sequence[Vertex], *, place: str
+) -> tuple[Output, ...]:
+    for number, _ in entries:
+        if number >= len(nodes):
+            raise ReadError(f"reads node {number}, but there are only {len(nodes)} nodes", place=place)
+    return tuple(Output(nodes[number], output) for number, output in entries)

@@ -11,7 +11,7 @@ from netweave.files.json_text import parse_json, read_json
 from netweave.symbol.apply import apply
 from netweave.symbol.arithmetic import Arithmetic
 from netweave.symbol.compose import composed, cut
-from netweave.symbol.document import VARIABLE, parse_document
+from netweave.symbol.document import Document, parse_document
 from netweave.symbol.infer import infer_shapes, infer_types, to_graph
 from netweave.symbol.initializer import Initializer
 from netweave.symbol.memory import Memory, estimate
@@ -21,13 +21,13 @@ from netweave.symbol.registry import READERS
 from netweave.symbol.settings import DTYPES
 from netweave.symbol.upgrade import HIDDEN, upgraded
 from netweave.symbol.vertex import (
+    VARIABLE,
     Output,
     Vertex,
     auxiliaries,
     caller,
-    from_document,
+    check_names,
     sorted_vertices,
-    to_document,
 )
 from netweave.symbol.writing import to_json
 
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.graph import Graph
-    from netweave.symbol.document import Document
     from netweave.symbol.infer import Shapes
 
 
@@ -231,7 +230,8 @@ class Symbol(Arithmetic):
         Raises:
             UsageError: Two variables have the same name.
         """
-        return to_document(self.outputs)
+        check_names(sorted_vertices(self.outputs))
+        return Document(self.outputs[0].vertex.origin.file, self.outputs)
 
     def memory(self, **shapes: Sequence[int]) -> Memory:
         """Return how much memory a run of the net takes on these sizes; see ``Memory``.
@@ -355,7 +355,7 @@ def load(path: str | Path) -> Symbol:
         ReadError: The file cannot be read or is no symbol.
     """
     document = parse_document(read_json(Path(path)), file=str(path))
-    return Symbol(from_document(upgraded(document)))
+    return Symbol(upgraded(document).heads)
 
 
 def from_json(text: str) -> Symbol:
@@ -365,7 +365,7 @@ def from_json(text: str) -> Symbol:
         ReadError: It is no symbol.
     """
     document = parse_document(parse_json(text.encode(), file="JSON"), file="JSON")
-    return Symbol(from_document(upgraded(document)))
+    return Symbol(upgraded(document).heads)
 
 
 def _both_spellings(attributes: Mapping[str, str]) -> dict[str, str]:

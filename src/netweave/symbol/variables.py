@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from netweave.graph.parameters import Step
     from netweave.lowering.context import Shape
     from netweave.symbol.deduce import Deduced
-    from netweave.symbol.document import Node
+    from netweave.symbol.vertex import Vertex
 
 SUFFIXES = {
     "_weight": "weight",
@@ -65,7 +65,7 @@ class Variables(ParameterStore):
         self._inputs: dict[str, ir.Value] = {}
 
     def value(
-        self, node: Node, *, default: Sequence[int | None] | None = None, batch_axis: int = 0
+        self, node: Vertex, *, default: Sequence[int | None] | None = None, batch_axis: int = 0
     ) -> ir.Value:
         """Return a variable as an operator reads it: a stored array, or else an input of the net.
 
@@ -85,7 +85,7 @@ class Variables(ParameterStore):
             self._inputs[node.name] = self._add_input(node, default, batch_axis)
         return self._inputs[node.name]
 
-    def _add_input(self, node: Node, default: Sequence[int | None] | None, batch_axis: int) -> ir.Value:
+    def _add_input(self, node: Vertex, default: Sequence[int | None] | None, batch_axis: int) -> ir.Value:
         known = self._deduced.get(node.name)
         dtype = _declared_dtype(node) or (known.dtype if known else ir.DataType.FLOAT)
         batch_axis = max(node.attributes.get("__layout__", "").find("N"), batch_axis)
@@ -96,7 +96,7 @@ class Variables(ParameterStore):
 
     def parameter(
         self,
-        node: Node,
+        node: Vertex,
         *,
         shape: Sequence[int | None] | None,
         role: str,
@@ -118,27 +118,27 @@ class Variables(ParameterStore):
         self._declare(node, shape, role, trainable=True)
         return self.initializer(node.name, layout)
 
-    def declare_unused(self, node: Node, *, shape: Sequence[int | None], role: str) -> Parameter:
+    def declare_unused(self, node: Vertex, *, shape: Sequence[int | None], role: str) -> Parameter:
         """Enter a stored array in the table although no operator reads it; return its entry."""
         return self._declare(node, shape, role, trainable=False)
 
-    def stored_shape(self, node: Node) -> tuple[int, ...] | None:
+    def stored_shape(self, node: Vertex) -> tuple[int, ...] | None:
         """Return the sizes of a variable's stored array, if there is one."""
         array = (self._stored or {}).get(node.name)
         return None if array is None else array.shape
 
-    def is_input(self, node: Node) -> bool:
+    def is_input(self, node: Vertex) -> bool:
         """Whether the caller made an input of a variable that could be a stored array."""
         return node.name in self._input_shapes
 
-    def _is_stored(self, node: Node) -> bool:
+    def _is_stored(self, node: Vertex) -> bool:
         if self._stored is not None:
             return node.name in self._stored
         declared = _declared_shape(node)
         named = "__init__" in node.attributes or node.name.endswith(tuple(SUFFIXES))
         return named and declared is not None and None not in declared and not self.is_input(node)
 
-    def _input_shape(self, node: Node, default: Sequence[int | None] | None) -> Shape:
+    def _input_shape(self, node: Vertex, default: Sequence[int | None] | None) -> Shape:
         known = self._deduced.get(node.name)
         for shape in (
             self._input_shapes.get(node.name),
@@ -156,12 +156,12 @@ class Variables(ParameterStore):
         )
 
     def _declare(
-        self, node: Node, shape: Sequence[int | None] | None, role: str, *, trainable: bool
+        self, node: Vertex, shape: Sequence[int | None] | None, role: str, *, trainable: bool
     ) -> Parameter:
         array = (self._stored or {}).get(node.name)
         # An error is the variable's own, and not of the operator that reads it: another may say its sizes.
         context = LayerContext(self._builder, place=node.place)
-        settings = Settings(node.attributes, place=node.place)
+        settings = node.settings
         return self.declare(
             node.name,
             self._sizes(node, array, shape, context),
@@ -176,7 +176,7 @@ class Variables(ParameterStore):
 
     def _sizes(
         self,
-        node: Node,
+        node: Vertex,
         array: np.ndarray | None,
         shape: Sequence[int | None] | None,
         context: LayerContext,
@@ -197,7 +197,7 @@ class Variables(ParameterStore):
             )
         return known
 
-    def _check_fit(self, node: Node, stored: Shape, expected: Shape) -> None:
+    def _check_fit(self, node: Vertex, stored: Shape, expected: Shape) -> None:
         fits = len(stored) == len(expected) and all(
             size in {None, own} for own, size in zip(stored, expected, strict=True)
         )
@@ -213,13 +213,13 @@ def _role(name: str) -> str:
     return next((role for suffix, role in SUFFIXES.items() if name.endswith(suffix)), "weight")
 
 
-def _declared_shape(node: Node) -> Shape | None:
+def _declared_shape(node: Vertex) -> Shape | None:
     """Return the sizes that a variable declares; 0 and -1 stand for unknown ones."""
-    sizes = Settings(node.attributes, place=node.place).integers("__shape__", ())
+    sizes = node.settings.integers("__shape__", ())
     return tuple(size if size > 0 else None for size in sizes) or None
 
 
-def _declared_dtype(node: Node) -> ir.DataType | None:
+def _declared_dtype(node: Vertex) -> ir.DataType | None:
     settings = Settings(node.attributes, place=f"variable {node.name!r}")
     name = settings.dtype("__dtype__", None) if node.attributes.get("__dtype__") != "-1" else None
     return onnx_dtype(name) if name else None
@@ -231,7 +231,7 @@ def onnx_dtype(name: str) -> ir.DataType:
     return ir.DataType[short.get(name, name.upper())]
 
 
-def _filler(node: Node) -> dict[str, Any]:
+def _filler(node: Vertex) -> dict[str, Any]:
     """Return a variable's ``__init__`` (a JSON list of a name and its arguments) as a mapping."""
     text = node.attributes.get("__init__")
     if not text:

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from netweave.errors import UsageError
+from netweave.errors import ReadError, UsageError
 from netweave.graph import Origin
-from netweave.symbol.document import VARIABLE, Document, Entry, Node
 from netweave.symbol.registry import AUXILIARY, READERS
 from netweave.symbol.settings import Settings
 
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
 
 _PACKAGE = str(Path(__file__).parents[1])
 
-VERSION = 10901
-"""The version of MXNet whose files are written: 1.9.1."""
+VARIABLE = "null"
+"""The operator of a variable: data, label, weights and statistics."""
 
 
 class Output(NamedTuple):
@@ -66,11 +65,12 @@ class Vertex:
 
     @property
     def place(self) -> str:
-        """Where it was made, for messages."""
-        return f"{self.origin}: layer {self.name!r} ({self.op})"
+        """Where it was made, or where it stands in its file, for messages."""
+        shown = f"variable {self.name!r}" if self.is_variable else f"layer {self.name!r} ({self.op})"
+        return f"{self.origin}: {shown}"
 
     def argument_names(self) -> Sequence[str] | None:
-        """Return the names of its inputs, or None if they have none."""
+        """Return the names of its inputs; None if its operator is unknown or takes any number."""
         reader = self.reader
         return reader.argument_names(self.settings) if reader else None
 
@@ -85,19 +85,27 @@ class Vertex:
 
 
 def sorted_vertices(outputs: Iterable[Output]) -> list[Vertex]:
-    """Return all nodes below some outputs, inputs first: MXNet's depth-first order."""
-    done: dict[Vertex, None] = {}
+    """Return all nodes below some outputs, inputs first: MXNet's depth-first order.
+
+    Raises:
+        ReadError: A node depends on itself, which only a file can say.
+    """
+    done: dict[Vertex, bool] = {}  # False while the inputs of a node are visited
+    order: list[Vertex] = []
     for head in outputs:
         waiting = [(head.vertex, 0)]
         while waiting:
             vertex, step = waiting.pop()
-            if vertex in done:
+            if step == 0 and vertex in done:
+                if not done[vertex]:
+                    raise ReadError(f"node {vertex.name!r} depends on itself", place=str(vertex.origin))
                 continue
-            if step < len(vertex.inputs):
-                waiting += [(vertex, step + 1), (vertex.inputs[step].vertex, 0)]
+            done[vertex] = step == len(vertex.inputs)
+            if done[vertex]:
+                order.append(vertex)
             else:
-                done[vertex] = None
-    return list(done)
+                waiting += [(vertex, step + 1), (vertex.inputs[step].vertex, 0)]
+    return order
 
 
 def auxiliaries(vertices: Iterable[Vertex]) -> set[Vertex]:
@@ -110,24 +118,12 @@ def auxiliaries(vertices: Iterable[Vertex]) -> set[Vertex]:
     }
 
 
-def to_document(outputs: Sequence[Output]) -> Document:
-    """Return the nodes below some outputs as a file has them.
+def check_names(vertices: Iterable[Vertex]) -> None:
+    """Refuse two variables of one name.
 
     Raises:
-        UsageError: Two variables have the same name.
+        UsageError: There are two.
     """
-    vertices = sorted_vertices(outputs)
-    _check_names(vertices)
-    place = {vertex: number for number, vertex in enumerate(vertices)}
-
-    def entries(read: Iterable[Output]) -> tuple[Entry, ...]:
-        return tuple(Entry(place[output.vertex], output.number) for output in read)
-
-    nodes = (Node(v.name, v.op, dict(v.attributes), entries(v.inputs), v.origin) for v in vertices)
-    return Document(outputs[0].vertex.origin.file, tuple(nodes), entries(outputs), VERSION)
-
-
-def _check_names(vertices: Iterable[Vertex]) -> None:
     variables: dict[str, Vertex] = {}
     for vertex in vertices:
         if vertex.is_variable and variables.setdefault(vertex.name, vertex) is not vertex:
@@ -136,15 +132,6 @@ def _check_names(vertices: Iterable[Vertex]) -> None:
                 f"{vertex.origin}: there is already a variable {vertex.name!r}, from {first}; use that "
                 "one, or choose another name"
             )
-
-
-def from_document(document: Document) -> tuple[Output, ...]:
-    """Return the outputs of a net that was read."""
-    vertices: list[Vertex] = []
-    for node in document.nodes:
-        inputs = tuple(Output(vertices[entry.node], entry.output) for entry in node.inputs)
-        vertices.append(Vertex(node.name, node.op, dict(node.attributes), inputs, node.origin))
-    return tuple(Output(vertices[entry.node], entry.output) for entry in document.heads)
 
 
 def caller() -> Origin:

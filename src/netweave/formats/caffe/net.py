@@ -85,14 +85,9 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
 def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:
     spec = wired.spec
     settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
-    return Layer(
-        key=builder.layers.free_key(spec["name"] or spec["type"]),
-        name=spec["name"],
-        type=spec["type"],
-        settings=settings,
-        outputs=wired.tops,
-        origin=Origin(place, spec.line),
-    )
+    key = builder.layers.free_key(spec["name"] or spec["type"])
+    origin = Origin(place, spec.line)
+    return Layer(key, spec["name"], spec["type"], settings, outputs=wired.tops, origin=origin)
 
 
 def _made(ctx: CaffeLayer, wired: Wired, inputs: dict[str, NetInput], source: Source) -> Sequence[ir.Value]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,7 +50,6 @@ class _Build:
         self._output_names = [_output_name(ref) for ref in self._model.outputs]
         version = 3 if _is_keras3(opened.description) else 2
         self._net = KerasNet(self._builder, reserved=self._output_names, version=version)
-        self._calls: Counter[str] = Counter()
 
     def graph(self) -> Graph:
         """Read every layer and return the Graph."""
@@ -108,18 +107,10 @@ class _Build:
     def _call(
         self, config: LayerConfig, args: Sequence[Any], kwargs: Mapping[str, Any], name: str, arrays: Any
     ) -> list[Tensor]:
-        number = self._calls[name]
-        self._calls[name] += 1
-        outputs = [name if not number else f"{name}@{number}", *(f"{name}:{i}" for i in range(1, 8))]
-        layer = Layer(
-            key=self._builder.layers.free_key(name),
-            name=name,
-            type=config.type,
-            settings=_plain(config.settings),
-            outputs=tuple(outputs),
-            origin=Origin(self._file),
-            call=number,
-        )
+        layers = self._builder.layers
+        layer = layers.new(name, config.type, _plain(config.settings), origin=Origin(self._file))
+        first = f"{name}@{layer.call}" if layer.call else name
+        layer = replace(layer, outputs=(first, *(f"{name}:{number}" for number in range(1, 8))))
         ctx = KerasLayer(
             self._net, config, name=name, args=args, kwargs=kwargs, arrays=arrays, place=layer.place
         )

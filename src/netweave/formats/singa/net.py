@@ -92,15 +92,9 @@ def layer_entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: in
     spec = unit.spec
     inherited = {} if partition_dim is None else {"partition_dim": partition_dim}
     settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
-    return Layer(
-        key=builder.layers.free_key(unit.name),
-        name=unit.name,
-        type=kind_of(spec),
-        settings=inherited | settings,
-        outputs=(unit.name,),
-        origin=Origin(place, spec.line),
-        call=unit.index,
-    )
+    origin, outputs = Origin(place, spec.line), (unit.name,)
+    layer = builder.layers.new(unit.name, kind_of(spec), inherited | settings, origin=origin, outputs=outputs)
+    return replace(layer, call=unit.index)
 
 
 class NetMaker:

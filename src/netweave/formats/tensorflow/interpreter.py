@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ from netweave.formats.tensorflow.operands import Dead, Item
 from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.formats.tensorflow.patterns import simplify
 from netweave.formats.tensorflow.reach import MAX_NODES
-from netweave.graph import Layer, Origin
+from netweave.graph import Origin
 from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
@@ -54,7 +53,6 @@ class Interpreter:
         self.net = net
         self.variables = variables
         self.inputs = inputs
-        self._calls: Counter[str] = Counter()
         self._depth = 0
         self._num_calls = 0
         self._simplified: dict[str, Body] = {}
@@ -169,16 +167,13 @@ class Interpreter:
         if reader.plain:
             return _items(reader.read(ctx))
         node = ctx.node
-        layer = Layer(
-            key=self.net.builder.layers.free_key(node.name),
-            name=node.name,
-            type=node.op,
-            settings=settings_of(node),
+        layer = self.net.builder.layers.new(
+            node.name,
+            node.op,
+            settings_of(node),
             outputs=(node.name, *(f"{node.name}:{number}" for number in range(1, 16))),
             origin=Origin(self.program.file, node.line),
-            call=self._calls[node.name],
         )
-        self._calls[node.name] += 1
         operands = [item for item in ctx.inputs if isinstance(item, (Tensor, Stored))]
         with ctx.recorded(layer, operands) as outputs:
             items = _items(reader.read(ctx))

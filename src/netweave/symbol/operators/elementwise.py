@@ -75,30 +75,6 @@ SCALAR = (
 """Operators on a tensor and the setting ``scalar``."""
 
 REVERSED = {"rminus": "sub", "rdiv": "div", "rpower": "power", "rmod": "mod"}
-SCALAR = {f"_{kind}_scalar": kind for kind in KINDS} | {
-    "_plus_scalar": "add",
-    "_minus_scalar": "sub",
-    "_PlusScalar": "add",
-    "_MinusScalar": "sub",
-    "_MulScalar": "mul",
-    "_DivScalar": "div",
-    "_ModScalar": "mod",
-    "_PowerScalar": "power",
-    "_MaximumScalar": "maximum",
-    "_MinimumScalar": "minimum",
-    "_HypotScalar": "hypot",
-    "_EqualScalar": "equal",
-    "_NotEqualScalar": "not_equal",
-    "_GreaterScalar": "greater",
-    "_GreaterEqualScalar": "greater_equal",
-    "_LesserScalar": "lesser",
-    "_LesserEqualScalar": "lesser_equal",
-    "_LogicalAndScalar": "logical_and",
-    "_LogicalOrScalar": "logical_or",
-    "_LogicalXorScalar": "logical_xor",
-}
-"""Operators on a tensor and the setting ``scalar``."""
-
 SCALAR_FIRST = {f"_{name}_scalar": kind for name, kind in REVERSED.items()} | {
     f"_R{name[1:].title()}Scalar": kind for name, kind in REVERSED.items()
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -79,7 +78,6 @@ class Recorder(LayerContext):
         self._read: list[str] = []
         self._stored: list[str] = []
         self._values: dict[int, ir.Value] = {}
-        self._calls: Counter[str] = Counter()
         self._batch = Size(1)
         self._made: tuple[ir.Value, ...] = ()
         self._losses: list[ir.Value] = []
@@ -146,16 +144,7 @@ class Recorder(LayerContext):
         if self._layer is not None:
             yield
             return
-        key = self.builder.layers.free_key(name)
-        layer = Layer(
-            key=key,
-            name=name,
-            type=kind,
-            settings=dict(settings),
-            origin=self._origin(),
-            call=self._calls[name],
-        )
-        self._calls[name] += 1
+        layer = self.builder.layers.new(name, kind, dict(settings), origin=self._origin())
         self._read, self._stored, self._made = [], [], ()
         with self.builder.layer(layer):
             self._layer = layer
