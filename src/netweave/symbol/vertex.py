@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from netweave.errors import ReadError, UsageError
 from netweave.graph import Origin
+from netweave.graph.ordering import CycleError, inputs_first
 from netweave.symbol.registry import AUXILIARY, READERS
 from netweave.symbol.settings import Settings
 
@@ -90,22 +91,13 @@ def sorted_vertices(outputs: Iterable[Output]) -> list[Vertex]:
     Raises:
         ReadError: A node depends on itself, which only a file can say.
     """
-    done: dict[Vertex, bool] = {}  # False while the inputs of a node are visited
-    order: list[Vertex] = []
-    for head in outputs:
-        waiting = [(head.vertex, 0)]
-        while waiting:
-            vertex, step = waiting.pop()
-            if step == 0 and vertex in done:
-                if not done[vertex]:
-                    raise ReadError(f"node {vertex.name!r} depends on itself", place=str(vertex.origin))
-                continue
-            done[vertex] = step == len(vertex.inputs)
-            if done[vertex]:
-                order.append(vertex)
-            else:
-                waiting += [(vertex, step + 1), (vertex.inputs[step].vertex, 0)]
-    return order
+    try:
+        return inputs_first(
+            (head.vertex for head in outputs), lambda vertex: (source for source, _ in vertex.inputs)
+        )
+    except CycleError as cycle:
+        first: Vertex = cycle.path[0]
+        raise ReadError(f"node {first.name!r} depends on itself", place=str(first.origin)) from cycle
 
 
 def auxiliaries(vertices: Iterable[Vertex]) -> set[Vertex]:

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.safetensors import read_safetensors
 from netweave.files.source import MAX_BYTES, read_bytes
 from netweave.formats.arrays.file_types import kind_of
 from netweave.formats.arrays.pickles import read_object
-from netweave.formats.arrays.safetensors import read_safetensors
 from netweave.graph import graph_of_weights
 from netweave.graph.budget import num_elements
 

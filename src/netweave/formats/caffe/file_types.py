@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from netweave.files.hdf5 import HDF5_MAGIC
 from netweave.files.prototext import field_names
+from netweave.files.wire import outer_fields
 from netweave.formats.caffe.schema import caffe_schema
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 HEAD_BYTES = 1 << 16
 """How much of a file is looked at; licence texts come first in some."""
@@ -62,7 +59,7 @@ def _text_kind(text: str) -> str | None:
 
 
 def _binary_kind(head: bytes) -> str | None:
-    fields = list(_top_fields(head))
+    fields = list(outer_fields(head))
     types = {(number, wire_type) for number, wire_type, _ in fields}
     if types & {(2, 2), (100, 2)} and types <= _NET_FIELDS and _is_name(fields):
         return "NetParameter"
@@ -95,32 +92,3 @@ def _is_name(fields: list[tuple[int, int, bytes]]) -> bool:
     """Whether field 1, where it stands, stands once and is a text: a GraphDef has its nodes there."""
     names = [text for number, _, text in fields if number == 1]
     return len(names) <= 1 and all(byte >= 0x20 for name in names for byte in name)
-
-
-def _top_fields(head: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Give number, wire type and content of the outermost fields that begin in ``head``."""
-    position = 0
-    while position < len(head):
-        tag, position = _varint(head, position)
-        number, wire_type = tag >> 3, tag & 7
-        size = {1: 8, 5: 4}.get(wire_type, 0)
-        if wire_type == 0:
-            _, position = _varint(head, position)
-        elif wire_type == 2:
-            size, position = _varint(head, position)
-        elif not size:
-            yield number, wire_type, b""
-            return
-        yield number, wire_type, head[position : position + size]
-        position += size
-
-
-def _varint(head: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(head):
-        byte = head[position]
-        value |= (byte & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 0x80:
-            break
-    return value, position

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,9 @@ from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.masking import KEEPS_MASK
 from netweave.formats.keras.opening import open_model
-from netweave.formats.keras.order import calls_in_order
 from netweave.formats.keras.registry import read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
+from netweave.graph.ordering import CycleError, inputs_first
 from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class _Build:
         if len(names) > MAX_DEPTH:
             raise UnsupportedError(f"models are nested more than {MAX_DEPTH} deep", place=self._file)
         arrays: dict[str, Any] = {}
-        for layer, number in calls_in_order(model, list(made), place=self._file):
+        for layer, number in _calls_in_order(model, made, place=self._file):
             inside, way = (*path, model.layers), (*names, layer.name)
             if layer.name not in arrays and self._weights is not None and layer.type not in MODELS:
                 arrays[layer.name] = self._weights.of(inside, way)
@@ -173,6 +173,31 @@ class _Build:
     def _check_input_shapes(self) -> None:
         inputs = [ref[0] for ref in self._model.inputs]
         check_input_names(self._source.input_shapes, inputs, place=self._file)
+
+
+def _calls_in_order(model: Model, given: Iterable[Ref], *, place: str) -> list[tuple[LayerConfig, int]]:
+    """Return the calls of layers that the outputs need, each after those that make its tensors.
+
+    Raises:
+        ReadError: A tensor is read that nothing makes, or one that follows from itself.
+    """
+    layers = {layer.name: layer for layer in model.layers}
+
+    def sources(call: tuple[str, int]) -> list[tuple[str, int]]:
+        name, number = call
+        if name not in layers or not 0 <= number < len(layers[name].calls):
+            raise ReadError(
+                f"the model has no call {number} of the layer {name!r}, but reads its output", place=place
+            )
+        return [ref[:2] for ref in layers[name].calls[number].tensors()]
+
+    known = {ref[:2] for ref in given}
+    try:
+        calls = inputs_first((ref[:2] for ref in model.outputs), sources, known=known)
+    except CycleError as cycle:
+        name = cycle.path[-1][0]
+        raise ReadError(f"the layer {name!r} depends on its own output", place=place) from cycle
+    return [(layers[name], number) for name, number in calls]
 
 
 def _is_keras3(description: Any) -> bool:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO
 
+from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
+
 if TYPE_CHECKING:
     from pathlib import Path
-
-VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
-"""Wire types of protobuf (encoding guide, "message structure")."""
 
 GRAPH = 7
 """Field of ModelProto that holds the net."""
@@ -53,13 +52,9 @@ def is_model(path: Path) -> bool:
 
 
 def _varint(file: BinaryIO) -> int | None:
-    """Return the next base-128 number; None if the file ends in it or it is too long."""
-    number = 0
-    for shift in range(0, 70, 7):
-        byte = file.read(1)
-        if not byte:
-            return None
-        number |= (byte[0] & 127) << shift
-        if byte[0] < 128:
-            return number
-    return None
+    start = file.tell()
+    read = read_varint(file.read(MAX_VARINT))
+    if read is None:
+        return None
+    file.seek(start + read[1])
+    return read[0]

@@ -19,6 +19,7 @@ import numpy as np
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.files.pickled import Name, Persistent, PickledCall, describe, read_pickled
+from netweave.files.safetensors import read_safetensors
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -66,16 +67,6 @@ class _File:
     place: str
 
 
-def _safetensors(path: Path) -> dict[str, np.ndarray]:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
-    try:
-        return dict(load(read_bytes(path)))
-    except (SafetensorError, KeyError, ValueError) as error:
-        raise ReadError(f"is not a safetensors file: {error}", place=str(path)) from error
-
-
 def is_legacy(head: bytes) -> bool:
     """Whether a file begins as ``torch.save`` wrote before archives."""
     return head.startswith(LEGACY_HEAD)
@@ -90,7 +81,7 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
     """
     place = str(path)
     if path.suffix == ".safetensors":
-        return _safetensors(path)
+        return read_safetensors(path)
     content = read_bytes(path)
     file = _legacy(content, place) if is_legacy(content) else _archive(content, place)
     items = _named(file.root)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError
 from netweave.files.prototext import field_names, parse_text
 from netweave.files.source import read_bytes
+from netweave.files.wire import BYTES, VARINT, outer_fields
 from netweave.formats.singa.schema import singa_schema
 
 if TYPE_CHECKING:
@@ -65,13 +66,12 @@ def _is_old(names: Sequence[str], head: bytes) -> bool:
 
 def _is_checkpoint(head: bytes) -> bool:
     """Whether bytes begin with numbers of fields 2 and 3 and then a name in field 4, as a BlobProtos does."""
-    position = 0
-    while position + 1 < len(head) and head[position] in {0x10, 0x18}:
-        position += 1
-        while position < len(head) and head[position] >= 0x80:
-            position += 1
-        position += 1
-    return position > 0 and head[position : position + 1] == b"\x22"
+    has_numbers = False
+    for number, wire_type, _ in outer_fields(head):
+        if wire_type != VARINT or number not in {2, 3}:
+            return has_numbers and (number, wire_type) == (4, BYTES)
+        has_numbers = True
+    return False
 
 
 def parse_job(path: Path) -> Message:

@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.graph.ordering import CycleError, inputs_first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from netweave.files.protobuf import Message
 
@@ -139,27 +140,15 @@ def _in_order(units: Sequence[Unit], place: str) -> list[Unit]:
     A hidden layer of an RBM reads its visible one and is read by it: there the latter's way back is no edge.
     """
     by_name = {unit.name: unit for unit in units}
-    order: dict[str, Unit] = {}
-    path: dict[str, Iterator[str]] = {}  # each reads the next; with the sources that it still waits for
-    for unit in units:
-        if unit.name not in order:
-            path[unit.name] = iter(forward_sources(unit, by_name))
-        while path:
-            name, sources = next(reversed(path.items()))
-            source = next((each for each in sources if each not in order), None)
-            if source is None:
-                order[name] = by_name[name]
-                del path[name]
-            elif source in path:
-                circle = list(path)[list(path).index(source) :]
-                raise ReadError(
-                    f"{len(circle)} layers form a cycle: {', '.join(circle[:5])}; only a "
-                    "kRBMVis and its kRBMHid may",
-                    place=by_name[source].place(place),
-                )
-            else:
-                path[source] = iter(forward_sources(by_name[source], by_name))
-    return list(order.values())
+    try:
+        names = inputs_first(by_name, lambda name: forward_sources(by_name[name], by_name))
+    except CycleError as cycle:
+        circle = cycle.path
+        raise ReadError(
+            f"{len(circle)} layers form a cycle: {', '.join(circle[:5])}; only a kRBMVis and its kRBMHid may",
+            place=by_name[circle[0]].place(place),
+        ) from cycle
+    return [by_name[name] for name in names]
 
 
 def forward_sources(unit: Unit, by_name: dict[str, Unit]) -> list[str]:

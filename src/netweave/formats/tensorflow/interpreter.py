@@ -15,10 +15,11 @@ from netweave.formats.tensorflow.operators import READERS, REASONS
 from netweave.formats.tensorflow.patterns import simplify
 from netweave.formats.tensorflow.reach import MAX_NODES
 from netweave.graph import Origin
+from netweave.graph.ordering import CycleError, inputs_first
 from netweave.lowering.channels_last import Stored, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Container, Mapping, Sequence
 
     from netweave.formats.tensorflow.inputs import Inputs
     from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
@@ -202,35 +203,24 @@ def _json(value: Any) -> Any:
     return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
-def _order(body: Body, wanted: Sequence[str], program: Program, known: Iterable[str]) -> list[Node]:
+def _order(body: Body, wanted: Sequence[str], program: Program, known: Container[str]) -> list[Node]:
     """Return the nodes that some need besides those that are made, each after those that it reads.
 
     Raises:
         ReadError: A node reads one that does not exist.
         UnsupportedError: Nodes read one another in a circle.
     """
-    order: list[Node] = []
-    state: dict[str, int] = dict.fromkeys(known, 2)
-    stack = [(name, False) for name in reversed(wanted)]
-    while stack:
-        name, done = stack.pop()
-        if done:
-            state[name] = 2
-            order.append(body.nodes[name])
-            continue
-        if state.get(name) == 2:
-            continue
-        node = body.nodes.get(name)
-        if node is None:
+    nodes = body.nodes
+
+    def sources(name: str) -> list[str]:
+        if name not in nodes:
             raise ReadError(f"there is no node named {name!r}, but another node reads it", place=program.file)
-        state[name] = 1
-        stack.append((name, True))
-        for source, _ in reversed(node.inputs):
-            if state.get(source) == 1:
-                raise _circle(node, program)
-            if state.get(source) != 2:
-                stack.append((source, False))
-    return order
+        return [source for source, _ in nodes[name].inputs]
+
+    try:
+        return [nodes[name] for name in inputs_first(wanted, sources, known=known)]
+    except CycleError as circle:
+        raise _circle(nodes[circle.path[-1]], program) from circle
 
 
 def _circle(node: Node, program: Program) -> SourceError:

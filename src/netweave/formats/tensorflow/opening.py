@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError
 from netweave.files.prototext import parse_text
 from netweave.files.source import is_file, is_folder, read_bytes
+from netweave.files.wire import leading_fields
 from netweave.formats.tensorflow.bundle import Bundle
 from netweave.formats.tensorflow.nodes import program
 from netweave.formats.tensorflow.schema import BYTES, TEXT
@@ -177,54 +178,22 @@ def _is_index(path: Path) -> bool:
 
 def _is_graph(head: bytes) -> bool:
     """Whether bytes begin like a GraphDef: a node with a name and an operator."""
-    node = _field(head, 0x0A)
-    if node is None:
-        return False
-    name = _field(node, 0x0A)
-    if name is None:
-        return False
-    op = _field(node[_length(node, 0x0A) :], 0x12)
-    return op is not None and re.fullmatch(rb"[A-Z_][A-Za-z0-9_>.]*", op) is not None
+    node = leading_fields(head, 1)
+    parts = leading_fields(node[0], 1, 2) if node else None
+    return parts is not None and re.fullmatch(rb"[A-Z_][A-Za-z0-9_>.]*", parts[1]) is not None
 
 
 def _is_meta_graph(head: bytes) -> bool:
     """Whether bytes begin like a MetaGraphDef: notes that hold a list of operators, or tags."""
-    info = _field(head, 0x0A)
+    info = leading_fields(head, 1)
     if info is None or _is_graph(head):
         return False
-    if info[:1] == b"\x0a":
-        info = info[_length(info, 0x0A) :]
-    listed = _field(info, 0x12)
-    return listed is not None and listed[:1] == b"\x0a" and _field(listed, 0x0A) is not None
+    parts = leading_fields(info[0], 1, 2) or leading_fields(info[0], 2)
+    return parts is not None and leading_fields(parts[-1], 1) is not None
 
 
 def _is_saved_model(path: Path, head: bytes) -> bool:
     if is_folder(path):
         return False
-    return head[:3] == b"\x08\x01\x12" and _is_meta_graph(_field(head[2:], 0x12) or b"")
-
-
-def _field(content: bytes, tag: int) -> bytes | None:
-    """Return what the first field holds, as far as the bytes go, if it has this tag."""
-    if not content or content[0] != tag:
-        return None
-    length, position = _varint(content, 1)
-    return None if position < 0 else content[position : position + length]
-
-
-def _length(content: bytes, tag: int) -> int:
-    """Return how many bytes the first field takes."""
-    length, position = _varint(content, 1)
-    return position + length
-
-
-def _varint(content: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while position < len(content) and shift < 64:
-        byte = content[position]
-        position += 1
-        value |= (byte & 0x7F) << shift
-        shift += 7
-        if byte < 0x80:
-            return value, position
-    return 0, -1
+    graph = leading_fields(head[2:], 2) if head.startswith(b"\x08\x01") else None
+    return graph is not None and _is_meta_graph(graph[0])

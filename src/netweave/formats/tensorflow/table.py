@@ -10,6 +10,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.wire import read_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -110,16 +111,11 @@ class _Block:
 
     def varint(self) -> int:
         """Read a number of 7 bits a byte."""
-        value = shift = 0
-        while True:
-            if self.position >= len(self._content) or shift > 63:
-                raise ReadError("is damaged: a number has no end", place=self._place)
-            byte = self._content[self.position]
-            self.position += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
+        read = read_varint(self._content, self.position)
+        if read is None:
+            raise ReadError("is damaged: a number has no end", place=self._place)
+        number, self.position = read
+        return number
 
     def take(self, count: int) -> bytes:
         """Read some bytes."""

@@ -1,0 +1,60 @@
+"""The outermost fields of a protobuf message, read from its first bytes to tell what a file is.
+
+The form is that of protobuf's encoding guide ("message structure").
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
+"""Wire types."""
+
+MAX_VARINT = 10
+"""Bytes of the longest number."""
+
+
+def read_varint(content: bytes, position: int = 0) -> tuple[int, int] | None:
+    """Return a number of 7 bits a byte and the position behind it; None if it has no end.
+
+    >>> read_varint(bytes([0xAC, 0x02, 0x07])), read_varint(bytes([0x80]))
+    ((300, 2), None)
+    """
+    value = 0
+    for place, byte in enumerate(content[position : position + MAX_VARINT]):
+        value |= (byte & 0x7F) << 7 * place
+        if byte < 0x80:
+            return value, position + place + 1
+    return None
+
+
+def outer_fields(head: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Yield number, wire type and content of the outermost fields that begin in the first bytes of a file.
+
+    A field of a wire type that no message has is the last; one whose tag or length is cut off is left out.
+    """
+    position = 0
+    while position < len(head) and (tag := read_varint(head, position)) is not None:
+        number, wire_type, position = tag[0] >> 3, tag[0] & 7, tag[1]
+        size = {FIXED64: 8, FIXED32: 4}.get(wire_type, 0)
+        if wire_type in {VARINT, BYTES}:
+            read = read_varint(head, position)
+            if read is None:
+                return
+            size, position = (0 if wire_type == VARINT else read[0]), read[1]
+        yield number, wire_type, head[position : position + size]
+        if wire_type not in {VARINT, FIXED64, BYTES, FIXED32}:
+            return
+        position += size
+
+
+def leading_fields(content: bytes, *numbers: int) -> list[bytes] | None:
+    """Return what the first fields hold, if they have just these numbers and hold bytes, cut off or not."""
+    fields = list(islice(outer_fields(content), len(numbers)))
+    if [field[:2] for field in fields] != [(number, BYTES) for number in numbers]:
+        return None
+    return [held for _, _, held in fields]
