@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.errors import UsageError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +37,33 @@ class DataSource:
     order: Mapping[str, Any] = field(default_factory=dict)
     transforms: tuple[Mapping[str, Any], ...] = ()
     place: str = ""
+
+
+def with_path(
+    sources: tuple[DataSource, ...], path: str, *, phase: str, place: str
+) -> tuple[DataSource, ...]:
+    """Return the sources of a phase with another path in the one that has any.
+
+    Raises:
+        UsageError: There is not one source that reads records from a path.
+    """
+    named = [source for source in sources if "path" in source.settings]
+    if len(named) != 1:
+        raise UsageError(
+            f"{place}: {len(named)} layers of phase {phase} read records from a path, expected one that can "
+            f"read from {path} instead; change the names in the file"
+        )
+    return tuple(
+        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
+        for source in sources
+    )
+
+
+def root_of_names(path: Path, names: Iterable[str]) -> Path:
+    """Return the folder that names in a file are relative to: the working one, or one above the file.
+
+    It is the nearest in which one of the names is; the working folder where there are none.
+    """
+    listed = list(names)
+    folders = (Path(), *path.absolute().parents)
+    return next((folder for folder in folders if any((folder / name).exists() for name in listed)), Path())

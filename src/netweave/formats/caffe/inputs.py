@@ -10,19 +10,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError
 from netweave.files import file_beside
 from netweave.files.unknown import check_input_names
 from netweave.formats.caffe.context import LAYERS
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.weights import read_blob
-from netweave.graph.budget import MAX_ELEMENTS, num_elements
 from netweave.lowering import RuleTable
+from netweave.lowering.inputs import check_input_size, open_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from netweave.errors import ReadError
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.formats.caffe.wiring import Wired
@@ -92,7 +92,7 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
     inputs = {}
     for (name, _, wired), shape, follows in zip(declared, shapes, is_batch, strict=True):
         whole = (batch, *(shape or ())[1:]) if follows else tuple(shape or ())
-        _check_size(name, whole, wired, source)
+        check_input_size(name, whole, place=_place(wired.spec, source))
         inputs[name] = NetInput(whole, follows)
     return inputs
 
@@ -236,28 +236,13 @@ def _mean_sizes(transform: Message, folder: Path) -> tuple[int | None, int | Non
 
 
 def _missing(missing: Sequence[tuple[Wired, str, Shape | None]], source: Source) -> ReadError:
-    options = []
-    for _, name, shape in missing:
-        known = "x".join(str(s or c) for s, c in zip(shape, "NCHW", strict=False)) if shape else "Nx..."
-        options.append(f"--input-shape {name}={known}")
-    spec = missing[0][0].spec
-    names = ", ".join(repr(name) for _, name, _ in missing)
+    known = {
+        name: "x".join(str(s or c) for s, c in zip(shape, "NCHW", strict=False)) if shape else "Nx..."
+        for _, name, shape in missing
+    }
+    return open_sizes(known, place=_place(missing[0][0].spec, source))
+
+
+def _place(spec: Message, source: Source) -> str:
     line = f":{spec.line}" if spec.line else ""
-    return ReadError(
-        f"the file does not give all sizes of {names}, which depend on its data; give them: "
-        f"{' '.join(options)}, with numbers for letters and dots",
-        place=f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})",
-        open_inputs=tuple(name for _, name, _ in missing),
-    )
-
-
-def _check_size(name: str, shape: Shape, wired: Wired, source: Source) -> None:
-    sizes = [1 if size is None else size for size in shape]
-    if min(sizes, default=1) >= 1 and num_elements(sizes) is not None:
-        return
-    line = f":{wired.spec.line}" if wired.spec.line else ""
-    raise ShapeError(
-        f"input {name!r} would be {'x'.join(map(str, sizes))}; every size must be 1 or more, and all of them "
-        f"together at most {MAX_ELEMENTS:,} elements",
-        place=f"{source.net}{line}: layer {wired.spec['name']!r} ({wired.spec['type']})",
-    )
+    return f"{source.net}{line}: layer {spec['name']!r} ({spec['type']})"

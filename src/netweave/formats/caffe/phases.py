@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.errors import UsageError
 from netweave.files import Source
 from netweave.formats.caffe.data_layers import GIVEN, NOT_TAKEN, Place, data_sources
 from netweave.formats.caffe.net import build
 from netweave.formats.caffe.reader import parse_net
 from netweave.formats.caffe.wiring import included, net_state
 from netweave.job import Phase
+from netweave.job.data import root_of_names, with_path
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from netweave.files.protobuf import Message
     from netweave.graph import Graph
     from netweave.job import DataSource
@@ -74,7 +75,7 @@ class Reading:
         specs = included(found.net, net_state(found.net, source), place=str(found.file))
         data = data_sources(specs, Place(str(found.file), self.root, source.phase))
         if path is not None:
-            data = _moved(data, path, found)
+            data = with_path(data, path, phase=found.phase, place=str(found.file))
         graph = build(found.net, replace(source, input_shapes=self._sizes(data)), None)
         return Phase(graph, _batched(data, graph), losses(graph), found.num_batches)
 
@@ -98,9 +99,9 @@ def data_root(path: Path) -> Path:
     """
     fields = ("data_param", "image_data_param", "hdf5_data_param", "window_data_param")
     layers = parse_net(path)["layer"]
-    names = [layer[field]["source"] for layer in layers for field in fields if field in layer]
-    folders = (Path(), *path.absolute().parents)
-    return next((folder for folder in folders if any((folder / name).exists() for name in names)), Path())
+    return root_of_names(
+        path, (layer[name]["source"] for layer in layers for name in fields if name in layer)
+    )
 
 
 def read_phase(path: Path, phase: str, reading: Reading) -> Phase:
@@ -110,20 +111,6 @@ def read_phase(path: Path, phase: str, reading: Reading) -> Phase:
         SourceError: It cannot be read, or a size of its data is not known.
     """
     return reading.phase(NetFile(parse_net(path), path, phase))
-
-
-def _moved(data: tuple[DataSource, ...], path: str, net: NetFile) -> tuple[DataSource, ...]:
-    """Return the sources with another path in the one that has any."""
-    named = [source for source in data if "path" in source.settings]
-    if len(named) != 1:
-        raise UsageError(
-            f"{net.file}: {len(named)} layers of phase {net.phase} read records from a path, expected one "
-            f"that can read from {path} instead; change the names in the net"
-        )
-    return tuple(
-        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
-        for source in data
-    )
 
 
 def _batched(data: tuple[DataSource, ...], graph: Graph) -> tuple[DataSource, ...]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.errors import ReadError, UnsupportedError
 from netweave.files.unknown import UnknownLayer, check_input_names, refuse_unknown_layers
 from netweave.formats.keras.code import is_code, read_code
 from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
@@ -21,6 +21,7 @@ from netweave.formats.keras.registry import read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
 from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
+from netweave.lowering.inputs import check_given_sizes, unknown_sizes
 
 if TYPE_CHECKING:
     from netweave.files import Source
@@ -131,15 +132,9 @@ class _Build:
         if not isinstance(shape, (list, tuple)):
             shape = given and [None, *given[1:]]
         if shape is None or not all(size is None or isinstance(size, int) for size in shape):
-            raise ReadError(
-                f"the file does not give the sizes of the input {layer.name!r}; set them, as in "
-                f"--input-shape {layer.name}=1x224x224x3",
-                place=self._file,
-            )
-        if given is not None and len(given) != len(shape):
-            raise UsageError(
-                f"{self._file}: input {layer.name!r} has {len(shape)} axes, but {len(given)} sizes are given"
-            )
+            raise unknown_sizes(layer.name, place=self._file)
+        if given is not None:
+            check_given_sizes(layer.name, shape, given, place=self._file)
         dims: list[int | str | None] = list(given or shape)
         if dims:
             dims[0] = BATCH

@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError
+from netweave.errors import ReadError
 from netweave.files.unknown import check_input_names
 from netweave.graph import BATCH
-from netweave.graph.budget import MAX_ELEMENTS, num_elements
+from netweave.lowering.inputs import check_input_size, open_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -208,16 +208,5 @@ class Inputs:
             letters = "".join("NCHW"[: len(shape)] if len(shape) > 2 else "N")
             known = "x".join(str(size or letter) for size, letter in zip(shape, letters, strict=False))
             dots = "" if len(shape) > 2 else "x..."
-            raise ReadError(
-                f"the file does not give all sizes of {name!r}, which depend on its data; give them: "
-                f"--input-shape {name}={known}{dots}, with numbers for letters and dots",
-                place=place,
-                open_inputs=(name,),
-            )
-        sizes = [1 if size is None else size for size in shape]
-        if min(sizes) < 1 or num_elements(sizes) is None:
-            raise ShapeError(
-                f"input {name!r} would be {'x'.join(map(str, sizes))}; every size must be 1 or more, and all "
-                f"of them together at most {MAX_ELEMENTS:,} elements",
-                place=place,
-            )
+            raise open_sizes({name: f"{known}{dots}"}, place=place)
+        check_input_size(name, shape, place=place)

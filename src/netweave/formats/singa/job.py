@@ -20,6 +20,7 @@ from netweave.formats.singa.paths import below, root_of
 from netweave.formats.singa.phases import PHASES
 from netweave.formats.singa.settings import checkpoints_of, cluster_of, place_of, schedule_of, solver_of
 from netweave.job import Job, JobOptions, Phase
+from netweave.job.data import with_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from netweave.files.protobuf import Message
     from netweave.formats.singa.net import Net
-    from netweave.job import DataSource
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
@@ -147,19 +147,8 @@ def _moved(phases: Mapping[str, Phase], data: Mapping[str, str], place: str) -> 
     if unknown:
         raise UsageError(f"{place}: data is given for phase {unknown[0]!r}; there are: {', '.join(phases)}")
     return {
-        name: replace(phase, data=_at(phase.data, data[name], name, place)) if name in data else phase
+        name: replace(phase, data=with_path(phase.data, data[name], phase=repr(name), place=place))
+        if name in data
+        else phase
         for name, phase in phases.items()
     }
-
-
-def _at(sources: tuple[DataSource, ...], path: str, phase: str, place: str) -> tuple[DataSource, ...]:
-    named = [source for source in sources if "path" in source.settings]
-    if len(named) != 1:
-        raise UsageError(
-            f"{place}: {len(named)} layers of phase {phase!r} read records from a path, expected one that "
-            f"can read from {path} instead; change the names in the file"
-        )
-    return tuple(
-        replace(source, settings={**source.settings, "path": path}) if source is named[0] else source
-        for source in sources
-    )

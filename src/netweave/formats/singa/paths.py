@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from netweave.job.data import root_of_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from netweave.files.protobuf import Message
     from netweave.job import DataSource
@@ -40,8 +42,7 @@ def root_of(message: Message, path: Path) -> Path:
         if name in layer[field]
     ]
     names += list(message["checkpoint_path"])
-    folders = (Path(), *path.absolute().parents)
-    return next((folder for folder in folders if any((folder / name).exists() for name in names)), Path())
+    return root_of_names(path, names)
 
 
 def below(source: DataSource, root: Path) -> DataSource:

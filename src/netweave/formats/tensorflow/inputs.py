@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
-from netweave.errors import ShapeError, UnsupportedError, UsageError
+from netweave.errors import UnsupportedError
 from netweave.files.unknown import check_input_names
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.graph import BATCH
 from netweave.lowering.channels_last import Stored, Tensor
+from netweave.lowering.inputs import check_given_sizes, unknown_sizes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,17 +88,9 @@ class Inputs:
             )
         sizes = self._shapes.get(name, shape)
         if sizes is None:
-            raise ShapeError(
-                f"the file does not give the sizes of the input {name!r}; set them, as in "
-                f"--input-shape {name}=1x224x224x3",
-                place=place,
-                open_inputs=(name,),
-            )
+            raise unknown_sizes(name, place=place)
         declared = list(shape) if shape is not None else [None, *sizes[1:]]
-        if len(declared) != len(sizes):
-            raise UsageError(
-                f"{place}: input {name!r} has {len(declared)} axes, but {len(sizes)} sizes are given: {sizes}"
-            )
+        check_given_sizes(name, declared, sizes, place=place)
         dims: list[int | str | None] = list(sizes)
         if dims and declared[0] is None:
             dims[0] = BATCH

@@ -11,12 +11,10 @@ from netweave.formats.chainer.shim.functions import FUNCTIONS as F
 from netweave.formats.chainer.shim.link import Chain
 from netweave.formats.chainer.shim.links.connection import Linear
 from netweave.formats.chainer.shim.links.table import Signed, takes
+from netweave.formats.chainer.shim.links.vision import DEPTHS
 
 if TYPE_CHECKING:
     from netweave.formats.chainer.shim.variable import Variable
-
-DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-"""How many bottlenecks each of the four stages has, by the number of layers."""
 
 
 @cv_link

@@ -7,26 +7,12 @@ from typing import Any
 
 from netweave.formats.chainer.shim.registry import FUNCTIONS
 
-_NAMES = {
-    "AveragePooling2D": "average_pooling_2d",
-    "BroadcastTo": "broadcast_to",
-    "ClippedReLU": "clipped_relu",
-    "Concat": "concat",
-    "Dropout": "dropout",
-    "ELU": "elu",
-    "ExpandDims": "expand_dims",
-    "LeakyReLU": "leaky_relu",
-    "LocalResponseNormalization": "local_response_normalization",
-    "MaxPooling2D": "max_pooling_2d",
-    "ReLU": "relu",
-    "Reshape": "reshape",
-    "Sigmoid": "sigmoid",
-    "Softmax": "softmax",
-    "SoftmaxCrossEntropy": "softmax_cross_entropy",
-    "Tanh": "tanh",
-    "Transpose": "transpose",
-}
-"""What is called a function today, by its class's name."""
+_CLASSES = (
+    "AveragePooling2D", "BroadcastTo", "ClippedReLU", "Concat", "Dropout", "ELU", "ExpandDims", "LeakyReLU",
+    "LocalResponseNormalization", "MaxPooling2D", "ReLU", "Reshape", "Sigmoid", "Softmax",
+    "SoftmaxCrossEntropy", "Tanh", "Transpose",
+)  # fmt: skip
+"""Classes of Chainer 1 that are functions today, of the same name in small letters."""
 
 
 class _Former:
@@ -37,11 +23,12 @@ class _Former:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         kwargs.pop("use_cudnn", None)
-        function = FUNCTIONS[self._name]
-        if self._name == "concat":
+        words = {name.replace("_", ""): name for name in FUNCTIONS}
+        function = FUNCTIONS[words[self._name.lower()]]
+        if self._name == "Concat":
             return lambda *xs: function(xs, *args, **kwargs)
         return lambda *xs: partial(function, **kwargs)(*xs, *args)
 
 
-FORMER = {name: _Former(today) for name, today in _NAMES.items()}
+FORMER = {name: _Former(name) for name in _CLASSES}
 """Every class by its name in ``chainer.functions``."""

@@ -77,28 +77,6 @@ class ConvolutionND(_Windowed):
     function = "convolution_nd"
 
 
-@composite
-@takes(
-    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, "
-    "initialW=None, initial_bias=None, cover_all=False, dilate=1, groups=1"
-)
-class Convolution1D(ConvolutionND):
-    """Cross-correlation over sequences."""
-
-    rank = 1
-
-
-@composite
-@takes(
-    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, "
-    "initialW=None, initial_bias=None, cover_all=False, dilate=1, groups=1"
-)
-class Convolution3D(ConvolutionND):
-    """Cross-correlation over volumes."""
-
-    rank = 3
-
-
 @link
 @takes(
     "in_channels, out_channels, ksize=None, stride=1, pad=0, dilate=1, nobias=False, "
@@ -139,26 +117,16 @@ class DeconvolutionND(_Transposed):
     function = "deconvolution_nd"
 
 
-@composite
-@takes(
-    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, outsize=None, "
-    "initialW=None, initial_bias=None, dilate=1, groups=1"
-)
-class Deconvolution1D(DeconvolutionND):
-    """The transpose of a convolution over sequences."""
-
-    rank = 1
-
-
-@composite
-@takes(
-    "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, outsize=None, "
-    "initialW=None, initial_bias=None, dilate=1, groups=1"
-)
-class Deconvolution3D(DeconvolutionND):
-    """The transpose of a convolution over volumes."""
-
-    rank = 3
+_FIXED = "in_channels, out_channels, ksize, stride=1, pad=0, nobias=False, "
+for _name, _base, _doc, _settings in (
+    ("Convolution", ConvolutionND, "Cross-correlation", "cover_all=False"),
+    ("Deconvolution", DeconvolutionND, "The transpose of a convolution", "outsize=None"),
+):
+    for _rank, _what in ((1, "sequences"), (3, "volumes")):
+        _kind = type(f"{_name}{_rank}D", (_base,), {"rank": _rank, "__doc__": f"{_doc} over {_what}."})
+        _weights = "initialW=None, initial_bias=None"
+        _order = [_weights, _settings] if _base is ConvolutionND else [_settings, _weights]
+        composite(takes(f"{_FIXED}{', '.join(_order)}, dilate=1, groups=1")(_kind))
 
 
 @link

@@ -140,55 +140,12 @@ class _WithoutCell(_NStep):
         return hy, ys
 
 
-@link
-class NStepLSTM(_WithCell):
-    """LSTMs over each other."""
-
-
-@link
-class NStepBiLSTM(_WithCell):
-    """LSTMs over each other, both ways."""
-
-    ways = 2
-
-
-@link
-class NStepGRU(_WithoutCell):
-    """GRUs over each other."""
-
-    cell = CUDNN_CELLS["gru"]
-
-
-@link
-class NStepBiGRU(_WithoutCell):
-    """GRUs over each other, both ways."""
-
-    cell, ways = CUDNN_CELLS["gru"], 2
-
-
-@link
-class NStepRNNTanh(_WithoutCell):
-    """Plain recurrent layers over each other."""
-
-    cell = CUDNN_CELLS["rnn_tanh"]
-
-
-@link
-class NStepBiRNNTanh(_WithoutCell):
-    """Plain recurrent layers over each other, both ways."""
-
-    cell, ways = CUDNN_CELLS["rnn_tanh"], 2
-
-
-@link
-class NStepRNNReLU(_WithoutCell):
-    """Plain recurrent layers with rectifiers over each other."""
-
-    cell = CUDNN_CELLS["rnn_relu"]
-
-
-@link
-class NStepBiRNNReLU(_WithoutCell):
-    """Plain recurrent layers with rectifiers over each other, both ways."""
-
-    cell, ways = CUDNN_CELLS["rnn_relu"], 2
+for _name, _cell, _base, _doc in (
+    ("LSTM", "lstm", _WithCell, "LSTMs over each other"),
+    ("GRU", "gru", _WithoutCell, "GRUs over each other"),
+    ("RNNTanh", "rnn_tanh", _WithoutCell, "Plain recurrent layers over each other"),
+    ("RNNReLU", "rnn_relu", _WithoutCell, "Plain recurrent layers with rectifiers over each other"),
+):
+    for _way, _ways, _end in (("", 1, "."), ("Bi", 2, ", both ways.")):
+        _own = {"cell": CUDNN_CELLS[_cell], "ways": _ways, "__doc__": _doc + _end}
+        link(type(f"NStep{_way}{_name}", (_base,), _own))

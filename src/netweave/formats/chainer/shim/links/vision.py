@@ -60,6 +60,10 @@ class _Vision(Chain, ABC):
         pass
 
 
+DEPTHS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+"""How many bottlenecks each of the four stages of a ResNet has, by the number of layers."""
+
+
 def _without_file(pretrained_model: Any) -> None:
     if pretrained_model not in {"auto", None}:
         raise CodeError(
@@ -109,20 +113,9 @@ class _VGG(Signed, _Vision):
         return found | {"fc8": [self.fc8], "prob": [F["softmax"]]}
 
 
-@composite
-@takes("pretrained_model='auto'")
-class VGG16Layers(_VGG):
-    """16 layers."""
-
-    depths = (2, 2, 3, 3, 3)
-
-
-@composite
-@takes("pretrained_model='auto'")
-class VGG19Layers(_VGG):
-    """19 layers."""
-
-    depths = (2, 2, 4, 4, 4)
+for _number, _depths in ((16, (2, 2, 3, 3, 3)), (19, (2, 2, 4, 4, 4))):
+    _own = {"depths": _depths, "__doc__": f"{_number} layers."}
+    composite(takes("pretrained_model='auto'")(type(f"VGG{_number}Layers", (_VGG,), _own)))
 
 
 class _Bottleneck(Chain):
@@ -199,29 +192,10 @@ class _ResNet(Signed, _Vision):
         return found | {"pool5": [_over_all], "fc6": [self.fc6], "prob": [F["softmax"]]}
 
 
-@composite
-@takes("pretrained_model='auto', downsample_fb=False")
-class ResNet50Layers(_ResNet):
-    """50 layers."""
-
-    depths = (3, 4, 6, 3)
-
-
-@composite
-@takes("pretrained_model='auto', downsample_fb=False")
-class ResNet101Layers(_ResNet):
-    """101 layers."""
-
-    depths = (3, 4, 23, 3)
-
-
-@composite
-@takes("pretrained_model='auto', downsample_fb=False")
-class ResNet152Layers(_ResNet):
-    """152 layers."""
-
-    depths = (3, 8, 36, 3)
-
+for _number, _depths in DEPTHS.items():
+    _own = {"depths": _depths, "__doc__": f"{_number} layers."}
+    _kind = type(f"ResNet{_number}Layers", (_ResNet,), _own)
+    composite(takes("pretrained_model='auto', downsample_fb=False")(_kind))
 
 INCEPTIONS = {
     "3a": (192, 64, 96, 128, 16, 32, 32),
