@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from netweave.files.protobuf import Message
     from netweave.graph import GraphBuilder, Layer
     from netweave.graph.parameters import Step
 
@@ -161,6 +162,29 @@ class LayerContext:
                 raise self.shape_error(
                     f"{setting!r} is {groups}, which does not divide {count} channels", line
                 )
+
+    def require_rank(self, rank: int, value: Any = None) -> None:
+        """Refuse a value with another number of axes, by default the first input.
+
+        Raises:
+            ShapeError: It has.
+        """
+        found = self.rank(value)
+        if found != rank:
+            words = {3: "three", 4: "four", 5: "five"}
+            raise self.shape_error(f"needs {words.get(rank, rank)} axes, found {found}")
+
+    def positive_field(self, settings: Message, name: str) -> int:
+        """Return a field of a message that must be 1 or more.
+
+        Raises:
+            ReadError: It is less.
+        """
+        value: int = settings[name]
+        if value < 1:
+            line = settings.line_of(name) or settings.line
+            raise self.read_error(f"{name!r} is {value}, expected 1 or more", line)
+        return value
 
     def name_of(self, value: Any = None) -> str:
         """Return the name of a value, by default of the first input."""

@@ -214,7 +214,7 @@ def wrong(kind: str, settings: str = "", params: str = "w b", sources: str = "da
             "'topk' is 900, expected",
         ),
         (wrong("kReLU", sources="dat"), ReadError, r"reads 'dat', but there is no layer of that name"),
-        (wrong("kEmbedding", params="t"), ReadError, "needs 'vocab_size' and 'feature_dim' of 1 or more"),
+        (wrong("kEmbedding", params="t"), ReadError, "'vocab_size' is 0, expected 1 or more"),
     ],
 )
 def test_what_is_wrong_is_refused_with_its_line(text, error, message, tmp_path):

@@ -99,9 +99,8 @@ def data_root(path: Path) -> Path:
     """
     fields = ("data_param", "image_data_param", "hdf5_data_param", "window_data_param")
     layers = parse_net(path)["layer"]
-    return root_of_names(
-        path, (layer[name]["source"] for layer in layers for name in fields if name in layer)
-    )
+    names = [layer[field]["source"] for layer in layers for field in fields if field in layer]
+    return root_of_names(path, names)
 
 
 def read_phase(path: Path, phase: str, reading: Reading) -> Phase:

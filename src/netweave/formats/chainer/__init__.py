@@ -8,20 +8,16 @@ add a function, write it in ``shim/functions`` under ``@function``; a link, in `
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
+
+from netweave.files.code_reader import MAX_CODE_BYTES, imports_package
 
 if TYPE_CHECKING:
     from netweave.files import Source
 
 __all__ = ["match"]
 
-MAX_CODE_BYTES = 1 << 20
-"""Of a ``.py`` file this much is looked at."""
-
-_IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+chainer(cv)?\b", re.MULTILINE)
-
 
 def match(source: Source) -> bool:
     """Whether the file is Python code that imports Chainer or ChainerCV."""
-    return source.net.suffix == ".py" and _IMPORT.search(source.head(MAX_CODE_BYTES)) is not None
+    return source.net.suffix == ".py" and imports_package(source.head(MAX_CODE_BYTES), "chainer", "chainercv")

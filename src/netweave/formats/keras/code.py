@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -11,8 +9,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import UnsupportedError
 from netweave.files import Source
-from netweave.files.guard_answer import failure
-from netweave.files.sandbox import run_guarded
+from netweave.files.code_reader import MAX_CODE_BYTES, imports_package, run_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,10 +18,6 @@ if TYPE_CHECKING:
 
 CHILD = Path(__file__).with_name("child.py")
 
-MAX_CODE_BYTES = 1 << 20
-
-_IMPORT = re.compile(rb"^(?:import|from)\s+keras\b", re.MULTILINE)
-
 
 def is_code(path: Path) -> bool:
     """Whether a file is Python that imports Keras."""
@@ -32,7 +25,7 @@ def is_code(path: Path) -> bool:
         return False
     try:
         with path.open("rb") as file:
-            return _IMPORT.search(file.read(MAX_CODE_BYTES)) is not None
+            return imports_package(file.read(MAX_CODE_BYTES), "keras")
     except OSError:
         return False
 
@@ -55,17 +48,11 @@ def read_code(source: Source, read: Callable[[Source], Graph]) -> Graph:
             "or save the model with model.save, and give Netweave that file",
             place=place,
         )
-    request = {"net": str(source.net.resolve()), "place": place, "entry": source.entry}
     beside = [
         path
         for suffix in (".npz", ".weights.h5", ".h5")
         if (path := source.net.with_name(source.net.stem + suffix)).is_file()
     ]
-    with run_guarded(
-        CHILD, [json.dumps(request)], readable=[source.net, *beside], place=place, trust=source.trust
-    ) as outcome:
-        saved = outcome.file("net.keras")
-        if outcome.status != 0 or saved is None:
-            raise failure(outcome, place)
+    with run_reader(source, CHILD, ["net.keras"], readable=beside) as (saved,):
         graph = read(Source(saved, input_shapes=source.input_shapes))
     return replace(graph, files=(place, *map(str, beside)))

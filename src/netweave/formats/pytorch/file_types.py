@@ -7,15 +7,12 @@ import re
 import zipfile
 from typing import TYPE_CHECKING
 
+from netweave.files.code_reader import MAX_CODE_BYTES, imports_package
 from netweave.formats.pytorch.state import is_legacy
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-MAX_CODE_BYTES = 1 << 20
-"""Of a ``.py`` file this much is looked at."""
-
-_IMPORT = re.compile(rb"^[ \t]*(import|from)[ \t]+(torch|torchvision)\b", re.MULTILINE)
 _MODULE = re.compile(rb"^class[ \t]+\w+\([^)\n]*\bnn\.Module\b", re.MULTILINE)
 """A class of a file that has ``nn`` from a file of parts: ``from .unet_parts import *``."""
 
@@ -36,7 +33,8 @@ def kind_of(path: Path) -> Kind | None:
             head = file.read(64)
             if path.suffix == ".py":
                 code = head + file.read(MAX_CODE_BYTES)
-                return Kind.CODE if _IMPORT.search(code) or _MODULE.search(code) else None
+                is_model = imports_package(code, "torch", "torchvision") or _MODULE.search(code)
+                return Kind.CODE if is_model else None
         if is_legacy(head):
             return Kind.STATE
         return _archive_kind(path) if head[:4] == b"PK\x03\x04" else None

@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
-from netweave.files import read_bytes
-from netweave.files.guard_answer import failure
+from netweave.files.code_reader import run_reader
 from netweave.files.model_imports import LEVELS, Imports, imports_of
-from netweave.files.sandbox import run_guarded
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, kind_of
 
@@ -46,35 +44,21 @@ def read(source: Source) -> Graph:
         )
     if source.weights is not None and kind is not Kind.CODE:
         raise UsageError(f"{place} contains its weights; do not give {str(source.weights)!r}")
-    if source.weights is not None:
-        read_bytes(source.weights)
     _need_torch(place)
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
     beside = imports.places(source.net.resolve(), place)
-    request = {
-        "kind": kind.name if kind else None,
-        "net": str(source.net.resolve()),
-        "place": place,
-        "entry": source.entry,
-        "name": imports.name,
-        "folders": [str(folder) for folder in imports.folders],
-        "missing": imports.missing,
-        "beside": beside,
-        "weights": str(source.weights.resolve()) if source.weights else None,
-        "weights_place": str(source.weights),
-        "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
-    }
-    with run_guarded(
+    with run_reader(
+        source,
         CHILD,
-        [json.dumps(request)],
-        readable=[*files, *imports.files],
-        place=place,
-        trust=source.trust,
-    ) as outcome:
-        net, tables = outcome.file("net.onnx"), outcome.file("tables.json")
-        if outcome.status != 0 or net is None or tables is None:
-            raise failure(outcome, place)
+        ["net.onnx", "tables.json"],
+        readable=imports.files,
+        kind=kind.name if kind else None,
+        name=imports.name,
+        folders=[str(folder) for folder in imports.folders],
+        missing=imports.missing,
+        beside=beside,
+    ) as (net, tables):
         found = Tables.parse(_json(tables, place), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, found, files=names, beside=beside)

@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError
-from netweave.formats.singa.context import Output, SingaLayer
+from netweave.formats.singa.context import Output
 from netweave.formats.singa.contrastive import Machine, sampled_chain
 from netweave.formats.singa.layers.machine import downwards
-from netweave.formats.singa.net import Net, NetMaker, builder_of, layer_entry, units_of
-from netweave.formats.singa.parameters import Parameters
+from netweave.formats.singa.net import Net, NetMaker, maker_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from netweave.files.protobuf import Message
     from netweave.formats.singa.checkpoint import Weights
     from netweave.formats.singa.unroll import Unit
-    from netweave.graph import Graph, GraphBuilder
+    from netweave.graph import Graph
 
 
 def build_contrastive(job: Message, source: Source, *, steps: int, objective: bool) -> Net:
@@ -39,43 +38,28 @@ def build_contrastive(job: Message, source: Source, *, steps: int, objective: bo
     Raises:
         SourceError: The net is wrong, or has not one RBM.
     """
-    units, kept = units_of(job, source)
-    builder = builder_of(job, source, None)
-    parameters = Parameters(builder, kept, None, place=str(source.net))
-    maker = NetMaker(builder, parameters, source, units, job["neuralnet"].get("partition_dim", None))
+    maker, units = maker_of(job, source, None)
     machines = maker.machines()
     if len(machines) != 1:
         raise _not_one_machine(machines, str(source.net))
     for unit in units:
         maker.make(unit)
     maker.inputs.finish()
-    error, loss = _chain(maker, builder, machines[0], steps=steps, objective=objective)
+    error, loss = _chain(maker, machines[0], steps=steps, objective=objective)
     maker.name_inputs()
-    graph = replace(builder.finish([error]), notes=(*maker.notes(), *parameters.finish()))
+    graph = replace(maker.builder.finish([error]), notes=(*maker.notes(), *maker.parameters.finish()))
     losses = {} if loss is None else {loss.name or "": 1.0}
     names = {unit.name for unit in machines[0]}
-    return Net(_frozen_below(graph, names), losses, maker.feeds, machines, parameters.shares())
+    return Net(_frozen_below(graph, names), losses, maker.feeds, machines, maker.parameters.shares())
 
 
 def _chain(
-    maker: NetMaker, builder: GraphBuilder, machine: tuple[Unit, Unit], *, steps: int, objective: bool
+    maker: NetMaker, machine: tuple[Unit, Unit], *, steps: int, objective: bool
 ) -> tuple[ir.Value, ir.Value | None]:
     """Add the chain of a machine behind its way up; return the error and the loss."""
-    contexts = []
-    for unit in machine:
-        layer = next(layer for layer in builder.layers.values() if layer.name == unit.name)
-        contexts.append(
-            SingaLayer(
-                builder,
-                place=layer.place,
-                layer=layer,
-                unit=unit,
-                sources=(),
-                parameters=maker.parameters,
-                training=True,
-                joined={},
-            )
-        )
+    builder = maker.builder
+    layers = {layer.name: layer for layer in builder.layers.values()}
+    contexts = [maker.context(layers[unit.name], unit) for unit in machine]
     visible, hidden = contexts
     (data,), (states,) = (maker.made[unit.name].values for unit in machine)
     gaussian = hidden.spec["rbm_conf"]["gaussian"]
@@ -117,30 +101,16 @@ def build_downwards(job: Message, source: Source, weights: Weights | None, net: 
         weights: Stored arrays, if there are any.
         net: The way up, whose sizes hold here too.
     """
-    _, kept = units_of(job, source)
-    builder = builder_of(job, source, weights)
-    parameters = Parameters(builder, kept, weights, place=str(source.net))
+    maker, _ = maker_of(job, source, weights)
+    builder, keys = maker.builder, maker.parameters.keys
     visible, hidden = net.machines[-1]
     weight = net.graph.parameters[net.graph.layers[hidden.name].parameters[0]]
     size, num_visible = weight.shape
     states = builder.input(hidden.name, (None, size))
-    partition_dim = job["neuralnet"].get("partition_dim", None)
-    top = layer_entry(builder, hidden, str(source.net), partition_dim)
-    builder.layers.add(replace(top, outputs=(hidden.name,)))
-    layer = layer_entry(builder, visible, str(source.net), partition_dim)
+    builder.layers.add(replace(maker.entry(hidden), outputs=(hidden.name,)))
+    layer = maker.entry(visible)
     with builder.layer(layer):
-        ctx = SingaLayer(
-            builder,
-            place=layer.place,
-            layer=layer,
-            unit=visible,
-            sources=[Output([states])],
-            parameters=parameters,
-            training=False,
-            joined={},
-        )
-        made = downwards(ctx, num_visible)
-    builder.layers.add(
-        replace(layer, inputs=(hidden.name,), outputs=(visible.name,), parameters=parameters.keys(layer.key))
-    )
-    return replace(builder.finish(made.values), notes=parameters.finish())
+        made = downwards(maker.context(layer, visible, [Output([states])], training=False), num_visible)
+    ends = {"inputs": (hidden.name,), "outputs": (visible.name,)}
+    builder.layers.add(replace(layer, **ends, parameters=keys(layer.key)))
+    return replace(builder.finish(made.values), notes=maker.parameters.finish())

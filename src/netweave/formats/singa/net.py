@@ -59,16 +59,12 @@ def build(job: Message, source: Source, weights: Weights | None) -> Net:
     Raises:
         SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
     """
-    units, kept = units_of(job, source)
-    builder = builder_of(job, source, weights)
-    parameters = Parameters(builder, kept, weights, place=str(source.net))
-    partition_dim = job["neuralnet"].get("partition_dim", None)
-    maker = NetMaker(builder, parameters, source, units, partition_dim)
+    maker, units = maker_of(job, source, weights)
     for unit in units:
         maker.make(unit)
     maker.inputs.finish()
     notes = (*maker.notes(), *maker.parameters.finish())
-    graph = replace(builder.finish(maker.outputs()), notes=notes)
+    graph = replace(maker.builder.finish(maker.outputs()), notes=notes)
     losses = {name: weight for made in maker.made.values() for name, weight in made.losses.items()}
     return Net(graph, losses, maker.feeds, maker.machines(), maker.parameters.shares())
 
@@ -81,20 +77,18 @@ def units_of(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
     return unroll(kept, default=net["unroll_len"], of=net["layer"], place=place), kept
 
 
+def maker_of(job: Message, source: Source, weights: Weights | None) -> tuple[NetMaker, list[Unit]]:
+    """Return what writes the net of a phase, and the layers that it has to write."""
+    units, kept = units_of(job, source)
+    builder = builder_of(job, source, weights)
+    parameters = Parameters(builder, kept, weights, place=str(source.net))
+    return NetMaker(builder, parameters, source, units, job["neuralnet"].get("partition_dim", None)), units
+
+
 def builder_of(job: Message, source: Source, weights: Weights | None) -> GraphBuilder:
     """Return where the nodes of a net go."""
     files = [str(source.net), *(weights.file.split(",") if weights else [])]
     return GraphBuilder(job["name"] or source.net.stem, format="singa", files=files)
-
-
-def layer_entry(builder: GraphBuilder, unit: Unit, place: str, partition_dim: int | None) -> Layer:
-    """Return the entry of a layer; it has the net's ``partition_dim`` where it has none of its own."""
-    spec = unit.spec
-    inherited = {} if partition_dim is None else {"partition_dim": partition_dim}
-    settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
-    origin, outputs = Origin(place, spec.line), (unit.name,)
-    layer = builder.layers.new(unit.name, kind_of(spec), inherited | settings, origin=origin, outputs=outputs)
-    return replace(layer, call=unit.index)
 
 
 class NetMaker:
@@ -108,6 +102,7 @@ class NetMaker:
         partition_dim: That of the net, if the file has one.
 
     Attributes:
+        builder: Where nodes go.
         parameters: The stored arrays.
         made: What each layer gives, by name.
         feeds: The input layers by name.
@@ -127,41 +122,57 @@ class NetMaker:
         self.made: dict[str, Output] = {}
         self.feeds: dict[str, InputLayer] = {}
         self.inputs = Inputs(builder, source, [unit.name for unit in units])
-        self._builder = builder
+        self.builder = builder
         self._source = source
         self._by_name = {unit.name: unit for unit in units}
         self._joined: dict[tuple[str, ...], ir.Value] = {}
         reads = [name for unit in units for name in forward_sources(unit, self._by_name)]
         self._readers = Counter(reads)
 
+    def context(
+        self, layer: Layer, unit: Unit, sources: Sequence[Output | InputLayer] = (), *, training: bool = True
+    ) -> SingaLayer:
+        """Return what a layer is lowered with; in phase TRAIN it is trained, unless the caller says no."""
+        return SingaLayer(
+            self.builder,
+            place=layer.place,
+            layer=layer,
+            unit=unit,
+            sources=sources,
+            parameters=self.parameters,
+            training=training and self._source.phase == "TRAIN",
+            readers=self._readers[unit.name],
+            joined=self._joined,
+        )
+
+    def entry(self, unit: Unit) -> Layer:
+        """Return a layer's row of the table, which it is not in yet."""
+        spec, partition_dim = unit.spec, self._partition_dim
+        inherited = {} if partition_dim is None else {"partition_dim": partition_dim}
+        settings = {key: value for key, value in spec.to_json().items() if key not in _NOT_SETTINGS}
+        origin, outputs = Origin(str(self._source.net), spec.line), (unit.name,)
+        layer = self.builder.layers.new(
+            unit.name, kind_of(spec), inherited | settings, origin=origin, outputs=outputs
+        )
+        return replace(layer, call=unit.index)
+
     def make(self, unit: Unit) -> None:
         """Write one layer."""
-        place = str(self._source.net)
-        layer = layer_entry(self._builder, unit, place, self._partition_dim)
+        layer = self.entry(unit)
         names = forward_sources(unit, self._by_name)
         if is_input(unit):
             origin = self.feeds.get(names[0]) if names else None
             self.feeds[unit.name] = InputLayer(unit, origin, self.inputs)
-            self._builder.layers.add(layer)
+            self.builder.layers.add(layer)
             return
         sources: list[Output | InputLayer] = [self.feeds.get(name) or self.made[name] for name in names]
-        with self._builder.layer(layer):
-            ctx = SingaLayer(
-                self._builder,
-                place=layer.place,
-                layer=layer,
-                unit=unit,
-                sources=sources,
-                parameters=self.parameters,
-                training=self._source.phase == "TRAIN",
-                readers=self._readers[unit.name],
-                joined=self._joined,
-            )
+        with self.builder.layer(layer):
+            ctx = self.context(layer, unit, sources)
             _check_sources(ctx)
             made = self.made[unit.name] = LAYERS[unit.spec["type"]].read(ctx)
         values = [*made.results.values()] or [*made.values]
         keys = self.parameters.keys(layer.key)
-        self._builder.record(layer, inputs=dict.fromkeys(ctx.read), outputs=values, parameters=keys)
+        self.builder.record(layer, inputs=dict.fromkeys(ctx.read), outputs=values, parameters=keys)
 
     def outputs(self) -> list[ir.Value]:
         """Return the values that leave the net: losses, metrics, and what no layer reads."""
@@ -173,16 +184,16 @@ class NetMaker:
                 values = list(made.values)
             found |= {value.name or "": value for value in values}
         return [
-            value if value.producer() is not None else self._builder.add("Identity", [value])
+            value if value.producer() is not None else self.builder.add("Identity", [value])
             for value in found.values()
         ]
 
     def name_inputs(self) -> None:
         """Note in the entries of input layers which inputs of the net they have become."""
         for name in self.feeds:
-            key = next(key for key, layer in self._builder.layers.items() if layer.name == name)
-            layer = self._builder.layers[key]
-            self._builder.layers.add(replace(layer, outputs=tuple(self.inputs.read_by.get(name, ()))))
+            key = next(key for key, layer in self.builder.layers.items() if layer.name == name)
+            layer = self.builder.layers[key]
+            self.builder.layers.add(replace(layer, outputs=tuple(self.inputs.read_by.get(name, ()))))
 
     def notes(self) -> tuple[str, ...]:
         """Return what of the file is not in the graph."""

@@ -138,7 +138,7 @@ def test_im2col_orders_channel_row_column(tmp_path):
     ("settings", "error", "message"),
     [
         ("num_output: 2", ReadError, "has no 'kernel_size'"),
-        ("kernel_size: 3", ReadError, "has no 'num_output' of 1 or more"),
+        ("kernel_size: 3", ReadError, "'num_output' is 0, expected 1 or more"),
         (
             "num_output: 2 kernel_size: 3 kernel_h: 3 kernel_w: 3",
             ReadError,

@@ -41,7 +41,7 @@ def test_embed(tmp_path, bias):
 @pytest.mark.parametrize(
     ("kind", "settings", "error", "message"),
     [
-        ("InnerProduct", "", ReadError, "has no 'num_output' of 1 or more"),
+        ("InnerProduct", "", ReadError, "'num_output' is 0, expected 1 or more"),
         (
             "InnerProduct",
             "inner_product_param { num_output: 1 axis: 4 }",
@@ -58,7 +58,7 @@ def test_embed(tmp_path, bias):
             "Embed",
             "embed_param { num_output: 2 }",
             ReadError,
-            "needs 'num_output' and 'input_dim' of 1 or more",
+            "'input_dim' is 0, expected 1 or more",
         ),
     ],
 )

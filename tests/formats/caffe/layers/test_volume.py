@@ -90,7 +90,7 @@ def test_a_net_of_version_1_0_says_its_sizes(tmp_path):
             "Convolution3D",
             "convolution_param { kernel_size: 3 kernel_depth: 3 }",
             ReadError,
-            "no 'num_output'",
+            "'num_output' is 0",
         ),
         (
             "Convolution3D",

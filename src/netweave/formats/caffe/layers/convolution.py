@@ -70,9 +70,7 @@ def _per_axis(ctx: CaffeLayer, name: str, short: str, num_axes: int, default: in
 def _num_output(ctx: CaffeLayer) -> tuple[int, int]:
     """Return the channels that come out and the groups."""
     parameter = ctx.spec["convolution_param"]
-    num_output, group = parameter["num_output"], parameter["group"]
-    if num_output < 1:
-        raise ctx.read_error("has no 'num_output' of 1 or more", parameter.line)
+    num_output, group = ctx.positive_field(parameter, "num_output"), parameter["group"]
     ctx.check_groups(group, (ctx.size(1), num_output), setting="group", line=parameter.line_of("group"))
     return num_output, group
 

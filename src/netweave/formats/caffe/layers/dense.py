@@ -17,10 +17,8 @@ if TYPE_CHECKING:
 def inner_product(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """A matrix product over all axes from ``axis`` on; weights [out, in], or [in, out] if ``transpose``."""
     parameter = ctx.spec["inner_product_param"]
-    num_output, transpose = parameter["num_output"], parameter["transpose"]
+    num_output, transpose = ctx.positive_field(parameter, "num_output"), parameter["transpose"]
     axis = ctx.axis(parameter["axis"])
-    if num_output < 1:
-        raise ctx.read_error("has no 'num_output' of 1 or more", parameter.line)
     num_inputs = prod(ctx.size(each) for each in range(axis, ctx.rank()))
     shape = (num_inputs, num_output) if transpose else (num_output, num_inputs)
     flat = axis <= 1
@@ -54,9 +52,7 @@ def _product_of_rows(
 def embed(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Rows of a table [input_dim, num_output], chosen by whole numbers that come as floats."""
     parameter = ctx.spec["embed_param"]
-    num_output, num_rows = parameter["num_output"], parameter["input_dim"]
-    if num_output < 1 or num_rows < 1:
-        raise ctx.read_error("needs 'num_output' and 'input_dim' of 1 or more", parameter.line)
+    num_output, num_rows = (ctx.positive_field(parameter, name) for name in ("num_output", "input_dim"))
     table = ctx.blob(0, (num_rows, num_output), "weight", parameter["weight_filler"])
     index = ctx.add("Cast", [ctx.x], {"to": 7})
     if not parameter["bias_term"]:

@@ -90,8 +90,8 @@ def detection_output(ctx: CaffeLayer) -> Sequence[ir.Value]:
     num_priors = _num_priors(ctx)
     num_classes = _num_classes(ctx, parameter, num_priors)
     shared = parameter["share_location"]
-    locations = reshaped(ctx, ctx.x, [0, num_priors, 1 if shared else num_classes, 4])
-    scores = reshaped(ctx, ctx.bottoms[1], [0, num_priors, num_classes])
+    locations = ctx.reshape(ctx.x, [0, num_priors, 1 if shared else num_classes, 4])
+    scores = ctx.reshape(ctx.bottoms[1], [0, num_priors, num_classes])
     boxes = decoded(
         ctx,
         locations,
@@ -136,11 +136,6 @@ def _num_classes(ctx: CaffeLayer, parameter: Message, num_priors: int) -> int:
     return classes
 
 
-def reshaped(ctx: CaffeLayer, value: ir.Value, shape: list[int]) -> ir.Value:
-    """Return a value in other sizes; 0 keeps one."""
-    return ctx.reshape(value, shape)
-
-
 def decoded(ctx: CaffeLayer, locations: ir.Value, *, code_type: str, scaled: bool) -> ir.Value:
     """Return boxes as corners: ``bbox_util.cpp``, DecodeBBox.
 
@@ -151,7 +146,7 @@ def decoded(ctx: CaffeLayer, locations: ir.Value, *, code_type: str, scaled: boo
         scaled: The locations are multiplied with the variances first.
     """
     num_priors = ctx.size(2, ctx.bottoms[2]) // 4
-    both = reshaped(ctx, ctx.bottoms[2], [2, num_priors, 1, 4])
+    both = ctx.reshape(ctx.bottoms[2], [2, num_priors, 1, 4])
     priors, variances = _halves(ctx, both, axis=0)
     delta = ctx.add("Mul", [locations, variances]) if scaled else locations
     if code_type == "CORNER":
@@ -278,5 +273,5 @@ def position_sensitive_pooling(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def _regions(ctx: CaffeLayer) -> ir.Value:
     """Return the second bottom as rows of image and corners."""
     if ctx.rank(ctx.bottoms[1]) > 2:
-        return reshaped(ctx, ctx.bottoms[1], [0, -1])
+        return ctx.reshape(ctx.bottoms[1], [0, -1])
     return ctx.bottoms[1]

@@ -27,8 +27,7 @@ def local_response(ctx: CaffeLayer) -> Sequence[ir.Value]:
         raise ctx.read_error(
             f"'local_size' is {size}, expected an odd number", parameter.line_of("local_size")
         )
-    if ctx.rank() != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
+    ctx.require_rank(4)
     x = ctx.x
     if parameter["norm_region"] == "ACROSS_CHANNELS":
         attributes = {"size": size, "alpha": alpha, "beta": beta, "bias": parameter["k"]}
@@ -90,8 +89,7 @@ def _check_rates(ctx: CaffeLayer) -> None:
 def mean_variance(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Mean 0 and variance 1 for each image, channel by channel or over all; ``eps`` is outside the root."""
     parameter = ctx.spec["mvn_param"]
-    if ctx.rank() != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
+    ctx.require_rank(4)
     axes = ctx.integers([1, 2, 3] if parameter["across_channels"] else [2, 3])
     x, single = ctx.x, not parameter["normalize_variance"]
     centred = ctx.add("Sub", [x, ctx.add("ReduceMean", [x, axes])], top=0 if single else None)

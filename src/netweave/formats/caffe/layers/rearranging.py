@@ -27,9 +27,9 @@ def shuffle_channel(ctx: CaffeLayer) -> Sequence[ir.Value]:
     if any(size is None for size in plane):
         raise ctx.shape_error("needs fixed sizes after the channels")
     parts = [group, ctx.size(1) // group]
-    table = _reshaped(ctx, ctx.x, [0, *parts, -1])
+    table = ctx.reshape(ctx.x, [0, *parts, -1])
     turned = ctx.transpose(table, [0, 2, 1, 3])
-    return [_reshaped(ctx, turned, [0, channels, *plane], top=0)]
+    return [ctx.as_top(ctx.reshape(turned, [0, channels, *plane]))]
 
 
 @layer("Reorg")
@@ -52,9 +52,9 @@ def reorg(ctx: CaffeLayer) -> Sequence[ir.Value]:
     x = ctx.x
     if parameter["reverse"]:
         return [ctx.add("DepthToSpace", [x], {"blocksize": stride}, top=0)]
-    seen = _reshaped(ctx, x, [0, channels // block, height * stride, width * stride])
+    seen = ctx.reshape(x, [0, channels // block, height * stride, width * stride])
     moved = ctx.add("SpaceToDepth", [seen], {"blocksize": stride})
-    return [_reshaped(ctx, moved, [0, channels * block, height // stride, width // stride], top=0)]
+    return [ctx.as_top(ctx.reshape(moved, [0, channels * block, height // stride, width // stride]))]
 
 
 @layer("Transpose")
@@ -90,12 +90,5 @@ def flip(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 
 def _reversed(ctx: CaffeLayer, axes: Sequence[int]) -> ir.Value:
-    numbers = ([-1] * len(axes), [_BEFORE_THE_FIRST] * len(axes), axes, [-1] * len(axes))
-    starts, ends, along, steps = (ctx.integers(row) for row in numbers)
-    return ctx.add("Slice", [ctx.x, starts, ends, along, steps], top=0)
-
-
-def _reshaped(
-    ctx: CaffeLayer, value: ir.Value, shape: Sequence[int | None], *, top: int | None = None
-) -> ir.Value:
-    return ctx.add("Reshape", [value, ctx.constant(list(shape), dtype="int64")], top=top)
+    backwards = [-1] * len(axes)
+    return ctx.as_top(ctx.slice(ctx.x, backwards, [_BEFORE_THE_FIRST] * len(axes), axes, backwards))

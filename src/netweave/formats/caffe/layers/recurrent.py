@@ -49,15 +49,13 @@ def _ends(ctx: CaffeLayer, *, num_states: int) -> tuple[int, bool, Sequence[ir.V
     parameter = ctx.spec["recurrent_param"]
     exposed = num_states if parameter["expose_hidden"] else 0
     num_inputs = len(ctx.bottoms) - exposed
-    if parameter["num_output"] < 1:
-        raise ctx.read_error("has no 'num_output' of 1 or more", parameter.line)
     if num_inputs not in {2, 3} or len(ctx.tops) != 1 + exposed:
         states = f", and {exposed} states with 'expose_hidden'" if exposed else ""
         raise ctx.read_error(
             f"has {len(ctx.bottoms)} bottoms and {len(ctx.tops)} tops, expected x, cont and perhaps "
             f"x_static, and one output{states}"
         )
-    return parameter["num_output"], num_inputs == 3, ctx.bottoms[num_inputs:]
+    return ctx.positive_field(parameter, "num_output"), num_inputs == 3, ctx.bottoms[num_inputs:]
 
 
 def _outside(ctx: CaffeLayer, width: int, *, has_static: bool) -> ir.Value:

@@ -24,8 +24,7 @@ def upsample(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
     The one is of YOLO's ports, the other of SegNet and ENet, both named ``upsample_layer.cpp``.
     """
-    if ctx.rank() != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
+    ctx.require_rank(4)
     parameter = ctx.spec["upsample_param"]
     if len(ctx.bottoms) == 2:
         return [_unpooled(ctx, _unpooled_size(ctx, parameter))]
@@ -68,13 +67,13 @@ def _unpooled(ctx: CaffeLayer, size: list[int]) -> ir.Value:
         raise ctx.shape_error(
             f"{height}x{width} elements are too few for the input of {ctx.size(2)}x{ctx.size(3)}"
         )
-    x, places = (_shaped(ctx, bottom, [0, 0, -1]) for bottom in ctx.bottoms)
+    x, places = (ctx.reshape(bottom, [0, 0, -1]) for bottom in ctx.bottoms)
     batch = ctx.add("Shape", [ctx.x], {"start": 0, "end": 1})
-    planes = ctx.concat([batch, _ints(ctx, [channels, height * width])], 0)
+    planes = ctx.concat([batch, ctx.integers([channels, height * width])], 0)
     empty = ctx.add("Expand", [ctx.constant([[[0.0]]]), planes])
     numbers = ctx.add("Cast", [places], {"to": _INT64})
     flat = ctx.add("ScatterElements", [empty, numbers, x], {"axis": 2})
-    return _shaped(ctx, flat, [0, channels, height, width], top=0)
+    return ctx.as_top(ctx.reshape(flat, [0, channels, height, width]))
 
 
 @layer("Interp", bottoms=(1, 2))
@@ -84,8 +83,7 @@ def interp(ctx: CaffeLayer) -> Sequence[ir.Value]:
     A second bottom gives height and width.
     """
     parameter = ctx.spec["interp_param"]
-    if ctx.rank() != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
+    ctx.require_rank(4)
     pads = [parameter["pad_beg"], parameter["pad_end"]]
     if max(pads) > 0:
         raise ctx.read_error(
@@ -97,10 +95,10 @@ def interp(ctx: CaffeLayer) -> Sequence[ir.Value]:
     x = ctx.x
     if any(pads):
         borders = ([-pads[0]] * 2, [-pads[0] + size for size in cut], [2, 3])
-        x = ctx.add("Slice", [x, *(_ints(ctx, border) for border in borders)])
+        x = ctx.add("Slice", [x, *(ctx.integers(border) for border in borders)])
     size = _interp_size(ctx, parameter, cut)
     attributes = {"mode": "linear", "coordinate_transformation_mode": "align_corners", "axes": [2, 3]}
-    return [ctx.add("Resize", [x, None, None, _ints(ctx, size)], attributes, top=0)]
+    return [ctx.add("Resize", [x, None, None, ctx.integers(size)], attributes, top=0)]
 
 
 def _interp_size(ctx: CaffeLayer, parameter: Message, size: list[int]) -> list[int]:
@@ -122,11 +120,3 @@ def _interp_size(ctx: CaffeLayer, parameter: Message, size: list[int]) -> list[i
             "has neither 'zoom_factor' nor 'shrink_factor', nor 'height' and 'width' above 0", parameter.line
         )
     return sides
-
-
-def _ints(ctx: CaffeLayer, numbers: Sequence[int]) -> ir.Value:
-    return ctx.integers(numbers)
-
-
-def _shaped(ctx: CaffeLayer, value: ir.Value, shape: list[int], *, top: int | None = None) -> ir.Value:
-    return ctx.add("Reshape", [value, _ints(ctx, shape)], top=top)

@@ -34,8 +34,7 @@ _SEGNET_EPS = 1e-9
 def scaled_norm(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Normalised, then scaled and shifted: ``bn_layer.cpp`` of the branch that the settings are of."""
     parameter = ctx.spec["bn_param"]
-    if ctx.rank() != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank()}")
+    ctx.require_rank(4)
     of_segnet = [name for name in _SEGNET if name in parameter]
     of_pspnet = [name for name in _PSPNET if name in parameter]
     if of_segnet and of_pspnet:

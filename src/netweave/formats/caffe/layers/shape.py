@@ -62,10 +62,8 @@ def slice_(ctx: CaffeLayer) -> Sequence[ir.Value]:
             parameter.line_of("slice_point"),
         )
     if size is None:
-        return [
-            ctx.add("Slice", [ctx.x, *_ints(ctx, [a], [b], [axis])], top=top)
-            for top, (a, b) in enumerate(zip(starts, ends, strict=True))
-        ]
+        bounds = enumerate(zip(starts, ends, strict=True))
+        return [ctx.as_top(ctx.slice(ctx.x, [a], [b], [axis]), top) for top, (a, b) in bounds]
     lengths = ctx.integers([b - a for a, b in zip(starts, ends, strict=True)])
     return ctx.add_many("Split", [ctx.x, lengths], {"axis": axis}, outputs=ctx.tops)
 
@@ -195,9 +193,7 @@ def crop(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def tile(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The whole value ``tiles`` times along an axis."""
     parameter = ctx.spec["tile_param"]
-    axis, tiles = ctx.axis(parameter["axis"]), parameter["tiles"]
-    if tiles < 1:
-        raise ctx.read_error(f"'tiles' is {tiles}, expected 1 or more", parameter.line_of("tiles"))
+    axis, tiles = ctx.axis(parameter["axis"]), ctx.positive_field(parameter, "tiles")
     repeats = [tiles if each == axis else 1 for each in range(ctx.rank())]
     return [ctx.add("Tile", [ctx.x, ctx.integers(repeats)], top=0)]
 
@@ -229,7 +225,3 @@ def batch_reindex(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The items of the first bottom in the order that the second gives, as whole numbers in floats."""
     index = ctx.add("Cast", [ctx.bottoms[1]], {"to": _INT64})
     return [ctx.add("Gather", [ctx.x, index], {"axis": 0}, top=0)]
-
-
-def _ints(ctx: CaffeLayer, *lists: Sequence[int]) -> list[ir.Value]:
-    return [ctx.integers(numbers) for numbers in lists]

@@ -25,7 +25,7 @@ def convolution3d(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Cross-correlation; weights [out, in, depth, height, width]."""
     parameter = _parameter(ctx, "convolution")
     window = _window(ctx, parameter)
-    weight = (_num_output(ctx, parameter), ctx.size(1), *window.kernel)
+    weight = (ctx.positive_field(parameter, "num_output"), ctx.size(1), *window.kernel)
     return _applied(ctx, parameter, "Conv", weight, window)
 
 
@@ -34,7 +34,7 @@ def deconvolution3d(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The transpose of a convolution; weights [in, out, depth, height, width]."""
     parameter = _parameter(ctx, "convolution")
     window = _window(ctx, parameter)
-    weight = (ctx.size(1), _num_output(ctx, parameter), *window.kernel)
+    weight = (ctx.size(1), ctx.positive_field(parameter, "num_output"), *window.kernel)
     return _applied(ctx, parameter, "ConvTranspose", weight, window)
 
 
@@ -101,18 +101,12 @@ def _one(ctx: CaffeLayer, parameter: Message, name: str, default: int) -> int:
     return int(values[0])
 
 
-def _num_output(ctx: CaffeLayer, parameter: Message) -> int:
-    if parameter["num_output"] < 1:
-        raise ctx.read_error("has no 'num_output' of 1 or more", parameter.line)
-    return int(parameter["num_output"])
-
-
 def _applied(
     ctx: CaffeLayer, parameter: Message, op_type: str, weight: tuple[int, ...], window: Window
 ) -> Sequence[ir.Value]:
     """Add the operator; ``filter_group`` cuts the work, not the net."""
     arrays = [ctx.blob(0, weight, "weight", parameter["weight_filler"])]
     if parameter["bias_term"]:
-        num_output = _num_output(ctx, parameter)
+        num_output = ctx.positive_field(parameter, "num_output")
         arrays.append(ctx.blob(1, (num_output,), "bias", parameter["bias_filler"]))
     return [ctx.add(op_type, [ctx.x, *arrays], window.attributes(), top=0)]

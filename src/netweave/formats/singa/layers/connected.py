@@ -12,11 +12,7 @@ _INT64 = 7
 def inner_product(ctx: SingaLayer) -> Output:
     """A matrix product over all but the batch, with a bias; weights [out, in], or transposed if told so."""
     settings = ctx.spec["innerproduct_conf"]
-    num_output, transpose = settings["num_output"], settings["transpose"]
-    if num_output < 1:
-        raise ctx.read_error(
-            f"'num_output' is {num_output}, expected 1 or more", settings.line_of("num_output")
-        )
+    num_output, transpose = ctx.positive_field(settings, "num_output"), settings["transpose"]
     ctx.expect_parameters([2], "the weights and the bias")
     x, num_inputs = ctx.rows()
     shape = (num_inputs, num_output) if transpose else (num_output, num_inputs)
@@ -29,9 +25,7 @@ def inner_product(ctx: SingaLayer) -> Output:
 def embedding(ctx: SingaLayer) -> Output:
     """Rows of a table [vocab_size, feature_dim], chosen by whole numbers that come as floats."""
     settings = ctx.spec["embedding_conf"]
-    shape = settings["vocab_size"], settings["feature_dim"]
-    if min(shape) < 1:
-        raise ctx.read_error("needs 'vocab_size' and 'feature_dim' of 1 or more", settings.line)
+    shape = ctx.positive_field(settings, "vocab_size"), ctx.positive_field(settings, "feature_dim")
     ctx.expect_parameters([1], "the table")
     table = ctx.parameter(0, shape, "weight")
     index = ctx.add("Cast", [ctx.data()], {"to": _INT64})
@@ -42,9 +36,7 @@ def embedding(ctx: SingaLayer) -> Output:
 def one_hot(ctx: SingaLayer) -> Output:
     """1 at the place that a whole number says, 0 elsewhere; ``vocab_size`` places."""
     settings = ctx.spec["onehot_conf"]
-    size = settings["vocab_size"]
-    if size < 1:
-        raise ctx.read_error(f"'vocab_size' is {size}, expected 1 or more", settings.line)
+    size = ctx.positive_field(settings, "vocab_size")
     index = ctx.add("Cast", [ctx.data()], {"to": _INT64})
     places = ctx.constant(size, dtype="int64")
     return Output([ctx.add_output("OneHot", [index, places, ctx.constant([0, 1])], {"axis": -1})])

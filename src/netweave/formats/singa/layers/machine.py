@@ -21,7 +21,7 @@ def visible(ctx: SingaLayer) -> Output:
 @layer("kRBMHid")
 def hidden(ctx: SingaLayer) -> Output:
     """``sigmoid(v * transposed W + b)``, without the sigmoid if ``gaussian``; weights [hidden, visible]."""
-    size = units(ctx)
+    size = ctx.positive_field(ctx.spec["rbm_conf"], "hdim")
     ctx.expect_parameters([2], _PARAMETERS)
     x, num_visible = ctx.rows()
     arrays = [ctx.parameter(0, (size, num_visible), "weight"), ctx.parameter(1, (size,), "bias")]
@@ -35,12 +35,3 @@ def downwards(ctx: SingaLayer, num_visible: int) -> Output:
     x, size = ctx.rows()
     arrays = [ctx.parameter(0, (size, num_visible), "weight"), ctx.parameter(1, (num_visible,), "bias")]
     return Output([ctx.add_output("Sigmoid", [ctx.add("Gemm", [x, *arrays])])])
-
-
-def units(ctx: SingaLayer) -> int:
-    """Return the number of hidden units."""
-    settings = ctx.spec["rbm_conf"]
-    size: int = settings["hdim"]
-    if size < 1:
-        raise ctx.read_error(f"'hdim' is {size}, expected 1 or more", settings.line)
-    return size

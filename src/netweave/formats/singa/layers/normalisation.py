@@ -34,8 +34,7 @@ def local_response(ctx: SingaLayer) -> Output:
             f"'local_size' is {size}, expected an odd number", settings.line_of("local_size")
         )
     x = ctx.data()
-    if ctx.rank(x) != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank(x)}")
+    ctx.require_rank(4, x)
     attributes = {
         "size": size,
         "alpha": settings["alpha"],
@@ -50,8 +49,7 @@ def batch_norm(ctx: SingaLayer) -> Output:
     """Normalisation by channel; besides means there is ``1 / sqrt(variance + eps)``, as cuDNN 4 keeps it."""
     ctx.expect_parameters([4], "factors, offsets, means and inverse deviations")
     x = ctx.data()
-    if ctx.rank(x) != 4:
-        raise ctx.shape_error(f"needs four axes, found {ctx.rank(x)}")
+    ctx.require_rank(4, x)
     channels = ctx.size(1, x)
     shape, layout = (1, channels, 1, 1), [("reshape", (channels,))]
     scale = ctx.parameter(0, shape, "gamma", layout=layout)

@@ -23,9 +23,7 @@ def gru(ctx: SingaLayer) -> Output:
     before, the state is zero.
     """
     settings = ctx.spec["gru_conf"]
-    hidden = settings["dim_hidden"]
-    if hidden < 1:
-        raise ctx.read_error(f"'dim_hidden' is {hidden}, expected 1 or more", settings.line_of("dim_hidden"))
+    hidden = ctx.positive_field(settings, "dim_hidden")
     count = ctx.expect_parameters(
         [6, 9], "three matrices of the input, three of the state, perhaps three biases"
     )

@@ -44,9 +44,7 @@ def convolution(ctx: SingaLayer) -> Output:
     settings = ctx.spec["convolution_conf"]
     x = ctx.images()
     window = _read_window(ctx, settings, x, square=ctx.spec["type"] == "kConvolution")
-    filters, channels = settings["num_filters"], ctx.size(1, x)
-    if filters < 1:
-        raise ctx.read_error(f"'num_filters' is {filters}, expected 1 or more", settings.line)
+    filters, channels = ctx.positive_field(settings, "num_filters"), ctx.size(1, x)
     count = ctx.expect_parameters([1, 2], "the weights and the bias")
     height, width = window.kernel
     layout = [("reshape", (filters, channels, height, width))]

@@ -1,0 +1,68 @@
+"""Reading models that are code: a child process in the sandbox runs it, and the reader takes its files."""
+
+from __future__ import annotations
+
+import json
+import re
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from netweave.files.guard_answer import failure
+from netweave.files.sandbox import run_guarded
+from netweave.files.source import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from netweave.files.source import Source
+
+MAX_CODE_BYTES = 1 << 20
+"""Of a ``.py`` file this much is looked at."""
+
+
+def imports_package(head: bytes, *packages: str) -> bool:
+    """Whether the text of a ``.py`` file imports one of some packages.
+
+    >>> [imports_package(text, "chainer") for text in (b"from chainer import links", b"import chainerx")]
+    [True, False]
+    """
+    names = "|".join(packages).encode()
+    return re.search(rb"^[ \t]*(import|from)[ \t]+(" + names + rb")\b", head, re.MULTILINE) is not None
+
+
+@contextmanager
+def run_reader(
+    source: Source, child: Path, names: Sequence[str], *, readable: Sequence[Path] = (), **request: Any
+) -> Iterator[list[Path]]:
+    """Run a reader's child over a file and give the files that it wrote.
+
+    Args:
+        source: The file with the code, and its weights.
+        child: The reader's ``child.py``.
+        names: What the child must have written.
+        readable: What the child may read besides the source.
+        request: What the child is told besides the names of the source.
+
+    Raises:
+        SourceError: The code fails, or may not run; the weights cannot be read.
+    """
+    place, weights = str(source.net), source.weights
+    if weights is not None:
+        read_bytes(weights)
+    request |= {
+        "net": str(source.net.resolve()),
+        "place": place,
+        "entry": source.entry,
+        "weights": str(weights.resolve()) if weights else None,
+        "weights_place": str(weights) if weights else "",
+        "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
+    }
+    files = [source.net, *([weights] if weights else []), *readable]
+    with run_guarded(
+        child, [json.dumps(request)], readable=files, place=place, trust=source.trust
+    ) as outcome:
+        paths = [path for path in map(outcome.file, names) if path is not None]
+        if outcome.status != 0 or len(paths) < len(names):
+            raise failure(outcome, place)
+        yield paths
