@@ -70,6 +70,16 @@ def test_the_child_reads_what_it_is_given_and_nothing_else(tmp_path: Path) -> No
 
 @guarded
 @multi
+def test_the_child_reads_a_file_that_only_its_owner_may_read(tmp_path: Path) -> None:
+    given = tmp_path / "uploaded"
+    given.write_text("given")
+    given.chmod(0o600)  # as the workbench keeps uploads; a child of root is nobody
+    assert report(program(tmp_path, "import sys; print(open(sys.argv[1]).read())"), given) == "given"
+    assert given.stat().st_mode & 0o777 == 0o600
+
+
+@guarded
+@multi
 def test_the_child_has_no_network_and_writes_only_its_folder(tmp_path: Path) -> None:
     code = """
         import os, socket, sys

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import CodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 NOBODY = 65534
 """User and group that a child of root runs as."""
@@ -121,7 +121,8 @@ def run_guarded(
             if os.geteuid() == 0:
                 os.chown(folder, NOBODY, NOBODY)
             inside = [*_limited(limits, guarded=True), *_unprivileged(), *command]
-            command = [*_guard(folder, [program, *readable]), "--", *inside]
+            copies = _copies_for_nobody(readable, Path(outer) / "readable")
+            command = [*_guard(folder, [program, *readable], copies), "--", *inside]
         yield _run(command, folder, Path(outer) / "report", limits=limits, place=place)
 
 
@@ -196,7 +197,24 @@ def _unprivileged() -> list[str]:
     return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
 
 
-def _guard(folder: Path, readable: Sequence[Path]) -> list[str]:
+def _copies_for_nobody(readable: Sequence[Path], folder: Path) -> dict[Path, Path]:
+    """Copy the files that a child of root could not open as ``nobody``; return the copies by file.
+
+    A server keeps uploads as 0600. The mode of the file itself stays: the file may have other links.
+    """
+    copies: dict[Path, Path] = {}
+    if os.geteuid() != 0:
+        return copies
+    for path in {path.resolve() for path in readable}:
+        if path.is_file() and not path.stat().st_mode & stat.S_IROTH:
+            folder.mkdir(exist_ok=True)
+            copies[path] = folder / str(len(copies))
+            shutil.copyfile(path, copies[path])
+            copies[path].chmod(0o444)
+    return copies
+
+
+def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path]) -> list[str]:
     words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid"]
     words += ["--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:
@@ -208,7 +226,7 @@ def _guard(folder: Path, readable: Sequence[Path]) -> list[str]:
     for parent in _parents([*visible, folder]):  # made by bwrap itself, they would be for root only
         words += ["--perms", "0755", "--dir", str(parent)]
     for path in visible:
-        words += ["--ro-bind-try", str(path), str(path)]
+        words += ["--ro-bind-try", str(copies.get(path, path)), str(path)]
     return [*words, "--bind", str(folder), str(folder), "--chdir", str(folder)]
 
 
