@@ -52,7 +52,16 @@ function compared(a: Net, b: Net, groups: [string[], string[]][] = []): Comparis
   const numbers = (side: Net, keys: string[]): number[] =>
     keys.map((key) => side.layers.findIndex((layer) => layer.key === key));
   return {
-    ...{ version: 1, kind: "comparison", title: "", nets: [a, b], verdict: "", exit_status: 0, sentence: "" },
+    ...{
+      version: 1,
+      kind: "comparison",
+      title: "",
+      nets: [a, b],
+      verdicts: [],
+      verdict: "",
+      exit_status: 0,
+      sentence: "",
+    },
     ...{ error: null, inputs: [], outputs: [], probes: [], notes: [], findings: [] },
     groups: all.map(([keysA, keysB]) => ({
       nodes: [[], []],

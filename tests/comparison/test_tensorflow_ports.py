@@ -1,4 +1,4 @@
-"""Ports of models of Keras: equal under a stated mapping, and the mistakes that such ports have.
+"""Ports of models of Keras: equal under a mapping, and the mistakes that such ports have.
 
 The models are Keras's own files (``tests/oracles/keras_nets.py``); the ports are PyTorch modules, or the same
 net with one thing as another framework has it.

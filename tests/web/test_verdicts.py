@@ -22,4 +22,4 @@ def test_every_verdict_is_kept_whole_and_shown_with_its_mark(visitor, verdict):
 
 def test_a_comparison_that_is_not_done_has_no_mark(visitor):
     owner = visitor()
-    assert Comparison.objects.get(pk=owner.make_comparison()).mark == ""
+    assert Comparison.objects.get(pk=owner.make_comparison()).found is None

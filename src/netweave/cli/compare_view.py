@@ -24,13 +24,20 @@ if TYPE_CHECKING:
 
     from netweave.comparison import Comparison, Finding, Matrix, TensorMapping
 
-VERDICT_STYLES = {
-    Verdict.IDENTICAL: "bold green",
-    Verdict.EQUAL: "bold green",
-    Verdict.STRUCTURE: "bold cyan",
-    Verdict.DIFFERENT: "bold red",
-    Verdict.UNDECIDED: "bold yellow",
+RICH_COLOURS = {
+    "green": "green",
+    "teal": "cyan",
+    "orange": "bright_red",
+    "blue": "bright_blue",
+    "red": "red",
+    "yellow": "yellow",
 }
+"""The colours of verdicts on a terminal, which has few."""
+
+
+def verdict_style(verdict: Verdict) -> str:
+    """Return the style of a verdict on a terminal."""
+    return f"bold {RICH_COLOURS[verdict.look.colour]}"
 
 
 def show_comparison(console: Console, comparison: Comparison, *, everything: bool) -> None:
@@ -41,7 +48,7 @@ def show_comparison(console: Console, comparison: Comparison, *, everything: boo
         comparison: What was found.
         everything: Show every group, not only those around differences.
     """
-    console.print(Text(comparison.sentence, style=VERDICT_STYLES[comparison.verdict]))
+    console.print(Text(comparison.sentence, style=verdict_style(comparison.verdict)))
     console.print()
     console.print(_facts(comparison))
     findings = sorted(comparison.findings, key=lambda finding: finding.latent)
@@ -67,7 +74,7 @@ def show_matrix(console: Console, matrix: Matrix) -> None:
         table.add_row(Text(f"{i + 1}  {name}"), *cells)
     console.print(table)
     for (i, j), found in matrix.pairs.items():
-        style = VERDICT_STYLES[found.verdict]
+        style = verdict_style(found.verdict)
         console.print(Text.assemble(f"{i + 1} - {j + 1}  ", (found.sentence, style)))
     for i, j, k in matrix.contradictions:
         said = f"{i + 1} equals {j + 1} and {j + 1} equals {k + 1}, but {i + 1} differs from {k + 1}"
@@ -78,7 +85,7 @@ def _cell(matrix: Matrix, i: int, j: int) -> Text:
     if i == j:
         return Text("-", style="dim")
     verdict = matrix.pairs[min(i, j), max(i, j)].verdict
-    return Text(verdict.mark, style=VERDICT_STYLES[verdict])
+    return Text(verdict.mark, style=verdict_style(verdict))
 
 
 def _facts(comparison: Comparison) -> Table:

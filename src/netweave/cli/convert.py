@@ -87,7 +87,7 @@ def convert(
     from rich.text import Text
 
     from netweave import api
-    from netweave.cli.compare_view import VERDICT_STYLES, show_comparison
+    from netweave.cli.compare_view import show_comparison, verdict_style
     from netweave.cli.console import output_console, working
     from netweave.cli.net_view import converted, gained, weights_written
 
@@ -119,7 +119,7 @@ def convert(
     if found.exit_status == 0:
         reason = found.sentence.removeprefix("identical: ")  # it says so itself
         text = f"read back and compared with the original: {reason}"
-        console.print(Text(text, style=VERDICT_STYLES[found.verdict]))
+        console.print(Text(text, style=verdict_style(found.verdict)))
     else:
         console.print(Text(f"{out} is not done: it differs from {net}", style="bold red"))
         show_comparison(console, found, everything=False)

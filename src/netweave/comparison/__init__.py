@@ -16,10 +16,10 @@ from netweave.comparison.result.comparison import (
     Group,
     Status,
     TensorMapping,
-    Verdict,
 )
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.saved import open_comparison, save_comparison
+from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.weight_transfer import transfer_weights
 
 __all__ = [

@@ -11,8 +11,9 @@ from netweave.comparison.explain.judge import Judge
 from netweave.comparison.explain.latent import all_folded
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure
-from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison
 from netweave.comparison.result.verdict import decide
+from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +57,7 @@ class Assessment:
     @property
     def is_equal(self) -> bool:
         """Whether the nets compute the same, given the same weights."""
-        return self._decided()[0] in {Verdict.IDENTICAL, Verdict.EQUAL, Verdict.STRUCTURE}
+        return self._decided()[0] in EQUAL_VERDICTS | {Verdict.STRUCTURE}
 
     @property
     def has_findings(self) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
-from netweave.comparison.result.comparison import Verdict
+from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
     from netweave.comparison.result.comparison import Comparison

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.prepare import NotComparableError, prepare
-from netweave.comparison.result.comparison import Comparison, Verdict
+from netweave.comparison.result.comparison import Comparison
+from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.signals import ComparableForm, branched, comparable
 from netweave.comparison.size_search import Settings, assess_sizes
 from netweave.comparison.stage_log import StageLog

@@ -29,6 +29,12 @@ STYLE = """<style>
 .netweave .bad {color: #cf222e}
 .netweave .warn {color: #9a6700}
 .netweave .info {color: #2f7fc4}
+.netweave .verdict-green {color: #1a7f37}
+.netweave .verdict-teal {color: #0b7285}
+.netweave .verdict-orange {color: #b04500}
+.netweave .verdict-blue {color: #0b62a8}
+.netweave .verdict-red {color: #c21f2c}
+.netweave .verdict-yellow {color: #8a5d00}
 </style>"""
 """Colours that are read on white and on black; everything else takes the notebook's own."""
 

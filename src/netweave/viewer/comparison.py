@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.comparison.execution.input_mapping import InputMapping
 from netweave.comparison.execution.probes import resized
 from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.result.verdicts import Verdict
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
@@ -39,6 +40,7 @@ def comparison_document(comparison: Comparison) -> Json:
         "title": f"{comparison.a.name} and {comparison.b.name}",
         "nets": nets,
         "verdict": comparison.verdict.value,
+        "verdicts": [verdict.to_json() for verdict in Verdict],
         "exit_status": comparison.exit_status,
         "sentence": short(comparison.sentence),
         "error": real(comparison.error),

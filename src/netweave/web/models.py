@@ -9,11 +9,14 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+
+if TYPE_CHECKING:
+    from netweave.api import Verdict
 
 
 class State(models.TextChoices):
@@ -37,6 +40,11 @@ class Workspace(models.Model):
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE)
     token_hash = models.CharField(max_length=64, blank=True, db_index=True)
     created = models.DateTimeField(default=timezone.now)
+
+    @property
+    def token_id(self) -> str:
+        """What a form calls the token by; empty if there is none."""
+        return self.token_hash[:12]
 
     def make_token(self) -> str:
         """Return a new token for programs; only its hash is kept, and an older one ends."""
@@ -172,11 +180,14 @@ class Comparison(Job):
         ]
 
     @property
-    def mark(self) -> str:
-        """The sign of the verdict; empty while there is none, or for one of another version."""
+    def found(self) -> Verdict | None:
+        """The verdict; None while there is none, or for one of another version."""
         from netweave.api import Verdict
 
-        return next((verdict.mark for verdict in Verdict if verdict.value == self.verdict), "")
+        try:
+            return Verdict.of(self.verdict)
+        except ValueError:
+            return None
 
     def make_share(self) -> str:
         """Return the secret of the shared link, made if there is none."""

@@ -116,12 +116,24 @@ export interface NetDocument {
   nets: [Net];
 }
 
+/** A verdict as it is shown (comparison/result/verdicts.py). */
+export interface VerdictLook {
+  words: string;
+  /** The sign in front of the words. */
+  mark: string;
+  /** What the style sheet knows it by (`data-verdict`). */
+  key: string;
+  meaning: string;
+}
+
 export interface ComparisonDocument {
   version: number;
   kind: "comparison";
   title: string;
   nets: [Net, Net];
   verdict: string;
+  /** All verdicts that there are. */
+  verdicts: VerdictLook[];
   exit_status: number;
   sentence: string;
   error: Real;

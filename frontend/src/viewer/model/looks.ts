@@ -1,6 +1,6 @@
 /** How two layers compare, and how each status looks: never by colour alone. */
 
-import type { Status } from "./document.ts";
+import type { ComparisonDocument, Status, VerdictLook } from "./document.ts";
 
 /** The status of an item of the page; beyond that of a group: */
 export type ItemStatus =
@@ -45,30 +45,10 @@ export const LOOKS: Record<ItemStatus, Look> = {
   DIFFERENT: look("≠", "different", "different", 10),
 };
 
-export interface VerdictLook {
-  /** The sign in front of the words. */
-  mark: string;
-  words: string;
-  /** What the style sheet knows it by (`data-verdict`). */
-  key: string;
-}
-
-/** How the verdicts look, by the name that the document gives; Python has the same marks. */
-export const VERDICTS: Record<string, VerdictLook> = {
-  identical: { mark: "=", words: "Identical", key: "identical" },
-  "equal, as stated": { mark: "≅", words: "Equal, as stated", key: "equal" },
-  "same structure, weights not compared": {
-    mark: "≟",
-    words: "Same structure, weights not compared",
-    key: "structure",
-  },
-  different: { mark: "≠", words: "Different", key: "different" },
-  "not decidable": { mark: "?", words: "Not decidable", key: "undecided" },
-};
-
-/** The look of a verdict; of one that this page does not know, that of "not decidable" with its own name. */
-export function verdictLook(verdict: string): VerdictLook {
-  return VERDICTS[verdict] ?? { ...VERDICTS["not decidable"]!, words: verdict };
+/** The look of a document's verdict, as Python gives it; of one without a look, its name alone. */
+export function verdictLook({ verdict, verdicts }: ComparisonDocument): VerdictLook {
+  const found = verdicts.find(({ words }) => words === verdict);
+  return found ?? { words: verdict, mark: "?", key: "undecided", meaning: "" };
 }
 
 /** Statuses, the gravest first. */

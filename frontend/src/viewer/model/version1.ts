@@ -1,6 +1,14 @@
-/** Documents of version 1 in the names of today: the workbench keeps what it compared before. */
+/** Documents of earlier releases in the names of today: the workbench keeps what it compared before. */
 
-import { type Document, type Finding, type Group, type Status, VERSION } from "./document.ts";
+import {
+  type ComparisonDocument,
+  type Document,
+  type Finding,
+  type Group,
+  type Status,
+  VERSION,
+  type VerdictLook,
+} from "./document.ts";
 
 interface OldGroup extends Omit<Group, "status" | "isolated_error"> {
   status: Status | "CARRIED";
@@ -11,8 +19,32 @@ interface OldFinding extends Omit<Finding, "mismatch"> {
   trap: Finding["mismatch"];
 }
 
-/** The document of today for one of version 1; any other one stays as it is. */
+/** The verdicts when documents did not bring them along; of "equal, as stated" only the words have changed. */
+const EARLIER: Record<string, VerdictLook> = {
+  identical: { words: "identical", mark: "=", key: "identical", meaning: "" },
+  "equal, as stated": { words: "equal under a mapping", mark: "≅", key: "equal", meaning: "" },
+  "same structure, weights not compared": {
+    words: "same structure, weights not compared",
+    mark: "≟",
+    key: "structure",
+    meaning: "",
+  },
+  different: { words: "different", mark: "≠", key: "different", meaning: "" },
+  "not decidable": { words: "not decidable", mark: "?", key: "undecided", meaning: "" },
+};
+
+/** The document of today for one of an earlier release; any other one stays as it is. */
 export function ofToday(shown: Document): Document {
+  return withVerdicts(ofVersion2(shown));
+}
+
+function withVerdicts(shown: Document): Document {
+  if (shown.kind === "net" || shown.version !== VERSION || shown.verdicts) return shown;
+  const verdict = EARLIER[(shown as ComparisonDocument).verdict]?.words ?? shown.verdict;
+  return { ...shown, verdict, verdicts: Object.values(EARLIER) };
+}
+
+function ofVersion2(shown: Document): Document {
   if (shown.version !== 1) return shown;
   if (shown.kind === "net") return { ...shown, version: VERSION };
   return {

@@ -1,7 +1,8 @@
 /** The dialog that lists the keys and explains the marks. */
 
 import { h } from "../dom.ts";
-import { LOOKS, STATUSES, VERDICTS } from "../model/looks.ts";
+import type { Document } from "../model/document.ts";
+import { LOOKS, STATUSES } from "../model/looks.ts";
 
 const KEYS: [keys: string[], words: string][] = [
   [["/"], "search by name, type, shape, file or line"],
@@ -16,7 +17,7 @@ const KEYS: [keys: string[], words: string][] = [
   [["Esc"], "clear the selection"],
 ];
 
-export function helpDialog(): HTMLDialogElement {
+export function helpDialog(document: Document): HTMLDialogElement {
   const rows = KEYS.map(([keys, words]) =>
     h("tr", {}, h("th", { scope: "row" }, ...keys.map((key) => h("kbd", {}, key))), h("td", {}, words)),
   );
@@ -28,8 +29,9 @@ export function helpDialog(): HTMLDialogElement {
       LOOKS[status].words,
     ),
   );
-  const verdicts = Object.values(VERDICTS).map(({ mark, words, key }) =>
-    h("li", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), words),
+  const known = document.kind === "comparison" ? document.verdicts : [];
+  const verdicts = known.map(({ mark, words, key, meaning }) =>
+    h("li", { "data-verdict": key, title: meaning }, h("span", { class: "nw-mark" }, mark), words),
   );
   const close = h("button", { type: "button", class: "nw-button", onclick: () => dialog.close() }, "Close");
   const dialog: HTMLDialogElement = h(
@@ -37,8 +39,8 @@ export function helpDialog(): HTMLDialogElement {
     { class: "nw-dialog", "aria-label": "Keys and marks" },
     h("h2", {}, "Keys"),
     h("table", { class: "nw-table nw-two" }, h("tbody", {}, ...rows)),
-    h("h2", {}, "Verdicts"),
-    h("ul", { class: "nw-plainlist nw-marks" }, ...verdicts),
+    verdicts.length ? h("h2", {}, "Verdicts") : null,
+    verdicts.length ? h("ul", { class: "nw-plainlist nw-marks" }, ...verdicts) : null,
     h("h2", {}, "Marks of layers"),
     h("ul", { class: "nw-plainlist nw-marks" }, ...marks),
     h(

@@ -16,7 +16,7 @@ export function overviewParts(model: Model): HTMLElement[] {
 }
 
 function verdictParts(document: ComparisonDocument): HTMLElement[] {
-  const { mark, key } = verdictLook(document.verdict);
+  const { mark, key } = verdictLook(document);
   const mappings = [
     ...document.inputs.map((mapping) => ["input", mapping] as const),
     ...document.outputs.map((mapping) => ["output", mapping] as const),

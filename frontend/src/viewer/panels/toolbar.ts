@@ -109,7 +109,7 @@ function verdictPart(document: Document): HTMLElement {
   if (document.kind === "net") {
     return h("div", { class: "nw-verdict" }, h("h1", { class: "nw-sentence" }, document.title));
   }
-  const { mark, words, key } = verdictLook(document.verdict);
+  const { mark, words, key } = verdictLook(document);
   return h(
     "div",
     { class: "nw-verdict" },
@@ -117,7 +117,7 @@ function verdictPart(document: Document): HTMLElement {
       "span",
       { class: "nw-chip nw-chip-large", "data-verdict": key },
       h("span", { class: "nw-mark" }, mark),
-      words,
+      `${words[0]!.toUpperCase()}${words.slice(1)}`,
     ),
     h("h1", { class: "nw-sentence", title: document.sentence }, withoutVerdict(document)),
   );

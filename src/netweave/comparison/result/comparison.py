@@ -8,48 +8,11 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.layout.change import LayoutChange
+from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
     from netweave.comparison.result.record import NetRecord
     from netweave.graph import Graph
-
-
-class Verdict(enum.Enum):
-    """What was found about the whole pair; the value is what a person reads."""
-
-    IDENTICAL = "identical"
-    EQUAL = "equal, as stated"
-    STRUCTURE = "same structure, weights not compared"
-    DIFFERENT = "different"
-    UNDECIDED = "not decidable"
-
-    @property
-    def mark(self) -> str:
-        """The sign that stands for it wherever verdicts are shown, so that none is told by colour alone."""
-        return _MARKS[self]
-
-    @property
-    def exit_status(self) -> int:
-        """The exit status of a command that finds it; 2 is for files that cannot be read."""
-        return _EXIT_STATUSES[self]
-
-
-_MARKS = {
-    Verdict.IDENTICAL: "=",
-    Verdict.EQUAL: "≅",
-    Verdict.STRUCTURE: "≟",
-    Verdict.DIFFERENT: "≠",
-    Verdict.UNDECIDED: "?",
-}
-
-_EXIT_STATUSES = {
-    Verdict.IDENTICAL: 0,
-    Verdict.EQUAL: 0,
-    Verdict.STRUCTURE: 4,
-    Verdict.DIFFERENT: 1,
-    Verdict.UNDECIDED: 3,
-}
-"""Structure has a status of its own (decision 0126): a job that asks for equality must not pass on it."""
 
 
 class Evidence(enum.Enum):
@@ -184,6 +147,9 @@ class Group:
         return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))
 
 
+EQUAL_VERDICTS = frozenset({Verdict.IDENTICAL, Verdict.EQUAL, Verdict.LATENT})
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
     """Where two nets agree, where they do not, and why.
@@ -217,7 +183,7 @@ class Comparison:
     @property
     def equal(self) -> bool:
         """Whether the nets compute the same with their own weights, also under a stated mapping."""
-        return self.verdict in {Verdict.IDENTICAL, Verdict.EQUAL}
+        return self.verdict in EQUAL_VERDICTS
 
     @property
     def same_structure(self) -> bool:

@@ -27,16 +27,6 @@ COLOURS = {
 """Colours of a group by the name of its status."""
 
 
-VERDICT_COLOURS = {
-    "IDENTICAL": "good",
-    "EQUAL": "good",
-    "STRUCTURE": "info",
-    "DIFFERENT": "bad",
-    "UNDECIDED": "warn",
-}
-"""Colours of the verdict by its name."""
-
-
 def comparison_html(comparison: Comparison) -> str:
     """Return a comparison as HTML."""
     verdict = comparison.verdict
@@ -48,8 +38,7 @@ def comparison_html(comparison: Comparison) -> str:
         "evidence",
     )
     return fragment(
-        f"<div class={VERDICT_COLOURS[verdict.name]}><b>{verdict.mark} "
-        f"{escape(comparison.sentence)}</b></div>",
+        f"<div class=verdict-{verdict.look.colour}><b>{verdict.mark} {escape(comparison.sentence)}</b></div>",
         facts_html(_facts(comparison)),
         *(facts_html(_explanation(finding)) for finding in comparison.findings),
         table_html(columns, [_row(comparison, group) for group in comparison.groups]),

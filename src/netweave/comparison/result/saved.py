@@ -13,6 +13,7 @@ from typing import Any
 from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
+from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
 from netweave.graph import Graph, Layer, LayerTable, Origin
@@ -89,6 +90,8 @@ def _made(hint: Any, value: Any) -> Any:
         return tuple(_made(kind, item) for kind, item in zip(inner, value, strict=True))
     if origin is dict:
         return {key: _made(arguments[1], item) for key, item in value.items()}
+    if hint is Verdict:
+        return Verdict.of(value)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(value)
     if dataclasses.is_dataclass(hint):

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.names import list_names
-from netweave.comparison.result.comparison import Finding, Group, Status, TensorMapping, Verdict
+from netweave.comparison.result.comparison import Finding, Group, Status, TensorMapping
+from netweave.comparison.result.verdicts import Verdict
 from netweave.graph.wording import ratio_text
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ def _equal(
         return Verdict.STRUCTURE, f"{Verdict.STRUCTURE.value}: {under}{copied}, {agree}{tail}"
     if not mapped:
         if latent:
-            return Verdict.EQUAL, f"equal for these weights and inputs: {agree}{tail}"
+            return Verdict.LATENT, f"equal for these weights and inputs: {agree}{tail}"
         return Verdict.IDENTICAL, f"identical: {agree}"
-    return Verdict.EQUAL, f"equal under a stated mapping: {mapped}; {agree}{tail}"
+    return Verdict.EQUAL, f"equal under a mapping: {mapped}; {agree}{tail}"
 
 
 def _mapped_in_words(inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.comparison.result.comparison import Verdict
+from netweave.comparison.result.verdicts import Verdict
 
 Json = dict[str, Any]
 
@@ -26,8 +26,8 @@ def of_version_1(saved: Json) -> Json:
 
 
 def _verdict(saved: Json) -> Json:
-    equal = {Verdict.IDENTICAL.value, Verdict.EQUAL.value}
-    if saved["verdict"] not in equal or not saved["sentence"].startswith(BY_STRUCTURE):
+    equal = {Verdict.IDENTICAL, Verdict.EQUAL}
+    if Verdict.of(saved["verdict"]) not in equal or not saved["sentence"].startswith(BY_STRUCTURE):
         return {}
     reason = saved["sentence"].removeprefix(BY_STRUCTURE).removeprefix("identical: ")
     return {"verdict": Verdict.STRUCTURE.value, "sentence": f"{Verdict.STRUCTURE.value}: {reason}"}

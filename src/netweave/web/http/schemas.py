@@ -19,6 +19,8 @@ InputShapes = Annotated[
 ]
 
 
+Offset = Annotated[int, Field(ge=0, le=1 << 31, description="So many of the newest are left out")]
+
 Entry = Annotated[str, Field(max_length=100, pattern=r"^([A-Za-z_]\w*)?$", examples=["LeNet"])]
 
 
@@ -105,6 +107,12 @@ class ComparisonOut(Schema):
     created: datetime
     page: str
     shared: str | None = Field(description="Address that anybody may open; null if it is not shared")
+
+    @staticmethod
+    def resolve_verdict(comparison: Comparison) -> str:
+        """Return the verdict in the words of this release."""
+        found = comparison.found
+        return found.value if found is not None else comparison.verdict
 
     @staticmethod
     def resolve_page(comparison: Comparison) -> str:

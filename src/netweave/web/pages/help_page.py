@@ -16,4 +16,4 @@ if TYPE_CHECKING:
 @require_safe
 def show(request: HttpRequest) -> HttpResponse:
     """Show the help, with the formats that can be read."""
-    return render(request, "web/help.html", {"formats": api.formats()})
+    return render(request, "web/help.html", {"formats": api.formats(), "verdicts": list(api.Verdict)})

@@ -1,0 +1,139 @@
+"""The verdicts: what each is called, its mark, its colour, and the exit status of a command that finds it.
+
+This is the only list of them. Text, JSON, HTML, the pages and the exit status take everything from here.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TypedDict
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How a verdict is shown.
+
+    Attributes:
+        words: What a person reads; a comparison's sentence begins with it where it can.
+        mark: The sign that stands for it wherever verdicts are shown, so that none is told by colour alone.
+        colour: Name of its colour, another one for each verdict.
+        exit_status: Of a command that finds it; 2 is for files that cannot be read.
+        meaning: What it says, in a sentence.
+    """
+
+    words: str
+    mark: str
+    colour: str
+    exit_status: int
+    meaning: str
+
+
+class VerdictJson(TypedDict):
+    """A verdict as the pages know it."""
+
+    words: str
+    mark: str
+    key: str
+    meaning: str
+
+
+class Verdict(enum.Enum):
+    """What was found about the whole pair; the value is what a person reads."""
+
+    IDENTICAL = "identical"
+    EQUAL = "equal under a mapping"
+    LATENT = "equal for these weights and inputs"
+    STRUCTURE = "same structure, weights not compared"
+    DIFFERENT = "different"
+    UNDECIDED = "not decidable"
+
+    @classmethod
+    def of(cls, words: str) -> Verdict:
+        """Return a verdict by its words, also by those that it had in an earlier release.
+
+        Raises:
+            ValueError: There is no such verdict.
+        """
+        return cls(_FORMER.get(words, words))
+
+    @property
+    def look(self) -> Look:
+        """How it is shown."""
+        return _LOOKS[self]
+
+    @property
+    def key(self) -> str:
+        """What style sheets call it."""
+        return self.name.lower()
+
+    @property
+    def mark(self) -> str:
+        """The sign that stands for it wherever verdicts are shown."""
+        return self.look.mark
+
+    @property
+    def exit_status(self) -> int:
+        """The exit status of a command that finds it; 2 is for files that cannot be read."""
+        return self.look.exit_status
+
+    def to_json(self) -> VerdictJson:
+        """Return what the pages need to show it."""
+        return {"words": self.value, "mark": self.mark, "key": self.key, "meaning": self.look.meaning}
+
+
+_FORMER = {"equal, as stated": Verdict.EQUAL.value}
+"""Words of verdicts in comparisons that were saved before."""
+
+_ROWS = (
+    Look(
+        Verdict.IDENTICAL.value,
+        "=",
+        "green",
+        0,
+        "The outputs agree to within rounding on every input that was tried.",
+    ),
+    Look(
+        Verdict.EQUAL.value,
+        "≅",
+        "teal",
+        0,
+        "The outputs agree after a mapping of inputs or outputs, such as swapping height and width or red "
+        "and blue. The verdict includes the mapping.",
+    ),
+    Look(
+        Verdict.LATENT.value,
+        "≈",
+        "orange",
+        0,
+        "The outputs agree, but a setting differs that has no effect with these weights and inputs; with "
+        "others it may have one.",
+    ),
+    # a status of its own (decision 0126): a job that asks for equality must not pass on it
+    Look(
+        Verdict.STRUCTURE.value,
+        "≟",
+        "blue",
+        4,
+        "One net lacks some or all of its weights. The outputs agree with weights copied from the other net, "
+        "but the weights themselves were not compared.",
+    ),
+    Look(
+        Verdict.DIFFERENT.value,
+        "≠",
+        "red",
+        1,
+        "The outputs differ. Layers that are wrong are told apart from layers that only propagate an earlier "
+        "difference.",
+    ),
+    Look(
+        Verdict.UNDECIDED.value,
+        "?",
+        "yellow",
+        3,
+        "The two nets cannot be run on the same inputs, or what was found says nothing; the verdict includes "
+        "the reason.",
+    ),
+)
+
+_LOOKS = {Verdict(row.words): row for row in _ROWS}
