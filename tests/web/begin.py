@@ -10,12 +10,14 @@ import os
 import tempfile
 from pathlib import Path
 
-from netweave.web.options import DATA, make_data_folder
+from netweave.web.options import DATA, FILE, make_data_folder
 
 os.environ[DATA] = tempfile.mkdtemp(prefix="netweave-tests-")
 os.environ["DJANGO_SETTINGS_MODULE"] = "netweave.web.settings"
 os.environ.pop("DATABASE_URL", None)
 make_data_folder(Path(os.environ[DATA]))
+# under a host name each browser is a visitor of its own; without one all are one person (decision 0148)
+(Path(os.environ[DATA]) / FILE).write_text('hosts = ["workbench.example"]\n')
 
 import django  # noqa: E402
 

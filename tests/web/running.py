@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 
@@ -20,12 +21,17 @@ READY_SECONDS = 60
 CSRF_TOKEN = re.compile(r'name="csrf-token" content="([^"]*)"')
 
 
+REPLACES = re.compile(r'name="replaces" value="([^"]*)"')
+
+
 class Workbench:
     """``netweave serve`` on a folder and a free port."""
 
     def __init__(self, data: Path, *, workers: int = 1, settings: str = "", environment=None) -> None:
         data.mkdir(parents=True, exist_ok=True)
-        (data / "settings.toml").write_text(settings)
+        # each browser is to be a visitor of its own (decision 0148)
+        hosts = "" if "hosts" in settings else 'hosts = ["workbench.example"]\n'
+        (data / "settings.toml").write_text(hosts + settings)
         self.data, self.workers = data, workers
         self.environment = {key: value for key, value in os.environ.items() if key != "DATABASE_URL"}
         self.environment |= environment or {}
@@ -93,7 +99,8 @@ class Program:
         jar = urllib.request.HTTPCookieProcessor(http.cookiejar.CookieJar())
         self.opener = urllib.request.build_opener(jar)
         page = self._page(f"{url}/programs/")
-        page = self._page(f"{url}/programs/", f"csrfmiddlewaretoken={CSRF_TOKEN.search(page)[1]}")
+        form = {"csrfmiddlewaretoken": CSRF_TOKEN.search(page)[1], "replaces": REPLACES.search(page)[1]}
+        page = self._page(f"{url}/programs/", urllib.parse.urlencode(form))
         self.token = re.search(r'id="token" value="([^"]*)"', page)[1]
 
     def _page(self, url: str, form: str = "") -> str:

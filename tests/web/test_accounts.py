@@ -52,7 +52,7 @@ def test_uploads_are_private_and_follow_the_account(team):
 def test_a_workspace_of_a_browser_opens_nothing_once_there_are_accounts(visitor, choose):
     owner = visitor()
     key = owner.make_comparison()
-    token = owner.submit("/programs/").content.decode().split('id="token" value="')[1].split('"')[0]
+    token = owner.make_token()
     choose(accounts="closed")
     assert owner.open(f"/comparisons/{key}/").status_code == 302
     headers = {"Authorization": f"Bearer {token}"}
@@ -87,7 +87,7 @@ def test_signing_out_ends_it(team):
 def test_an_account_that_was_closed_opens_nothing_also_not_by_token(team):
     person = team("ada")
     key = person.make_comparison()
-    token = person.submit("/programs/").content.decode().split('id="token" value="')[1].split('"')[0]
+    token = person.make_token()
     User.objects.filter(username="ada").update(is_active=False)
     headers = {"Authorization": f"Bearer {token}"}
     assert person.client.get(f"/api/comparisons/{key}", headers=headers).status_code == 401

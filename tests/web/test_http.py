@@ -129,3 +129,18 @@ def test_documents_go_out_as_they_lie_or_unpacked(visitor):
     plain = owner.client.get(path)
     assert plain.json() == {"verdict": "x"}
     assert "Accept-Encoding" in plain["Vary"]
+
+
+@pytest.mark.parametrize("path", ["/nothing", "/nets/not-a-key", "/comparisons//", "/nets/1/2/3"])
+def test_an_unknown_address_of_the_api_answers_json(visitor, path):
+    answer = visitor().call("GET", path)
+    assert answer.status_code == 404
+    assert answer["Content-Type"].startswith("application/json")
+    assert answer.json()["detail"]
+
+
+@pytest.mark.parametrize("offset", [10**26, -1, "x"])
+@pytest.mark.parametrize("what", ["nets", "comparisons"])
+def test_an_offset_that_no_list_has_is_refused(visitor, what, offset):
+    assert visitor().call("GET", f"/{what}?offset={offset}").status_code == 422
+    assert visitor().call("GET", f"/{what}?offset=1000000").json() == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from netweave.web.models import Comparison, Net
+from netweave.web.models import Comparison, Net, Workspace
 
 NET_CALLS = (
     ("GET", "/nets/{}"),
@@ -119,19 +119,15 @@ def test_a_token_opens_its_workspace_until_it_is_replaced(visitor):
     owner = visitor()
     key = owner.make_comparison()
 
-    def make_token():
-        page = owner.submit("/programs/").content.decode()
-        return page.split('id="token" value="')[1].split('"')[0]
-
     def status(token):
         headers = {"Authorization": f"Bearer {token}"}
         return visitor().client.get(f"/api/comparisons/{key}", headers=headers).status_code
 
-    token = make_token()
+    token = owner.make_token()
     assert token not in str(list(Comparison.objects.get().workspace.__dict__.values()))
     assert status(token) == 200
     assert status("nw_guess") == status("") == 401
-    newer = make_token()
+    newer = owner.make_token()
     assert (status(token), status(newer)) == (401, 200)
 
 
@@ -140,6 +136,50 @@ def test_programs_with_a_token_need_no_cookies(visitor):
 
     owner = visitor()
     owner.make_net()
-    token = owner.submit("/programs/").content.decode().split('id="token" value="')[1].split('"')[0]
+    token = owner.make_token()
     program = Client(enforce_csrf_checks=True, headers={"Authorization": f"Bearer {token}"})
     assert program.post("/api/nets", {}, "application/json").status_code == 201
+
+
+def test_a_form_for_a_token_that_is_sent_again_replaces_nothing(visitor):
+    owner = visitor()
+    owner.make_net()
+    owner.open("/programs/")
+    first = owner.submit("/programs/", replaces="").content.decode()
+    assert 'id="token"' in first
+    kept = Workspace.objects.exclude(token_hash="").get().token_hash
+    again = owner.submit("/programs/", replaces="").content.decode()  # what F5 sends
+    assert 'id="token"' not in again
+    assert "no token was created" in again
+    assert Workspace.objects.exclude(token_hash="").get().token_hash == kept
+
+
+def test_on_ones_own_machine_every_browser_and_name_is_the_same_person(visitor, choose):
+    earlier = visitor()
+    net = earlier.make_net(**{"net.onnx": b"x"})
+    choose(hosts=())
+    here, there = visitor(), visitor()
+    there.client.defaults["HTTP_HOST"] = "127.0.0.1:8642"
+    key = here.make_comparison()
+    assert there.open(f"/comparisons/{key}/").status_code == 200
+    assert "netweave-workspace" not in here.client.cookies
+    # what browsers brought before there was one workspace is still there
+    assert there.call("GET", f"/nets/{net}").status_code == 200
+    assert Workspace.objects.count() == 1
+
+
+def test_what_a_token_opened_before_it_opens_in_the_one_workspace(visitor, choose):
+    owner = visitor()
+    net = owner.make_net(**{"net.onnx": b"x"})
+    headers = {"Authorization": f"Bearer {owner.make_token()}"}
+    choose(hosts=())
+    visitor().make_net()
+    assert visitor().client.get(f"/api/nets/{net}", headers=headers).status_code == 200
+
+
+@pytest.mark.parametrize("chosen", [{"hosts": ("nets.example",)}, {"hosts": (), "accounts": "closed"}])
+def test_where_others_come_nobody_shares_a_workspace(choose, chosen):
+    from django.conf import settings
+
+    choose(**chosen)
+    assert not settings.OPTIONS.is_personal

@@ -80,6 +80,11 @@ def read(folder: Path, code: bool = False, entry: str = "", **files: bytes):
         (".htaccess", "_htaccess"),
         (f"{MARKUP}.prototxt", "script_.prototxt"),
         ("nul\0l\n.onnx", "nul_l_.onnx"),
+        ("模型.prototxt", "模型.prototxt"),
+        ("re\u0301seau (2).onnx", "réseau (2).onnx"),
+        ("मॉडल-symbol.json", "मॉडल-symbol.json"),
+        ("a\u202egpj.onnx", "a_gpj.onnx"),
+        ("模" * 100 + "-symbol.json", "模" * 76 + "-symbol.json"),
         ("x" * 500 + "-symbol.json", "x" * (MAX_CHARACTERS - 12) + "-symbol.json"),
     ],
 )
@@ -97,6 +102,22 @@ def test_an_upload_cannot_leave_its_place(visitor, name, tmp_path):
         assert file.name not in {"..", "."}
         assert file.stored.startswith(f"nets/{net}/")
         assert ".." not in file.stored
+
+
+def test_files_in_any_script_stand_beside_each_other(visitor):
+    owner = visitor()
+    net = owner.make_net(**{"模型.prototxt": b"a", "网络.prototxt": b"b", "сеть.prototxt": b"c"})
+    kept = [file["name"] for file in owner.call("GET", f"/nets/{net}").json()["files"]]
+    assert sorted(kept) == sorted(["模型.prototxt", "网络.prototxt", "сеть.prototxt"])
+
+
+def test_a_name_that_was_changed_replaces_no_other_file(visitor):
+    owner = visitor()
+    net = owner.make_net(**{"a_b.onnx": b"a"})
+    refused = owner.upload(net, "a*b.onnx", b"b")
+    assert refused.status_code == 422
+    assert "is kept as 'a_b.onnx'" in refused.json()["detail"]
+    assert owner.upload(net, "a_b.onnx", b"newer").status_code == 201
 
 
 # markup

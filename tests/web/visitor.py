@@ -37,6 +37,13 @@ class Visitor:
     def submit(self, path: str, **fields: str):
         return self.client.post(path, {**fields, "csrfmiddlewaretoken": self.token})
 
+    def make_token(self) -> str:
+        """Return the token that the page makes, in place of one that there is."""
+        page = self.open("/programs/").content.decode()
+        replaces = re.search(r'name="replaces" value="([^"]*)"', page)[1]
+        made = self.submit("/programs/", replaces=replaces).content.decode()
+        return re.search(r'id="token" value="([^"]*)"', made)[1]
+
     def make_net(self, **files: bytes) -> str:
         made = self.call("POST", "/nets", {})
         assert made.status_code == 201, made.content

@@ -19,13 +19,23 @@ import { Sidebar } from "./panels/sidebar.ts";
 import { Toolbar } from "./panels/toolbar.ts";
 import { pause } from "./pause.ts";
 
+/** Where the page can be reached by others, and what whoever copies the address should know. */
+export interface Address {
+  /** Empty for the address of the page itself. */
+  url: string;
+  note: string;
+}
+
 export class App {
   readonly stage: Stage;
   readonly sidebar: Sidebar;
   private readonly toolbar: Toolbar;
   private readonly inspector: Inspector;
-  private readonly help = helpDialog();
+  private readonly help: HTMLDialogElement;
+  /** Says to a screen reader what is selected; those who see, see it. */
   private readonly live = h("div", { class: "nw-hidden", "aria-live": "polite" });
+  private readonly toast = h("div", { class: "nw-toast", role: "status", hidden: true });
+  private toastTimer: ReturnType<typeof setTimeout> | undefined;
   private readonly busy = h("div", { class: "nw-busy", hidden: true }, "Laying out …");
   private readonly models = new Map<View, Model>();
   private readonly clients = new Map<View, LayoutClient>();
@@ -39,7 +49,9 @@ export class App {
   constructor(
     private readonly element: HTMLElement,
     private readonly document: Document,
+    private readonly address: Address,
   ) {
+    this.help = helpDialog(document);
     this.stage = new Stage(document.nets, {
       clicked: (hit, side) => this.clicked(hit, side),
       opened: (hit) => void this.opened(hit),
@@ -209,12 +221,13 @@ export class App {
 
   async copyLink(): Promise<void> {
     if (this.selected === null) return this.say("Nothing is selected.");
-    const link = new URL(this.link(), location.href).href;
+    const { url, note } = this.address;
+    const link = new URL(this.link(), url || location.href).href;
     try {
       await navigator.clipboard.writeText(link);
-      this.say("Link copied.");
+      this.say(`Link copied. ${note}`);
     } catch {
-      this.say("The browser does not allow copying; the link is in the address bar.");
+      this.say(`The browser does not allow copying. The link is ${link} ${note}`);
     }
   }
 
@@ -222,7 +235,10 @@ export class App {
     const name = this.document.title.replace(/[^\w.-]+/g, "-").slice(0, 80) || "net";
     try {
       if (kind === "svg") saveSvg(this.scene, this.stage, name);
-      else await savePng(this.scene, this.stage, name);
+      else {
+        const pages = await savePng(this.scene, this.stage, name);
+        if (pages > 1) this.say(`Saved as ${pages} pictures, since the net is too large for one.`);
+      }
     } catch (error) {
       this.say(error instanceof Error ? error.message : String(error));
     }
@@ -243,7 +259,7 @@ export class App {
     );
     this.element.classList.add("nw-viewer");
     this.stage.element.append(hint, this.busy);
-    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live);
+    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live, this.toast);
   }
 
   private async unfoldTo(id: number): Promise<void> {
@@ -357,7 +373,7 @@ export class App {
     if (this.selected === null) return;
     const { model } = this.scene;
     if (this.scene.isFold(this.selected)) {
-      this.say(
+      this.tell(
         `${this.scene.foldTitle(this.selected, this.side)}, ${this.scene.leaves(this.selected).length} items`,
       );
       return;
@@ -371,10 +387,18 @@ export class App {
     const sides = names.map((name, side) =>
       name && model.nets.length > 1 ? `${"AB"[side]}: ${name}` : name,
     );
-    this.say([...sides.filter(Boolean), LOOKS[item.status].words].join("; "));
+    this.tell([...sides.filter(Boolean), LOOKS[item.status].words].join("; "));
   }
 
-  private say(text: string): void {
+  private tell(text: string): void {
     this.live.textContent = text;
+  }
+
+  /** Answers whoever pressed a button, for as long as it takes to read. */
+  private say(text: string): void {
+    this.toast.textContent = text;
+    this.toast.hidden = false;
+    clearTimeout(this.toastTimer);
+    this.toastTimer = setTimeout(() => (this.toast.hidden = true), 3000 + 50 * text.length);
   }
 }

@@ -1,62 +1,140 @@
-/** The whole picture as a file: what the panes show, from end to end. */
+/** The whole picture as files: what the panes show, from end to end, a long net in columns and on several pages. */
 
 import { download } from "./dom.ts";
-import { paint } from "./draw/paint.ts";
+import { type Painting, paint } from "./draw/paint.ts";
 import type { Scene } from "./draw/scene.ts";
 import { CanvasSurface } from "./draw/surface.ts";
 import type { Stage } from "./draw/stage.ts";
 import { SvgSurface } from "./draw/svg.ts";
+import { columnsOf, perPage } from "./model/columns.ts";
 
 const MARGIN = 24;
 const HEAD = 34;
 /** Pixels of a picture that browsers still make, along a side and in all. */
 const MAX_SIDE = 16_000;
 const MAX_PIXELS = 60_000_000;
+const MAX_PAGES = 24;
+
+/** A part of the picture: all nets beside each other, from one height to another. */
+type Column = [top: number, bottom: number];
+
+interface Sheet {
+  columns: Column[];
+  width: number;
+  height: number;
+}
 
 export function saveSvg(scene: Scene, stage: Stage, name: string): void {
+  const { columns, width, height } = sheetOf(scene, columnsIn(scene));
   const surface = new SvgSurface(stage.theme, stage.fitter);
-  const { width, height } = sizeOf(scene);
-  scene.model.nets.forEach((net, side) => {
-    surface.group(MARGIN + side * (scene.layout.width + 2 * MARGIN), MARGIN + HEAD);
-    surface.text(net.name, 0, -HEAD / 2, { fill: stage.theme.colour("text"), size: 15, weight: 600 });
-    paint(surface, painting(scene, stage, side));
+  eachPart(scene, columns, (side, left, [top, bottom]) => {
+    surface.view(left, 0, sideWidth(scene), bottom - top + HEAD + 2 * MARGIN, top - MARGIN - HEAD, -MARGIN);
+    drawPart(surface, scene, stage, side, [top, bottom]);
   });
   const text = surface.finish(width, height, scene.model.document.title);
   download(`${name}.svg`, new Blob([text], { type: "image/svg+xml" }));
 }
 
-/** Save as PNG, as large as browsers allow, at most twice as large as it is drawn. */
-export async function savePng(scene: Scene, stage: Stage, name: string): Promise<void> {
-  const { width, height } = sizeOf(scene);
-  const scale = Math.min(2, MAX_SIDE / Math.max(width, height), Math.sqrt(MAX_PIXELS / (width * height)));
+/** Save as PNG: as many pages as it takes to keep every name legible; returns how many. */
+export async function savePng(scene: Scene, stage: Stage, name: string): Promise<number> {
+  const columns = columnsIn(scene);
+  const whole = sheetOf(scene, columns);
+  const fits = Math.min(
+    2,
+    MAX_SIDE / Math.max(whole.width, whole.height),
+    Math.sqrt(MAX_PIXELS / (whole.width * whole.height)),
+  );
+  const scale = Math.max(1, fits);
+  const limits = { side: MAX_SIDE, area: MAX_PIXELS };
+  const count = perPage(columns.length, columnWidth(scene), whole.height, fits >= 1 ? null : limits);
+  const pages = Math.ceil(columns.length / count);
+  if (pages > MAX_PAGES)
+    throw new Error(`The picture would take ${pages} PNG files. Save it as SVG, or collapse blocks first.`);
+  for (let page = 0; page < pages; page += 1) {
+    const sheet = sheetOf(scene, columns.slice(page * count, (page + 1) * count));
+    const number = pages > 1 ? `-${String(page + 1).padStart(2, "0")}-of-${pages}` : "";
+    download(`${name}${number}.png`, await drawn(scene, stage, sheet, scale));
+  }
+  return pages;
+}
+
+async function drawn(scene: Scene, stage: Stage, sheet: Sheet, scale: number): Promise<Blob> {
   const canvas = document.createElement("canvas");
-  canvas.width = Math.ceil(width * scale);
-  canvas.height = Math.ceil(height * scale);
+  canvas.width = Math.ceil(sheet.width * scale);
+  canvas.height = Math.ceil(sheet.height * scale);
   const context = canvas.getContext("2d")!;
   context.scale(scale, scale);
   context.fillStyle = stage.theme.colour("ground");
-  context.fillRect(0, 0, width, height);
+  context.fillRect(0, 0, sheet.width, sheet.height);
   const surface = new CanvasSurface(context, stage.theme, stage.fitter);
-  scene.model.nets.forEach((net, side) => {
+  eachPart(scene, sheet.columns, (side, left, [top, bottom]) => {
     context.save();
-    context.translate(MARGIN + side * (scene.layout.width + 2 * MARGIN), MARGIN + HEAD);
-    surface.text(net.name, 0, -HEAD / 2, { fill: stage.theme.colour("text"), size: 15, weight: 600 });
-    paint(surface, painting(scene, stage, side));
+    context.beginPath();
+    context.rect(left, 0, sideWidth(scene), bottom - top + HEAD + 2 * MARGIN);
+    context.clip();
+    context.translate(left + MARGIN, MARGIN + HEAD - top);
+    drawPart(surface, scene, stage, side, [top, bottom]);
     context.restore();
   });
   const blob = await new Promise<Blob | null>((done) => canvas.toBlob(done, "image/png"));
   if (!blob) throw new Error("the browser cannot create an image of this size");
-  download(`${name}.png`, blob);
+  return blob;
 }
 
-function sizeOf(scene: Scene): { width: number; height: number } {
-  const { width, height } = scene.layout;
-  const sides = scene.model.nets.length;
-  return { width: sides * (width + 2 * MARGIN), height: height + 2 * MARGIN + HEAD };
+function drawPart(
+  surface: CanvasSurface | SvgSurface,
+  scene: Scene,
+  stage: Stage,
+  side: number,
+  column: Column,
+): void {
+  const [top, bottom] = column;
+  const title = scene.model.nets[side]!.name + (top > 0 ? " (continued)" : "");
+  paint(surface, painting(scene, stage, side, column));
+  const ground = stage.theme.colour("ground");
+  // what begins in this column and ends in the next is cut off by the column's margins
+  for (const y of [top - MARGIN - HEAD, bottom])
+    surface.box(-MARGIN, y, sideWidth(scene), MARGIN + HEAD, { fill: ground, radius: 0 });
+  const style = { fill: stage.theme.colour("text"), size: 15, weight: 600, room: scene.layout.width };
+  surface.text(title, 0, top - HEAD / 2, style);
 }
 
-function painting(scene: Scene, stage: Stage, side: number): Parameters<typeof paint>[1] {
-  const { width, height } = scene.layout;
-  const sight = { left: -MARGIN, top: -MARGIN, right: width + MARGIN, bottom: height + MARGIN };
+function columnsIn(scene: Scene): Column[] {
+  const { height } = scene.layout;
+  const boxes = scene.boxes.map(({ y, height: tall }): Column => [y, y + tall]);
+  return columnsOf(height, columnWidth(scene), boxes);
+}
+
+function eachPart(
+  scene: Scene,
+  columns: Column[],
+  draw: (side: number, left: number, column: Column) => void,
+): void {
+  columns.forEach((column, index) =>
+    scene.model.nets.forEach((_, side) =>
+      draw(side, index * columnWidth(scene) + side * sideWidth(scene), column),
+    ),
+  );
+}
+
+function sideWidth(scene: Scene): number {
+  return scene.layout.width + 2 * MARGIN;
+}
+
+function columnWidth(scene: Scene): number {
+  return scene.model.nets.length * sideWidth(scene);
+}
+
+function sheetOf(scene: Scene, columns: Column[]): Sheet {
+  const tallest = Math.max(...columns.map(([top, bottom]) => bottom - top));
+  return {
+    columns,
+    width: columns.length * columnWidth(scene),
+    height: tallest + 2 * MARGIN + HEAD,
+  };
+}
+
+function painting(scene: Scene, stage: Stage, side: number, [top, bottom]: Column): Painting {
+  const sight = { left: -MARGIN, top: top - 1, right: scene.layout.width + MARGIN, bottom: bottom + 1 };
   return { scene, side, theme: stage.theme, scale: 1, ...sight, selected: null, heatOf: stage.heatOf };
 }

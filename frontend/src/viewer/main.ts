@@ -1,6 +1,6 @@
 /** The viewer: `netweave.viewer.mount(element, document, options)` shows a net or a comparison in an element. */
 
-import { App } from "./app.ts";
+import { type Address, App } from "./app.ts";
 import { listenToKeys } from "./keys.ts";
 import { type Document, VERSION } from "./model/document.ts";
 import { ofToday } from "./model/version1.ts";
@@ -10,6 +10,8 @@ import "./viewer.css";
 export interface Options {
   /** The viewer is the whole page, and fills the window. */
   wholePage?: boolean;
+  /** What "Copy link" copies. */
+  address?: Address;
 }
 
 /** Show a document in an element; resolves when it is on the page. */
@@ -22,7 +24,7 @@ export async function mount(element: HTMLElement, document: Document, options: O
   }
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
-    const app = new App(element, shown);
+    const app = new App(element, shown, options.address ?? { url: "", note: "" });
     await app.start();
     listenToKeys(app, element);
   } catch (error) {
@@ -66,5 +68,6 @@ function fail(element: HTMLElement, message: string): void {
 }
 
 for (const element of document.querySelectorAll<HTMLElement>("[data-netweave-viewer][data-src]")) {
-  void mountFrom(element);
+  const { address = "", addressNote = "" } = element.dataset;
+  void mountFrom(element, { address: { url: address, note: addressNote } });
 }

@@ -33,7 +33,7 @@ export function chart(name: string, curves: Curve[]): HTMLElement {
   const pad = low === high ? Math.abs(low) * 0.1 || 1 : 0;
   const y = wide ? scaleLog([low, high], range) : scaleLinear([low - pad, high + pad], range).nice();
 
-  for (const tick of wide ? y.ticks(4).slice(0, 8) : y.ticks(5)) {
+  for (const tick of wide ? apart(y.ticks(), y) : y.ticks(5)) {
     const height = String(y(tick));
     picture.append(
       svg("line", {
@@ -76,6 +76,19 @@ export function chart(name: string, curves: Curve[]): HTMLElement {
     legend.append(element("span", { class: "key" }, mark, ` ${curve.label}`));
   });
   return element("figure", { class: "chart" }, legend, picture);
+}
+
+/** Pixels from one number at an axis to the next. */
+const TICK_ROOM = 22;
+
+/** Returns the ticks of a logarithmic axis that do not overprint each other: whole powers of ten before others. */
+export function apart(ticks: number[], place: (tick: number) => number): number[] {
+  const digits = (tick: number): number => [1, 5, 2].indexOf(Number(tick.toExponential()[0]));
+  const rank = (tick: number): number => (digits(tick) < 0 ? 3 : digits(tick));
+  const kept: number[] = [];
+  for (const tick of [...ticks].sort((a, b) => rank(a) - rank(b)))
+    if (kept.every((other) => Math.abs(place(other) - place(tick)) >= TICK_ROOM)) kept.push(tick);
+  return kept.sort((a, b) => a - b);
 }
 
 function summary(name: string, curves: Curve[]): string {

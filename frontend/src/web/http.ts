@@ -8,6 +8,8 @@ export interface Facts {
   files: string[];
   kinds: string;
   inputs: string[];
+  /** Of a net that could not be read: the inputs whose sizes are missing. */
+  open_inputs: string[];
 }
 
 export type State = "empty" | "queued" | "running" | "done" | "failed" | "cancelled";

@@ -16,6 +16,7 @@ export class Side {
   private readonly read: HTMLElement;
   private readonly clear: HTMLButtonElement;
   private readonly sizes: HTMLInputElement;
+  private readonly sizesProblem: HTMLElement;
   /** Where the operator lets code be read. */
   private readonly entry: HTMLInputElement | null;
 
@@ -28,6 +29,7 @@ export class Side {
     this.read = find(".read");
     this.clear = find(".clear");
     this.sizes = find(".sizes input");
+    this.sizesProblem = find(".sizes .invalid-feedback");
     for (const input of root.querySelectorAll<HTMLInputElement>("input[type=file]"))
       input.addEventListener("change", () => {
         void this.add(chosenFiles(input.files));
@@ -132,9 +134,11 @@ export class Side {
 
   private async setSizes(): Promise<void> {
     if (!this.net) return;
-    const shapes = parseSizes(this.sizes.value);
-    this.sizes.classList.toggle("is-invalid", shapes === undefined);
-    if (shapes === undefined) return;
+    const shapes = parseSizes(this.sizes.value, inputNames(this.net.facts));
+    const isWrong = typeof shapes === "string";
+    this.sizes.classList.toggle("is-invalid", isWrong);
+    this.sizesProblem.textContent = isWrong ? shapes : "";
+    if (isWrong) return;
     await this.attempt(() => call<Net>("PATCH", `/api/nets/${this.net?.id}`, { input_shapes: shapes }));
   }
 
@@ -222,13 +226,15 @@ export class Side {
     this.say("bad", what);
     if (known) this.read.append(element("a", { href: "/help/#formats", text: "Supported formats" }));
     if (/that construct a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
-    if (!/the sizes of the input/.test(error)) return;
+    const [open] = this.net?.facts.open_inputs ?? [];
+    if (open === undefined) return;
     this.read.append(
       element("p", {
         class: "hint",
         text: "Drop the weights, which may contain them, or enter them below.",
       }),
     );
+    this.sizes.placeholder = `such as ${open}=1x3x224x224`;
     this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;
   }
 
@@ -252,13 +258,24 @@ export class Side {
   }
 }
 
-/** Parses `data=1x3x224x224, mask=1x10`; undefined if it is something else. */
-export function parseSizes(text: string): Record<string, number[]> | undefined {
+/** Returns the names of the inputs that sizes may be given for, as far as they are known. */
+function inputNames(facts: Partial<Facts>): string[] {
+  const read = (facts.inputs ?? []).map((text) => text.slice(0, text.lastIndexOf(" ")));
+  return facts.open_inputs?.length ? facts.open_inputs : read;
+}
+
+/** Parses `data=1x3x224x224, mask=1x10`, or `1x3x224x224` for an only input; else returns what is wrong. */
+export function parseSizes(text: string, names: string[]): Record<string, number[]> | string {
   const found: Record<string, number[]> = {};
   for (const part of text.split(/[\s;]+|,(?=\s*[^\d\s])/).filter(Boolean)) {
-    const match = /^(.+)=(\d+(?:[x×,]\d+)*),?$/.exec(part);
-    if (!match) return undefined;
-    found[match[1] as string] = (match[2] as string).split(/[x×,]/).map(Number);
+    const match = /^(?:(.+)=)?(\d+(?:[x×,]\d+)*),?$/.exec(part);
+    if (!match) return `“${part}” is not NAME=SIZES, such as ${names[0] ?? "data"}=1x3x224x224.`;
+    const name = match[1] ?? (names.length === 1 ? names[0] : undefined);
+    if (name === undefined) {
+      const example = names.map((known) => `${known}=${match[2]}`).join(", ");
+      return `Say which input has the sizes ${match[2]}: ${example || `data=${match[2]}`}.`;
+    }
+    found[name] = (match[2] as string).split(/[x×,]/).map(Number);
   }
   return found;
 }

@@ -7,6 +7,24 @@ in the row too (``jobs``), and read by a module ``job`` with ``is_job(path) -> b
 ``read_job(path, options) -> Job``. A package is loaded when first needed, and imports no other.
 """
 
-from netweave.formats.table import FORMATS, Format, find_format, find_job_format, find_written, read, read_job
+from netweave.formats.table import (
+    FORMATS,
+    Format,
+    find_format,
+    find_job_format,
+    find_written,
+    format_text,
+    read,
+    read_job,
+)
 
-__all__ = ["FORMATS", "Format", "find_format", "find_job_format", "find_written", "read", "read_job"]
+__all__ = [
+    "FORMATS",
+    "Format",
+    "find_format",
+    "find_job_format",
+    "find_written",
+    "format_text",
+    "read",
+    "read_job",
+]

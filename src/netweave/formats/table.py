@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError, ReadError, UsageError
-from netweave.files.source import is_file, is_folder
+from netweave.files.source import Source, is_file, is_folder
 from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from types import ModuleType
 
-    from netweave.files import OutputFiles, Source
+    from netweave.files import OutputFiles
     from netweave.graph import Graph
     from netweave.job import Job, JobOptions
 
@@ -217,6 +217,15 @@ def _find_folder(source: Source) -> Format:
     )
 
 
+def format_text(graph: Graph) -> str:
+    """Return the format of a net's files for people; of a converted file also what it was converted from."""
+    titles = {row.name: row.title for row in FORMATS}
+    source = titles.get(graph.format, graph.format)
+    files = [Path(file) for file in graph.files[:1] if is_file(Path(file))]
+    row = next((row for file in files for row in FORMATS if row.match(Source(file))), None)
+    return source if row is None or row.name == graph.format else f"{row.title}, converted from {source}"
+
+
 def find_written(path: Path, to: str | None = None) -> Format:
     """Return the format that writes files of such a name.
 
@@ -279,7 +288,14 @@ def read_job(path: Path, options: JobOptions) -> Job:
 
 def _describe(source: Source) -> str:
     head = source.head(8)
-    return _foreign(head) or ("it starts with " + repr(head) if head else "the file is empty")
+    return _foreign(head) or (f"it starts with {_shown(head)}" if head else "the file is empty")
+
+
+def _shown(head: bytes) -> str:
+    """Return first bytes as text if they are text, else as hexadecimal numbers."""
+    text = head.decode("utf-8", errors="replace").rstrip("\ufffd")  # the last character may be cut
+    is_text = text and all(c.isspace() or (c.isprintable() and c != "\ufffd") for c in text)
+    return repr(text) if is_text else f"the bytes {head.hex(' ')}"
 
 
 def find_run_writer(suffix: str) -> Format:

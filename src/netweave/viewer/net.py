@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.formats import format_text
 from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, value_summary
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.wording import settings_texts
@@ -62,7 +63,7 @@ def net_json(source: Graph, shown: Graph) -> Json:
     statistics = parameter_statistics(source)
     return {
         "name": source.name,
-        "format": source.format,
+        "format": format_text(source),
         "files": file_names(source.files),
         "loaded": source.loaded,
         "notes": list(source.notes),

@@ -13,7 +13,7 @@ from django.db import transaction
 
 from netweave.web.models import File, Net, State
 from netweave.web.safety import count
-from netweave.web.safety.names import safe_name
+from netweave.web.safety.names import last_part, safe_name
 from netweave.web.work import leases, storage, upload_quota
 from netweave.web.work.tasks import read_net
 from netweave.web.work.upload_quota import RefusedError
@@ -68,6 +68,11 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
     safe = safe_name(name)
     kept = {file.name: file for file in net.files.all()}
     old = kept.pop(safe, None)
+    if old is not None and safe != last_part(name):
+        raise RefusedError(
+            f"{last_part(name)}: is kept as {safe!r}, and the net has another file of that name; remove that "
+            "file first, or rename this one"
+        )
     if len(kept) >= options.max_files:
         raise RefusedError(f"a net has at most {options.max_files} files here")
     upload = upload_quota.reserve(net, safe, num_bytes)

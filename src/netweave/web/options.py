@@ -42,8 +42,8 @@ class Options:
         hosts: Names under which the workbench is reached, besides those of its own machine.
         https: Whether browsers reach it by HTTPS, at a proxy before it.
         proxy: Whether a proxy before it sets ``X-Forwarded-For`` and ``X-Forwarded-Proto``.
-        accounts: ``off``: a browser is its own user; ``closed``: accounts made by the operator; ``open``:
-            anybody signs up.
+        accounts: ``off``: without hosts one user, else every browser is its own; ``closed``: accounts
+            made by the operator; ``open``: anybody signs up.
         code: Whether files that are code may be read, in the guarded process.
         storage: Where uploads and results lie: empty for the data folder, or ``s3://bucket/prefix``.
         runs: The folder of training runs to show; empty for none.
@@ -84,6 +84,11 @@ class Options:
     def has_accounts(self) -> bool:
         """Whether users sign in."""
         return self.accounts != "off"
+
+    @property
+    def is_personal(self) -> bool:
+        """Whether the workbench is one person's, on their own machine (decision 0148)."""
+        return not self.has_accounts and not self.hosts
 
 
 def default_data() -> Path:

@@ -1,4 +1,4 @@
-"""Whose request it is: the workspace of an account, of a browser, or of a program's token."""
+"""Whose request it is: the workspace of this machine, an account, a browser, or a program's token."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import uuid
 from typing import TYPE_CHECKING
 
 from django.conf import settings
+from django.db import transaction
 
-from netweave.web.models import Workspace, token_hash
+from netweave.web.models import Comparison, Net, Upload, Workspace, token_hash
 from netweave.web.safety import client, count
 
 if TYPE_CHECKING:
@@ -16,13 +17,17 @@ if TYPE_CHECKING:
 COOKIE = "netweave-workspace"
 """A browser without an account carries the name of its workspace, signed, in this cookie."""
 
+LOCAL = uuid.UUID(int=1)
+"""The workspace of a workbench that is one person's: one for ``localhost`` and ``127.0.0.1``, and for every
+browser of theirs (decision 0148)."""
+
 
 def workspace_of(request: HttpRequest) -> Workspace | None:
     """Return the workspace of a browser; None if it has none yet."""
     if settings.OPTIONS.has_accounts:
         user = request.user
         return Workspace.objects.get_or_create(user=user)[0] if user.is_authenticated else None
-    key = _key(request)
+    key = LOCAL if settings.OPTIONS.is_personal else _key(request)
     return Workspace.objects.filter(pk=key, user=None).first() if key else None
 
 
@@ -33,6 +38,8 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
         TooManyError: Too many browsers came from one address.
     """
     found = workspace_of(request)
+    if found is None and settings.OPTIONS.is_personal:
+        return _local()
     key = _key(request)
     if found is not None or key is None or settings.OPTIONS.has_accounts:
         return found
@@ -43,7 +50,8 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
 
 def welcome(request: HttpRequest, response: HttpResponse) -> HttpResponse:
     """Give a browser that comes for the first time the name of the workspace that it may make."""
-    if not settings.OPTIONS.has_accounts and _key(request) is None:
+    options = settings.OPTIONS
+    if not options.has_accounts and not options.is_personal and _key(request) is None:
         response.set_signed_cookie(
             COOKIE,
             str(uuid.uuid4()),
@@ -53,6 +61,23 @@ def welcome(request: HttpRequest, response: HttpResponse) -> HttpResponse:
             secure=settings.SESSION_COOKIE_SECURE,
         )
     return response
+
+
+@transaction.atomic
+def _local() -> Workspace:
+    """Make the workspace of this machine; it takes over what browsers have brought before there was one."""
+    local, is_new = Workspace.objects.get_or_create(pk=LOCAL, defaults={"user": None})
+    if not is_new:
+        return local
+    others = Workspace.objects.filter(user=None).exclude(pk=LOCAL)
+    for model in (Net, Comparison, Upload):
+        model._default_manager.filter(workspace__in=others).update(workspace=local)
+    newest = others.exclude(token_hash="").order_by("-created").first()
+    if newest is not None:
+        local.token_hash = newest.token_hash
+        local.save(update_fields=["token_hash"])
+    others.delete()
+    return local
 
 
 def _key(request: HttpRequest) -> str | None:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import dj_database_url
 
+from netweave.web.clock import machine_time_zone
 from netweave.web.options import DATA, LOOPBACK, RUNS, SECRET_KEY_FILE, Options, default_data, read_options
 
 OPTIONS: Options = read_options(Path(os.environ.get(DATA) or default_data()))
@@ -58,6 +59,7 @@ ROOT_URLCONF = "netweave.web.urls"
 WSGI_APPLICATION = "netweave.web.wsgi.application"
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 USE_TZ = True
+TIME_ZONE = machine_time_zone()
 LANGUAGE_CODE = "en-us"
 
 INSTALLED_APPS = [

@@ -61,16 +61,18 @@ export class SvgSurface implements Surface {
     this.parts.push(element("path", { d: head, fill: style.stroke }));
   }
 
-  /** Everything drawn from now on is moved; ends what was moved before. */
-  group(x: number, y: number): void {
-    this.parts.push(`${this.parts.length ? "</g>" : ""}<g transform="translate(${short(x)} ${short(y)})">`);
+  /** Everything drawn from now on is seen through a window: its place, its size, and the height that it begins at. */
+  view(x: number, y: number, width: number, height: number, top: number, left: number): void {
+    const place = `x="${short(x)}" y="${short(y)}" width="${short(width)}" height="${short(height)}"`;
+    const box = `viewBox="${short(left)} ${short(top)} ${short(width)} ${short(height)}"`;
+    this.parts.push(`${this.parts.length ? "</svg>" : ""}<svg ${place} ${box}>`);
   }
 
   finish(width: number, height: number, title: string): string {
     const size = `width="${Math.ceil(width)}" height="${Math.ceil(height)}"`;
     const box = `viewBox="0 0 ${Math.ceil(width)} ${Math.ceil(height)}"`;
     const ground = element("rect", { width: "100%", height: "100%", fill: this.theme.colour("ground") });
-    const body = [...this.parts, "</g>"].join("\n");
+    const body = [...this.parts, "</svg>"].join("\n");
     const head = `<svg xmlns="http://www.w3.org/2000/svg" ${size} ${box} role="img">`;
     return `${head}\n<title>${escaped(title)}</title>\n${ground}\n${body}\n</svg>\n`;
   }

@@ -12,7 +12,7 @@ from ninja import Router, Status
 from netweave.web import comparisons
 from netweave.web.http.documents import document_response
 from netweave.web.http.nets import own_net
-from netweave.web.http.schemas import ComparisonOut, NewComparison, Problem, Rename
+from netweave.web.http.schemas import ComparisonOut, NewComparison, Offset, Problem, Rename
 from netweave.web.models import Comparison
 from netweave.web.work import leases
 
@@ -25,10 +25,10 @@ def own_comparison(request: HttpRequest, key: UUID) -> Comparison:
 
 
 @router.get("", response=list[ComparisonOut], summary="List comparisons, newest first")
-def list_comparisons(request: HttpRequest, offset: int = 0) -> Any:
+def list_comparisons(request: HttpRequest, offset: Offset = 0) -> Any:
     """At most 100 at a time."""
     mine = Comparison.objects.filter(workspace=request.auth)  # type: ignore[attr-defined]
-    return list(mine[max(0, offset) : max(0, offset) + 100])
+    return list(mine[offset : offset + 100])
 
 
 @router.post("", response={202: ComparisonOut, 422: Problem, 429: Problem}, summary="Compare two nets")

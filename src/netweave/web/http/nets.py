@@ -11,7 +11,7 @@ from ninja import Router, Status
 
 from netweave.web import nets
 from netweave.web.http.documents import document_response
-from netweave.web.http.schemas import NetChange, NetOut, NewNet, Problem
+from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Problem
 from netweave.web.models import Net
 from netweave.web.work import storage
 
@@ -24,10 +24,10 @@ def own_net(request: HttpRequest, key: UUID) -> Net:
 
 
 @router.get("", response=list[NetOut], summary="List nets, newest first")
-def list_nets(request: HttpRequest, offset: int = 0) -> Any:
+def list_nets(request: HttpRequest, offset: Offset = 0) -> Any:
     """At most 100 at a time."""
     mine = Net.objects.filter(workspace=request.auth).prefetch_related("files")  # type: ignore[attr-defined]
-    return list(mine[max(0, offset) : max(0, offset) + 100])
+    return list(mine[offset : offset + 100])
 
 
 @router.post("", response={201: NetOut, 429: Problem}, summary="Make a net that waits for its files")

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_POST, require_safe
 from netweave.web import comparisons
 from netweave.web.http.documents import document_response
 from netweave.web.models import Comparison, State
+from netweave.web.options import LOOPBACK
 from netweave.web.pages.shared import owned
 from netweave.web.work import leases
 
@@ -58,6 +59,7 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
     address = request.build_absolute_uri(reverse("shared", args=[found.share])) if found.share else ""
     source = reverse("api:comparison_document", args=[found.pk])
     context = {"comparison": found, "mine": True, "address": address, "source": source}
+    context["address_note"] = _address_note(request, is_shared=bool(address))
     context["sharing"] = "sharing" in request.GET
     return render(request, "web/comparison.html", context)
 
@@ -109,7 +111,9 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
     """Show a comparison to whoever has its shared link."""
     found = _shared(secret)
     source = reverse("shared-document", args=[secret])
-    return render(request, "web/comparison.html", {"comparison": found, "mine": False, "source": source})
+    context = {"comparison": found, "mine": False, "source": source}
+    context["address_note"] = _address_note(request, is_shared=True)
+    return render(request, "web/comparison.html", context)
 
 
 @require_safe
@@ -122,6 +126,14 @@ def _shared(secret: str) -> Comparison:
     if len(secret) != SHARE_CHARACTERS:
         raise Http404
     return get_object_or_404(Comparison, share=secret, state=State.DONE)
+
+
+def _address_note(request: HttpRequest, *, is_shared: bool) -> str:
+    """Return what whoever copies the address of a layer should know."""
+    if not is_shared:
+        return "It opens for you only; create a link under Share for others."
+    host = request.get_host().rsplit(":", 1)[0]
+    return "It opens on this computer only." if host in LOOPBACK else ""
 
 
 def _back(request: HttpRequest, found: Comparison) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from django.http import JsonResponse
 from django.shortcuts import render
 
 if TYPE_CHECKING:
@@ -48,4 +49,6 @@ def broken(request: HttpRequest) -> HttpResponse:
 
 
 def _show(request: HttpRequest, status: int, title: str, text: str) -> HttpResponse:
+    if request.path.startswith("/api/"):  # a program cannot read a page
+        return JsonResponse({"detail": f"{title}: {text}"}, status=status)
     return render(request, "web/error.html", {"title": title, "text": text, "status": status}, status=status)

@@ -18,11 +18,21 @@ if TYPE_CHECKING:
 @require_http_methods(["GET", "HEAD", "POST"])
 @owned
 def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
-    """Show how the API is called; a POST makes a new token, which is shown this once."""
-    token = owner_made(request, owner).make_token() if request.method == "POST" else ""
+    """Show how the API is called; a POST makes a new token, which is shown this once.
+
+    The form says which token it replaces: one that a browser sends again when the page is reloaded names a
+    token that is gone, and replaces nothing.
+    """
+    token, is_repeated = "", False
+    if request.method == "POST":
+        owner = owner_made(request, owner)
+        is_repeated = request.POST.get("replaces", "") != owner.token_id
+        token = "" if is_repeated else owner.make_token()
     context = {
         "token": token,
+        "is_repeated": is_repeated,
         "has_token": bool(owner and owner.token_hash),
+        "replaces": owner.token_id if owner else "",
         "base": request.build_absolute_uri("/api"),
     }
     return render(request, "web/programs.html", context)

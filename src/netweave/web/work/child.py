@@ -11,13 +11,15 @@ import math
 import os
 import resource
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing import parent_process
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
-from netweave.errors import NetweaveError
+from netweave.errors import NetweaveError, SourceError
+from netweave.formats import format_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,10 +59,15 @@ class Request:
 
 
 def work(request: Request, told: Connection) -> None:
-    """Carry out a request; the last thing said is ``("done", "")`` or ``("failed", why)``."""
+    """Carry out a request.
+
+    The last thing said is ``("done", "")`` or ``("failed", why)``, with the names of the inputs whose sizes
+    are missing if that is why.
+    """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit(request.memory_bytes)
-    answer(request, told)
+    with suppress(BrokenPipeError):  # the worker has lost the job, and nobody waits for the answer
+        answer(request, told)
 
 
 def answer(request: Request, told: Connection) -> None:
@@ -70,7 +77,8 @@ def answer(request: Request, told: Connection) -> None:
         told.send(("done", ""))
     except NetweaveError as error:
         text = str(error).replace("--input-shape ", "")  # a page has a field for them, not an option
-        told.send(("failed", _without_folders(text, request.folder)))
+        open_inputs = error.open_inputs if isinstance(error, SourceError) else ()
+        told.send(("failed", _without_folders(text, request.folder), open_inputs))
     except MemoryError:
         told.send(("failed", _too_large(request)))
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
@@ -127,7 +135,7 @@ def facts(graph: Graph) -> dict[str, Any]:
     known = {row.name: row for row in api.formats()}
     return {
         "format": graph.format,
-        "title": known[graph.format].title if graph.format in known else graph.format,
+        "title": format_text(graph),
         "kinds": known[graph.format].files if graph.format in known else "",
         "name": graph.name,
         "files": [Path(file).name for file in graph.files],

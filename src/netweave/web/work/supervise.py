@@ -5,12 +5,13 @@ from __future__ import annotations
 import multiprocessing
 import time
 from multiprocessing import forkserver
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.web.work import child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
     from netweave.web.work.child import Request
@@ -28,7 +29,15 @@ class LostError(Exception):
 
 
 class FailedError(Exception):
-    """The child failed; the message is for the user."""
+    """The child failed; the message is for the user.
+
+    Attributes:
+        open_inputs: The inputs of which the file lacks sizes, if that is why.
+    """
+
+    def __init__(self, message: str, open_inputs: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.open_inputs = tuple(open_inputs)
 
 
 def warm_up() -> None:
@@ -57,11 +66,11 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
     try:
         while True:
             if ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
-                kind, text = _received(ours)
+                kind, text, *rest = _received(ours)
                 if kind == "done":
                     return
                 if kind == "failed":
-                    raise FailedError(text)
+                    raise FailedError(text, *rest)
                 stage = text
             if time.monotonic() > deadline:
                 raise FailedError(
@@ -77,14 +86,14 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
         _end(process)
 
 
-def _received(pipe: object) -> tuple[str, str]:
+def _received(pipe: Connection) -> Sequence[Any]:
     try:
-        kind, text = pipe.recv()  # type: ignore[attr-defined]
+        message: Sequence[Any] = pipe.recv()
     except EOFError:
         raise FailedError(
             "the process that read it died without a message, most likely because it ran out of memory"
         ) from None
-    return kind, text
+    return message
 
 
 def _end(process: BaseProcess) -> None:

@@ -45,7 +45,8 @@ def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[
     except supervise.LostError:
         return
     except supervise.FailedError as error:
-        leases.end(job, lease, State.FAILED, error=str(error))
+        told = {"facts": {"open_inputs": list(error.open_inputs)}} if model is Net else {}
+        leases.end(job, lease, State.FAILED, error=str(error), **told)
         return
     old = [job.document, getattr(job, "result", "")]
     ended = leases.end(job, lease, State.DONE, **found)

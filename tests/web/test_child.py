@@ -1,0 +1,80 @@
+"""What the process that reads files says of them, and to a worker that has gone."""
+
+from __future__ import annotations
+
+import multiprocessing
+
+import pytest
+
+import netweave
+from netweave.formats.table import _describe
+from netweave.web.work import child
+from tests.web.test_safety import NET, read
+
+
+class Source:
+    """A file of which only the first bytes matter."""
+
+    def __init__(self, head: bytes) -> None:
+        self._head = head
+
+    def head(self, count: int) -> bytes:
+        return self._head[:count]
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        (b"hello, there", "it starts with 'hello, t'"),
+        ("Größen Ä".encode(), "it starts with 'Größen'"),
+        (b"a\nb", r"it starts with 'a\nb'"),
+        (b"\x00\x01\xfe\xff", "it starts with the bytes 00 01 fe ff"),
+        (b"", "the file is empty"),
+    ],
+)
+def test_the_first_bytes_of_what_is_no_net_are_shown_as_people_read_them(head, said):
+    assert _describe(Source(head)) == said
+
+
+def test_a_file_of_text_is_described_without_marks_of_a_programming_language(tmp_path):
+    last, _ = read(tmp_path, **{"notes.txt": b"hello, there"})
+    assert last[0] == "failed"
+    assert "it starts with 'hello, t'" in last[1]
+
+
+def test_a_converted_file_is_called_what_it_is(tmp_path):
+    (tmp_path / "source").mkdir()
+    (tmp_path / "source" / "net.prototxt").write_bytes(NET)
+    graph = netweave.load(tmp_path / "source" / "net.prototxt")
+    netweave.save(graph, tmp_path / "net.onnx")
+    last, facts = read(tmp_path, **{"net.onnx": (tmp_path / "net.onnx").read_bytes()})
+    assert last == ("done", "")
+    assert facts["title"] == "ONNX, converted from Caffe"
+
+
+def test_inputs_without_sizes_are_named(tmp_path):
+    net = b"name: 'x' input: 'image' layer { name: 'r' type: 'ReLU' bottom: 'image' top: 'r' }"
+    last, _ = read(tmp_path, **{"net.prototxt": net})
+    assert last[0] == "failed"
+    assert last[2] == ("image",)
+
+
+def test_a_worker_that_has_lost_the_job_ends_the_child_without_a_word(tmp_path, capfd, monkeypatch):
+    """As when a second file arrives while the first is read."""
+    monkeypatch.setattr(child, "_limit", lambda memory_bytes: None)  # this process lives on
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net" / "net.prototxt").write_bytes(NET)
+    request = child.Request(
+        folder=tmp_path,
+        nets=("net",),
+        input_shapes=({},),
+        entries=("",),
+        settings={},
+        code=False,
+        memory_bytes=1 << 33,
+        unpacked_bytes=1 << 20,
+    )
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+    ours.close()
+    child.work(request, theirs)
+    assert capfd.readouterr().err == ""
