@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { type Document, VERSION } from "../src/viewer/model/document.ts";
+import { type ComparisonDocument, type Document, VERSION } from "../src/viewer/model/document.ts";
 import { ofToday } from "../src/viewer/model/version1.ts";
 
 const group = { nodes: [[0], [0]], layers: [[0], [0]], sides: [true, true], evidence: "VALUES", error: 0.4 };
@@ -9,6 +9,7 @@ const finding = { cause: "eps", fix: "set eps", places: ["a:1", "b:1"], layers: 
 const old = {
   version: 1,
   kind: "comparison",
+  verdict: "equal, as stated",
   groups: [
     { ...group, status: "CARRIED", graft_error: 1e-7, mapping: "", finding: null },
     { ...group, status: "DIFFERENT", graft_error: 0.4, mapping: "", finding: 0 },
@@ -17,10 +18,15 @@ const old = {
 };
 
 test("a comparison of version 1 is shown in the names of today", () => {
-  const shown = ofToday(old as unknown as Document);
+  const { verdicts, ...shown } = ofToday(old as unknown as Document) as ComparisonDocument;
+  assert.deepEqual(
+    verdicts.map(({ key }) => key),
+    ["identical", "equal", "structure", "different", "undecided"],
+  );
   assert.deepEqual(shown, {
     version: VERSION,
     kind: "comparison",
+    verdict: "equal under a mapping",
     groups: [
       { ...group, status: "PROPAGATED", isolated_error: 1e-7, mapping: "", finding: null },
       { ...group, status: "DIFFERENT", isolated_error: 0.4, mapping: "", finding: 0 },

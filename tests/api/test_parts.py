@@ -93,3 +93,59 @@ def test_code_among_the_files_of_a_net_sees_no_others(tmp_path):
 def test_no_files_are_no_net():
     with pytest.raises(UsageError, match="no files"):
         api.load_parts([])
+
+
+def names(files) -> list[str]:
+    return [file.name for file in files]
+
+
+def test_files_of_several_nets_are_sorted_into_nets(drawn):
+    (drawn / "notes.txt").write_text("these are the files")
+    found = api.sort_parts(sorted(drawn.iterdir()))
+    assert [(graph.format, names(files), graph.loaded) for graph, files in found.nets] == [
+        ("caffe", ["leaves.prototxt", "leaves.caffemodel"], True),
+        ("mxnet", ["leaves-symbol.json", "leaves-0000.params"], True),
+    ]
+    assert {file.name: why[:24] for file, why in found.unused.items()} == {
+        "notes.txt": "not a net that Netweave "
+    }
+
+
+def test_of_nets_with_the_same_layers_each_takes_the_weights_of_its_name(drawn):
+    pairs = [("first", "leaves"), ("second", "leaves")]
+    (drawn / "b").mkdir()
+    for name, source in pairs:
+        for suffix in (".prototxt", ".caffemodel"):
+            shutil.copy(drawn / f"{source}{suffix}", drawn / "b" / f"{name}{suffix}")
+    # the weights of the second are the smaller file, which comes first otherwise
+    for order in permutations(sorted((drawn / "b").iterdir())):
+        found = api.sort_parts(order)
+        assert [{file.stem for file in files} for _, files in found.nets] in (
+            [{"first"}, {"second"}],
+            [{"second"}, {"first"}],
+        )
+        assert found.unused == {}
+
+
+def test_weights_of_no_net_are_told(drawn):
+    (drawn / "leaves-symbol.json").unlink()
+    found = api.sort_parts(sorted(drawn.iterdir()))
+    assert len(found.nets) == 1
+    assert {file.name: why for file, why in found.unused.items()} == {
+        "leaves-0000.params": "weights that fit no net here"
+    }
+
+
+def test_what_a_file_names_belongs_to_it(drawn, tmp_path):
+    import onnx
+
+    folder = tmp_path / "onnx"
+    folder.mkdir()
+    graph = api.load(drawn / "leaves.prototxt")
+    api.save(graph, folder / "net.onnx")
+    model = onnx.load(folder / "net.onnx")
+    options = {"save_as_external_data": True, "location": "values.bin", "size_threshold": 0}
+    onnx.save(model, folder / "net.onnx", **options)
+    found = api.sort_parts(sorted(folder.iterdir()))
+    assert [names(files) for _, files in found.nets] == [["net.onnx", "values.bin"]]
+    assert found.unused == {}

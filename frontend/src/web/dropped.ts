@@ -6,6 +6,14 @@ const MAX_FILES = 200;
 /** A file of the system, not of a net: .DS_Store, .gitignore, Thumbs.db. */
 const isHidden = (name: string): boolean => name.startsWith(".") || name === "Thumbs.db";
 
+const folders = new WeakMap<File, string>();
+
+/** Returns the folder that a file was brought in; empty for one that came alone. */
+export function folderOf(file: File): string {
+  const known = folders.get(file) ?? file.webkitRelativePath;
+  return known.slice(0, Math.max(0, known.lastIndexOf("/")));
+}
+
 /** Returns the files of a drop. It has to be called while the event is being handled, before anything is awaited. */
 export async function droppedFiles(transfer: DataTransfer | null): Promise<File[]> {
   const entries = [...(transfer?.items ?? [])].map((item) => item.webkitGetAsEntry());
@@ -25,7 +33,9 @@ export function chosenFiles(list: FileList | null): File[] {
 async function walk(entry: FileSystemEntry, found: File[]): Promise<void> {
   if (isHidden(entry.name) || found.length >= MAX_FILES) return;
   if (entry.isFile) {
-    found.push(await new Promise<File>((done, fail) => (entry as FileSystemFileEntry).file(done, fail)));
+    const file = await new Promise<File>((done, fail) => (entry as FileSystemFileEntry).file(done, fail));
+    folders.set(file, entry.fullPath ?? "");
+    found.push(file);
     return;
   }
   const reader = (entry as FileSystemDirectoryEntry).createReader();

@@ -10,6 +10,10 @@ export interface Facts {
   inputs: string[];
   /** Of a net that could not be read: the inputs whose sizes are missing. */
   open_inputs: string[];
+  /** What became of the files. */
+  sorting: { nets: string[][]; unused: { name: string; why: string }[] };
+  /** Further nets that were among the files. */
+  split: string[];
 }
 
 export type State = "empty" | "queued" | "running" | "done" | "failed" | "cancelled";
@@ -22,6 +26,7 @@ export interface Net {
   files: { name: string; num_bytes: number }[];
   input_shapes: Record<string, number[]>;
   facts: Partial<Facts>;
+  page: string;
 }
 
 export interface Job {

@@ -1,6 +1,7 @@
 /** Page 1: two places for files, the samples, and the button that compares. */
 
 import { call, type Job, type Net, Refused } from "./http.ts";
+import { startFront } from "./front.ts";
 import { Side } from "./side.ts";
 
 export function startPair(form: HTMLFormElement): void {
@@ -48,9 +49,16 @@ export function startPair(form: HTMLFormElement): void {
       }, fail);
     });
 
-  // a file that misses the two places must not replace the page
+  // a file that misses the places must not replace the page
   for (const name of ["dragover", "drop"] as const)
     document.addEventListener(name, (event) => event.preventDefault());
+
+  const front = document.querySelector<HTMLElement>("#front");
+  if (front)
+    startFront(front, {
+      ready: () => sides.flatMap((side) => (side.ready && side.net ? [side.net] : [])),
+      show: (net) => sides.find((side) => !side.net)?.show(net),
+    });
 
   void restore(sides).then(update);
 }

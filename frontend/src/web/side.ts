@@ -185,6 +185,7 @@ export class Side {
       }
       this.render();
     }
+    this.list();
     this.render();
   }
 
@@ -217,6 +218,14 @@ export class Side {
           text: `The weights are missing (${facts.title}: ${facts.kinds}). Drop the weights here too; without them only the structure is compared.`,
         }),
       );
+    for (const { name, why } of facts.sorting?.unused ?? [])
+      lines.push(element("p", { class: "missing", text: `${name} is not used: ${why}` }));
+    if (facts.split?.length) {
+      const text = `The files held ${facts.split.length + 1} nets; the other ones are in `;
+      lines.push(
+        element("p", { class: "missing" }, text, element("a", { href: "/nets/", text: "your nets" }), "."),
+      );
+    }
     this.read.className = "read good";
     this.read.replaceChildren(...lines);
   }

@@ -14,7 +14,7 @@ from netweave.api.models import EarlyStopping, History, Module, Sequential
 from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
-from netweave.api.parts import formats, load_parts, unpack_parts
+from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
 from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.sampling import CharacterModel, sample, stream_sample
@@ -47,6 +47,7 @@ __all__ = [
     "Job",
     "Module",
     "Sequential",
+    "SortedParts",
     "Verdict",
     "ZooNet",
     "bisect",
@@ -89,6 +90,7 @@ __all__ = [
     "save_page",
     "save_weights",
     "save_zoo_picture",
+    "sort_parts",
     "stream_sample",
     "symbol",
     "tiled",

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import mmap
+import re
+from dataclasses import dataclass
+from itertools import takewhile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.api.nets import load
@@ -12,7 +17,6 @@ from netweave.formats import FORMATS, find_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
     from netweave.formats import Format
     from netweave.graph import Graph
@@ -69,6 +73,80 @@ def load_parts(
     raise _telling(failures)
 
 
+@dataclass(frozen=True, slots=True)
+class SortedParts:
+    """Files sorted into nets.
+
+    Attributes:
+        nets: Each net with its files: those that it was read from, and those that these name.
+        unused: Files of no net, with what they are.
+    """
+
+    nets: tuple[tuple[Graph, tuple[Path, ...]], ...]
+    unused: dict[Path, str]
+
+
+def sort_parts(
+    files: Sequence[Path],
+    *,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    code: bool = True,
+    entry: str = "",
+) -> SortedParts:
+    """Sort files into nets: each file of layers with the weights that fit it.
+
+    Args:
+        files: The files of one net or more, all in one folder.
+        input_shapes: Input sizes by name for the first net, as for ``load_parts``.
+        code: Whether files that contain code may be read; see ``load``.
+        entry: The class or function that constructs the first net, if a Python file has several.
+
+    Raises:
+        SourceError: No net can be read; this is the error of the most promising files.
+        UsageError: There are no files, or sizes are given for an unknown input.
+    """
+    first = load_parts(files, input_shapes=input_shapes, code=code, entry=entry)
+    nets = [(first, _files_of(first, files))]
+    while rest := [file for file in files if not any(file in own for _, own in nets)]:
+        try:
+            graph = load_parts(rest, code=code)
+        except NetweaveError:
+            break
+        nets.append((graph, _files_of(graph, rest)))
+    unused = {file: _what_it_is(file, code=code) for file in rest}
+    return SortedParts(tuple(nets), unused)
+
+
+def _files_of(graph: Graph, files: Sequence[Path]) -> tuple[Path, ...]:
+    """Return the files that a net was read from, and those that one of these names, such as external data."""
+    given = {file.resolve(): file for file in files}
+    read = [Path(file).resolve() for file in graph.files]  # the net before its weights
+    own = [given[path] for path in dict.fromkeys(read) if path in given]
+    for known in list(own):
+        own += [file for file in files if file not in own and _belongs(file, known)]
+    return tuple(own)
+
+
+def _belongs(file: Path, known: Path) -> bool:
+    """Whether a net's file names another one: external data, shards of weights, a module that is imported."""
+    if file.name.startswith(f"{known.stem}.data-"):
+        return True  # shards of TensorFlow's variables lie beside their index
+    if file.suffix == known.suffix == ".py":
+        return bool(re.search(rf"\b{re.escape(file.stem)}\b", known.read_text(errors="replace")))
+    with known.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+        return content.find(file.name.encode()) >= 0
+
+
+def _what_it_is(file: Path, *, code: bool) -> str:
+    try:
+        load_parts([file], code=code)
+    except NetweaveError as error:
+        if "holds weights" in str(error) or "holds arrays" in str(error):
+            return "weights that fit no net here"
+        return error.message if isinstance(error, SourceError) else str(error)
+    return "not needed"
+
+
 def unpack_parts(folder: Path, *, max_bytes: int) -> None:
     """Replace the zip archives in a folder by their contents, unless the archive itself is a net.
 
@@ -91,9 +169,16 @@ def _choices(files: Sequence[Path]) -> Iterator[tuple[Path, Path | None]]:
     """Yield a file for the net and one for the weights; None to let the reader find them."""
     ordered = sorted(files, key=lambda file: (file.stat().st_size, file.name))
     for net in ordered:
-        if len(ordered) > 1:
-            yield from ((net, weights) for weights in ordered if weights != net)
+        others = [file for file in ordered if file != net]
+        # where several nets have the same layers, the weights of the same name are meant
+        others.sort(key=lambda file: -_same_beginning(file.name, net.name))
+        yield from ((net, weights) for weights in others)
         yield net, None
+
+
+def _same_beginning(a: str, b: str) -> int:
+    """Return with how many characters two names begin alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False)))
 
 
 def _weights_alone(file: Path) -> ReadError:

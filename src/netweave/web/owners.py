@@ -12,7 +12,8 @@ from netweave.web.models import Comparison, Net, Upload, Workspace, token_hash
 from netweave.web.safety import client, count
 
 if TYPE_CHECKING:
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
 COOKIE = "netweave-workspace"
 """A browser without an account carries the name of its workspace, signed, in this cookie."""
@@ -48,7 +49,7 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
     return Workspace.objects.get_or_create(pk=key, defaults={"user": None})[0]
 
 
-def welcome(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """Give a browser that comes for the first time the name of the workspace that it may make."""
     options = settings.OPTIONS
     if not options.has_accounts and not options.is_personal and _key(request) is None:

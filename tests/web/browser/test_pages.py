@@ -161,7 +161,7 @@ def test_everything_goes_by_keyboard_alone(page):
 
 def test_nothing_is_cut_off_in_a_small_window(page):
     compare_a_sample(page)
-    for path in ("/", "/comparisons/", "/help/", "/programs/", page.url):
+    for path in ("/", "/nets/", "/comparisons/", "/help/", "/programs/", page.url):
         page.goto(path)
         wide = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         assert wide <= 0, path
@@ -175,7 +175,7 @@ def test_a_screen_reader_finds_labels_roles_and_contrast(visit, scheme):
     page.goto("/")
     page.get_by_role("button", name="The fixed port").click()
     playwright.expect(page.get_by_role("button", name="Compare", exact=True)).to_be_enabled()
-    for path in (page.url, "/comparisons/", "/help/", "/programs/", "/runs/", done):
+    for path in (page.url, "/nets/", "/comparisons/", "/help/", "/programs/", "/runs/", done):
         page.goto(path)
         assert problems(page) == [], path
 
@@ -207,3 +207,94 @@ def test_a_folder_is_dropped_with_all_that_is_in_it(page, folder):
     playwright.expect(side(page, "A").locator(".files [data-stored] .name")).to_have_text(
         ["fingerprint.pb", "saved_model.pb", "variables.data-00000-of-00001", "variables.index"]
     )
+
+
+def front(page):
+    return page.get_by_label("Files of one net or more", exact=True)
+
+
+@pytest.mark.corpus
+def test_one_net_that_is_dropped_opens_at_once(page, corpus):
+    page.goto("/")
+    front(page).set_input_files([corpus / "mtcnn" / name for name in ("det1.caffemodel", "det1.prototxt")])
+    page.wait_for_url("**/nets/**")
+    page.wait_for_selector(VIEWER)
+    playwright.expect(page.get_by_role("heading", name="det1.prototxt")).to_be_visible()
+    playwright.expect(page.locator(VIEWER)).to_contain_text("conv4-2")
+
+
+@pytest.mark.corpus
+def test_two_nets_in_one_drop_are_sorted_and_compared_and_the_rest_is_told(page, corpus, tmp_path):
+    (tmp_path / "notes.txt").write_text("hello, there")
+    names = ("det1.prototxt", "det1-0001.params", "det1.caffemodel", "det1-symbol.json")
+    page.goto("/")
+    front(page).set_input_files([*(corpus / "mtcnn" / name for name in names), tmp_path / "notes.txt"])
+    page.wait_for_url("**/comparisons/**")
+    page.wait_for_selector(VIEWER)
+    playwright.expect(page.locator(VIEWER)).to_contain_text("height and width swapped")
+    playwright.expect(page.get_by_role("note")).to_contain_text("notes.txt is not used")
+    page.goto("/nets/")
+    playwright.expect(page.locator(".card-row .name")).to_have_text(["det1-symbol.json", "det1.prototxt"])
+
+
+def test_a_net_that_was_never_compared_is_renamed_downloaded_and_deleted(page, tmp_path):
+    (tmp_path / "模型.prototxt").write_text(
+        "name: 'x' input: 'd' input_shape { dim: 1 dim: 2 } "
+        "layer { name: 'r' type: 'ReLU' bottom: 'd' top: 'r' }"
+    )
+    page.goto("/")
+    front(page).set_input_files(tmp_path / "模型.prototxt")
+    page.wait_for_url("**/nets/**")
+    page.wait_for_selector(VIEWER)
+    page.goto("/nets/")
+    row = page.locator(".card-row")
+    with page.expect_download() as download:
+        row.get_by_role("link", name="Download").click()
+    assert download.value.suggested_filename == "模型.prototxt"
+    assert Path(download.value.path()).read_bytes() == (tmp_path / "模型.prototxt").read_bytes()
+    row.get_by_text("Rename").first.click()
+    page.get_by_label("Name", exact=True).fill("a small net")
+    page.get_by_label("Name", exact=True).press("Enter")
+    playwright.expect(row.locator(".name")).to_have_text("a small net")
+    row.get_by_text("Delete").first.click()
+    page.get_by_role("button", name="Delete it").click()
+    playwright.expect(page.get_by_text("No nets yet")).to_be_visible()
+    playwright.expect(page.get_by_text("0 bytes of")).to_be_visible()
+
+
+def test_sizes_without_a_name_are_for_the_only_input_and_wrong_ones_are_explained(page, tmp_path):
+    (tmp_path / "net.prototxt").write_text(
+        "name: 'x' input: 'image' layer { name: 'r' type: 'ReLU' bottom: 'image' top: 'r' }"
+    )
+    page.goto("/")
+    front(page).set_input_files(tmp_path / "net.prototxt")
+    playwright.expect(side(page, "A")).to_contain_text("'image'")
+    field = side(page, "A").get_by_role("textbox").first
+    playwright.expect(field).to_be_visible()
+    field.fill("large")
+    field.press("Tab")
+    playwright.expect(side(page, "A").get_by_role("alert")).to_contain_text("image=1x3x224x224")
+    field.fill("1x3x8x8")
+    field.press("Tab")
+    playwright.expect(side(page, "A")).to_contain_text("Caffe net, recognised")
+
+
+def test_whoever_copies_a_link_sees_what_it_is(visit):
+    page = visit(permissions=["clipboard-read", "clipboard-write"])
+    compare_a_sample(page)
+    toast = page.locator(".nw-toast")
+    page.locator(".nw-row").first.click()
+    page.keyboard.press("c")
+    playwright.expect(toast).to_be_visible()
+    playwright.expect(toast).to_contain_text("It opens for you only")
+    assert "/comparisons/" in page.evaluate("navigator.clipboard.readText()")
+    page.get_by_text("Share", exact=True).click()
+    page.get_by_role("button", name="Create a link").click()
+    page.wait_for_selector(VIEWER)
+    page.keyboard.press("Escape")
+    page.locator(".nw-row").first.click()
+    page.keyboard.press("c")
+    playwright.expect(toast).to_contain_text("on this computer only")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    assert "/shared/" in copied
+    assert "#layer=" in copied

@@ -14,8 +14,8 @@ from netweave.comparison.result.comparison import (
     Group,
     Status,
     TensorMapping,
-    Verdict,
 )
+from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.stored.arrays import stored_arrays
 from netweave.comparison.stored.pairing import Pairing
 

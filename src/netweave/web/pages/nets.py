@@ -1,18 +1,25 @@
-"""The page of a net."""
+"""The list of a visitor's nets, and the page of one; renaming, downloading and deleting."""
 
 from __future__ import annotations
 
+import tempfile
+import zipfile
 from typing import TYPE_CHECKING
 
+from django.conf import settings
 from django.contrib import messages
-from django.http import Http404
+from django.core.files.storage import default_storage
+from django.core.paginator import Paginator
+from django.db.models import Count, Sum
+from django.http import FileResponse, Http404
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
+from netweave.web import nets
 from netweave.web.models import Net
 from netweave.web.pages.shared import owned
-from netweave.web.work import storage
+from netweave.web.work import storage, upload_quota
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -21,11 +28,37 @@ if TYPE_CHECKING:
 
     from netweave.web.models import Workspace
 
+PAGE_SIZE = 25
+
+ARCHIVE_IN_MEMORY = 16 << 20
+"""An archive that is larger lies on the disk while it goes out."""
+
 
 def _own(owner: Workspace | None, key: UUID) -> Net:
     if owner is None:
         raise Http404
     return get_object_or_404(Net, pk=key, workspace=owner)
+
+
+@require_safe
+@owned
+def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
+    """Show the visitor's nets, also those that were never compared, and what they take of the quota."""
+    words = request.GET.get("q", "").strip()[:100]
+    found = Net.objects.filter(workspace=owner) if owner else Net.objects.none()
+    for word in words.split():
+        found = found.filter(name__icontains=word)
+    rows = found.annotate(num_bytes=Sum("files__num_bytes"), num_files=Count("files")).order_by("-created")
+    total = settings.OPTIONS.max_total_mb << 20
+    taken = upload_quota.taken_bytes(owner.pk) if owner else 0
+    context = {
+        "page": Paginator(rows, PAGE_SIZE).get_page(request.GET.get("page")),
+        "words": words,
+        "taken": taken,
+        "total": total,
+        "percent": min(100, 100 * taken // total),
+    }
+    return render(request, "web/nets.html", context)
 
 
 @require_safe
@@ -39,9 +72,43 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
 
 @require_POST
 @owned
+def rename(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Give a net another name."""
+    found = _own(owner, key)
+    nets.change_net(found, name=request.POST.get("name", ""))
+    messages.success(request, f"Renamed to “{found.name}”.")
+    return redirect("nets") if request.POST.get("back") == "list" else redirect("net", found.pk)
+
+
+@require_safe
+@owned
+def download(request: HttpRequest, owner: Workspace | None, key: UUID) -> FileResponse:
+    """Return the files of a net as they came: one as it is, several as a zip archive."""
+    found = _own(owner, key)
+    files = list(found.files.all())
+    if not files:
+        raise Http404
+    if len(files) == 1:
+        content = default_storage.open(files[0].stored, "rb")
+        return FileResponse(
+            content, as_attachment=True, filename=files[0].name, content_type="application/octet-stream"
+        )
+    archive = tempfile.SpooledTemporaryFile(ARCHIVE_IN_MEMORY)  # noqa: SIM115 (the response closes it)
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as target:
+        for file in files:
+            with default_storage.open(file.stored, "rb") as source, target.open(file.name, "w") as member:
+                storage.copy(source, member)
+    archive.seek(0)
+    return FileResponse(
+        archive, as_attachment=True, filename=f"{found.name}.zip", content_type="application/zip"
+    )
+
+
+@require_POST
+@owned
 def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Delete a net with its files."""
     found = _own(owner, key)
     storage.delete_net(found)
     messages.success(request, f"Deleted the net “{found.name}” and its files.")
-    return redirect("new")
+    return redirect("nets")

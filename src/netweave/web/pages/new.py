@@ -1,4 +1,4 @@
-"""Page 1: two nets to compare."""
+"""Page 1: the place for files of any nets, and two places for a pair."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
-from netweave.web.models import Comparison
+from netweave.web.models import Comparison, Net, State
 from netweave.web.pages.shared import owned
 from netweave.web.samples import samples
 
@@ -26,4 +26,6 @@ LATEST = 3
 def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the two places for files, the samples, and the latest comparisons."""
     latest = Comparison.objects.filter(workspace=owner)[:LATEST] if owner else []
-    return render(request, "web/new.html", {"samples": samples().values(), "latest": latest})
+    nets = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY)[:LATEST] if owner else []
+    context = {"samples": samples().values(), "latest": latest, "nets": nets}
+    return render(request, "web/new.html", context)

@@ -16,7 +16,8 @@ from netweave.web.safety import TooManyError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from django.http import HttpRequest, HttpResponse
+    from django.http import HttpRequest
+    from django.http.response import HttpResponseBase
 
     from netweave.web.models import Workspace
 
@@ -26,11 +27,11 @@ def workbench(request: HttpRequest) -> dict[str, Any]:
     return {"options": settings.OPTIONS}
 
 
-def owned(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+def owned(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:
     """Give a page the visitor's workspace, None for one who comes for the first time."""
 
     @wraps(view)
-    def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         owner = workspace_of(request)
         if owner is None and settings.OPTIONS.has_accounts:
             return redirect_to_login(request.get_full_path())

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from multiprocessing.connection import Connection
 
-    from netweave.api import Graph
+    from netweave.api import Graph, SortedParts
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
@@ -103,15 +103,18 @@ def _limit(memory_bytes: int) -> None:
 
 
 def _carry_out(request: Request, told: Connection) -> None:
-    graphs = []
-    for number in range(len(request.nets)):
-        told.send(("stage", "reading" if len(request.nets) == 1 else f"reading net {'AB'[number]}"))
-        graphs.append(_read(request, number))
-    if len(graphs) == 1:
-        _write(request, FACTS, facts(graphs[0]))
+    if len(request.nets) == 1:
+        told.send(("stage", "reading"))
+        parts = api.sort_parts(**_parts(request, 0))
+        graph = parts.nets[0][0]
+        _write(request, FACTS, facts(graph) | {"sorting": _sorting(parts)})
         told.send(("stage", "drawing"))
-        _write(request, NET, viewer.net_document(graphs[0]))
+        _write(request, NET, viewer.net_document(graph))
         return
+    graphs = []
+    for number, letter in enumerate("AB"):
+        told.send(("stage", f"reading net {letter}"))
+        graphs.append(api.load_parts(**_parts(request, number)))
     settings = {name: value for name, value in request.settings.items() if value is not None}
     found = api.compare(
         *graphs, **settings, progress=lambda stage: told.send(("stage", f"comparing: {stage}"))
@@ -121,13 +124,24 @@ def _carry_out(request: Request, told: Connection) -> None:
     _write(request, DOCUMENT, viewer.comparison_document(found))
 
 
-def _read(request: Request, number: int) -> Graph:
+def _sorting(parts: SortedParts) -> dict[str, Any]:
+    """Return what became of the files: those of each net, and what is in no net."""
+    return {
+        "nets": [[file.name for file in files] for _, files in parts.nets],
+        "unused": [{"name": file.name, "why": why} for file, why in parts.unused.items()],
+    }
+
+
+def _parts(request: Request, number: int) -> dict[str, Any]:
+    """Return the files of a net, archives unpacked, and how they are read."""
     folder = request.folder / request.nets[number]
-    shapes = request.input_shapes[number]
     api.unpack_parts(folder, max_bytes=request.unpacked_bytes)
-    return api.load_parts(
-        sorted(folder.iterdir()), input_shapes=shapes, code=request.code, entry=request.entries[number]
-    )
+    return {
+        "files": sorted(folder.iterdir()),
+        "input_shapes": request.input_shapes[number],
+        "code": request.code,
+        "entry": request.entries[number],
+    }
 
 
 def facts(graph: Graph) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from django.core.files.storage import default_storage
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from typing import IO
 
     from netweave.web.models import Net
 
@@ -45,7 +46,12 @@ def _copy(stored: str, path: Path) -> None:
         os.link(default_storage.path(stored), path)  # no copy where both are on one disk
         return
     with default_storage.open(stored, "rb") as source, path.open("wb") as target:
-        shutil.copyfileobj(source, target, 1 << 20)
+        copy(source, target)
+
+
+def copy(source: IO[bytes], target: IO[bytes]) -> None:
+    """Copy a stream piece by piece."""
+    shutil.copyfileobj(source, target, 1 << 20)
 
 
 def keep(name: str, content: bytes) -> str:

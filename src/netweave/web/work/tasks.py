@@ -6,9 +6,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.db import transaction
 from django_tasks import task
 
-from netweave.web.models import Comparison, Net, State
+from netweave.web.models import Comparison, File, Net, State
 from netweave.web.work import child, leases, storage, supervise
 
 if TYPE_CHECKING:
@@ -49,8 +50,32 @@ def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[
         leases.end(job, lease, State.FAILED, error=str(error), **told)
         return
     old = [job.document, getattr(job, "result", "")]
-    ended = leases.end(job, lease, State.DONE, **found)
+    with transaction.atomic():
+        ended = leases.end(job, lease, State.DONE, **found)
+        if ended and model is Net:
+            split(job, found["facts"])
     storage.drop(old if ended else [found.get("document", ""), found.get("result", "")])
+
+
+def split(net: Net, facts: dict[str, Any]) -> None:
+    """Make a net of its own of each further net that was found among the files of one.
+
+    Files out of an archive stay where they are: the archive is one file.
+    """
+    first, *others = facts["sorting"]["nets"]
+    kept = {file.name: file for file in net.files.all()}
+    made = []
+    for names in others:
+        if not all(name in kept for name in names):
+            continue
+        other = Net.objects.create(workspace_id=net.workspace_id, name=names[0])
+        File.objects.filter(pk__in=[kept[name].pk for name in names]).update(net=other)
+        leases.queue(other, read_net)
+        made.append(str(other.pk))
+    fields: dict[str, Any] = {"facts": facts | {"split": made}}
+    if net.name in kept:
+        fields["name"] = first[0]  # it was called after the file that came first
+    Net.objects.filter(pk=net.pk).update(**fields)
 
 
 def _read(net: Net, lease: str, folder: Path) -> dict[str, Any]:

@@ -95,7 +95,12 @@ def too_large(name: str, limit: int, options: Options) -> str:
     return f"{name}: is larger than {options.max_file_mb:,} MiB, the most that this workbench takes"
 
 
-def _room(workspace: uuid.UUID, options: Options) -> int:
+def taken_bytes(workspace: uuid.UUID) -> int:
+    """Return what the files of a workspace and its uploads under way take."""
     kept = File.objects.filter(net__workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
     coming = Upload.objects.filter(workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
-    return min(options.max_file_mb << 20, max(0, (options.max_total_mb << 20) - kept - coming))
+    return int(kept + coming)
+
+
+def _room(workspace: uuid.UUID, options: Options) -> int:
+    return min(options.max_file_mb << 20, max(0, (options.max_total_mb << 20) - taken_bytes(workspace)))
