@@ -128,6 +128,27 @@ def test_several_labels(tmp_path):
     assert found[0][1] == 9
 
 
+@pytest.mark.parametrize("kind", ["lmdb", "kvfile", "mnist"])
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (
+            [2.5],
+            r"has the label 2\.5, and this format stores integers from .* to .*; pack into a .rec or an .h5",
+        ),
+        ([3e9], r"has the label 3e\+09, and this format stores integers"),
+        ([float("nan")], r"has the label nan, and this format stores integers"),
+        ([1, 2], r"has 2 labels, and this format stores one"),
+    ],
+)
+def test_labels_that_a_format_cannot_store(tmp_path, kind, labels, message):
+    pytest.importorskip("lmdb")
+    source = Indexed([(pictures(1)[0].transpose(2, 0, 1), np.float32(labels))])
+    with pytest.raises(UsageError, match=message):
+        pack(source, tmp_path / "x", kind)
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten_or_left_behind(folder, tmp_path):
     (tmp_path / "x.rec").write_text("mine")
     with pytest.raises(UsageError, match=r"x.rec is there already; remove it or give another name"):

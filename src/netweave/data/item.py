@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -92,6 +92,29 @@ class Item:
     def as_file(self, suffix: str, quality: int) -> Item:
         """Return the record with its image as a file, never as pixels."""
         return replace(self, content=self.encoded(suffix, quality), pixels=None)
+
+    def class_number(self, dtype: type[np.integer[Any]]) -> int:
+        """Return the label, for formats whose labels are one integer.
+
+        Args:
+            dtype: The type that the format stores it in.
+
+        Raises:
+            UsageError: There are several labels, or the label is not such an integer.
+        """
+        labels, limits = self.labels.ravel(), np.iinfo(dtype)
+        record = self.name or "a record"
+        if labels.size != 1:
+            raise UsageError(
+                f"{record}: has {labels.size} labels, and this format stores one; pack into a .rec or an .h5"
+            )
+        label = float(labels[0])
+        if not (label.is_integer() and limits.min <= label <= limits.max):
+            raise UsageError(
+                f"{record}: has the label {label:g}, and this format stores integers from {limits.min:,} to "
+                f"{limits.max:,}; pack into a .rec or an .h5"
+            )
+        return int(label)
 
     def planes(self) -> np.ndarray:
         """Return the pixels as (channels, height, width); a row of numbers is so many channels of 1 x 1.

@@ -37,7 +37,7 @@ class IdxWriter(Writer):
         if self._images and pixels.shape != self._images[0].shape:
             message = f"is {pixels.shape}, the first record {self._images[0].shape}; resize all to one size"
             raise ShapeError(message, place=item.name)
-        return (pixels, int(item.labels.ravel()[0])), pixels.size
+        return (pixels, item.class_number(np.uint8)), pixels.size
 
     def put(self, encoded: tuple[np.ndarray, int]) -> None:
         """Keep a record until all are there."""

@@ -30,7 +30,7 @@ class KVFileWriter(Writer):
         """Return key and record as the file has them."""
         pixels = item.decoded("rgb")
         record = record_class()()
-        record.label = int(item.labels.ravel()[0])
+        record.label = item.class_number(np.int32)
         if pixels.ndim == 3:
             rgb = item.content is not None or item.color == "rgb" or pixels.shape[2] != 3
             pixels = (pixels if rgb else pixels[:, :, ::-1]).transpose(2, 0, 1)

@@ -41,7 +41,7 @@ class LMDBWriter(Writer):
     def encode(self, item: Item, number: int) -> tuple[tuple[bytes, bytes], int]:
         """Return key and Datum: encoded where it is a file, raw where it is pixels."""
         datum = datum_class()()
-        datum.label = int(item.labels.ravel()[0])
+        datum.label = item.class_number(np.int32)
         if item.pixels is None:
             datum.data, datum.encoded = item.encoded(), True
         else:
