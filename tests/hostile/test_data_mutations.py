@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import struct
 from functools import cache
 from pathlib import Path
@@ -22,11 +23,23 @@ from tests.hostile.mutations import damaged_bytes, damaged_text
 from tests.hostile.test_mutations import limited
 
 cv2 = pytest.importorskip("cv2")
+h5py = pytest.importorskip("h5py")
 pytest.importorskip("lmdb")
 
 IMAGES = pictures(4, height=5, width=6)
-UNTRIED = {"hdf5", "arrays", "filled", "iterable", "folder", "windows", "hbase"}
-"""Kinds that parse no bytes of their own, and HDF5, which is the library's to parse."""
+UNTRIED = {"arrays", "filled", "iterable", "hbase"}
+"""Kinds that parse no bytes, and HBase, whose bytes come from a server: ``test_damaged_answers``."""
+
+WINDOWS = """# 0
+0.png
+3
+5
+6
+3
+1 0.9 1 1 3 4
+0 0.1 0 0 2 2
+2 0.7 0 1 5 4
+"""
 
 
 def png(pixels):
@@ -36,6 +49,14 @@ def png(pixels):
 def record(pixels, number):
     payload = struct.pack("<IfQQ", 0, float(number), number, 0) + png(pixels)
     return struct.pack("<II", 0xCED7230A, len(payload)) + payload + bytes(-len(payload) % 4)
+
+
+def hdf5_file(**settings):
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.create_dataset("data", data=IMAGES.transpose(0, 3, 1, 2).astype("f4"), **settings)
+        file.create_dataset("label", data=np.arange(4.0), **settings)
+    return content.getvalue()
 
 
 @cache
@@ -60,6 +81,8 @@ def stores():
     images = {f"{number}.png": png(pixels) for number, pixels in enumerate(IMAGES)}
     of_list = "".join(f"{name} {label}\n" for label, name in enumerate(images)).encode()
     rows = b"1,2,3.5,4\n0,5,6,7e3\n"
+    windows = {"path": "w.txt", "batch_size": 2, "crop_size": 4, "context_pad": 1}
+    hdf5 = {"path": "x.h5", "datasets": ["data", "label"]}
     whole = b"".join(records)
     return {
         "recordio": ("x.rec", {"x.rec": whole}, {"path": "x.rec"}),
@@ -79,20 +102,27 @@ def stores():
         "mnist": ("x", {"x": idx, "y": labels}, {"image": "x", "label": "y"}),
         "cifar": ("x", {"x": cifar}, {"paths": ["x"]}),
         "images": ("l.txt", {"l.txt": of_list, **images}, {"path": "l.txt"}),
+        "images whose files are damaged": ("0.png", {"l.txt": of_list, **images}, {"path": "l.txt"}),
+        "folder": ("d/a/0.png", {f"d/a/{name}": image for name, image in images.items()}, {"path": "d"}),
+        "windows": ("w.txt", {"w.txt": WINDOWS.encode(), **images}, windows),
+        "hdf5": ("x.h5", {"x.h5": hdf5_file()}, hdf5),
+        "hdf5 in chunks": ("x.h5", {"x.h5": hdf5_file(chunks=True, compression="gzip")}, hdf5),
     }
 
 
-TEXTS = {"recordio with index", "textfile", "csv", "images"}
+TEXTS = {"recordio with index", "textfile", "csv", "images", "windows"}
 
 
 def read_all(name, content, folder, monkeypatch_chdir):
     damaged, files, given = stores()[name]
     for file, whole in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(content if file == damaged else whole)
     monkeypatch_chdir(folder)
     with open_source(DataSource(name.split()[0], ("data", "label"), 1, given)) as source:
-        read = [source.read(index) for index in range(min(len(source), 50))]
-        for index in range(min(len(source), 2)):
+        count = 20 if source.endless else len(source)
+        read = [source.read(index) for index in range(min(count, 50))]
+        for index in range(min(count, 2)):
             source.item(index)
     return read
 

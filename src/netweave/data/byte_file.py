@@ -113,6 +113,7 @@ class LocalFile(ByteFile):
 
     def read(self, offset: int, num_bytes: int) -> bytes:
         """Return bytes; fewer than asked for only at the end of the file."""
+        num_bytes = min(num_bytes, self.num_bytes - offset)  # damage names bytes far behind the end
         pieces = []
         while num_bytes > 0:
             try:

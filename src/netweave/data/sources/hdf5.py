@@ -61,15 +61,23 @@ class HDF5(Source):
         self._files = [path] if alone else [_found(line.strip(), root) for _, line in lines_of(path)]
         if not self._files:
             raise ReadError("lists no files", place=path)
-        shapes = [self._shapes(file) for file in self._files]
-        for file, found in zip(self._files, shapes, strict=True):
-            if [shape[1:] for shape in found] != [shape[1:] for shape in shapes[0]]:
-                raise ReadError(f"has rows of {found}, the first file {shapes[0]}", place=file)
+        try:
+            shapes = self._shapes_of_all()
+        except ReadError:
+            self.close()
+            raise
         self.groups = tuple(found[0][0] for found in shapes)
         self._starts = np.cumsum([0, *self.groups])
         self.images = len(shapes[0][0]) == 4
         self._kept: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
         self._kept_bytes = 0
+
+    def _shapes_of_all(self) -> list[list[tuple[int, ...]]]:
+        shapes = [self._shapes(file) for file in self._files]
+        for file, found in zip(self._files, shapes, strict=True):
+            if [shape[1:] for shape in found] != [shape[1:] for shape in shapes[0]]:
+                raise ReadError(f"has rows of {found}, the first file {shapes[0]}", place=file)
+        return shapes
 
     def __len__(self) -> int:
         return int(self._starts[-1])
@@ -109,24 +117,38 @@ class HDF5(Source):
     def _row(self, file: int, part: int, row: int) -> np.ndarray:
         """Return a row of a dataset of a file, from the block that it is in."""
         name = self._files[file]
-        dataset = self._file(name)[self._datasets[part]]
-        num_rows = _rows_of_block(dataset)
-        key = (file, part, row // num_rows)
-        if key not in self._kept:
-            first = key[2] * num_rows
-            try:
-                block = np.asarray(dataset[first : first + num_rows], np.float32)
-            except (OSError, RuntimeError, ValueError) as error:
-                raise self._read_error(name, f"row {row} cannot be read", error) from error
-            self._kept[key] = block
-            self._kept_bytes += block.nbytes
-            while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
-                self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+        try:
+            dataset = self._file(name)[self._datasets[part]]
+            num_rows = _rows_of_block(dataset)
+            key = (file, part, row // num_rows)
+            if key not in self._kept:
+                self._keep(key, _block(dataset, key[2] * num_rows, num_rows))
+        except ReadError:
+            raise
+        except Exception as error:
+            raise self._read_error(name, f"row {row} cannot be read", error) from error
         self._kept.move_to_end(key)
         found: np.ndarray = self._kept[key][row % num_rows]
         return found
 
+    def _keep(self, key: tuple[int, int, int], block: np.ndarray) -> None:
+        self._kept[key] = block
+        self._kept_bytes += block.nbytes
+        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+
     def _shapes(self, file: str) -> list[tuple[int, ...]]:
+        """Return the sizes of the datasets of a file."""
+        # HDF5 reads the parts of a file when they are asked for, and h5py raises another kind of error for
+        # each damage: KeyError, RuntimeError, ValueError, TypeError, OSError
+        try:
+            return self._checked_shapes(file)
+        except ReadError:
+            raise
+        except Exception as error:
+            raise self._read_error(file, "is damaged", error) from error
+
+    def _checked_shapes(self, file: str) -> list[tuple[int, ...]]:
         opened = self._file(file)
         missing = [name for name in self._datasets if not self._is_array(opened.get(name))]
         if missing:
@@ -172,6 +194,11 @@ def _rows_of_block(dataset: Any) -> int:
     row_bytes = max(1, _row_bytes(dataset))
     wanted = dataset.chunks[0] if dataset.chunks else BLOCK_BYTES // row_bytes
     return int(max(1, min(wanted, MAX_BLOCK_BYTES // row_bytes)))
+
+
+def _block(dataset: Any, first: int, num_rows: int) -> np.ndarray:
+    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and so is then the loss
+        return np.asarray(dataset[first : first + num_rows], np.float32)
 
 
 def _row_bytes(dataset: Any) -> int:
