@@ -50,6 +50,19 @@ def data_sources(feeds: Mapping[str, InputLayer], *, training: bool) -> tuple[Da
     return tuple(found)
 
 
+def source_of(feed: InputLayer, name: str) -> DataSource:
+    """Return where one input comes from, as it is in training: for a look at its records.
+
+    Args:
+        feed: The layer that gives it.
+        name: Its name.
+    """
+    chain = [feed]
+    while chain[0].origin is not None:
+        chain.insert(0, chain[0].origin)
+    return _source(chain, (name,), training=True)
+
+
 def _source(chain: Sequence[InputLayer], outputs: tuple[str, ...], *, training: bool) -> DataSource:
     unit = chain[0].unit
     kind, settings, order = _records(unit, chain[0].inputs.place)

@@ -30,7 +30,15 @@ _OTHERS = {
     "model.conf": "has the words of before SINGA 0.1 (model.conf), which are not read; write it as a "
     "job.conf: the learning rate in 'updater { learning_rate }', and first values in 'init'",
     "cluster.conf": "says which machines there are, and no net; give the job.conf",
+    "scheduler.conf": "configures SINGA's scheduler for Mesos, and has no net; give the job.conf",
+    "singa.conf": "configures SINGA's installation (ZooKeeper, logs), and has no net; give the job.conf",
 }
+
+_OTHER_FIELDS = {
+    "scheduler.conf": {"namenode", "master", "job_counter"},  # tool/mesos/scheduler.proto, SchedulerConf
+    "singa.conf": {"zookeeper_host", "log_dir"},  # singa.proto, SingaProto
+}
+"""All fields of texts that hold something else than a job."""
 
 
 def match(source: Source) -> bool:
@@ -51,11 +59,8 @@ def find_kind(head: bytes) -> str | None:
         return "model.conf" if "train_one_batch" not in names and _is_old(names, head) else JOB
     if "model" in names and b"neuralnet" in head:
         return "model.conf"
-    return (
-        "cluster.conf"
-        if names and set(names) <= set(singa_schema().messages["ClusterProto"].fields)
-        else None
-    )
+    fields = _OTHER_FIELDS | {"cluster.conf": set(singa_schema().messages["ClusterProto"].fields)}
+    return next((kind for kind, known in fields.items() if names and known.issuperset(names)), None)
 
 
 def _is_old(names: Sequence[str], head: bytes) -> bool:

@@ -152,6 +152,19 @@ class InputLayer:
         return self.origin.label() if self.origin else self.inputs.labels(self)
 
 
+class OpenSizesError(ReadError):
+    """The file does not give all sizes of an input: in SINGA 0.1 they are in its records alone.
+
+    Args:
+        error: What is missing, and how to give it.
+        feed: The layer that gives the input.
+    """
+
+    def __init__(self, error: ReadError, *, feed: InputLayer) -> None:
+        super().__init__(error.message, place=error.place, open_inputs=error.open_inputs)
+        self.feed = feed
+
+
 class Inputs:
     """The inputs of a net, made one by one as they are read.
 
@@ -177,7 +190,7 @@ class Inputs:
         """Return an input of the net.
 
         Raises:
-            ReadError: A size is not known.
+            OpenSizesError: A size is not known.
             ShapeError: It would be too large.
         """
         self.read_by.setdefault(feed.unit.name, [])
@@ -208,5 +221,5 @@ class Inputs:
             letters = "".join("NCHW"[: len(shape)] if len(shape) > 2 else "N")
             known = "x".join(str(size or letter) for size, letter in zip(shape, letters, strict=False))
             dots = "" if len(shape) > 2 else "x..."
-            raise open_sizes({name: f"{known}{dots}"}, place=place)
+            raise OpenSizesError(open_sizes({name: f"{known}{dots}"}, place=place), feed=feed)
         check_input_size(name, shape, place=place)

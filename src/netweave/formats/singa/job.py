@@ -7,13 +7,14 @@ what contrastive divergence computes from both.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
-from netweave.formats.singa.data_layers import data_sources
+from netweave.formats.singa.data_layers import data_sources, source_of
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
+from netweave.formats.singa.inputs import OpenSizesError
 from netweave.formats.singa.net import build
 from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
@@ -23,11 +24,14 @@ from netweave.job import Job, JobOptions, Phase
 from netweave.job.data import with_path
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from netweave.files.protobuf import Message
     from netweave.formats.singa.net import Net
+    from netweave.job.options import Probe
+
+T = TypeVar("T")
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
@@ -63,7 +67,7 @@ def read_job(path: Path, options: JobOptions | None = None) -> Job:
             f"the algorithm {own!r} is user-defined, expected one of {', '.join(ALGORITHMS)}",
             place=place_of(path, message, "train_one_batch"),
         )
-    nets = _Nets(message, path, root_of(message, path), dict(options.input_shapes))
+    nets = _Nets(message, path, root_of(message, path), options)
     phases, shares = nets.read()
     settings = message["train_one_batch"]["cd_conf"]
     return Job(
@@ -87,14 +91,13 @@ class _Nets:
         message: The whole file.
         path: Its name.
         root: The folder that names in it are relative to.
-        input_shapes: Sizes of inputs by name, where the file does not say them.
+        options: Sizes of inputs, where the file does not say them; without one, they are looked up in its
+            records, as SINGA 0.1 does.
     """
 
-    def __init__(
-        self, message: Message, path: Path, root: Path, input_shapes: Mapping[str, tuple[int, ...]]
-    ) -> None:
+    def __init__(self, message: Message, path: Path, root: Path, options: JobOptions) -> None:
         self.root = root
-        self._message, self._path, self._input_shapes = message, path, input_shapes
+        self._message, self._path, self._options = message, path, options
 
     def read(self) -> tuple[dict[str, Phase], dict[str, int]]:
         """Return the phases by name, and how many layers share each parameter of the training net."""
@@ -116,25 +119,52 @@ class _Nets:
 
     def _build(self, phase: str) -> Net:
         """Return the net of a phase that runs."""
+        return self._with_sizes(phase, self._build_from)
+
+    def _build_from(self, source: Source) -> Net:
         algorithm = self._message["train_one_batch"]
         if algorithm["alg"] != "kCD":
-            return build(self._message, self._source(phase), None)
-        steps, training = algorithm["cd_conf"]["cd_k"], phase == "TRAIN"
+            return build(self._message, source, None)
+        steps, training = algorithm["cd_conf"]["cd_k"], source.phase == "TRAIN"
         if steps < 1:
             place = place_of(self._path, algorithm, "cd_conf")
             raise ReadError(f"'cd_k' is {steps}, expected 1 or more", place=place)
-        return build_contrastive(
-            self._message, self._source(phase), steps=steps if training else 1, objective=training
-        )
+        return build_contrastive(self._message, source, steps=steps if training else 1, objective=training)
 
     def _directions(self) -> dict[str, Phase]:
         """Return the two directions of the training net's topmost RBM, which share their parameters."""
-        source = self._source("TRAIN")
-        net = build(self._message, source, None)
-        return {"up": Phase(net.graph), "down": Phase(build_downwards(self._message, source, None, net))}
 
-    def _source(self, phase: str) -> Source:
-        return Source(self._path, phase=phase, input_shapes=self._input_shapes)
+        def both(source: Source) -> dict[str, Phase]:
+            net = build(self._message, source, None)
+            return {"up": Phase(net.graph), "down": Phase(build_downwards(self._message, source, None, net))}
+
+        return self._with_sizes("TRAIN", both)
+
+    def _with_sizes(self, phase: str, make: Callable[[Source], T]) -> T:
+        """Return what is made of the file in a phase, sizes that it does not give taken from its records."""
+        shapes = dict(self._options.input_shapes)
+        while True:
+            try:
+                return make(Source(self._path, phase=phase, input_shapes=shapes))
+            except OpenSizesError as error:
+                (name,) = error.open_inputs
+                if name in shapes or self._options.probe is None:
+                    raise
+                shapes[name] = self._sizes_of_records(phase, error, self._options.probe)
+
+    def _sizes_of_records(self, phase: str, error: OpenSizesError, probe: Probe) -> tuple[int, ...]:
+        (name,) = error.open_inputs
+        source = below(source_of(error.feed, name), self.root)
+        if path := self._options.data.get(phase.lower()):
+            source = replace(source, settings={**source.settings, "path": path})
+        try:
+            return probe(source)[name]
+        except ReadError as failure:
+            raise ReadError(
+                f"{error.message}. Without that, sizes come from the records, and {failure.message}",
+                place=error.place,
+                open_inputs=error.open_inputs,
+            ) from failure
 
     def _phase(self, net: Net, *, training: bool, num_batches: int | None = None) -> Phase:
         sources = data_sources(net.feeds, training=training)
