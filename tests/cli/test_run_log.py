@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from netweave.cli.run_log import SingaLog, log_of
-from netweave.training import Evaluated, Note, Saved, Shown, Stopped
+from netweave.training import Evaluated, Norms, NormsSeen, Note, Saved, Shown, Stopped
 
 QUOTED = "E0817 07:15:24.462602 34073 trainer.cc:373] Test step-0, loss : 2.341021, accuracy : 0.109100"
 """A line that SINGA's documents quote."""
@@ -55,3 +55,14 @@ def test_other_events():
     assert only_line(Note("said")).endswith("] said")
     assert list(SingaLog().opening(4)) == ["Unique JOB_ID is 4"]
     assert list(log_of("caffe").opening(4)) == []
+
+
+def test_norms_are_written_as_singa_01_does():
+    layers = {"ip": Norms(1.5, 0.25, "ip"), "loss": Norms(2.0, None, "loss")}
+    event = NormsSeen(0, layers, {"w": Norms(0.5, 0.125, "ip")})
+    assert [line.partition("] ")[2] for line in SingaLog().lines(event)] == [
+        "Layer         ip data norm1   1.500000000",
+        "Layer       loss data norm1   2.000000000",
+        "Layer         ip grad norm1   0.250000000",
+        "param id  0, name          w, value norm1   0.500000000, grad norm1   0.125000000",
+    ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +15,9 @@ from netweave.engine import SerialEngine
 from netweave.errors import UsageError
 from netweave.formats.caffe.solver import read_solver
 from netweave.memory_plan import parse_bytes
+from netweave.training import NormsSeen, ValuesSeen, Watched
+from netweave.training.monitor import ValueWatch
+from netweave.training.norms import NormWatch
 from netweave.training.trainer import Trainer
 
 BATCH, SIZE = 8, 16
@@ -56,7 +61,8 @@ def trained(folder, **options):
         "label": draw.integers(4, size=40),
     }
     with SerialEngine() as engine:
-        trainer = Trainer(job, engine=engine, data={"train": data}, **options)
+        looks = options.pop("looks", lambda job: ())(job)
+        trainer = Trainer(job, engine=engine, data={"train": data}, looks=looks, **options)
         trainer.run()
         trainer.close()
     return {key: tensor.detach().clone().numpy() for key, tensor in trainer.nets["train"].params.items()}
@@ -103,3 +109,32 @@ def test_a_limit_and_stages_are_refused(tmp_path):
 def test_what_is_no_size_is_refused(text):
     with pytest.raises(UsageError, match="expected a size such as 4GB"):
         parse_bytes(text)
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_values_are_looked_at_within_a_limit(tmp_path, debug):
+    """What is looked at stays until forward ends: the plan counts it, and bits and values are the same."""
+    seen: dict[str, list] = {"plain": [], "limited": []}
+
+    def run(name, memory):
+        look = partial(looked_at, debug=debug)
+        return trained(tmp_path, looks=look, memory=memory, watch=seen[name].append)
+
+    plain = run("plain", None)
+    with pytest.raises(UsageError) as refused:
+        run("limited", 1000)
+    assert needed(refused.value) > needed(least(tmp_path))
+    limited = run("limited", int(needed(refused.value) * 1.01))
+    for key, array in plain.items():
+        np.testing.assert_array_equal(limited[key], array)
+    kinds = ValuesSeen | NormsSeen
+    found = [[str(event) for event in seen[name] if isinstance(event, kinds)] for name in seen]
+    assert len(found[0]) >= 3
+    assert found[0] == found[1]
+
+
+def looked_at(job, *, debug):
+    graph, schedule = job.phases["train"].graph, replace(job.schedule, display_interval=2)
+    if debug:
+        return [NormWatch(graph, schedule)]
+    return [ValueWatch(graph, Watched(2, ("scale1", "conv2", "relu3")))]

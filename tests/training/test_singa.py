@@ -10,17 +10,26 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.errors import UnsupportedError, UsageError  # noqa: E402 - after the check for torch
+from netweave.engine import ThreadedEngine  # noqa: E402
+from netweave.errors import ReadError, UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
 from netweave.formats.singa.reader import read  # noqa: E402
-from netweave.training import Saved, Shown  # noqa: E402
+from netweave.graph import complete_arrays  # noqa: E402
+from netweave.training import NormsSeen, Saved, Shown  # noqa: E402
+from netweave.training.trainer import Trainer  # noqa: E402
+from tests.data.make import field, kvfile, singa_record  # noqa: E402
+from tests.formats.singa.nets import layer  # noqa: E402
 from tests.training.singa_jobs import (  # noqa: E402
     BATCH,
     CLASSIFIER,
+    GAUSSIAN,
     RATE,
     TIED,
+    ZERO,
     arrays_of,
     job,
+    params,
+    product,
     records,
     run,
 )
@@ -154,3 +163,111 @@ def test_what_cannot_be_trained(tmp_path):
         UnsupportedError, match="algorithm 'genetic' is not supported, expected one of bp, bptt, cd"
     ):
         run(other)
+
+
+def test_debug_shows_norms_by_hand(tmp_path):
+    """Mean absolute values of what layers give and of its gradient, of parameters and of theirs."""
+    first = first_arrays(tmp_path)
+    _, events = run(job(tmp_path, more="train_steps: 7 disp_freq: 3 debug: true"))
+    w, b = first["w"], first["b"]
+    given, expected = records(), []
+    for step in range(7):
+        rows = np.arange(step * BATCH, (step + 1) * BATCH) % 23
+        x, labels = given["data"][rows], given["label"][rows]
+        z = x @ w.T + b
+        p = np.exp(z) / np.exp(z).sum(axis=1, keepdims=True)
+        loss, _, dw, db = softmax_step(w, b, x, labels)
+        dz = (p - np.eye(3)[labels.astype(int)]) / BATCH
+        expected.append([np.abs(array).mean() for array in (z, dz, w, dw, b, db, loss)])
+        w, b = w - 0.1 * dw, b - 0.2 * db
+    seen = [event for event in events if isinstance(event, NormsSeen)]
+    assert [event.iteration for event in seen] == [0, 3, 6]
+    for event in seen:
+        layer, weight, bias = event.layers["ip"], event.parameters["w"], event.parameters["b"]
+        assert (weight.layer, bias.layer) == ("ip", "ip")
+        found = [layer.value, layer.gradient, weight.value, weight.gradient, bias.value, bias.gradient]
+        assert [*found, event.layers["loss"].value] == pytest.approx(expected[event.iteration])
+
+
+@pytest.mark.parametrize("num_stages", [1, 2])
+def test_debug_changes_no_bit(num_stages, tmp_path):
+    more = "train_steps: 7 disp_freq: 2"
+    plain = arrays_of(run(job(tmp_path, TIED, more=more), num_stages=num_stages)[0])
+    again, events = run(job(tmp_path, TIED, more=f"{more} debug: true"), num_stages=num_stages)
+    assert sum(isinstance(event, NormsSeen) for event in events) == 4
+    for key, array in plain.items():
+        np.testing.assert_array_equal(arrays_of(again)[key], array)
+
+
+def test_a_checkpoint_of_step_0_holds_the_first_values(tmp_path):
+    first = first_arrays(tmp_path)
+    run(job(tmp_path, more="train_steps: 3 checkpoint_freq: 2"), dtype=torch.float32)
+    folder = tmp_path / "checkpoint"
+    assert {path.name for path in folder.glob("*-worker0")} >= {f"step{n}-worker0" for n in (0, 2, 3)}
+    graph = read(Source(tmp_path / "job.conf", weights=folder / "step0-worker0"))
+    for key, array in first.items():
+        np.testing.assert_array_equal(complete_arrays(graph)[key], array.astype(np.float32))
+
+
+def test_a_damaged_checkpoint_is_not_started_from(tmp_path):
+    run(job(tmp_path, more="train_steps: 3"), dtype=torch.float32)
+    file = tmp_path / "checkpoint" / "step3-worker0"
+    content = bytearray(file.read_bytes())
+    content[-2] ^= 64  # in a stored number: SINGA's format itself has nothing that would tell
+    file.write_bytes(content)
+    given = job(tmp_path, more=f'train_steps: 0 checkpoint_path: "{file}"')
+    with pytest.raises(ReadError, match=r"step3-worker0: is damaged: .*not the one in step_iter_3\.sha256"):
+        run(given)
+    elsewhere = tmp_path / "step3-worker0"
+    elsewhere.write_bytes(content)
+    run(job(tmp_path, more=f'train_steps: 0 checkpoint_path: "{elsewhere}"'))
+
+
+SHARD = """
+layer { name: "data" type: kShardData sharddata_conf { path: "%s" batchsize: 2 } }
+layer { name: "mnist" type: kMnist srclayers: "data" mnist_conf { norm_a: 255 } }
+layer { name: "label" type: kLabel srclayers: "data" }
+"""
+"""The input layers of SINGA 0.1, which say no sizes."""
+
+
+def shard_job(folder, place, count=5):
+    generator = np.random.default_rng(3)
+    images = generator.integers(0, 256, (count, 4, 4, 1), np.uint8)
+    values = [
+        field(1, 0, 0) + field(5, 2, singa_record(image, n % 3, shape=(4, 4)))
+        for n, image in enumerate(images)
+    ]
+    (folder / "shard").mkdir()
+    (folder / "shard" / "shard.dat").write_bytes(kvfile({str(n): value for n, value in enumerate(values)}))
+    net = (
+        SHARD % place
+        + product("ip", 3, params(w=GAUSSIAN, b=ZERO), source="mnist")
+        + layer("kSoftmaxLoss", sources="ip label", name="loss")
+    )
+    return job(folder, net, more="train_steps: 3"), images
+
+
+def test_sizes_of_singa_01_come_from_the_records(tmp_path):
+    given, images = shard_job(tmp_path, tmp_path / "shard")
+    sizes = {value.name: tuple(value.shape)[1:] for value in given.phases["train"].graph.inputs}
+    assert sizes == {"mnist": (1, 4, 4), "label": ()}
+    assert given.phases["train"].graph.parameters["w"].shape == (3, 16)
+    with ThreadedEngine() as engine:
+        trainer = Trainer(given, engine=engine, seed=5, dtype=torch.float64)
+        first = arrays_of(trainer)
+        trainer.run()
+        trainer.close()
+    w, b = first["w"], first["b"]
+    for step in range(3):
+        rows = np.arange(2 * step, 2 * step + 2) % 5
+        dw, db = softmax_step(w, b, images[rows].reshape(2, 16) / 255, rows % 3)[2:]
+        w, b = w - 0.1 * dw, b - 0.1 * db
+    np.testing.assert_allclose(arrays_of(trainer)["w"], w, rtol=1e-6)
+    np.testing.assert_allclose(arrays_of(trainer)["b"], b, rtol=1e-6, atol=1e-9)
+
+
+def test_sizes_of_singa_01_without_its_records(tmp_path):
+    message = r"--input-shape mnist=2x1xHxW.* sizes come from the records, and .*there is no such file"
+    with pytest.raises(ReadError, match=message):
+        shard_job(tmp_path, tmp_path / "shards")

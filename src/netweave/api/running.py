@@ -13,7 +13,7 @@ from netweave.api.ranks import joined, shared, start_of, traced
 from netweave.engine import ThreadedEngine, Trace
 from netweave.errors import UsageError
 from netweave.memory_plan import parse_bytes
-from netweave.training.monitor import Monitor, Watched
+from netweave.training.monitor import Monitor, ValueWatch, Watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from netweave.engine import Engine
     from netweave.job import Job
     from netweave.training.events import Watch
+    from netweave.training.monitor import Look
     from netweave.training.options import RankSettings, TrainOptions
     from netweave.training.trainer import Trainer
     from netweave.training.watchers import Audience
@@ -63,7 +64,7 @@ def train_here(
             world=world,
             exchange=settings.exchange,
             sync_batch_norm=settings.sync_batch_norm,
-            monitor=_monitor(job, options),
+            looks=_looks(job, options),
             watch=audience.show,
         )
         try:
@@ -77,19 +78,15 @@ def train_here(
     return net
 
 
-def _monitor(job: Job, options: TrainOptions) -> Monitor | Watched | None:
+def _looks(job: Job, options: TrainOptions) -> list[Look]:
     wanted = options.monitor
     if not wanted:
-        return None
-    if options.memory is not None:
-        raise UsageError(
-            "watched values are kept besides those that the memory plan knows of; leave out either memory or "
-            "what is to be watched"
-        )
+        return []
+    graph = job.phases["train"].graph
     if isinstance(wanted, Monitor):
-        return wanted
+        return [ValueWatch(graph, wanted)]
     names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    return Watched(job.schedule.display_interval or 100, names)
+    return [ValueWatch(graph, Watched(job.schedule.display_interval or 100, names))]
 
 
 def _show_to(

@@ -7,7 +7,7 @@ import re
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from netweave.training import Evaluated, Note, Saved, Shown, Stopped, ValuesSeen
+from netweave.training import Evaluated, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -76,6 +76,8 @@ class SingaLog:
         elif isinstance(event, Saved):
             for file in event.files:
                 yield f"{head}checkpoint to {file}"
+        elif isinstance(event, NormsSeen):
+            yield from (f"{head}{line}" for line in _norm_lines(event))
         else:
             yield from (f"{head}{line}" for line in _common_lines(event))
 
@@ -102,6 +104,23 @@ def _common_lines(event: Event) -> Iterator[str]:
     elif isinstance(event, ValuesSeen):
         for name, seen in event.values.items():
             yield f"Iteration {event.iteration}, {name}: {seen}"
+
+
+def _norm_lines(event: NormsSeen) -> Iterator[str]:
+    """Yield norms as SINGA 0.1 writes them (``Layer::DebugString``): of forward, then of backward."""
+    for name, norms in event.layers.items():
+        yield f"Layer {name:>10} data norm1 {norms.value:13.9f}"
+    numbers = {name: number for number, name in enumerate(event.parameters)}
+    for layer, norms in reversed(list(event.layers.items())):
+        if norms.gradient is not None:
+            yield f"Layer {layer:>10} grad norm1 {norms.gradient:13.9f}"
+        for name, own in event.parameters.items():
+            if own.layer == layer:
+                gradient = 0.0 if own.gradient is None else own.gradient
+                yield (
+                    f"param id {numbers[name]:2d}, name {name:>10}, value norm1 {own.value:13.9f}, "
+                    f"grad norm1 {gradient:13.9f}"
+                )
 
 
 def _indented(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:

@@ -25,7 +25,8 @@ class RunFiles:
 
     The functions are those of the module ``training`` in the format's package: ``files_of(state, suffix,
     prefix)`` gives the files of a snapshot, ``read_state(path, graph, names)`` reads a solver's state,
-    ``weights_for(path, graph)`` the arrays that a file of weights has for a net.
+    ``weights_for(path, graph)`` the arrays that a file of weights has for a net, ``unused_in(path, keys)``
+    the names in it that stand for none of some parameters.
 
     Attributes:
         weights: Ends of the names of files of weights that are written.

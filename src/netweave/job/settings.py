@@ -59,6 +59,8 @@ class Schedule:
             Caffe does.
         display_means: Whether a display shows the means of the outputs over all iterations since the last
             one, as SINGA does, and not those of the last batch.
+        display_norms: Whether a display also shows the mean absolute values of layers, parameters and their
+            gradients (SINGA's ``debug``).
         validate_interval: Iterations between two passes over the phase ``validate``; 0 for none.
         first: Iteration from which on something is done, where it is not from the start: ``display``,
             ``test``, ``validate`` or ``checkpoint``.
@@ -72,6 +74,7 @@ class Schedule:
     test_at_end: bool = True
     display_at_end: bool = True
     display_means: bool = False
+    display_norms: bool = False
     validate_interval: int = 0
     first: Mapping[str, int] = field(default_factory=dict)
 
@@ -99,6 +102,7 @@ class Checkpoints:
     Attributes:
         prefix: Path that the names of the files start with.
         interval: Iterations between two checkpoints; 0 for none but the last.
+        at_start: Whether one is made before the first update, where the interval asks for any (SINGA).
         at_end: Whether the end of the run makes one.
         formats: What is written besides Netweave's own checkpoint: ``caffemodel``, ``caffemodel.h5``,
             ``params``.
@@ -108,6 +112,7 @@ class Checkpoints:
 
     prefix: str = ""
     interval: int = 0
+    at_start: bool = False
     at_end: bool = True
     formats: tuple[str, ...] = ()
     gradients: bool = False

@@ -62,7 +62,13 @@ class TrainingMemory:
 
 
 def plan_training(
-    graph: Graph, *, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None = None
+    graph: Graph,
+    *,
+    batch: int,
+    limit: int,
+    run: TrainingMemory,
+    losses: Collection[str] | None = None,
+    kept: Collection[str] = (),
 ) -> Recomputation:
     """Return the cheapest plan with which training fits in a limit.
 
@@ -72,15 +78,16 @@ def plan_training(
         limit: Bytes, for all that a run holds.
         run: What it holds besides the values of a step.
         losses: Names of the values that gradients begin at; all outputs if nothing is said.
+        kept: Names of values that are needed until forward ends.
 
     Raises:
         UsageError: None fits; the message says what would.
     """
-    found = _plan(graph, batch, limit, run, losses)
+    found = _plan(graph, batch, limit, run, losses, kept)
     needed = run.fixed(graph, batch) + found.peak
     if needed <= limit:
         return found
-    fits = _largest_batch(graph, batch, limit, run, losses)
+    fits = _largest_batch(graph, batch, limit, run, losses, kept)
     advice = f"give it {bytes_text(needed)}"
     if fits:
         times = -(-batch * run.accumulate // fits)
@@ -94,20 +101,30 @@ def plan_training(
 
 
 def _plan(
-    graph: Graph, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None
+    graph: Graph,
+    batch: int,
+    limit: int,
+    run: TrainingMemory,
+    losses: Collection[str] | None,
+    kept: Collection[str],
 ) -> Recomputation:
-    net = prepare(graph, batch=batch, training=True, losses=losses)
+    net = prepare(graph, batch=batch, training=True, losses=losses, kept=kept)
     return cheapest(net, limit - run.fixed(graph, batch))
 
 
 def _largest_batch(
-    graph: Graph, batch: int, limit: int, run: TrainingMemory, losses: Collection[str] | None
+    graph: Graph,
+    batch: int,
+    limit: int,
+    run: TrainingMemory,
+    losses: Collection[str] | None,
+    kept: Collection[str],
 ) -> int:
     """Return the largest batch size below one that does not fit; 0 if not even one record fits."""
     low, high = 0, batch
     while high - low > max(1, low // 16):  # a size near the largest will do
         middle = (low + high) // 2
-        found = _plan(graph, middle, limit, run, losses)
+        found = _plan(graph, middle, limit, run, losses, kept)
         fits = run.fixed(graph, middle) + found.peak <= limit
         low, high = (middle, high) if fits else (low, middle)
     return low

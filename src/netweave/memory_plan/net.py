@@ -121,6 +121,7 @@ def prepare(
     batch: int,
     training: bool = False,
     losses: Iterable[str] | None = None,
+    kept: Iterable[str] = (),
     in_place: bool = True,
 ) -> Net:
     """Return a graph with what plans of it share.
@@ -130,11 +131,12 @@ def prepare(
         batch: Records in a batch.
         training: Whether gradients are computed.
         losses: Names of the values that gradients begin at; all outputs if nothing is said.
+        kept: Names of values that are needed until forward ends, besides the outputs.
         in_place: Whether nodes may write over their inputs.
     """
     names = list(losses or [])
     begins = tuple(graph.find(names).values()) if names else tuple(graph.outputs)
-    wanted = frozenset([*graph.outputs, *begins])
+    wanted = frozenset([*graph.outputs, *begins, *graph.find(kept).values()])
     rectified = rectified_pools(graph, wanted)
     nodes, outputs, inputs = _nodes(graph, wanted, rectified)
     trained = _trained(nodes, inputs, outputs) if training else frozenset()

@@ -4,7 +4,19 @@ What is named here needs no torch, so that events can be shown and checkpoints l
 """
 
 from netweave.training.checkpoint_file import Checkpoint, latest, read_checkpoint, write_checkpoint
-from netweave.training.events import Ended, Evaluated, Event, Note, Saved, Shown, Stopped, Updated, ValuesSeen
+from netweave.training.events import (
+    Ended,
+    Evaluated,
+    Event,
+    Norms,
+    NormsSeen,
+    Note,
+    Saved,
+    Shown,
+    Stopped,
+    Updated,
+    ValuesSeen,
+)
 from netweave.training.monitor import Monitor, ValueStatistics, Watched
 
 __all__ = [
@@ -13,6 +25,8 @@ __all__ = [
     "Evaluated",
     "Event",
     "Monitor",
+    "Norms",
+    "NormsSeen",
     "Note",
     "Saved",
     "Shown",

@@ -1,23 +1,30 @@
 """Checksums of the files that a run writes for other programs, whose formats have none.
 
 Beside ``net_iter_20.caffemodel`` and ``net_iter_20.solverstate`` lies ``net_iter_20.sha256``, in the form of
-the tool ``sha256sum``. A run reads the files only if they are as they were written
-(docs/decisions/0151).
+the tool ``sha256sum``; beside SINGA's ``step300-worker0`` lies ``step_iter_300.sha256``. A run reads the
+files only if they are as they were written (docs/decisions/0151).
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
 SUFFIX = ".sha256"
+
+_LISTED = (
+    (re.compile(r"(?P<prefix>.*)_iter_(?P<iteration>\d+)\..*"), "{prefix}_iter_{iteration}" + SUFFIX),
+    # SINGA's own name of a checkpoint, beside which lies Netweave's step_iter_300.checkpoint
+    (re.compile(r"(?P<prefix>.*?)(?P<iteration>\d+)-worker\d+"), "{prefix}_iter_{iteration}" + SUFFIX),
+)
+"""Names of files that a run writes, and of the list that holds their checksums."""
 
 
 def checksum_lines(digests: Mapping[str, str]) -> bytes:
@@ -35,11 +42,17 @@ def checksum_lines(digests: Mapping[str, str]) -> bytes:
 def require_as_written(path: Path) -> None:
     """Check a file against the checksums beside it; without such a list it passes.
 
+    Args:
+        path: The file, or several with commas between.
+
     Raises:
         ReadError: It is not as it was written, or the list is damaged or lacks it.
     """
-    match = re.match(r"(.+_iter_\d+)\.", path.name)
-    listing = path.with_name(f"{match[1]}{SUFFIX}") if match else None
+    if "," in str(path) and not path.is_file():
+        for name in str(path).split(","):
+            require_as_written(Path(name))
+        return
+    listing = _listing_of(path)
     if listing is None or not listing.is_file() or not path.is_file():
         return
     lines = listing.read_bytes().splitlines()
@@ -52,3 +65,11 @@ def require_as_written(path: Path) -> None:
             f"{listing.name} if the change is intended",
             place=str(path),
         )
+
+
+def _listing_of(path: Path) -> Path | None:
+    """Return the list that would hold a file's checksum; None for a name that no run gives."""
+    for pattern, listing in _LISTED:
+        if match := pattern.fullmatch(path.name):
+            return path.with_name(listing.format_map(match.groupdict()))
+    return None

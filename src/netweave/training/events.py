@@ -82,6 +82,36 @@ class ValuesSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class Norms:
+    """Mean absolute values: of something that a net computes or holds, and of its gradient.
+
+    Attributes:
+        value: Of the value itself.
+        gradient: Of its gradient; None where backward computes none.
+        layer: The layer that gives the value, or reads the parameter.
+    """
+
+    value: float
+    gradient: float | None
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
+class NormsSeen:
+    """The mean absolute values of an update that is displayed, where the Job asks for them (``debug``).
+
+    Attributes:
+        iteration: Updates done before.
+        layers: By layer, in the order of forward.
+        parameters: By parameter, before the update.
+    """
+
+    iteration: int
+    layers: Mapping[str, Norms]
+    parameters: Mapping[str, Norms]
+
+
+@dataclass(frozen=True, slots=True)
 class Evaluated:
     """A test is done.
 
@@ -137,6 +167,6 @@ class Ended:
     work: tuple[RankWork, ...] = ()
 
 
-Event = Note | Updated | Shown | ValuesSeen | Evaluated | Saved | Stopped | Ended
+Event = Note | Updated | Shown | ValuesSeen | NormsSeen | Evaluated | Saved | Stopped | Ended
 Watch = Callable[[Event], None]
 """Told one event after the other."""

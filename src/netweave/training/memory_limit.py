@@ -8,7 +8,7 @@ from netweave.errors import UsageError
 from netweave.memory_plan import TrainingMemory, plan_training, prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from torch import Tensor
 
@@ -22,7 +22,13 @@ BATCHES = 6
 
 
 def limit_memory(
-    job: Job, nets: Mapping[str, TorchNet], updater: Updater, *, limit: int | None, num_stages: int = 1
+    job: Job,
+    nets: Mapping[str, TorchNet],
+    updater: Updater,
+    *,
+    limit: int | None,
+    num_stages: int = 1,
+    kept: Collection[str] = (),
 ) -> Recomputation | None:
     """Have the training net compute values again, as few as a limit needs; return the plan.
 
@@ -32,6 +38,7 @@ def limit_memory(
         updater: What changes the parameters.
         limit: Bytes, for all that the run holds; None for no limit.
         num_stages: Stages that the net is cut into.
+        kept: Names of values that are looked at when forward ends.
 
     Raises:
         UsageError: No plan fits; the message says what would.
@@ -54,8 +61,8 @@ def limit_memory(
         batches=BATCHES,
         accumulate=job.solver.accumulate,
     )
-    found = plan_training(phase.graph, batch=batch, limit=limit, run=run, losses=phase.losses)
-    net = prepare(phase.graph, batch=batch, training=True, losses=phase.losses)
+    found = plan_training(phase.graph, batch=batch, limit=limit, run=run, losses=phase.losses, kept=kept)
+    net = prepare(phase.graph, batch=batch, training=True, losses=phase.losses, kept=kept)
     nets["train"].recompute(net, found.names)
     return found
 

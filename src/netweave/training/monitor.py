@@ -10,10 +10,11 @@ import fnmatch
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.graph import layer_keys
+from netweave.training.events import NormsSeen, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -122,7 +123,7 @@ class Monitor:
         ]
         if not found:
             raise UsageError(f"the monitor's pattern {self.pattern!r} matches nothing; {_some(known)}")
-        return sorted(found) if self.sort else found
+        return found
 
     def label(self, name: str, kind: str) -> str:
         """Return what a value is called."""
@@ -136,11 +137,14 @@ class Watched:
     Attributes:
         interval: Updates from one look to the next, >= 1.
         wanted: Names, or patterns with ``*``.
+        stat_func: As in ``Monitor``.
+        sort: As in ``Monitor``.
     """
 
     interval: int
     wanted: tuple[str, ...]
     stat_func: None = None
+    sort: bool = False
 
     def names(self, known: Mapping[str, str]) -> list[str]:
         """Return which of the net's names are watched.
@@ -169,6 +173,32 @@ def _some(known: Mapping[str, str]) -> str:
     return f"there are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
 
 
+class Look(Protocol):
+    """Looks at values of a training net while they are there.
+
+    Attributes:
+        needs_gradients: Whether ``look_at_gradients`` is called between backward and the update.
+    """
+
+    needs_gradients: bool
+
+    @property
+    def taps(self) -> Sequence[str]:
+        """Names of values that the net must give besides its outputs."""
+
+    def is_due(self, step: int) -> bool:
+        """Whether the values of an update are looked at."""
+
+    def look(self, net: TorchNet, outputs: Mapping[str, Tensor]) -> None:
+        """Look at values, in the task that computed them."""
+
+    def look_at_gradients(self, net: TorchNet) -> None:
+        """Look at gradients of parameters."""
+
+    def event(self, step: int) -> ValuesSeen | NormsSeen | None:
+        """Return what was seen in an update, which may still be computed; None if nothing is to be told."""
+
+
 class ValueWatch:
     """Looks at the values of a training net.
 
@@ -183,10 +213,12 @@ class ValueWatch:
         UsageError: Nothing is matched, or the interval is below 1.
     """
 
+    needs_gradients = False
+
     def __init__(self, graph: Graph, how: Monitor | Watched) -> None:
         if how.interval < 1:
             raise UsageError(f"values are to be watched every {how.interval} updates, expected 1 or more")
-        layers = _layer_values(graph)
+        layers = layer_values(graph)
         parameters = dict.fromkeys(graph.parameters)
         values = [name for name in graph.values() if name not in parameters]
         known = {
@@ -215,15 +247,18 @@ class ValueWatch:
         told = {label: measure(outputs[name].detach()) for label, name in self._values.items()}
         for label, key in self._parameters.items():
             told[label] = measure(net.store[key].tensor.detach())
-        self._told = told
+        self._told = {label: told[label] for label in sorted(told)} if self._how.sort else told
 
-    def take(self) -> dict[str, Any]:
-        """Return what was seen last, once; nothing if nothing was."""
+    def look_at_gradients(self, net: TorchNet) -> None:
+        """Look at nothing: values alone are watched."""
+
+    def event(self, step: int) -> ValuesSeen | None:
+        """Return what was seen in an update, once; None if nothing was."""
         told, self._told = self._told, {}
-        return told
+        return ValuesSeen(step, told) if told else None
 
 
-def _layer_values(graph: Graph) -> dict[str, str]:
+def layer_values(graph: Graph) -> dict[str, str]:
     """Return the value that each layer gives: the last that one of its nodes makes."""
     found: dict[str, str] = {}
     for node in graph.nodes:

@@ -13,11 +13,11 @@ from netweave.errors import UsageError
 from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
 from netweave.optim import Trained, first_values
-from netweave.training.checkpoint_file import SUFFIX, parameters_in
+from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
 from netweave.training.checksums import require_as_written
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Container, Mapping, Sequence
 
     from netweave.graph import Graph
     from netweave.job import Phase
@@ -33,6 +33,7 @@ def make_nets(
     seed: int,
     device: torch.device,
     dtype: torch.dtype = torch.float32,
+    tell: Callable[[str], None] = lambda text: None,
 ) -> dict[str, TorchNet]:
     """Return the net of each phase, with first values or those of weights.
 
@@ -45,6 +46,7 @@ def make_nets(
         seed: Of what is drawn.
         device: Where to compute.
         dtype: Type of the numbers.
+        tell: Called with a sentence for what of the weights and of the nets found no counterpart.
 
     Raises:
         UsageError: A filler is unknown or cannot fill its parameter.
@@ -64,7 +66,14 @@ def make_nets(
         for key, array in unread_arrays(phase.graph).items():
             store.add_constant(phase.graph.parameters[key], array)
     # files first: what they hold needs no rule for its first values, as in SINGA's stacks of machines
-    known = {key for file in weights for key in load_weights(phases, nets, Path(file))}
+    known: set[str] = set()
+    for file in map(Path, weights):
+        known |= load_weights(phases, nets, file)
+        if unused := _unused(file, phases):
+            tell(f"{file}: ignoring {_listed(unused)}, which the net does not have")
+    if weights and (without := _without_values(phases, known)):
+        files = " and ".join(map(str, weights))
+        tell(f"{files}: no values for {_listed(without)}, which the run starts from fresh ones")
     for name, phase in phases.items():
         for key, parameter in phase.graph.parameters.items():
             if key not in known and not parameter.loaded:
@@ -109,6 +118,28 @@ def _weights_for(file: Path, graph: Graph) -> dict[str, np.ndarray]:
         raise UsageError(f"{file}: a net of {graph.format} can begin from a {SUFFIX} only")
     found: dict[str, np.ndarray] = row.load_training().weights_for(file, graph)
     return found
+
+
+def _unused(file: Path, phases: Mapping[str, Phase]) -> list[str]:
+    """Return the names in a file of weights that stand for no parameter of any phase."""
+    keys = {key for phase in phases.values() for key in phase.graph.parameters}
+    if file.suffix == SUFFIX:
+        return [name for name, _ in nested(read_checkpoint(file).arrays, "param") if name not in keys]
+    row = find_weights_reader(next(iter(phases.values())).graph.format)
+    assert row is not None  # the file has been read by it
+    unused: list[str] = row.load_training().unused_in(file, keys)
+    return unused
+
+
+def _without_values(phases: Mapping[str, Phase], known: Container[str]) -> list[str]:
+    """Return the parameters that neither weights nor the file of the net has values for."""
+    parameters = {key: one for phase in phases.values() for key, one in phase.graph.parameters.items()}
+    return [key for key, one in parameters.items() if key not in known and not one.loaded]
+
+
+def _listed(names: Sequence[str], most: int = 12) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest
 
 
 def trained(graph: Graph, net: TorchNet, gradient_mult: Mapping[str, float] | None = None) -> list[Trained]:

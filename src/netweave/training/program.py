@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from netweave.job import Job
     from netweave.optim import Update, Updater
     from netweave.training.devices import StoreExchange
-    from netweave.training.monitor import ValueWatch
+    from netweave.training.monitor import Look
     from netweave.training.ranks import RankExchange
 
 __all__ = ["COMPUTE", "NetPasses", "Part", "StepProgram", "StepResult", "Where", "objective_of"]
@@ -67,7 +67,7 @@ class StepProgram:
         engine: Where tasks run.
         ranks: What of an update is exchanged with other ranks; None for a run of one.
         store: Sums gradients over the devices of this process; None for one device.
-        values: What values of the net are looked at; None for none.
+        looks: What looks at values of the net while they are there.
 
     Attributes:
         passes: The passes.
@@ -84,9 +84,9 @@ class StepProgram:
         engine: Engine,
         ranks: RankExchange | None = None,
         store: StoreExchange | None = None,
-        values: ValueWatch | None = None,
+        looks: Sequence[Look] = (),
     ) -> None:
-        self._values = values
+        self._looks = tuple(looks)
         self.passes = tuple(passes)
         self.losses: deque[float] = deque(maxlen=max(1, job.schedule.average_loss))
         self._first = self.passes[0]
@@ -203,6 +203,19 @@ class StepProgram:
         assert result is not None
         return result
 
+    def push_looks(self, step: int) -> Completion[None] | None:
+        """Push what looks at gradients between backward and the update; None where nothing does."""
+        due = [look for look in self._looks if look.needs_gradients and look.is_due(step)]
+        if not due:
+            return None
+
+        def look_at_all() -> None:
+            for look in due:
+                look.look_at_gradients(self._first.net)
+
+        reads = [*self.parameters, *self.gradients]
+        return self._engine.push(look_at_all, reads, lane=COMPUTE, name=f"look at gradients {step}")
+
     def push_updates(self, step: int) -> None:
         """Push the updates of all slices, and what is exchanged before and after."""
         ranks, store = self._ranks, self.store
@@ -266,8 +279,9 @@ class StepProgram:
         updater = self._updater
         if part.number < updater.accumulate - 1:
             return None
-        if self._values is not None and device == 0 and self._values.is_due(step):
-            self._values.look(net, outputs)
+        for look in self._looks if device == 0 else ():
+            if look.is_due(step):
+                look.look(net, outputs)
         names = [value.name or "" for value in phase.graph.outputs]
         shown = {name: outputs[name].detach() for name in names}
         loss = self._sums[device] / updater.accumulate

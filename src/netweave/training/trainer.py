@@ -29,12 +29,12 @@ from netweave.training.begin import (
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
-from netweave.training.events import Ended, Evaluated, Saved, Shown, Stopped, Updated, ValuesSeen
+from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
-from netweave.training.monitor import ValueWatch
 from netweave.training.nets import make_nets, trained
+from netweave.training.norms import NormWatch
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
@@ -43,7 +43,7 @@ from netweave.training.ranks import RankExchange
 from netweave.training.same_run import run_in_common, values_in_common
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from netweave.backends.torch import TorchNet
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
-    from netweave.training.monitor import Monitor, Watched
+    from netweave.training.monitor import Look
     from netweave.training.work import RankWork
 
 KEPT = 3
@@ -91,7 +91,7 @@ class Trainer:
         exchange: How they exchange gradients.
         sync_batch_norm: Whether ranks normalise by the statistics of the whole batch, not of their parts.
         several: Devices of this process that share each batch; None for one.
-        monitor: Which values of the training net are looked at, and when.
+        looks: What looks at values of the training net; nets that are there must give their taps.
         watch: Told what happens.
 
     Attributes:
@@ -133,7 +133,7 @@ class Trainer:
         exchange: ExchangeSettings | None = None,
         sync_batch_norm: bool = True,
         several: SeveralDevices | None = None,
-        monitor: Monitor | Watched | None = None,
+        looks: Sequence[Look] = (),
         watch: Watch = lambda event: None,
     ) -> None:
         check_can_train(job, dtype, precision, find_device(device))
@@ -148,15 +148,17 @@ class Trainer:
         where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
-        self._values = None if monitor is None else ValueWatch(job.phases["train"].graph, monitor)
+        self._looks = [*looks, *_norms_of(job)]
+        taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
             job.phases,
-            train_taps=self._values.taps if self._values else (),
+            train_taps=taps,
             weights=job.checkpoints.weights,
             initializer=job.initializer,
             seed=self.seed,
             device=where.device,
             dtype=dtype,
+            tell=lambda text: None if resume else watch(Note(text)),
         )
         self._several = several
         self._ranks = None
@@ -166,7 +168,7 @@ class Trainer:
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
         elements = saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS
         self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
-        limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages)
+        limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages, kept=taps)
         self.program = self._make_program(num_stages)
         self._state = TrainState(job, self.nets, self.updater)
         run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
@@ -199,7 +201,7 @@ class Trainer:
             timed = None if ranks is None else ranks.timed
             passes = [NetPasses(net, cut(net, num_stages), layout, engine=engine, where=where, timed=timed)]
         program = StepProgram(
-            self.job, passes, self.updater, engine=engine, ranks=ranks, store=store, values=self._values
+            self.job, passes, self.updater, engine=engine, ranks=ranks, store=store, looks=self._looks
         )
         if ranks is not None:
             graph = self.job.phases["train"].graph
@@ -343,6 +345,8 @@ class Trainer:
     def _steps(self) -> bool:
         schedule, checkpoints = self.job.schedule, self.job.checkpoints
         validation = {name: phase for name, phase in self.job.phases.items() if name == "validate"}
+        if checkpoints.at_start and not self.iteration and self.iteration < schedule.max_iterations:
+            self._save_if_due()
         while self.iteration < schedule.max_iterations:
             if self._stop:
                 return False
@@ -351,9 +355,12 @@ class Trainer:
             if schedule.is_due("test", self.iteration) and (self.iteration or schedule.test_at_start):
                 self.test()
             self._step()
-            if schedule.is_due("checkpoint", self.iteration, checkpoints.interval):
-                self._save()
+            self._save_if_due()
         return True
+
+    def _save_if_due(self) -> None:
+        if self.job.schedule.is_due("checkpoint", self.iteration, self.job.checkpoints.interval):
+            self._save()
 
     def _step(self) -> None:
         """Push one update, and tell its loss when that is there: the update itself may come later."""
@@ -369,6 +376,7 @@ class Trainer:
             part = Part(number, batch, variables, first, loader.samples)
             pushed.append(program.push(step, part))
             self._num_samples += part.samples
+        looked = program.push_looks(step)
         program.push_updates(step)
         self.iteration += 1
         result = pushed[-1].result()
@@ -376,8 +384,11 @@ class Trainer:
         self._stop = self._stop or result.stop
         self.history.step(step, result.loss, result.rate)
         self._watch(Updated(step, result.loss, result.rate, OutputElements(result.outputs)))
-        if self._values is not None and (seen := self._values.take()):
-            self._watch(ValuesSeen(step, seen))
+        if looked is not None:
+            looked.result()
+        for look in self._looks:
+            if seen := look.event(step):
+                self._watch(seen)
         if self.job.schedule.display_means:
             self._since_display.add(result.outputs)
         if self.job.schedule.is_due("display", step):
@@ -496,3 +507,9 @@ class Trainer:
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         return replace(config, turns=self._turns(name))
+
+
+def _norms_of(job: Job) -> list[NormWatch]:
+    """Return what looks at the norms that a Job asks for."""
+    wanted = job.schedule.display_norms
+    return [NormWatch(job.phases["train"].graph, job.schedule)] if wanted else []

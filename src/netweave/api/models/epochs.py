@@ -71,8 +71,11 @@ class EpochRecord:
 
     def watch(self, event: Event) -> None:
         """Take an event of the run."""
-        from netweave.training.events import Updated
+        from netweave.training.events import Updated, ValuesSeen
 
+        if isinstance(event, ValuesSeen):
+            for name, seen in event.values.items():  # as MXNet's Monitor.toc_print
+                _log.info("Batch: %7d %30s %s", event.iteration, name, seen)
         if not isinstance(event, Updated):
             return
         epoch, batch = divmod(event.iteration - self._shape.first, self._shape.count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import numpy as np
 
 from netweave.api.models.epochs import EpochRecord, Epochs
 from netweave.api.models.events import History
+from netweave.api.models.monitoring import look_of
 from netweave.api.models.records import as_source, batches, record_shapes
 from netweave.api.models.stores import checkpoints_of
 from netweave.api.nets import to_inference
@@ -22,9 +24,10 @@ from netweave.parallel.devices import Context
 from netweave.symbol.infer import to_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netweave.api.models.callbacks import Callbacks
+    from netweave.api.models.monitoring import BatchMonitor
     from netweave.api.models.resuming import FitCheckpoints
     from netweave.backends.torch import TorchNet
     from netweave.data import Source
@@ -33,6 +36,7 @@ if TYPE_CHECKING:
     from netweave.symbol import Initializer, Symbol
     from netweave.symbol.training import FitConfig, TrainingGraph
     from netweave.training.devices import SeveralDevices
+    from netweave.training.monitor import Monitor
     from netweave.training.trainer import Trainer
 
 
@@ -137,6 +141,7 @@ class Model(ABC):
         checkpoints: FitCheckpoints,
         store: KVStore | None = None,
         sync_batch_norm: bool = False,
+        monitor: Monitor | BatchMonitor | None = None,
     ) -> History:
         """Train over some epochs; the config's iterations are those of this run."""
         from netweave.training.ranks import STAGES
@@ -169,10 +174,12 @@ class Model(ABC):
         )
         if kept:
             record.restore(kept)
-        with ThreadedEngine() as engine:
+        look = look_of(monitor, graph, self)
+        taps = [] if look is None else look.taps
+        with ThreadedEngine() as engine, self._giving(taps):
             several = None
             if store is not None:
-                several = self._several(store.on(engine), config.batch_size, sync_batch_norm)
+                several = self._several(store.on(engine), config.batch_size, sync_batch_norm, taps)
 
                 store.require_equal(count, "batches in an epoch", "give each worker as many records")
             self._trainer = Trainer(
@@ -186,6 +193,7 @@ class Model(ABC):
                 resume=found[0] if found else None,
                 content=lambda: {"fit": record.state()},
                 several=several,
+                looks=[] if look is None else [look],
                 num_stages=1 if several is None else STAGES,
                 watch=record.watch,
             )
@@ -203,7 +211,24 @@ class Model(ABC):
         self._fits += 1
         return History(tuple(record.epochs))
 
-    def _several(self, store: KVStore, batch_size: int, sync_batch_norm: bool) -> SeveralDevices:
+    @contextmanager
+    def _giving(self, taps: Sequence[str]) -> Iterator[None]:
+        """Have the net give further values, until the context ends."""
+        from netweave.backends.torch import TorchNet
+
+        assert self._bound is not None
+        plain = self.net
+        if taps:
+            _, graph, _, heads = self._bound
+            self._net = TorchNet(graph, taps=[*heads, *taps], store=plain.store).to(self._device)
+        try:
+            yield
+        finally:
+            self._net = plain
+
+    def _several(
+        self, store: KVStore, batch_size: int, sync_batch_norm: bool, taps: Sequence[str]
+    ) -> SeveralDevices:
         """Return the net on each device, bound to the size of its part of a batch."""
         from netweave.backends.torch import TorchNet
         from netweave.backends.torch.device import find_device
@@ -221,7 +246,7 @@ class Model(ABC):
             if stop - start not in graphs:
                 shapes = {name: (stop - start, *sizes) for name, sizes in self._sizes.items()}
                 graph, _, heads = training_graph.graph(shapes)
-                graphs[stop - start] = (graph, heads)
+                graphs[stop - start] = (graph, [*heads, *taps])
             graph, heads = graphs[stop - start]
             first = TorchNet(graph, taps=heads, store=self.net.store).to(devices[0])
             nets.append(net_on(devices[number], graph, heads, first) if number else first)

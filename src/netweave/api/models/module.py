@@ -24,9 +24,11 @@ if TYPE_CHECKING:
 
     from netweave.api.models.callbacks import BatchEndCallback, EpochEndCallback, KerasCallback
     from netweave.api.models.events import Callback, History
+    from netweave.api.models.monitoring import BatchMonitor
     from netweave.parallel.devices import Context
     from netweave.parallel.kvstore import KVStore
     from netweave.symbol import Initializer, Symbol
+    from netweave.training.monitor import Monitor
 
     Metric = str | Callable[[Symbol, Symbol], Symbol]
 
@@ -127,6 +129,7 @@ class Module(Model):
         callbacks: Sequence[Callback | KerasCallback] = (),
         batch_end_callback: BatchEndCallback | Sequence[BatchEndCallback] | None = None,
         epoch_end_callback: EpochEndCallback | Sequence[EpochEndCallback] | None = None,
+        monitor: Monitor | BatchMonitor | None = None,
         kvstore: str | KVStore | None = "local",
         sync_batch_norm: bool = False,
         shuffle: bool = False,
@@ -157,6 +160,8 @@ class Module(Model):
                 with Keras's methods (``EarlyStopping``).
             batch_end_callback: MXNet's, called for each batch with a ``BatchEndParam``.
             epoch_end_callback: MXNet's, called for each epoch with (epoch, symbol, arg_params, aux_params).
+            monitor: Values to look at: a ``netweave.training.Monitor``, whose statistics are logged, or an
+                object with the methods of MXNet's Monitor (``install``, ``tic``, ``toc_print``).
             kvstore: What sums the gradients of several contexts: ``local`` or ``device``; ``dist_sync`` sums
                 those of all workers too, processes that ``torchrun`` started, each with records of its own.
                 Or a store that ``netweave.kvstore.create`` made.
@@ -208,6 +213,7 @@ class Module(Model):
                 checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
                 store=store,
                 sync_batch_norm=sync_batch_norm,
+                monitor=monitor,
             )
 
     def score(

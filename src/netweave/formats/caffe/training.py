@@ -13,10 +13,11 @@ import numpy as np
 
 from netweave.errors import ReadError
 from netweave.formats.caffe import snapshot
+from netweave.formats.caffe.weights import read_weights
 from netweave.job.run_state import FoundState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from netweave.graph import Graph
     from netweave.job.run_state import RunState
@@ -53,6 +54,12 @@ def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Call
         (weights, partial(encode_net, state.graph, state.parameters, state.gradients)),
         (Path(f"{stem}.{tail}"), partial(encode_state, solver)),
     ]
+
+
+def unused_in(path: Path, keys: Iterable[str]) -> list[str]:
+    """Return the layers of a file of weights that have none of some parameters: "Ignoring source layer"."""
+    used = {key.rpartition("/")[0] for key in keys}
+    return [name for name in read_weights(path).names() if name not in used]
 
 
 def read_state(path: Path, graph: Graph, names: Sequence[str]) -> FoundState:

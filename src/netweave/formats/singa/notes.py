@@ -48,7 +48,10 @@ def _schedule_notes(message: Message) -> Iterator[str]:
             "parameter"
         )
     if message["debug"]:
-        yield "'debug' is ignored: no values of layers are written; use --events or --plot"
+        yield (
+            "'debug': the norms of layers and parameters are written to this log, as SINGA 0.1 does, not to "
+            "the JSON files of 0.2 and 0.3"
+        )
     if message["warmup_steps"]:
         yield "'warmup_steps' changes nothing: there is no server that parameters are put to after them"
 

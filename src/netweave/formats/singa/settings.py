@@ -101,6 +101,7 @@ def schedule_of(message: Message) -> Schedule:
         test_at_end=False,
         display_at_end=False,
         display_means=True,
+        display_norms=message["debug"],
         validate_interval=message["validate_freq"],
         first={name: message[f"{old}_after"] for old, name in names.items() if message[f"{old}_after"]},
     )
@@ -117,6 +118,7 @@ def checkpoints_of(message: Message, root: Path) -> Checkpoints:
     return Checkpoints(
         prefix=str(folder / "step"),
         interval=message["checkpoint_freq"],
+        at_start=True,  # worker.h, CheckpointNow: step 0 is a multiple of any checkpoint_freq
         formats=("worker0",),
         weights=_by_step([str(root / name) for name in message["checkpoint_path"]]),
     )

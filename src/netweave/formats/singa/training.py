@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from netweave.formats.singa.checkpoint import encode_arrays, read_checkpoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     import numpy as np
 
@@ -45,3 +45,8 @@ def weights_for(path: Path, graph: Graph) -> dict[str, np.ndarray]:
     weights = read_checkpoints(path)
     arrays = {key: weights.find(key, parameter.shape) for key, parameter in graph.parameters.items()}
     return {key: array for key, array in arrays.items() if array is not None and key not in weights.fresh}
+
+
+def unused_in(path: Path, keys: Container[str]) -> list[str]:
+    """Return the names of arrays of a checkpoint, or of several, that are none of some parameters."""
+    return [name for name in read_checkpoints(path).parts if name not in keys]
