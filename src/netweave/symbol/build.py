@@ -38,6 +38,7 @@ def build(
     input_shapes: Mapping[str, tuple[int, ...]],
     arrays: Mapping[str, np.ndarray] | None = None,
     file: str = "",
+    open_batch: bool = True,
 ) -> Graph:
     """Return the Graph of a net.
 
@@ -47,6 +48,7 @@ def build(
         input_shapes: Input sizes by name, batch size first.
         arrays: The stored arrays by name, without ``arg:`` and ``aux:``; None if there are none.
         file: Name of the file that they are from.
+        open_batch: Whether the batch stays symbolic; otherwise the Graph is for the sizes given alone.
 
     Raises:
         ReadError: A setting is not what its operator takes.
@@ -55,7 +57,7 @@ def build(
         WeightError: The stored arrays are not those of the net.
         UsageError: The caller gave sizes for an input that the net does not have.
     """
-    return _Build(document, name, input_shapes, arrays, file).graph()
+    return _Build(document, name, input_shapes, arrays, file, open_batch=open_batch).graph()
 
 
 class _Build:
@@ -68,6 +70,8 @@ class _Build:
         input_shapes: Mapping[str, tuple[int, ...]],
         arrays: Mapping[str, np.ndarray] | None,
         file: str,
+        *,
+        open_batch: bool,
     ) -> None:
         self._document = document
         self._nodes = document.nodes
@@ -82,6 +86,7 @@ class _Build:
             file=file,
             input_shapes=input_shapes,
             deduced=deduce(self._nodes, arrays or {}),
+            open_batch=open_batch,
         )
         self._outputs: dict[Vertex, Sequence[ir.Value]] = {}
         self._unknown_settings: list[UnknownSetting] = []

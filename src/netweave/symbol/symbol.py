@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from netweave.symbol.infer import Shapes
 
 
+METHODS: dict[str, Callable[..., Any]] = {}
+"""Methods of symbols that packages above add: what runs a net does not belong to building one."""
+
+
 class Symbol(Arithmetic):
     """Some outputs of a net, in the manner of MXNet.
 
@@ -90,7 +94,9 @@ class Symbol(Arithmetic):
             raise UsageError(f"{count} named {which!r}; expected one of {', '.join(names[:20])}")
         return Symbol([self.outputs[names.index(which)]])
 
-    def __getattr__(self, name: str) -> Callable[..., Symbol]:
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in METHODS:
+            return partial(METHODS[name], self)
         if name.startswith("_") or name not in READERS:
             raise AttributeError(f"a symbol has no attribute or operator {name!r}")
         return partial(operator_function(name), self)

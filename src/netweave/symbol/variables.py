@@ -46,6 +46,7 @@ class Variables(ParameterStore):
         file: Name of that file.
         input_shapes: Input sizes that the caller gave.
         deduced: What the net tells about inputs without sizes, by name.
+        open_batch: Whether the batch axis of inputs stays symbolic.
     """
 
     def __init__(
@@ -56,12 +57,14 @@ class Variables(ParameterStore):
         file: str,
         input_shapes: Mapping[str, tuple[int, ...]],
         deduced: Mapping[str, Deduced],
+        open_batch: bool = True,
     ) -> None:
         super().__init__(builder)
         self._stored = arrays
         self._file = file
         self._input_shapes = input_shapes
         self._deduced = deduced
+        self._open_batch = open_batch
         self._inputs: dict[str, ir.Value] = {}
 
     def value(
@@ -90,9 +93,10 @@ class Variables(ParameterStore):
         dtype = _declared_dtype(node) or (known.dtype if known else ir.DataType.FLOAT)
         batch_axis = max(node.attributes.get("__layout__", "").find("N"), batch_axis)
         sizes: list[int | str | None] = list(self._input_shape(node, default))
-        if 0 < batch_axis < len(sizes):
+        if self._open_batch and 0 < batch_axis < len(sizes):
             sizes[batch_axis] = BATCH
-        return self._builder.input(node.name, sizes, dtype=dtype, batch=batch_axis <= 0)
+        is_open = self._open_batch and batch_axis <= 0
+        return self._builder.input(node.name, sizes, dtype=dtype, batch=is_open)
 
     def parameter(
         self,

@@ -97,6 +97,18 @@ class ParameterStore:
         if parameter.key not in self._stored:
             self._stored[parameter.key] = Stored(parameter, to_tensor(values), (), constant=True)
 
+    def adopt(self, parameter: Parameter, tensor: Tensor) -> Tensor:
+        """Put in an array of the caller's, in the source's layout; return the leaf that shares its memory.
+
+        Args:
+            parameter: Its entry; a key that is there already gets the new tensor.
+            tensor: Its elements, which the net reads and changes in place.
+        """
+        trained = parameter.trainable and tensor.is_floating_point()
+        leaf = nn.Parameter(tensor.detach(), requires_grad=trained)
+        self._stored[parameter.key] = Stored(parameter, leaf, ())
+        return leaf
+
     def placed(self, tensor: Tensor) -> Tensor:
         """Return images or filters in the memory format that nets compute in; the rest as it is."""
         last = self.channels_last and tensor.ndim == 4

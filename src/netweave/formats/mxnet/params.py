@@ -38,16 +38,20 @@ def encode_params(graph: Graph, arrays: Mapping[str, np.ndarray]) -> bytes:
     return encode_arrays({f"{prefixes[key]}:{key}": arrays[key] for key in graph.parameters})
 
 
-def encode_arrays(arrays: Mapping[str, np.ndarray]) -> bytes:
+def encode_arrays(arrays: Mapping[str, np.ndarray], *, named: bool = True) -> bytes:
     """Return arrays with names as the bytes of a ``.params`` file.
+
+    Args:
+        arrays: The arrays.
+        named: Whether their names are written; MXNet loads arrays without names as a list.
 
     Raises:
         UsageError: MXNet has no such type of elements.
     """
     parts = [struct.pack("<QQQ", FILE_MAGIC, 0, len(arrays))]
     parts += [_record(name, array) for name, array in arrays.items()]
-    parts.append(struct.pack("<Q", len(arrays)))
-    for name in arrays:
+    parts.append(struct.pack("<Q", len(arrays) if named else 0))
+    for name in arrays if named else ():
         written = name.encode()
         parts += [struct.pack("<Q", len(written)), written]
     return b"".join(parts)

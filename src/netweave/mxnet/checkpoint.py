@@ -1,0 +1,60 @@
+"""Writing and reading checkpoints: a symbol file and a file of arrays, as MXNet has them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.mxnet import ndarray as nd
+from netweave.symbol import load as load_symbol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.mxnet.ndarray.array import NDArray
+    from netweave.symbol import Symbol
+
+    Arrays = dict[str, NDArray]
+
+
+def save_checkpoint(
+    prefix: str,
+    epoch: int,
+    symbol: Symbol | None,
+    arg_params: Mapping[str, NDArray],
+    aux_params: Mapping[str, NDArray],
+    remove_amp_cast: bool = True,
+) -> None:
+    """Write ``PREFIX-symbol.json`` and ``PREFIX-0001.params``, which MXNet reads.
+
+    Raises:
+        UsageError: A file cannot be written.
+    """
+    if symbol is not None:
+        symbol.save(f"{prefix}-symbol.json")
+    arrays = {f"arg:{name}": array for name, array in arg_params.items()}
+    arrays |= {f"aux:{name}": array for name, array in aux_params.items()}
+    nd.save(f"{prefix}-{epoch:04d}.params", arrays)
+    logging.info('Saved checkpoint to "%s-%04d.params"', prefix, epoch)
+
+
+def load_params(prefix: str, epoch: int) -> tuple[Arrays, Arrays]:
+    """Return the arrays of a checkpoint: those that are learnt, and the auxiliary states.
+
+    Raises:
+        ReadError: The file cannot be read, or is none.
+    """
+    found = nd.load(f"{prefix}-{epoch:04d}.params")
+    args = {name.removeprefix("arg:"): array for name, array in found.items() if name.startswith("arg:")}
+    states = {name.removeprefix("aux:"): array for name, array in found.items() if name.startswith("aux:")}
+    return args, states
+
+
+def load_checkpoint(prefix: str, epoch: int) -> tuple[Symbol, Arrays, Arrays]:
+    """Return symbol and arrays of a checkpoint.
+
+    Raises:
+        ReadError: A file cannot be read, or is none.
+    """
+    return (load_symbol(Path(f"{prefix}-symbol.json")), *load_params(prefix, epoch))

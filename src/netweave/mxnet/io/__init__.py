@@ -1,0 +1,40 @@
+"""``mx.io``: batches, and what makes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from netweave.mxnet.io.arrays import NDArrayIter
+from netweave.mxnet.io.batch import DataBatch, DataDesc, DataIter
+from netweave.mxnet.io.files import (
+    CSVIter,
+    ImageRecordIter,
+    ImageRecordIter_v1,
+    ImageRecordUInt8Iter,
+    LibSVMIter,
+    MNISTIter,
+    MXDataIter,
+)
+from netweave.mxnet.io.wrapped import PrefetchingIter, ResizeIter
+
+__all__ = [
+    "CSVIter",
+    "DataBatch",
+    "DataDesc",
+    "DataIter",
+    "ImageRecordIter",
+    "ImageRecordIter_v1",
+    "ImageRecordUInt8Iter",
+    "LibSVMIter",
+    "MNISTIter",
+    "MXDataIter",
+    "NDArrayIter",
+    "PrefetchingIter",
+    "ResizeIter",
+]
+
+
+def __getattr__(name: str) -> Any:
+    from netweave.mxnet.base import missing
+
+    raise missing("mx.io", name, __all__)

@@ -1,0 +1,127 @@
+"""``mx.kv``: the key-value store, on MXNet's arrays."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.api.kvstore import create as create_store
+from netweave.api.models.stores import store_for
+from netweave.mxnet import optimizer as opt
+from netweave.mxnet.ndarray.array import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from netweave.parallel.kvstore import KVStore as Store
+
+__all__ = ["KVStore", "create", "store_of"]
+
+
+class KVStore:
+    """Values by key that devices and workers push to and pull from; see ``netweave.kvstore``.
+
+    Args:
+        store: The store of tensors.
+
+    Attributes:
+        store: The store of tensors.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._updater: opt.Updater | None = None
+
+    @property
+    def type(self) -> str:
+        """Its kind."""
+        return self.store.type
+
+    @property
+    def rank(self) -> int:
+        """Number of this worker."""
+        return self.store.rank
+
+    @property
+    def num_workers(self) -> int:
+        """Number of workers."""
+        return self.store.num_workers
+
+    def init(self, key: Any, value: Any) -> None:
+        """Give keys their first values."""
+        self.store.init(key, _tensors(value))
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Add up values, and change what is stored by the sum."""
+        self.store.push(key, _tensors(value), priority)
+
+    def pull(self, key: Any, out: Any = None, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Copy what is stored to arrays."""
+        self.store.pull(key, _tensors(out), priority)
+
+    def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
+        """Push, and pull."""
+        self.push(key, value, priority)
+        self.pull(key, value if out is None else out, priority)
+
+    def row_sparse_pull(self, key: Any, out: Any = None, priority: int = 0, row_ids: Any = None) -> None:
+        """Copy some rows of what is stored; the other rows become zero."""
+        self.store.row_sparse_pull(key, _tensors(out), _tensors(row_ids))
+
+    def set_optimizer(self, optimizer: opt.Optimizer) -> None:
+        """Let an optimizer change stored values."""
+        self._updater = opt.get_updater(optimizer)
+        self._set_updater(self._updater)
+
+    def _set_updater(self, updater: Any) -> None:
+        """Let a function change stored values: called with key, sum, and the stored value."""
+        self.store.set_updater(lambda key, merged, stored: updater(key, NDArray(merged), NDArray(stored)))
+
+    set_updater = _set_updater
+
+    def set_gradient_compression(self, compression_params: Any) -> None:
+        """Push values as 2-bit codes."""
+        self.store.set_gradient_compression(compression_params)
+
+    def barrier(self) -> None:
+        """Wait for all workers."""
+        self.store.barrier()
+
+    _barrier = barrier
+
+
+def create(name: str = "local") -> KVStore:
+    """Return a store; the older names of its kinds work, too.
+
+    Raises:
+        UsageError: There is no such kind, or its workers were not started by ``torchrun``.
+    """
+    old = {
+        "local_update_cpu": "local",
+        "local_allreduce_cpu": "local",
+        "local_allreduce_device": "device",
+        "nccl": "device",
+        "dist_device_sync": "dist_sync",
+        "dist": "dist_sync",
+    }
+    return KVStore(create_store(old.get(name, name)))
+
+
+def store_of(asked: Any, num_devices: int, compression: Mapping[str, Any] | None) -> KVStore | None:
+    """Return the store of a fit: none for one device alone.
+
+    Raises:
+        UsageError: There is no such kind of store.
+    """
+    if isinstance(asked, KVStore):
+        if num_devices == 1 and asked.num_workers == 1:
+            return None
+        return asked
+    kind = "local" if asked is None and num_devices > 1 else asked
+    made = store_for(kind, num_devices, compression or {})
+    return KVStore(made) if made is not None else None
+
+
+def _tensors(value: Any) -> Any:
+    if isinstance(value, NDArray):
+        return value.tensor
+    return [_tensors(one) for one in value]

@@ -1,0 +1,565 @@
+"""``mx.mod.Module``: a symbol on one or several devices."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave.errors import UsageError
+from netweave.formats.mxnet.ndarray import read_arrays
+from netweave.mxnet import checkpoint
+from netweave.mxnet import ndarray as nd
+from netweave.mxnet import optimizer as opt
+from netweave.mxnet.context import as_contexts
+from netweave.mxnet.executor import Executor, simple_bind
+from netweave.mxnet.initializer import InitDesc, Uniform
+from netweave.mxnet.io.batch import DataDesc
+from netweave.mxnet.kvstore import store_of
+from netweave.mxnet.module.base_module import BaseModule
+from netweave.mxnet.ndarray.array import NDArray
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.symbol import Symbol
+
+
+class Module(BaseModule):
+    """A symbol with its arrays, on one or several devices.
+
+    Args:
+        symbol: The net.
+        data_names: Inputs that are data.
+        label_names: Inputs that are labels; those that the net does not have are left out.
+        logger: Where a fit logs.
+        context: The device, or several that split each batch.
+        work_load_list: Shares of a batch for each device; equal ones if None.
+        fixed_param_names: Arrays that keep their values.
+        state_names: Inputs that ``set_states`` sets.
+        group2ctxs: As MXNet has it; the net stays on its device.
+        compression_params: Compression of what is pushed to the store.
+
+    Raises:
+        UsageError: The net has no such input.
+    """
+
+    def __init__(
+        self,
+        symbol: Symbol,
+        data_names: Sequence[str] | None = ("data",),
+        label_names: Sequence[str] | None = ("softmax_label",),
+        logger: Any = logging,
+        context: Any = None,
+        work_load_list: Sequence[float] | None = None,
+        fixed_param_names: Sequence[str] | None = None,
+        state_names: Sequence[str] | None = None,
+        group2ctxs: Any = None,
+        compression_params: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(logger)
+        self._symbol = symbol
+        self._contexts = as_contexts(context)
+        self._shares = list(work_load_list or [1.0] * len(self._contexts))
+        known = symbol.list_arguments()
+        self.data_names = list(data_names or ())
+        self._label_names = [name for name in label_names or () if name in known]
+        self._state_names = list(state_names or ())
+        self._fixed = list(fixed_param_names or ())
+        self._compression = compression_params
+        for name in [*self.data_names, *self._state_names, *self._fixed]:
+            if name not in known:
+                raise UsageError(f"the symbol has no argument {name!r}; it has: {', '.join(known)}")
+        inputs = {*self.data_names, *self._label_names, *self._state_names}
+        self._param_names = [name for name in known if name not in inputs]
+        self._aux_names = symbol.list_auxiliary_states()
+        self.output_names = symbol.list_outputs()
+        self._execs: list[Executor] = []
+        self._bounds: list[tuple[int, int]] = []
+        self._data_shapes: list[DataDesc] = []
+        self._label_shapes: list[DataDesc] | None = None
+        self._loaded: tuple[Any, Any] | None = None
+        self._states_file: str | None = None
+        self._optimizer: opt.Optimizer | None = None
+        self._updater: opt.Updater | None = None
+        self._kvstore: Any = None
+        self._grad_req: Any = "write"
+
+    @staticmethod
+    def load(prefix: str, epoch: int, load_optimizer_states: bool = False, **kwargs: Any) -> Module:
+        """Return a module from a checkpoint.
+
+        Raises:
+            ReadError: A file cannot be read.
+        """
+        symbol, args, states = checkpoint.load_checkpoint(prefix, epoch)
+        module = Module(symbol, **kwargs)
+        module._loaded = (args, states)
+        module.params_initialized = True
+        if load_optimizer_states:
+            module._states_file = f"{prefix}-{epoch:04d}.states"
+        return module
+
+    def save_checkpoint(
+        self, prefix: str, epoch: int, save_optimizer_states: bool = False, remove_amp_cast: bool = True
+    ) -> None:
+        """Write symbol and arrays, and what the optimizer keeps if asked to."""
+        checkpoint.save_checkpoint(prefix, epoch, self._symbol, *self.get_params())
+        if save_optimizer_states:
+            self.save_optimizer_states(f"{prefix}-{epoch:04d}.states")
+
+    # Sizes.
+
+    @property
+    def label_names(self) -> list[str]:
+        """Inputs that are labels."""
+        return self._label_names
+
+    @property
+    def data_shapes(self) -> list[DataDesc]:
+        """Names and sizes of the data."""
+        return self._data_shapes
+
+    @property
+    def label_shapes(self) -> list[DataDesc] | None:
+        """Names and sizes of the labels."""
+        return self._label_shapes
+
+    @property
+    def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
+        """Names and sizes of the outputs."""
+        if self._execs[0].outputs:
+            shapes = [one.shape for one in self.get_outputs()]
+        else:
+            given = {one[0]: one[1] for one in [*self._data_shapes, *(self._label_shapes or ())]}
+            shapes = [tuple(map(int, shape)) for shape in self._symbol.infer_shape(**given)[1]]
+        return list(zip(self.output_names, shapes, strict=True))
+
+    @property
+    def _exec_group(self) -> Module:
+        """MXNet's group of executors, for scripts that look into it: the module itself."""
+        return self
+
+    @property
+    def execs(self) -> list[Executor]:
+        """The executors, one for each device."""
+        return self._execs
+
+    def bind(
+        self,
+        data_shapes: Any,
+        label_shapes: Any = None,
+        for_training: bool = True,
+        inputs_need_grad: bool = False,
+        force_rebind: bool = False,
+        shared_module: Module | None = None,
+        grad_req: Any = "write",
+    ) -> None:
+        """Make the net for some sizes.
+
+        Args:
+            data_shapes: Names and sizes of the data, the batch first.
+            label_shapes: The same of the labels.
+            for_training: Whether gradients are computed.
+            inputs_need_grad: Whether those of the data are, too.
+            force_rebind: Whether it is made anew.
+            shared_module: Whose arrays it computes with.
+            grad_req: ``write``, ``add`` or ``null``, for all or by name.
+
+        Raises:
+            SourceError: Sizes do not fit.
+            UsageError: There is no such input.
+        """
+        if self.binded and not force_rebind:
+            self.logger.warning("Already bound, ignoring bind()")
+            return
+        kept = self.get_params() if self.binded and self.params_initialized else self._loaded
+        self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
+        self._bind_to(data_shapes, label_shapes, None if shared_module is None else shared_module._execs)
+        self.binded = True
+        if shared_module is not None and shared_module.params_initialized:
+            self.params_initialized = True
+        elif kept is not None:
+            self._loaded = None
+            self._set(*kept)
+            self.params_initialized = True
+
+    def _bind_to(self, data_shapes: Any, label_shapes: Any, shared: list[Executor] | None) -> None:
+        self._data_shapes = [_description(one) for one in data_shapes]
+        labels = [_description(one) for one in label_shapes or ()]
+        self._label_shapes = [one for one in labels if one[0] in self._label_names] or None
+        self._bounds = _split(self._data_shapes[0], self._shares)
+        reqs = self._requests()
+        described = [*self._data_shapes, *(self._label_shapes or ())]
+        types = {one[0]: one.dtype for one in described if np.dtype(one.dtype) != np.float32}
+        self._execs = []
+        for number, (context, (start, stop)) in enumerate(zip(self._contexts, self._bounds, strict=True)):
+            shapes = {one[0]: _with_batch(one, stop - start) for one in described}
+            same = None if shared is None else _only(shared[number], self._param_names)
+            self._execs.append(
+                simple_bind(
+                    self._symbol, context, grad_req=reqs, type_dict=types, shared_exec=same, shapes=shapes
+                )
+            )
+
+    def _requests(self) -> dict[str, str]:
+        if not self.for_training:
+            return {}
+        asked = self._grad_req
+
+        def of(name: str) -> str:
+            return asked if isinstance(asked, str) else str(asked.get(name, "null"))
+
+        found = {name: of(name) for name in self._param_names if name not in self._fixed}
+        if self.inputs_need_grad:
+            found |= dict.fromkeys(self.data_names, "write" if asked != "null" else asked)
+        return found
+
+    def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
+        """Go on with other sizes and the same arrays."""
+        self._bind_to(data_shapes, label_shapes, self._execs)
+
+    # Values.
+
+    def init_params(
+        self,
+        initializer: Any = None,
+        arg_params: Any = None,
+        aux_params: Any = None,
+        allow_missing: bool = False,
+        force_init: bool = False,
+        allow_extra: bool = False,
+    ) -> None:
+        """Give arrays their first values.
+
+        Args:
+            initializer: For arrays that are not given; Uniform(0.01) if None and nothing is given.
+            arg_params: Arrays by name.
+            aux_params: Auxiliary states by name.
+            allow_missing: Whether the initializer may fill in for arrays that are left out.
+            force_init: Whether values that are there are replaced.
+            allow_extra: Whether there may be arrays that the net does not have.
+
+        Raises:
+            UsageError: An array is missing, unknown, or of other sizes.
+        """
+        if self.params_initialized and not force_init:
+            return
+        if not self.binded:
+            raise UsageError("call bind before init_params, so that the sizes of the arrays are known")
+        if initializer is None and arg_params is None:
+            initializer = Uniform(0.01)
+        first = self._execs[0]
+        attributes = self._symbol.attr_dict()
+        given = {**(arg_params or {}), **(aux_params or {})}
+        names = [*self._param_names, *self._aux_names]
+        extra = [name for name in given if name not in names]
+        if extra and not allow_extra:
+            raise UsageError(
+                f"the net has no array {extra[0]!r}; it has: {', '.join(names)}; or allow_extra=True"
+            )
+        for name in names:
+            own = first.arg_dict[name] if name in first.arg_dict else first.aux_dict[name]
+            if name in given:
+                _copy(name, given[name], own)
+            elif (arg_params is not None or aux_params is not None) and not allow_missing:
+                raise UsageError(f"there are no values for {name!r}; pass allow_missing=True to draw them")
+            elif initializer is not None:
+                initializer(InitDesc(name, attributes.get(name), initializer), own)
+        self._copy_to_others()
+        self.params_initialized = True
+
+    def _set(self, args: Mapping[str, NDArray], states: Mapping[str, NDArray]) -> None:
+        first = self._execs[0]
+        first.copy_params_from(args, states, allow_extra_params=True)
+        self._copy_to_others()
+
+    def _copy_to_others(self) -> None:
+        first = self._execs[0]
+        for other in self._execs[1:]:
+            for name in [*self._param_names, *self._aux_names]:
+                source, target = (
+                    one.arg_dict[name] if name in one.arg_dict else one.aux_dict[name]
+                    for one in (first, other)
+                )
+                source.copyto(target)
+
+    def get_params(self) -> tuple[dict[str, NDArray], dict[str, NDArray]]:
+        """Return copies of the arrays: those that are learnt, and the auxiliary states.
+
+        Raises:
+            UsageError: There are none yet.
+        """
+        if not self.binded and self._loaded is not None:
+            return self._loaded
+        self._require_ready()
+
+        def mean(arrays: list[NDArray]) -> NDArray:
+            if len(arrays) == 1:
+                return arrays[0].copyto(as_contexts(None)[0])
+            total = torch.stack([one.tensor.double().cpu() for one in arrays]).mean(0)
+            return NDArray(total.to(arrays[0].tensor.dtype))
+
+        args = {name: mean([one.arg_dict[name] for one in self._execs]) for name in self._param_names}
+        states = {name: mean([one.aux_dict[name] for one in self._execs]) for name in self._aux_names}
+        return args, states
+
+    def get_states(self, merge_multi_context: bool = True) -> Any:
+        """Return the inputs that ``set_states`` sets."""
+        return [_joined([one.arg_dict[name] for one in self._execs], 0) for name in self._state_names]
+
+    def set_states(self, states: Any = None, value: float | None = None) -> None:
+        """Set inputs that are states: to arrays, or all to one number."""
+        for number, name in enumerate(self._state_names):
+            for one in self._execs:
+                one.arg_dict[name][:] = value if states is None else states[number]
+
+    # Updates.
+
+    def init_optimizer(
+        self,
+        kvstore: Any = "local",
+        optimizer: Any = "sgd",
+        optimizer_params: Any = (("learning_rate", 0.01),),
+        force_init: bool = False,
+    ) -> None:
+        """Make the optimizer: gradients are divided by the batch size unless it says otherwise.
+
+        Args:
+            kvstore: What sums gradients over workers: a store, its kind, or None.
+            optimizer: An optimizer, or its name.
+            optimizer_params: Its settings.
+            force_init: Whether one that is there is replaced.
+
+        Raises:
+            UsageError: There is no such optimizer or setting.
+        """
+        self._require_ready()
+        if self.optimizer_initialized and not force_init:
+            self.logger.warning("optimizer already initialized, ignoring...")
+            return
+        self._kvstore = store_of(kvstore, len(self._contexts), self._compression)
+        batch = self._bounds[-1][1]
+        if self._kvstore is not None and "dist" in self._kvstore.type and "_sync" in self._kvstore.type:
+            batch *= self._kvstore.num_workers
+        if isinstance(optimizer, str):
+            settings = {"rescale_grad": 1.0 / batch, **dict(optimizer_params)}
+            names = dict(enumerate(self._param_names))
+            optimizer = opt.create(optimizer, sym=self._symbol, param_idx2name=names, **settings)
+        elif optimizer.rescale_grad != 1.0 / batch:
+            self.logger.warning(
+                "the optimizer has rescale_grad=%g, and the batch is of %d records",
+                optimizer.rescale_grad,
+                batch,
+            )
+        self._optimizer, self._updater = optimizer, opt.get_updater(optimizer)
+        self.optimizer_initialized = True
+        if self._kvstore is not None:
+            for number, name in enumerate(self._param_names):
+                self._kvstore.init(number, self._execs[0].arg_dict[name])
+                self._kvstore.pull(number, [one.arg_dict[name] for one in self._execs])
+        if self._states_file is not None:
+            self.load_optimizer_states(self._states_file)
+            self._states_file = None
+
+    def borrow_optimizer(self, shared_module: Module) -> None:
+        """Use the optimizer of another module."""
+        self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
+        self._kvstore = shared_module._kvstore
+        self.optimizer_initialized = True
+
+    def update(self) -> None:
+        """Change the arrays by the gradients of all devices and workers.
+
+        Raises:
+            UsageError: There is no optimizer yet.
+        """
+        if self._updater is None:
+            raise UsageError("there is no optimizer yet; call init_optimizer first")
+        first = self._execs[0]
+        for number, name in enumerate(self._param_names):
+            gradients = [one.grad_dict[name] for one in self._execs if name in one.grad_dict]
+            if not gradients:
+                continue
+            total = gradients[0]
+            if self._kvstore is not None:
+                self._kvstore.push(number, gradients, priority=-number)
+                self._kvstore.pull(number, [total], priority=-number)
+            self._updater(number, total, first.arg_dict[name])
+            for other in self._execs[1:]:
+                first.arg_dict[name].copyto(other.arg_dict[name])
+
+    def save_optimizer_states(self, fname: str) -> None:
+        """Write what the optimizer keeps, as arrays (MXNet itself writes a pickle there)."""
+        if self._updater is None:
+            raise UsageError("there is no optimizer yet; call init_optimizer first")
+        arrays = self._updater.arrays()
+        nd.save(fname, {name: nd.array(array, dtype=array.dtype) for name, array in arrays.items()})
+
+    def load_optimizer_states(self, fname: str) -> None:
+        """Go on with what ``save_optimizer_states`` wrote.
+
+        Raises:
+            ReadError: The file cannot be read; a pickle of MXNet's is not.
+            UsageError: It is of another net or another optimizer.
+        """
+        if self._updater is None:
+            raise UsageError("there is no optimizer yet; call init_optimizer first")
+        first = self._execs[0]
+        weights = {
+            number: first.arg_dict[name]
+            for number, name in enumerate(self._param_names)
+            if name in first.grad_dict
+        }
+        self._updater.restore(read_arrays(Path(fname)), weights)
+
+    # Passes.
+
+    def forward(self, data_batch: Any, is_train: bool | None = None) -> None:
+        """Compute the outputs of a batch; other sizes than before bind the net anew.
+
+        Raises:
+            UsageError: The net is not bound, or has no values.
+            RunError: An operator cannot be computed.
+        """
+        self._require_ready()
+        if isinstance(data_batch, list):
+            for one, batch in zip(self._execs, data_batch, strict=True):
+                self._load(one, batch, 0, None)
+        else:
+            self._follow_sizes(data_batch)
+            for one, (start, stop) in zip(self._execs, self._bounds, strict=True):
+                self._load(one, data_batch, start, stop)
+        training = self.for_training if is_train is None else is_train
+        for one in self._execs:
+            one.forward(is_train=training)
+
+    def _follow_sizes(self, data_batch: Any) -> None:
+        shapes = [array.shape for array in data_batch.data]
+        if shapes == [tuple(one[1]) for one in self._data_shapes]:
+            return
+        given = data_batch.provide_data or [
+            DataDesc(one[0], shape, one.dtype, one.layout)
+            for one, shape in zip(self._data_shapes, shapes, strict=True)
+        ]
+        labels = data_batch.provide_label
+        if not labels and data_batch.label and self._label_shapes:
+            labels = [
+                DataDesc(one[0], array.shape, one.dtype, one.layout)
+                for one, array in zip(self._label_shapes, data_batch.label, strict=True)
+            ]
+        elif not labels and self._label_shapes:
+            batch = shapes[0][0]
+            labels = [
+                DataDesc(one[0], (batch, *one[1][1:]), one.dtype, one.layout) for one in self._label_shapes
+            ]
+        self.reshape(given, labels)
+
+    def _load(self, executor: Executor, batch: Any, start: int, stop: int | None) -> None:
+        pairs = list(zip(self._data_shapes, batch.data, strict=True))
+        if self._label_shapes and batch.label:
+            named = {one[0]: array for one, array in zip(self._labels_of(batch), batch.label, strict=False)}
+            pairs += [(one, named[one[0]]) for one in self._label_shapes if one[0] in named]
+        for one, array in pairs:
+            part = array
+            if stop is not None and len(self._execs) > 1:
+                axis = _batch_axis(one)
+                part = NDArray(array.tensor.narrow(axis, start, stop - start))
+            executor.arg_dict[one[0]][:] = part
+
+    def _labels_of(self, batch: Any) -> Any:
+        return batch.provide_label or self._label_shapes
+
+    def backward(self, out_grads: Any = None) -> None:
+        """Compute the gradients.
+
+        Args:
+            out_grads: Gradients of the outputs; losses ignore them.
+        """
+        given = [out_grads] if isinstance(out_grads, NDArray) else out_grads
+        for one, (start, stop) in zip(self._execs, self._bounds, strict=True):
+            parts = given
+            if given is not None and len(self._execs) > 1:
+                parts = [NDArray(array.tensor[start:stop]) for array in given]
+            one.backward(parts)
+
+    def get_outputs(self, merge_multi_context: bool = True) -> Any:
+        """Return the outputs of the last ``forward``, joined over devices unless said otherwise."""
+        columns = [list(arrays) for arrays in zip(*(one.outputs for one in self._execs), strict=True)]
+        return [_joined(arrays, 0) for arrays in columns] if merge_multi_context else columns
+
+    def get_input_grads(self, merge_multi_context: bool = True) -> Any:
+        """Return the gradients of the data.
+
+        Raises:
+            UsageError: The module was not bound with ``inputs_need_grad``.
+        """
+        if not self.inputs_need_grad:
+            raise UsageError("bind the module with inputs_need_grad=True to have gradients of the data")
+        columns = [[one.grad_dict[name] for one in self._execs] for name in self.data_names]
+        return [_joined(arrays, 0) for arrays in columns] if merge_multi_context else columns
+
+    def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
+        """Let a metric take in the outputs of the last ``forward``."""
+        if pre_sliced:
+            labels = [nd.concatenate(list(arrays)) for arrays in zip(*labels, strict=True)]
+        names = [one[0] for one in self._label_shapes or ()]
+        given = dict(zip(names, labels or (), strict=False))
+        eval_metric.update_dict(given, dict(zip(self.output_names, self.get_outputs(), strict=True)))
+
+    def install_monitor(self, mon: Any) -> None:
+        """Let a monitor look at values of the net."""
+        for one in self._execs:
+            mon.install(one)
+
+
+def _description(given: Any) -> DataDesc:
+    return given if isinstance(given, DataDesc) else DataDesc(*given)
+
+
+def _batch_axis(described: DataDesc) -> int:
+    return max(0, DataDesc.get_batch_axis(described.layout))
+
+
+def _with_batch(described: DataDesc, size: int) -> tuple[int, ...]:
+    shape = list(described[1])
+    if shape:
+        shape[_batch_axis(described)] = size
+    return tuple(shape)
+
+
+def _split(described: DataDesc, shares: Sequence[float]) -> list[tuple[int, int]]:
+    """Return first and last record of each device; the last one has the remainder."""
+    size = described[1][_batch_axis(described)]
+    if size < len(shares):
+        raise UsageError(f"a batch of {size} records cannot be split over {len(shares)} devices")
+    total, bounds, start = sum(shares), [], 0
+    for number, share in enumerate(shares):
+        stop = size if number == len(shares) - 1 else start + round(share * size / total)
+        bounds.append((start, stop))
+        start = stop
+    return bounds
+
+
+def _only(executor: Executor, names: Sequence[str]) -> Any:
+    """Return the arrays of an executor that another one may share: not those of its inputs."""
+    kept = {name: executor.arg_dict[name] for name in names if name in executor.arg_dict}
+    return SimpleNamespace(arg_dict=kept, aux_dict=executor.aux_dict)
+
+
+def _copy(name: str, value: Any, own: NDArray) -> None:
+    if tuple(value.shape) != own.shape:
+        raise UsageError(f"array {name!r} has the shape {tuple(value.shape)}, expected {own.shape}")
+    if value is not own:
+        own[:] = value
+
+
+def _joined(arrays: list[NDArray], axis: int) -> NDArray:
+    if len(arrays) == 1:
+        return arrays[0]
+    place = arrays[0].tensor.device
+    return NDArray(torch.cat([one.tensor.to(place) for one in arrays], axis))

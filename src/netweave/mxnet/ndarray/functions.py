@@ -1,0 +1,152 @@
+"""Functions of ``mx.nd``: the operators of the table on arrays, and what chooses one by its operands."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from netweave.data.decode import decode
+from netweave.errors import UsageError
+from netweave.mxnet.imperative import invoke
+from netweave.mxnet.ndarray.array import NDArray
+from netweave.mxnet.operators import take_apart
+from netweave.mxnet.recording import scope
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+def is_array(value: Any) -> bool:
+    """Whether a value is an input of an operator."""
+    return isinstance(value, NDArray)
+
+
+@cache
+def operator_function(op: str) -> Callable[..., Any]:
+    """Return the function that applies an operator of the table to arrays."""
+
+    def function(*args: Any, out: Any = None, name: str | None = None, ctx: Any = None, **kwargs: Any) -> Any:
+        call = take_apart(op, args, kwargs, is_array)
+        inputs = [one.tensor for one in call.inputs]
+        named = {key: one.tensor for key, one in call.named.items()}
+        arrays = [NDArray(tensor) for tensor in invoke(op, inputs, named, call.settings)]
+        if not call.inputs and ctx is not None:
+            arrays = [one.as_in_context(ctx) for one in arrays]
+        return deliver(arrays, out)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"Apply the operator {op} to arrays; settings are those of ``mx.sym.{op}``."
+    return function
+
+
+NDArray.operator_function = staticmethod(operator_function)
+
+
+def deliver(arrays: Sequence[NDArray], out: Any) -> Any:
+    """Return the outputs of an operator: one array or a list, or ``out`` with their elements.
+
+    Raises:
+        UsageError: ``out`` has another number of arrays, or other shapes.
+    """
+    if out is not None:
+        outs = list(out) if isinstance(out, list | tuple) else [out]
+        if len(outs) != len(arrays):
+            raise UsageError(f"out has {len(outs)} arrays, and the operator gives {len(arrays)}")
+        for one, target in zip(arrays, outs, strict=True):
+            one.copyto(target)
+        return out
+    return arrays[0] if len(arrays) == 1 else list(arrays)
+
+
+def _of_pair(op: str, sign: Callable[[Any, Any], Any] | None = None) -> Callable[..., Any]:
+    """Return a function of two operands of which one may be a number."""
+
+    def function(lhs: Any, rhs: Any, out: Any = None) -> Any:
+        if isinstance(lhs, NDArray) and isinstance(rhs, NDArray):
+            return operator_function(f"broadcast_{op}")(lhs, rhs, out=out)
+        if not isinstance(lhs, NDArray) and not isinstance(rhs, NDArray):
+            raise UsageError(f"{op} of {lhs!r:.40} and {rhs!r:.40}: expected at least one array")
+        if sign is not None:
+            return deliver([sign(lhs, rhs)], out)
+        array, number = (lhs, rhs) if isinstance(lhs, NDArray) else (rhs, lhs)
+        return operator_function(f"_{op}_scalar")(array, scalar=number, out=out)
+
+    function.__name__ = function.__qualname__ = op
+    function.__doc__ = f"Return ``{op}`` of two arrays, or of an array and a number, element by element."
+    return function
+
+
+add = _of_pair("add", lambda a, b: a + b)
+subtract = _of_pair("sub", lambda a, b: a - b)
+multiply = _of_pair("mul", lambda a, b: a * b)
+divide = true_divide = _of_pair("div", lambda a, b: a / b)
+modulo = _of_pair("mod", lambda a, b: a % b)
+power = pow = _of_pair("power", lambda a, b: a**b)  # noqa: A001 - MXNet's name
+equal = _of_pair("equal", lambda a, b: a == b)
+not_equal = _of_pair("not_equal", lambda a, b: a != b)
+greater = _of_pair("greater", lambda a, b: a > b)
+greater_equal = _of_pair("greater_equal", lambda a, b: a >= b)
+lesser = _of_pair("lesser", lambda a, b: a < b)
+lesser_equal = _of_pair("lesser_equal", lambda a, b: a <= b)
+maximum = _of_pair("maximum")
+minimum = _of_pair("minimum")
+hypot = _of_pair("hypot")
+
+
+def concatenate(arrays: Sequence[NDArray], axis: int = 0, always_copy: bool = True) -> NDArray:
+    """Return arrays one behind the other along an axis."""
+    with scope():
+        return NDArray(torch.cat([one.tensor for one in arrays], axis))
+
+
+def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
+    """Write the one-hot rows of indices into a matrix."""
+    with torch.no_grad():
+        out.tensor.zero_().scatter_(1, indices.tensor.long().reshape(-1, 1), 1)
+    return out
+
+
+def norm(data: NDArray, ord: int = 2, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:  # noqa: A002 - MXNet's name
+    """Return the norm of an array, or along axes."""
+    with scope():
+        axes = tuple(range(data.ndim)) if axis is None else axis
+        found = torch.linalg.vector_norm(data.tensor, ord, axes, keepdims)
+    return deliver([NDArray(found)], out)
+
+
+def moveaxis(tensor: NDArray, source: Any, destination: Any) -> NDArray:
+    """Return an array with axes moved to other places."""
+    with scope():
+        return NDArray(tensor.tensor.movedim(source, destination))
+
+
+def softmax_cross_entropy(data: NDArray, label: NDArray) -> NDArray:
+    """Return the sum over rows of minus the logarithm of the label's probability."""
+    with scope():
+        return NDArray(torch.nn.functional.cross_entropy(data.tensor, label.tensor.long(), reduction="sum"))
+
+
+def shuffle(data: NDArray) -> NDArray:
+    """Return the rows of an array in a random order."""
+    with scope():
+        return NDArray(data.tensor[torch.randperm(len(data))])
+
+
+def waitall() -> None:
+    """Wait until everything is computed."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def imdecode(str_img: bytes, clip_rect: Any = (0, 0, 0, 0), out: Any = None, **kwargs: Any) -> Any:
+    """Return a decoded image: (height, width, channels) in RGB."""
+    pixels = decode(str_img, "rgb", lambda: "imdecode")
+    return deliver([NDArray(torch.from_numpy(np.ascontiguousarray(pixels)))], out)
+
+
+def isnan(data: NDArray) -> NDArray:
+    """Return 1 where an element is no number."""
+    return NDArray(data.tensor.isnan().to(data.tensor.dtype))

@@ -1,0 +1,153 @@
+"""What ``mx.sym`` and ``mx.nd`` have in common: the table of operators, and MXNet's way to call them.
+
+Both have the operators of ``netweave.symbol``: one table, one reader, one lowering each. Here stand only
+MXNet's generated signatures: the order of the settings that scripts give without a name, other names of
+operators, and prefixes of namespaces.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import UsageError
+from netweave.symbol.operators import READERS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+POSITIONAL: dict[str, tuple[str, ...]] = {
+    "BlockGrad": (),
+    "Cast": ("dtype",),
+    "Embedding": (),
+    "LeakyReLU": ("act_type",),
+    "Reshape": ("shape", "reverse"),
+    "SliceChannel": ("num_outputs", "axis", "squeeze_axis"),
+    "SwapAxis": ("dim1", "dim2"),
+    "argmax": ("axis", "keepdims"),
+    "argmin": ("axis", "keepdims"),
+    "argsort": ("axis", "is_ascend", "dtype"),
+    "batch_dot": ("transpose_a", "transpose_b"),
+    "broadcast_axis": ("axis", "size"),
+    "broadcast_to": ("shape",),
+    "clip": ("a_min", "a_max"),
+    "dot": ("transpose_a", "transpose_b"),
+    "expand_dims": ("axis",),
+    "flip": ("axis",),
+    "log_softmax": ("axis",),
+    "max": ("axis", "keepdims"),
+    "mean": ("axis", "keepdims"),
+    "min": ("axis", "keepdims"),
+    "norm": ("ord", "axis"),
+    "one_hot": ("depth", "on_value", "off_value", "dtype"),
+    "pick": ("axis", "keepdims"),
+    "prod": ("axis", "keepdims"),
+    "repeat": ("repeats", "axis"),
+    "slice": ("begin", "end", "step"),
+    "slice_axis": ("axis", "begin", "end"),
+    "smooth_l1": ("scalar",),
+    "softmax": ("axis", "temperature"),
+    "sort": ("axis", "is_ascend"),
+    "split": ("num_outputs", "axis", "squeeze_axis"),
+    "squeeze": ("axis",),
+    "stack": ("axis",),
+    "sum": ("axis", "keepdims"),
+    "sum_axis": ("axis", "keepdims"),
+    "take": ("axis", "mode"),
+    "tile": ("reps",),
+    "topk": ("axis", "k", "ret_typ"),
+    "transpose": ("axes",),
+}
+"""Settings in the order of MXNet's signatures, behind the inputs; for operators that are called so."""
+
+ALIASES = {
+    "Cast": "Cast",
+    "broadcast_axes": "broadcast_axis",
+    "cast": "Cast",
+    "crop": "slice",
+    "reshape": "Reshape",
+    "swapaxes": "SwapAxis",
+}
+"""Names under which ``POSITIONAL`` has an operator, by its other names."""
+
+PREFIXES = {
+    "contrib": ("_contrib_",),
+    "linalg": ("linalg_", "_linalg_"),
+    "random": ("_random_", "random_"),
+    "image": ("_image_",),
+    "op": ("",),
+    "_internal": ("",),
+}
+"""How the names of a namespace's operators begin: ``mx.sym.contrib.MultiBoxPrior``."""
+
+VARIADIC_LISTS = frozenset({"Concat", "concat", "stack", "add_n", "ElementWiseSum"})
+"""Operators of any number of inputs; scripts also give these as a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCall:
+    """The arguments of a call, taken apart.
+
+    Attributes:
+        inputs: Inputs in order.
+        named: Inputs by name.
+        settings: Settings by name.
+    """
+
+    inputs: Sequence[Any]
+    named: Mapping[str, Any]
+    settings: Mapping[str, Any]
+
+
+def take_apart(
+    op: str, args: Sequence[Any], kwargs: Mapping[str, Any], is_input: Callable[[Any], bool]
+) -> OperatorCall:
+    """Return inputs and settings of a call in MXNet's manner.
+
+    Args:
+        op: The operator.
+        args: Positional arguments: inputs, then settings in MXNet's order.
+        kwargs: Keyword arguments.
+        is_input: Whether a value is an input: a symbol, or an array.
+
+    Raises:
+        UsageError: A positional argument is neither an input nor a setting that comes next.
+    """
+    if op in VARIADIC_LISTS and len(args) == 1 and isinstance(args[0], list | tuple):
+        args = tuple(args[0])
+    inputs: list[Any] = []
+    rest = list(args)
+    while rest and is_input(rest[0]):
+        inputs.append(rest.pop(0))
+    names = POSITIONAL.get(ALIASES.get(op, op), ())
+    if len(rest) > len(names) or any(is_input(value) for value in rest):
+        shown = repr(rest[0])[:60]
+        raise UsageError(f"{op}: an argument is {shown}, expected an input; name settings, as in scale=2")
+    named = {key: value for key, value in kwargs.items() if is_input(value)}
+    settings = dict(zip(names, rest, strict=False))
+    settings |= {key: value for key, value in kwargs.items() if key not in named}
+    twice = [name for name in names[: len(rest)] if name in kwargs]
+    if twice:
+        raise UsageError(f"{op}: {twice[0]!r} is given twice, by place and by name")
+    return OperatorCall(inputs, named, settings)
+
+
+def find_operator(name: str, *, namespace: str = "") -> str | None:
+    """Return the operator of a name in the table; None where there is none.
+
+    Args:
+        name: As scripts write it.
+        namespace: ``contrib``, ``linalg``, ...; empty for the module itself.
+    """
+    if namespace:
+        candidates = [prefix + name for prefix in PREFIXES.get(namespace, ())]
+        return next((one for one in candidates if one in READERS), None)
+    return name if name in READERS and not name.startswith("__") else None
+
+
+def names_in(namespace: str = "") -> list[str]:
+    """Return the names that a namespace has in the table."""
+    if not namespace:
+        return sorted(READERS)
+    prefixes = PREFIXES.get(namespace, ())
+    return sorted(op.removeprefix(p) for p in prefixes for op in READERS if p and op.startswith(p))
