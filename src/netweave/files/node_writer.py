@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from netweave.errors import UnsupportedError
-from netweave.graph import attributes_of, known_shape
+from netweave.graph import attributes_of, default_attributes, known_shape
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -231,13 +231,15 @@ class GraphNode:
         """Return the number of axes of an input."""
         return len(self.shape(index))
 
-    def axis(self, name: str, default: int, *, index: int = 0) -> int:
-        """Return an attribute that is an axis of an input, counted from the front."""
-        return int(self.get(name, default)) % self.rank(index)
+    def axis(self) -> int:
+        """Return the attribute ``axis``, which is one of the first input, counted from the front."""
+        return int(self.get("axis")) % self.rank(0)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return an attribute."""
-        return self.attributes.get(name, default)
+        """Return an attribute: ONNX's default where the node has none, or else the one given here."""
+        if name in self.attributes:
+            return self.attributes[name]
+        return default if self.domain else default_attributes(self.op_type).get(name, default)
 
     def is_used(self, index: int) -> bool:
         """Whether anything reads an output, or the net returns it."""

@@ -1,7 +1,7 @@
 """The type Graph: nodes, layers, stored arrays, operators that ONNX lacks, shapes and costs."""
 
 from netweave.graph import ops
-from netweave.graph.attributes import attributes_of, make_attributes
+from netweave.graph.attributes import attributes_of, default_attributes, make_attributes
 from netweave.graph.builder import GraphBuilder
 from netweave.graph.checks import known_shape
 from netweave.graph.costs import Cost, layer_costs, node_cost, total_cost
@@ -62,6 +62,7 @@ __all__ = [
     "as_loaded",
     "attributes_of",
     "complete_arrays",
+    "default_attributes",
     "drawn_arrays",
     "effects_of",
     "find_operator",

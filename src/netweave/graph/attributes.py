@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import onnx
 import onnx_ir as ir
+
+from netweave.graph.opset import OPSET
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -15,6 +21,25 @@ _LISTS = {int: ir.AttributeType.INTS, float: ir.AttributeType.FLOATS, str: ir.At
 def attributes_of(node: ir.Node) -> dict[str, Any]:
     """Return a node's attributes as Python values."""
     return {name: attribute.value for name, attribute in node.attributes.items()}
+
+
+@lru_cache(maxsize=256)
+def default_attributes(op_type: str) -> Mapping[str, Any]:
+    """Return what ONNX takes for the attributes of its own operator that a node leaves out.
+
+    >>> default_attributes("LRN")["beta"], dict(default_attributes("Relu"))
+    (0.75, {})
+    """
+    if not onnx.defs.has(op_type):
+        return MappingProxyType({})
+    values: dict[str, Any] = {}
+    for name, attribute in onnx.defs.get_schema(op_type, OPSET).attributes.items():
+        if attribute.default_value.type:
+            value = onnx.helper.get_attribute_value(attribute.default_value)
+            # the nearest decimal: 0.01 is stored as a float32
+            value = float(str(np.float32(value))) if isinstance(value, float) else value
+            values[name] = value.decode() if isinstance(value, bytes) else value
+    return MappingProxyType(values)
 
 
 def make_attributes(values: Mapping[str, Any]) -> list[ir.Attr]:

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from netweave.graph.naming import free_name
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -82,11 +84,7 @@ class LayerTable(Mapping[str, Layer]):
 
     def free_key(self, name: str) -> str:
         """Return ``name``, or ``name#1``, ``name#2``, ... if it is taken."""
-        key, count = name, 0
-        while key in self._layers:
-            count += 1
-            key = f"{name}#{count}"
-        return key
+        return free_name(name, self._layers, separator="#", first=1)
 
     def new(
         self,

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import Graph, layer_keys, make_attributes, set_layer_keys
+from netweave.graph.naming import take_name
 from netweave.graph.uses import needed_nodes, subgraphs
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class Rewriter:
 
     def free_name(self, stem: str) -> str:
         """Return a name that no value has, and take it."""
-        return _take(self._names, stem)
+        return take_name(stem, self._names, separator="@", first=1)
 
     def initializer(self, tensor: ir.TensorProtocol, name: str) -> ir.Value:
         """Add an initializer."""
@@ -141,7 +142,7 @@ class Rewriter:
             list(inputs),
             attributes=make_attributes(attributes or {}),
             num_outputs=num_outputs,
-            name=_take(self._node_names, f"{before.name}/{op_type}"),
+            name=take_name(f"{before.name}/{op_type}", self._node_names, separator="@", first=1),
         )
         for value in new.outputs:
             value.name = self.free_name(output or f"{before.name}/{op_type}")
@@ -241,12 +242,3 @@ def _settle_aliases(graph: Graph) -> None:
         if target in values and name not in values:
             settled[name] = target
     graph.aliases = settled
-
-
-def _take(taken: set[str] | set[str | None], stem: str) -> str:
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}@{count}"
-    taken.add(name)
-    return name

@@ -8,6 +8,7 @@ import numpy as np
 import onnx_ir as ir
 
 from netweave.graph import known_shape, layer_keys, make_attributes, set_layer_keys
+from netweave.graph.naming import take_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -48,11 +49,11 @@ class Names:
 
     def value(self, stem: str) -> str:
         """Return a free name for a value and take it."""
-        return _take(self._values, stem)
+        return take_name(stem, self._values, separator="@", first=1)
 
     def node(self, stem: str) -> str:
         """Return a free name for a node and take it."""
-        return _take(self._nodes, stem)
+        return take_name(stem, self._nodes, separator="@", first=1)
 
 
 def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
@@ -61,15 +62,6 @@ def all_values(graph: ir.Graph) -> Iterator[ir.Value]:
     yield from graph.initializers.values()
     for node in graph:
         yield from node.outputs
-
-
-def _take(taken: set[str | None], stem: str) -> str:
-    name, count = stem, 0
-    while name in taken:
-        count += 1
-        name = f"{stem}@{count}"
-    taken.add(name)
-    return name
 
 
 class Editor:

@@ -22,6 +22,7 @@ from netweave.files.onnx.tensors import check_tensors
 from netweave.files.onnx.texts import check_texts
 from netweave.files.source import read_bytes
 from netweave.graph import DOMAIN, is_registered
+from netweave.graph.naming import take_name
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -208,13 +209,7 @@ def _name(graph: ir.Graph) -> None:
     taken: set[str] = set()
     for node in all_nodes(graph):
         first = next((value.name for value in node.outputs if value.name), None)
-        stem = node.name or first or node.op_type
-        name, count = stem, 0
-        while name in taken:
-            count += 1
-            name = f"{stem}#{count}"
-        taken.add(name)
-        node.name = name
+        node.name = take_name(node.name or first or node.op_type, taken, separator="#", first=1)
 
 
 def rename_twins(model: ir.Model) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.files.onnx.editing import all_graphs, all_values
+from netweave.graph.naming import free_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -46,13 +47,7 @@ def _free_name(text: str, names: Mapping[str, str | None]) -> str | None:
     if _FORMULA.fullmatch(text) and not text.isdigit():
         return text
     stem = re.sub(r"\W+", "_", text)[:60].strip("_") or "size"
-    stem = name = f"d{stem}" if stem[0].isdigit() else stem
-    taken = {*names, *names.values()}
-    count = 0
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    return name
+    return free_name(f"d{stem}" if stem[0].isdigit() else stem, {*names, *names.values()}, first=1)
 
 
 def renamed(dim: int | ir.SymbolicDim, old: str, new: str) -> int | ir.SymbolicDim:

@@ -66,6 +66,10 @@ class BlockClass:
         """The steps of the first block, which stand for all."""
         return self.blocks[0].steps
 
+    def given(self, number: int, arguments: Sequence[str]) -> dict[str, str]:
+        """Return the fields of a step's module that are arguments of the class, with the arguments' names."""
+        return {name: arguments[column] for (step, name), column in self.uses.items() if step == number}
+
 
 def parts_of(steps: Sequence[Step], inputs: Sequence[str], outputs: Sequence[str]) -> list[Step | Block]:
     """Return the steps with those that repeat put together as blocks.

@@ -7,6 +7,8 @@ import keyword
 import re
 from typing import TYPE_CHECKING
 
+from netweave.graph.naming import take_name
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -52,13 +54,7 @@ class Names:
         >>> names.free("inception_3a/1x1"), names.free("3x3"), names.free("class"), names.free("3x3")
         ('inception_3a_1x1', 'layer_3x3', 'class_', 'layer_3x3_2')
         """
-        stem = identifier(wanted, fallback=fallback)
-        name, count = stem, 1
-        while name in self._taken:
-            count += 1
-            name = f"{stem}_{count}"
-        self._taken.add(name)
-        return name
+        return take_name(identifier(wanted, fallback=fallback), self._taken)
 
 
 def identifier(name: str, *, fallback: str = "layer") -> str:

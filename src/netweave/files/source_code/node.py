@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import GraphNode
 from netweave.files.source_code.steps import Module, Step
+from netweave.files.source_code.text import number
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,6 +43,14 @@ class SourceNode(GraphNode):
             module=module,
             binds=binds,
         )
+
+    def with_settings(self, form: str) -> str:
+        """Return an expression with the node's attributes where it names them: ``<alpha>``."""
+        return re.sub(r"<(\w+)>", lambda place: self._shown(place[1]), form)
+
+    def _shown(self, name: str) -> str:
+        value = self.get(name)
+        return value if isinstance(value, str) else number(value)
 
     def default_name(self) -> str:
         """Return what a node is called that is of no layer of the source."""

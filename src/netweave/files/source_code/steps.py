@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from netweave.files.source_code.text import literal
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -44,6 +46,22 @@ class Module:
     type: str
     fields: tuple[Field, ...]
     state: dict[str, Callable[[], np.ndarray]] = field(default_factory=dict)
+
+    def arguments(self, given: Mapping[str, str], defaults: Mapping[str, Any] | None = None) -> list[str]:
+        """Return the arguments of its constructor as they are written; those with their default are left out.
+
+        Args:
+            given: Expressions for fields that are no literals: arguments of the class that it stands in.
+            defaults: Other defaults than the framework's, of classes that the file defines.
+        """
+        parts: list[str] = []
+        for each in self.fields:
+            text = given.get(each.name) or literal(each.value)
+            if each.is_positional:
+                parts.append(text)
+            elif each.name in given or each.value != (defaults or {}).get(each.name, each.default):
+                parts.append(f"{each.name}={text}")
+        return parts
 
 
 @dataclass(frozen=True, slots=True)

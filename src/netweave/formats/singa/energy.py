@@ -111,6 +111,6 @@ def build_downwards(job: Message, source: Source, weights: Weights | None, net: 
     layer = maker.entry(visible)
     with builder.layer(layer):
         made = downwards(maker.context(layer, visible, [Output([states])], training=False), num_visible)
-    ends = {"inputs": (hidden.name,), "outputs": (visible.name,)}
-    builder.layers.add(replace(layer, **ends, parameters=keys(layer.key)))
+    layer = replace(layer, inputs=(hidden.name,), outputs=(visible.name,), parameters=keys(layer.key))
+    builder.layers.add(layer)
     return replace(builder.finish(made.values), notes=maker.parameters.finish())

@@ -227,8 +227,10 @@ def _slice_of_shape(node: Node, inputs: Arrays) -> np.ndarray:
 
 
 _REDUCTIONS = ("all", "any", "max", "mean", "min", "sum")
-_COMPARISONS = ("equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_not")
-_COMPARISONS += ("logical_or", "not_equal")
+_COMPARISONS = (
+    *("equal", "greater", "greater_equal", "less", "less_equal", "not_equal"),
+    *("logical_and", "logical_not", "logical_or"),
+)
 
 _RULES: dict[str, Any] = {
     **{word.title().replace("_", ""): _compare(getattr(np, word)) for word in _COMPARISONS},

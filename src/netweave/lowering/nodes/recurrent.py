@@ -68,7 +68,8 @@ class RecurrentNode:
     def activations(self, direction: int) -> list[str]:
         """Return ONNX's names of the activations of a direction: of the gates, the candidate and the cell."""
         default = DEFAULT_ACTIVATIONS[self.kind]
-        names = list(self.node.get("activations") or default * self.num_directions)
+        # ONNX's default for RNN names two, also where there is one direction
+        names = list(self.node.attributes.get("activations") or default * self.num_directions)
         count = len(default)
         return [name.capitalize() for name in names[direction * count : (direction + 1) * count]]
 

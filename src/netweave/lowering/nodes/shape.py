@@ -53,8 +53,8 @@ def reshaped_sizes(node: GraphNode) -> list[int]:
 
 def repeats_elements(node: GraphNode) -> bool:
     """Whether a Resize to nearest elements by whole factors repeats each element that often."""
-    rule = node.get("coordinate_transformation_mode", "half_pixel")
-    nearest = node.get("nearest_mode", "round_prefer_floor")
+    rule = node.get("coordinate_transformation_mode")
+    nearest = node.get("nearest_mode")
     return (
         nearest == "floor" if rule == "asymmetric" else "half_pixel" in rule and nearest.startswith("round")
     )

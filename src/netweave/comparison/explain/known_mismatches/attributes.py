@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
-
-import onnx
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.wording import in_words, setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
-from netweave.graph import OPSET, attributes_of, known_shape
+from netweave.graph import attributes_of, default_attributes, known_shape
 from netweave.graph.ops.pooling import PoolWindows
 
 if TYPE_CHECKING:
@@ -121,7 +118,7 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
 
 def canonical(node: ir.Node) -> dict[str, Any]:
     """Return a node's attributes with every default filled in and pooling's rounding by name."""
-    values = dict(_defaults(node.op_type)) | attributes_of(node)
+    values = default_attributes(node.op_type) | attributes_of(node)
     kernel = values.get("kernel_shape") or _kernel(node)
     if kernel:
         rank = len(kernel)
@@ -139,20 +136,6 @@ def canonical(node: ir.Node) -> dict[str, Any]:
         shape = known_shape(node.outputs[0])
         values["axis"] = values["axis"] + len(shape) if shape else values["axis"]
     return {name: tuple(v) if isinstance(v, (list, tuple)) else v for name, v in values.items()}
-
-
-@lru_cache(maxsize=256)
-def _defaults(op_type: str) -> tuple[tuple[str, Any], ...]:
-    try:
-        schema = onnx.defs.get_schema(op_type, OPSET)
-    except onnx.defs.SchemaError:
-        return ()
-    rows = []
-    for name, attribute in schema.attributes.items():
-        if attribute.default_value.type:
-            value = onnx.helper.get_attribute_value(attribute.default_value)
-            rows.append((name, value.decode() if isinstance(value, bytes) else value))
-    return tuple(rows)
 
 
 def _kernel(node: ir.Node) -> tuple[int, ...] | None:

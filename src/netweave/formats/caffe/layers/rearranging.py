@@ -19,15 +19,12 @@ _BEFORE_THE_FIRST = -(2**63)
 def shuffle_channel(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """Channels read by columns as a table with ``group`` rows: ShuffleNet's ``shuffle_channel_layer.cpp``."""
     parameter = ctx.spec["shuffle_channel_param"]
-    group, (channels, *plane) = parameter["group"], ctx.shape()[1:]
-    if group < 1 or ctx.size(1) % group:
+    group, channels, *plane = parameter["group"], *ctx.sizes(range(1, ctx.rank()))
+    if group < 1 or channels % group:
         raise ctx.read_error(
             f"'group' is {group}, which must divide the {channels} channels", parameter.line_of("group")
         )
-    if any(size is None for size in plane):
-        raise ctx.shape_error("needs fixed sizes after the channels")
-    parts = [group, ctx.size(1) // group]
-    table = ctx.reshape(ctx.x, [0, *parts, -1])
+    table = ctx.reshape(ctx.x, [0, group, channels // group, -1])
     turned = ctx.transpose(table, [0, 2, 1, 3])
     return [ctx.as_top(ctx.reshape(turned, [0, channels, *plane]))]
 

@@ -11,6 +11,7 @@ from netweave.formats.caffe.writer.joining import joined
 from netweave.formats.caffe.writer.layer import CaffeLayer
 from netweave.formats.caffe.writer.operators import TABLE
 from netweave.formats.caffe.writer.table import CaffeNode
+from netweave.graph.naming import take_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,7 +96,7 @@ class _Naming:
             ]
             if unread:
                 silence = CaffeLayer("Silence", tuple(unread), ())
-                found.append((self._free(self._used, f"{name}/unused"), silence))
+                found.append((take_name(f"{name}/unused", self._used), silence))
         return found
 
     def _layer_name(self, layer: CaffeLayer) -> str:
@@ -105,16 +106,16 @@ class _Naming:
                 self._used.add(source)
                 return source
         stem = f"{layer.sources[-1]}/{layer.type.lower()}" if layer.sources else layer.tops[0]
-        return self._free(self._used, stem)
+        return take_name(stem, self._used)
 
     def _top(self, layer: CaffeLayer, index: int, name: str) -> str:
         value = layer.tops[index]
         if value in self._outputs:
-            blob = value if not self._reads[value] else self._free(self._taken, f"{value}/read")
+            blob = value if not self._reads[value] else take_name(f"{value}/read", self._taken)
         elif self._writes_over(layer):
             blob = self._blobs[layer.bottoms[0]]
         else:
-            blob = self._free(self._taken, name if len(layer.tops) == 1 else value)
+            blob = take_name(name if len(layer.tops) == 1 else value, self._taken)
         self._blobs[value] = blob
         return blob
 
@@ -125,14 +126,5 @@ class _Naming:
 
     def _split(self, output: str) -> tuple[str, CaffeLayer]:
         """Return a layer that gives an output under its name, which another layer reads as well."""
-        name = self._free(self._used, f"{output}/output")
+        name = take_name(f"{output}/output", self._used)
         return name, CaffeLayer("Split", (self._blobs[output],), (output,))
-
-    @staticmethod
-    def _free(taken: set[str], stem: str) -> str:
-        name, count = stem, 1
-        while name in taken:
-            count += 1
-            name = f"{stem}_{count}"
-        taken.add(name)
-        return name

@@ -6,7 +6,7 @@ import keyword
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from netweave.formats.keras.source.functions import FUNCTIONS
 from netweave.formats.keras.source.reading import steps_of
 from netweave.formats.keras.source.table import IMAGE
 from netweave.graph import known_shape
+from netweave.graph.naming import free_name, take_name
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -132,22 +133,15 @@ class _Writer:
     def _function(self, kind: BlockClass) -> str:
         """Return the function that makes blocks of a kind."""
         taken = {*self._functions.values(), *_FUNCTIONS}
-        name = _free(_function_name(kind), taken)
+        name = take_name(_function_name(kind), taken)
         self._functions[id(kind)] = name
         self._members[id(kind)] = _member_suffixes(kind)
         arguments = _argument_names(kind)
         modules = {}
         for number, step in enumerate(kind.steps):
-            if step.module is None:
-                continue
-            given = {
-                field.name: arguments[kind.uses[number, field.name]]
-                for field in step.module.fields
-                if (number, field.name) in kind.uses
-            }
-            modules[number] = _constructor(
-                step.module, given, f'f"{{name}}{self._members[id(kind)][number]}"'
-            )
+            if step.module:
+                name_text = f'f"{{name}}{self._members[id(kind)][number]}"'
+                modules[number] = _constructor(step.module, kind.given(number, arguments), name_text)
         names = [block_name(block.steps) for block in kind.blocks]
         shown = ", ".join(dict.fromkeys(each for each in names if each))
         doc = shown if 0 < len(shown) < WIDTH - 20 else f"{len(kind.blocks)} parts of the net"
@@ -233,8 +227,7 @@ class _Writer:
 
     def _keep(self, step: Step, wanted: str) -> str:
         """Keep the arrays of a step's layer and return the layer's name."""
-        name = _free(wanted, self._names)
-        self._names.add(name)
+        name = take_name(wanted, self._names)
         for key, array in (step.module.state if step.module else {}).items():
             self.arrays[f"{name}/{key}"] = np.asarray(array(), order="C")
         return name
@@ -284,10 +277,10 @@ def _function_name(kind: BlockClass) -> str:
 def _member_suffixes(kind: BlockClass) -> list[str]:
     """Return what the name of each layer adds to that of its block: the source's, if all blocks agree."""
     prefixes = [_prefix(block) for block in kind.blocks]
-    found: list[str] = []
+    suffixes: list[str] = []
     for number, step in enumerate(kind.steps):
         if step.module is None:
-            found.append("")
+            suffixes.append("")
             continue
         ends = {
             block.steps[number].name.removeprefix(prefix)
@@ -296,8 +289,9 @@ def _member_suffixes(kind: BlockClass) -> list[str]:
         plain = layer_name(f"x{ends.pop()}")[1:] if len(ends) == 1 else ""
         kind_name = _KINDS.get(step.module.type.removeprefix("layers."), "layer")
         wanted = plain if plain else f"_{kind_name}"
-        found.append(_free(wanted if all(prefixes) or not plain else f"_{plain.strip('_')}", set(found)))
-    return found
+        wanted = wanted if all(prefixes) or not plain else f"_{plain.strip('_')}"
+        suffixes.append(free_name(wanted, suffixes))
+    return suffixes
 
 
 def _argument_names(kind: BlockClass) -> list[str]:
@@ -305,23 +299,16 @@ def _argument_names(kind: BlockClass) -> list[str]:
     suffixes = _member_suffixes(kind)
     fields = Counter(name for _, name in {(column, name) for (_, name), column in kind.uses.items()})
     taken = set(_FUNCTIONS)
-    found = []
+    names = []
     for column in range(len(kind.columns)):
         number, field = next(place for place, used in kind.uses.items() if used == column)
         stem = field if fields[field] == 1 else f"{field}{suffixes[number]}"
-        found.append(_free(stem + ("_" if keyword.iskeyword(stem) else ""), taken))
-        taken.add(found[-1])
-    return found
+        names.append(take_name(stem + ("_" if keyword.iskeyword(stem) else ""), taken))
+    return names
 
 
 def _constructor(module: Module, given: dict[str, str], name: str) -> str:
-    parts = []
-    for field in module.fields:
-        text = given.get(field.name) or literal(field.value).replace("'", '"')
-        if field.is_positional:
-            parts.append(text)
-        elif field.name in given or field.value != field.default:
-            parts.append(f"{field.name}={text}")
+    parts = [part.replace("'", '"') for part in module.arguments(given)]
     return f"{module.type}({', '.join([*parts, f'name={name}'])})"
 
 
@@ -357,11 +344,3 @@ def _runs(parts: Sequence[Step | Block]) -> list[Step | list[Block]]:
 def _continues(before: Block, block: Block) -> bool:
     is_alike = before.kind is block.kind and repr(before.arguments) == repr(block.arguments)
     return is_alike and before.exit == block.entry
-
-
-def _free(stem: str, taken: set[str] | set[Any]) -> str:
-    name, count = stem, 1
-    while name in taken:
-        count += 1
-        name = f"{stem}_{count}"
-    return name

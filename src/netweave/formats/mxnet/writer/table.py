@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
+from netweave.graph.naming import take_name
 from netweave.symbol import Symbol, operator_function, variable
 
 if TYPE_CHECKING:
@@ -33,12 +34,7 @@ class Net:
 
     def free(self, stem: str) -> str:
         """Return a name that no node has, and take it."""
-        name, count = stem, 1
-        while name in self._names:
-            count += 1
-            name = f"{stem}_{count}"
-        self._names.add(name)
-        return name
+        return take_name(stem, self._names)
 
     def stored(
         self,

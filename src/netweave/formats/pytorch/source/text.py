@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.source_code.forward import Forward
-from netweave.files.source_code.text import WIDTH, commented, literal, wrapped
+from netweave.files.source_code.text import WIDTH, commented, wrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -63,14 +63,7 @@ def constructor(module: Module, given: Mapping[str, str], defaults: Mapping[str,
     if module.type == "nn.Parameter":
         sizes = ", ".join(map(str, module.fields[0].value))
         return f"nn.Parameter(torch.empty({sizes}))"
-    parts: list[str] = []
-    for field in module.fields:
-        text = given.get(field.name) or literal(field.value)
-        if field.is_positional:
-            parts.append(text)
-        elif field.name in given or field.value != defaults.get(field.name, field.default):
-            parts.append(f"{field.name}={text}")
-    return f"{module.type}({', '.join(parts)})"
+    return f"{module.type}({', '.join(module.arguments(given, defaults))})"
 
 
 def signature(name: str, arguments: Sequence[str]) -> list[str]:

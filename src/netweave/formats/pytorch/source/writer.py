@@ -156,13 +156,8 @@ class _Writer:
         lines += ["        super().__init__()"]
         for number, (step, member) in enumerate(zip(steps, members, strict=True)):
             if step.module:
-                given = {
-                    field.name: arguments[kind.uses[number, field.name]]
-                    for field in step.module.fields
-                    if (number, field.name) in kind.uses
-                }
-                made = constructor(step.module, given, self._defaults_of(step))
-                lines += wrapped(f"        self.{member} = {made}")
+                call = constructor(step.module, kind.given(number, arguments), self._defaults_of(step))
+                lines += wrapped(f"        self.{member} = {call}")
         modules = {number: f"self.{member}" for number, member in enumerate(members) if member}
         entry = kind.blocks[0].entry
         body = forward_lines(steps, {entry: "x"}, [kind.blocks[0].exit], modules, has_comments=False)

@@ -17,7 +17,6 @@ MAX_PATCH = 2048
 """Windows of more elements are not written as convolutions."""
 
 
-@operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")
 def convolution(ctx: TensorFlowOperation) -> Tensor:
     """With a filter of (sizes..., channels, filters); depthwise of (sizes..., channels, multiplier)."""
     last, x, kernel = ctx.is_last(), ctx.x, ctx.operand(1)
@@ -33,6 +32,10 @@ def convolution(ctx: TensorFlowOperation) -> Tensor:
         channels, per_group = ctx.shape(x)[-1 if last else 1], ctx.shape(kernel)[-2]
         groups = channels // per_group if channels and per_group and channels % per_group == 0 else 1
     return windows.convolution(ctx, x, kernel, window, groups=groups, last=last)
+
+
+# no decorator: fused.py calls it, and needs its own type
+operator_reader("Conv2D", "Conv3D", "DepthwiseConv2dNative")(convolution)
 
 
 @operator_reader("Conv2DBackpropInput", "Conv3DBackpropInputV2")
@@ -68,7 +71,6 @@ def patches(ctx: TensorFlowOperation) -> Tensor:
     return windows.convolution(ctx, ctx.x, kernel, window)
 
 
-@operator_reader("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def matmul(ctx: TensorFlowOperation) -> Tensor:
     """Of the last two axes, either of them transposed."""
     factors: list[Tensor | Stored] = []
@@ -77,6 +79,10 @@ def matmul(ctx: TensorFlowOperation) -> Tensor:
     ):
         factors.append(_transposed(ctx, x) if any(map(ctx.attribute, names)) else x)
     return Tensor(ctx.add("MatMul", factors))
+
+
+# no decorator: fused.py calls it, and needs its own type
+operator_reader("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")(matmul)
 
 
 @operator_reader("Einsum")

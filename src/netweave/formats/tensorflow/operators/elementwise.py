@@ -133,7 +133,6 @@ def cast(ctx: TensorFlowOperation) -> Tensor | Stored:
     return x if isinstance(x, Tensor) and x.value.dtype == dtype else ctx.as_type(x, dtype)
 
 
-@operator_reader("BiasAdd", "BiasAddV1")
 def bias_add(
     ctx: TensorFlowOperation, x: Operand | None = None, bias: Tensor | Stored | None = None
 ) -> Tensor:
@@ -145,6 +144,10 @@ def bias_add(
         column = (ctx.shape(bias)[0] or -1, *[1] * (rank - 2))
         added = added.reshaped(column) if isinstance(added, Stored) else ctx.reshape(added, column)
     return ctx.broadcast("Add", [x, added])
+
+
+# no decorator: fused.py calls it, and needs its own type
+operator_reader("BiasAdd", "BiasAddV1")(bias_add)
 
 
 def _is_float(x: Tensor) -> bool:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from netweave.lowering.channels_last import Operand
 
 
-@operator_reader("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")
 def fused_batch_norm(ctx: TensorFlowOperation) -> Tensor:
     """By stored statistics; by those of the batch only a net in training does."""
     if ctx.attribute("is_training", True):
@@ -24,6 +23,10 @@ def fused_batch_norm(ctx: TensorFlowOperation) -> Tensor:
             "(training=False, or is_training fed with False before it is frozen)"
         )
     return normalized_by(ctx, ctx.x, [ctx.operand(index) for index in range(1, 5)])
+
+
+# no decorator: fused.py calls it, and needs its own type
+operator_reader("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3")(fused_batch_norm)
 
 
 def normalized_by(ctx: TensorFlowOperation, x: Operand, arrays: Sequence[Operand]) -> Tensor:

@@ -13,36 +13,30 @@ _PROD = {"eltwise_param": {"operation": "PROD"}}
 
 _LAYERS = by_operator(("AbsVal", "BNLL", "Exp", "Log", "ReLU", "Sigmoid", "TanH"))
 
-_POWERS: dict[str, Step] = {
+_STEPS: dict[str, Step] = {
+    **{op_type: (kind, {}) for op_type, kind in _LAYERS.items()},
+    "Dropout": ("Split", {}),
+    "Identity": ("Split", {}),
     "Neg": power(scale=-1.0),
     "Reciprocal": power(exponent=-1.0),
     "Sqrt": power(exponent=0.5),
 }
-"""Functions that Caffe has as a Power."""
 
 
-@writes(*_LAYERS, *_POWERS)
+@writes(*_STEPS)
 def plain(node: CaffeNode) -> list[CaffeLayer]:
-    """A function without settings."""
-    return node.chain(_POWERS.get(node.op_type) or (_LAYERS[node.op_type], {}))
+    """A function without settings; what only comes in gets another name by a Split."""
+    return node.chain(_STEPS[node.op_type])
 
 
-@writes("Identity", "Dropout")
-def identity(node: CaffeNode) -> list[CaffeLayer]:
-    """What comes in, under another name."""
-    return node.chain(("Split", {}))
+_SLOPES = {"Elu": ("ELU", "elu_param", "alpha"), "LeakyRelu": ("ReLU", "relu_param", "negative_slope")}
 
 
-@writes("LeakyRelu")
-def leaky_relu(node: CaffeNode) -> list[CaffeLayer]:
-    """A slope below 0."""
-    return node.chain(("ReLU", {"relu_param": {"negative_slope": node.get("alpha", 0.01)}}))
-
-
-@writes("Elu")
-def elu(node: CaffeNode) -> list[CaffeLayer]:
-    """An exponential below 0."""
-    return node.chain(("ELU", {"elu_param": {"alpha": node.get("alpha", 1.0)}}))
+@writes(*_SLOPES)
+def sloped(node: CaffeNode) -> list[CaffeLayer]:
+    """A slope, or an exponential, below 0."""
+    kind, parameter, name = _SLOPES[node.op_type]
+    return node.chain((kind, {parameter: {name: node.get("alpha")}}))
 
 
 @writes("PRelu")
@@ -81,7 +75,7 @@ def _hard_sigmoid(alpha: float, beta: float) -> list[Step]:
 @writes("HardSigmoid")
 def hard_sigmoid(node: CaffeNode) -> list[CaffeLayer]:
     """A line between 0 and 1."""
-    return node.chain(*_hard_sigmoid(node.get("alpha", 0.2), node.get("beta", 0.5)))
+    return node.chain(*_hard_sigmoid(node.get("alpha"), node.get("beta")))
 
 
 _GATES: dict[str, list[Step]] = {
@@ -116,5 +110,5 @@ def log_softmax(node: CaffeNode) -> list[CaffeLayer]:
 
 
 def _softmax(node: CaffeNode) -> Step:
-    axis = node.axis("axis", -1)
+    axis = node.axis()
     return "Softmax", ({} if axis == 1 else {"softmax_param": {"axis": axis}})

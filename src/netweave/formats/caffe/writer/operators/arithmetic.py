@@ -180,7 +180,7 @@ def reduction(node: CaffeNode) -> list[CaffeLayer]:
     """Over height and width as a pooling; over all axes from one on as a Reduction."""
     rank, kind = node.rank(0), node.op_type
     given = node.ints(1) if node.has(1) else list(range(rank))
-    axes, keeps = sorted(axis % rank for axis in given), node.get("keepdims", 1)
+    axes, keeps = sorted(axis % rank for axis in given), node.get("keepdims")
     if rank == 4 and axes == [2, 3] and kind in _GLOBAL:
         pooling = ("Pooling", {"pooling_param": {"pool": _GLOBAL[kind], "global_pooling": True}})
         return node.chain(pooling) if keeps else node.chain(pooling, ("Flatten", {}))

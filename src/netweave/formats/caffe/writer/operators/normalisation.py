@@ -15,11 +15,11 @@ from netweave.graph import DOMAIN
 @writes("BatchNormalization")
 def batch_normalization(node: CaffeNode) -> list[CaffeLayer]:
     """By stored statistics, in the two layers that Caffe has for it; Scale only where it does something."""
-    if node.get("training_mode", 0):
+    if node.get("training_mode"):
         raise NotWritable("it uses the statistics of the batch")
     gamma, beta = node.lazy_array(1), node.lazy_array(2)
     settings: dict[str, Any] = {"use_global_stats": True}
-    if (epsilon := node.get("epsilon", 1e-5)) != 1e-5:
+    if (epsilon := node.get("epsilon")) != 1e-5:
         settings["eps"] = epsilon
     count = Blob(lambda: np.ones(1, np.float32))
     is_plain = bool(np.all(gamma() == 1)) and not np.any(beta())

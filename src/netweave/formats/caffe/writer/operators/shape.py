@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @writes("Concat")
 def concat(node: CaffeNode) -> list[CaffeLayer]:
     """After one another along an axis."""
-    axis = node.axis("axis", 1)
+    axis = node.axis()
     names, layers = [], []
     for index in range(node.num_inputs):
         priors = prior_boxes(node, index) if node.is_stored(index) else None
@@ -32,7 +32,7 @@ def concat(node: CaffeNode) -> list[CaffeLayer]:
 @writes("Split")
 def split(node: CaffeNode) -> list[CaffeLayer]:
     """Cut along an axis."""
-    axis = node.axis("axis", 0)
+    axis = node.axis()
     tops = tuple(value.name or "" for value in node.outputs)
     points = [int(point) for point in np.cumsum(node.ints(1))[:-1]] if node.has(1) else []
     settings: dict[str, Any] = {} if axis == 1 else {"axis": axis}
@@ -117,7 +117,7 @@ def _maker(value: ir.Value | None) -> ir.Node | None:
 @writes("Flatten")
 def flatten(node: CaffeNode) -> list[CaffeLayer]:
     """All axes from one on as one."""
-    axis = node.get("axis", 1)
+    axis = node.get("axis")
     if axis != 1:
         raise NotWritable(f"it flattens from axis {axis} on")
     return node.chain(("Flatten", {}))
@@ -140,7 +140,7 @@ def pad(node: CaffeNode) -> list[CaffeLayer]:
     value = float(node.constant(2).reshape(-1)[0]) if node.has(2) else 0.0
     begin, end = pads[2:rank], pads[rank + 2 :]
     outer = [*pads[:2], *pads[rank : rank + 2]]
-    if node.get("mode", "constant") != "constant" or value or node.has(3) or any(outer) or rank < 3:
+    if node.get("mode") != "constant" or value or node.has(3) or any(outer) or rank < 3:
         raise NotWritable(
             "Caffe pads with zeros only, height and width alike; write the padding into the layer behind it"
         )
@@ -163,7 +163,7 @@ def pad(node: CaffeNode) -> list[CaffeLayer]:
 def resize(node: CaffeNode) -> list[CaffeLayer]:
     """Nearest by whole factors: a Deconvolution that repeats each element."""
     old, new = node.shape(0), known_shape(node.outputs[0])
-    if node.get("mode", "nearest") != "nearest" or len(old) != 4 or new is None or old[1] is None:
+    if node.get("mode") != "nearest" or len(old) != 4 or new is None or old[1] is None:
         raise NotWritable(f"Caffe has no resizing by {node.get('mode', 'nearest')!r}")
     factors = _factors(node, old, new)
     settings: dict[str, Any] = {"num_output": old[1], "bias_term": False, "group": old[1]}
@@ -180,8 +180,8 @@ def _factors(node: CaffeNode, old: tuple[int | None, ...], new: tuple[int | None
         given = [(b or 0) / (a or 1) for a, b in zip(old[2:], new[2:], strict=True)]
     else:
         raise NotWritable("its size is computed")
-    rule = node.get("coordinate_transformation_mode", "half_pixel")
-    nearest = node.get("nearest_mode", "round_prefer_floor")
+    rule = node.get("coordinate_transformation_mode")
+    nearest = node.get("nearest_mode")
     if any(factor != int(factor) or factor < 1 for factor in given) or not repeats_elements(node):
         raise NotWritable(f"Caffe repeats by whole factors only, found {given} with {rule} and {nearest}")
     return [int(factor) for factor in given]

@@ -36,7 +36,7 @@ def conv_transpose(node: CaffeNode) -> list[CaffeLayer]:
     added = node.get("output_padding") or [0] * len(window.kernel)
     end = [pad - more for pad, more in zip(window.end_pads, added, strict=True)]
     # less padding at one end is as many zeros more at that end of the kernel
-    num_output = node.stored_shape(1)[1] * node.get("group", 1)
+    num_output = node.stored_shape(1)[1] * node.get("group")
     return _windowed(node, "Deconvolution", num_output, window, end)
 
 
@@ -51,7 +51,7 @@ def _windowed(
     if min(pads) < 0:
         raise NotWritable("its padding is less than 0")
     sizes = [size + sum(more) for size, more in zip(window.kernel, zeros, strict=True)]
-    group = node.get("group", 1)
+    group = node.get("group")
     settings: dict[str, Any] = {"num_output": num_output}
     settings |= {} if node.has(2) else {"bias_term": False}
     settings |= per_axis("pad", pads, default=0) | per_axis("kernel_size", sizes, default=None)

@@ -113,9 +113,15 @@ class _VGG(Signed, _Vision):
         return found | {"fc8": [self.fc8], "prob": [F["softmax"]]}
 
 
-for _number, _depths in ((16, (2, 2, 3, 3, 3)), (19, (2, 2, 4, 4, 4))):
-    _own = {"depths": _depths, "__doc__": f"{_number} layers."}
-    composite(takes("pretrained_model='auto'")(type(f"VGG{_number}Layers", (_VGG,), _own)))
+def _add(kind: type, number: int, depths: tuple[int, ...], signature: str) -> None:
+    """Add the form of a class with a number of layers to Chainer's links, under Chainer's name for it."""
+    own = {"depths": depths, "__doc__": f"{number} layers."}
+    name = kind.__name__.strip("_")
+    composite(takes(signature)(type(f"{name}{number}Layers", (kind,), own)))
+
+
+_add(_VGG, 16, (2, 2, 3, 3, 3), "pretrained_model='auto'")
+_add(_VGG, 19, (2, 2, 4, 4, 4), "pretrained_model='auto'")
 
 
 class _Bottleneck(Chain):
@@ -193,9 +199,7 @@ class _ResNet(Signed, _Vision):
 
 
 for _number, _depths in DEPTHS.items():
-    _own = {"depths": _depths, "__doc__": f"{_number} layers."}
-    _kind = type(f"ResNet{_number}Layers", (_ResNet,), _own)
-    composite(takes("pretrained_model='auto', downsample_fb=False")(_kind))
+    _add(_ResNet, _number, _depths, "pretrained_model='auto', downsample_fb=False")
 
 INCEPTIONS = {
     "3a": (192, 64, 96, 128, 16, 32, 32),

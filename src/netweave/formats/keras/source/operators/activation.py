@@ -16,34 +16,37 @@ if TYPE_CHECKING:
 
     from netweave.files.source_code.steps import Step
 
-_NAMES = by_operator(("elu", "exponential", "mish", "sigmoid", "softplus", "softsign", "tanh"))
-_NAMES["HardSwish"] = "hard_silu"
+_ACTIVATIONS = by_operator(("exponential", "mish", "sigmoid", "softplus", "softsign", "tanh"))
+_FUNCTIONS = by_operator(
+    ("absolute", "ceil", "cos", "erf", "floor", "log", "negative", "reciprocal", "sign", "sin", "sqrt")
+)
+_EXPRESSIONS = {
+    **{op_type: f'layers.Activation("{name}")({{0}})' for op_type, name in _ACTIVATIONS.items()},
+    **{op_type: f"ops.{name}({{0}})" for op_type, name in _FUNCTIONS.items()},
+    "HardSwish": 'layers.Activation("hard_silu")({0})',
+    "LeakyRelu": "layers.LeakyReLU(<alpha>)({0})",
+    "Relu": "layers.ReLU()({0})",
+}
 
 
-@writes(*_NAMES)
+@writes(*_EXPRESSIONS)
 def plain(node: KerasNode) -> Step:
-    """A function by its name."""
-    if node.op_type == "Elu" and node.get("alpha", 1.0) != 1:
-        return node.step(f"layers.ELU({number(node.get('alpha'))})({{0}})")
-    return node.step(f'layers.Activation("{_NAMES[node.op_type]}")({{0}})')
+    """A layer or a function of each element, with its settings."""
+    return node.step(node.with_settings(_EXPRESSIONS[node.op_type]))
 
 
-@writes("Relu")
-def relu(node: KerasNode) -> Step:
-    """Nothing below 0."""
-    return node.step("layers.ReLU()({0})")
-
-
-@writes("LeakyRelu")
-def leaky_relu(node: KerasNode) -> Step:
-    """A slope below 0."""
-    return node.step(f"layers.LeakyReLU({number(node.get('alpha', 0.01))})({{0}})")
+@writes("Elu")
+def elu(node: KerasNode) -> Step:
+    """An exponential below 0, by its name alone where its slope is 1."""
+    is_plain = node.get("alpha") == 1
+    form = 'layers.Activation("elu")({0})' if is_plain else "layers.ELU(<alpha>)({0})"
+    return node.step(node.with_settings(form))
 
 
 @writes("Gelu")
 def gelu(node: KerasNode) -> Step:
     """By the error function, which Keras takes when it is given a name alone."""
-    if node.get("approximate", "none") != "none":
+    if node.get("approximate") != "none":
         raise NotWritable("its approximation is not written")
     return node.step('layers.Activation("gelu")({0})')
 
@@ -51,10 +54,9 @@ def gelu(node: KerasNode) -> Step:
 @writes("HardSigmoid")
 def hard_sigmoid(node: KerasNode) -> Step:
     """A line between 0 and 1; Keras's own has the slope 1/6."""
-    alpha, beta = node.get("alpha", 0.2), node.get("beta", 0.5)
-    if math.isclose(alpha, 1 / 6, rel_tol=1e-4) and beta == 0.5:
+    if math.isclose(node.get("alpha"), 1 / 6, rel_tol=1e-4) and node.get("beta") == 0.5:
         return node.step('layers.Activation("hard_sigmoid")({0})')
-    return node.step(f"ops.clip({number(alpha)} * {{0}} + {number(beta)}, 0, 1)")
+    return node.step(node.with_settings("ops.clip(<alpha> * {0} + <beta>, 0, 1)"))
 
 
 @writes("Clip")
@@ -71,17 +73,6 @@ def clip(node: KerasNode) -> Step:
     if low is not None:
         return node.step(f"ops.maximum({{0}}, {number(low)})")
     return node.step("{0}" if high is None else f"ops.minimum({{0}}, {number(high)})")
-
-
-_FUNCTIONS = by_operator(
-    ("absolute", "ceil", "cos", "erf", "floor", "log", "negative", "reciprocal", "sign", "sin", "sqrt")
-)
-
-
-@writes(*_FUNCTIONS)
-def function(node: KerasNode) -> Step:
-    """A function of each element."""
-    return node.step(f"ops.{_FUNCTIONS[node.op_type]}({{0}})")
 
 
 @writes("Cast")
@@ -107,17 +98,11 @@ def _is_words(value: ir.Value) -> bool:
     )
 
 
-@writes("LogSoftmax")
-def log_softmax(node: KerasNode) -> Step:
-    """The logarithm of a softmax, over one axis."""
-    rank = node.rank(0)
-    axis = channels_last(node.axis("axis", -1), rank)
-    return node.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")
-
-
-@writes("Softmax")
+@writes("LogSoftmax", "Softmax")
 def softmax(node: KerasNode) -> Step:
-    """Over one axis."""
+    """Over one axis, or the logarithm of that."""
     rank = node.rank(0)
-    axis = channels_last(node.axis("axis", -1), rank)
-    return node.step("layers.Softmax()({0})" if axis == rank - 1 else f"layers.Softmax({axis})({{0}})")
+    axis = channels_last(node.axis(), rank)
+    if node.op_type == "Softmax":
+        return node.step(f"layers.Softmax({'' if axis == rank - 1 else axis})({{0}})")
+    return node.step("ops.log_softmax({0})" if axis == rank - 1 else f"ops.log_softmax({{0}}, axis={axis})")

@@ -109,7 +109,7 @@ _REDUCTIONS = {
 @writes(*_REDUCTIONS)
 def reduction(node: KerasNode) -> Step:
     """Over some axes; a mean or maximum over height and width is a layer."""
-    rank, keeps = node.rank(0), bool(node.get("keepdims", 1))
+    rank, keeps = node.rank(0), bool(node.get("keepdims"))
     given = node.ints(1) if node.has(1) else list(range(rank))
     axes = sorted(axis % rank for axis in given)
     if not axes:

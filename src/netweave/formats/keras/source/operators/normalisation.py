@@ -8,7 +8,6 @@ import numpy as np
 
 from netweave.files.node_writer import NotWritable
 from netweave.files.source_code.steps import Field
-from netweave.files.source_code.text import number
 from netweave.formats.keras.source.table import KerasNode, channels_last, writes
 
 if TYPE_CHECKING:
@@ -23,16 +22,14 @@ State = dict[str, "Callable[[], np.ndarray]"]
 def local_response(node: KerasNode) -> Step:
     """By the channels around each one: a function of the file's own."""
     node.need_image()
-    settings = [node.get("alpha", 1e-4), node.get("beta", 0.75), node.get("bias", 1.0)]
-    given = ", ".join([str(node.get("size")), *map(number, settings)])
-    return node.step(f"local_response_norm({{0}}, {given})")
+    return node.step(node.with_settings("local_response_norm({0}, <size>, <alpha>, <beta>, <bias>)"))
 
 
 @writes("LayerNormalization")
 def layer_normalization(node: KerasNode) -> Step:
     """Over the last axes, or those that they are in Keras."""
     rank = node.rank(0)
-    first = node.axis("axis", -1)
+    first = node.axis()
     places = [channels_last(axis, rank) for axis in range(first, rank)]
     mine = sorted(places)
     order = [places.index(axis) for axis in mine]
@@ -46,7 +43,7 @@ def layer_normalization(node: KerasNode) -> Step:
         raise NotWritable("its sizes are not known, or its mean is read")
     fields = (
         Field("axis", -1 if mine == [rank - 1] else mine[0] if len(mine) == 1 else mine, -1),
-        Field("epsilon", round(node.get("epsilon", 1e-5), 10), 1e-3),
+        Field("epsilon", round(node.get("epsilon"), 10), 1e-3),
         Field("center", node.has(2), True),
     )
     return node.weighted("LayerNormalization", fields, state)
@@ -63,7 +60,7 @@ def group_normalization(node: KerasNode) -> Step:
     """Over height, width and the channels of a group; -1 stands for groups of one channel."""
     node.need_image()
     groups = node.get("num_groups") if node.op_type == "GroupNormalization" else -1
-    fields = (Field("groups", groups), Field("epsilon", round(node.get("epsilon", 1e-5), 10), 1e-3))
+    fields = (Field("groups", groups), Field("epsilon", round(node.get("epsilon"), 10), 1e-3))
     return node.weighted(
         "GroupNormalization", fields, {"gamma": node.lazy_array(1), "beta": node.lazy_array(2)}
     )

@@ -25,7 +25,7 @@ _DENSE = frozenset({"Gemm", "MatMul"})
 def concat(node: KerasNode) -> Step:
     """After one another along an axis."""
     rank, indices = node.rank(0), list(range(node.num_inputs))
-    axis = channels_last(node.axis("axis", 1), rank)
+    axis = channels_last(node.axis(), rank)
     places = ", ".join(f"{{{index}}}" for index in indices)
     given = "" if axis == rank - 1 else f"axis={axis}"
     return node.step(f"layers.Concatenate({given})([{places}])", inputs=indices)
@@ -34,7 +34,7 @@ def concat(node: KerasNode) -> Step:
 @writes("Split")
 def split(node: KerasNode) -> Step:
     """Cut along an axis, into equal parts or not."""
-    axis, rank, count = node.axis("axis", 0), node.rank(0), len(node.outputs)
+    axis, rank, count = node.axis(), node.rank(0), len(node.outputs)
     sizes = node.ints(1) if node.has(1) else []
     if len(set(sizes)) > 1:
         where = repr([sum(sizes[: number + 1]) for number in range(count - 1)])
@@ -131,7 +131,7 @@ def pad(node: KerasNode) -> Step:
     pads = node.ints(1)
     value = float(node.constant(2).reshape(-1)[0]) if node.has(2) else 0.0
     is_spatial = not any((*pads[:2], *pads[4:6])) and min(pads) >= 0
-    if node.get("mode", "constant") != "constant" or value or node.has(3) or not is_spatial:
+    if node.get("mode") != "constant" or value or node.has(3) or not is_spatial:
         raise NotWritable("Keras's layer puts zeros around height and width only")
     return node.step(f"layers.ZeroPadding2D({around(pads[2:4], pads[6:])})({{0}})")
 
@@ -174,7 +174,7 @@ def _key(parts: Sequence[str]) -> str:
 @writes("Gather")
 def gather(node: KerasNode) -> Step:
     """Rows of a stored table by whole numbers, or stored places along an axis."""
-    axis, rank = node.axis("axis", 0), node.rank(0)
+    axis, rank = node.axis(), node.rank(0)
     if node.is_stored(0):
         if axis or rank != 2 or node.rank(1) == IMAGE - 1:
             raise NotWritable("only rows of a stored table are written")
@@ -214,7 +214,7 @@ def expand(node: KerasNode) -> Step:
 def resize(node: KerasNode) -> Step:
     """Larger by whole factors: nearest, or linear with half pixels."""
     node.need_image()
-    mode, rule = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    mode, rule = node.get("mode"), node.get("coordinate_transformation_mode")
     sizes, new = node.sizes(), known_shape(node.outputs[0])
     if sizes is None or new is None or None in new[2:]:
         raise NotWritable("its sizes are not known; give the input's sizes")

@@ -24,7 +24,7 @@ def conv(node: KerasNode) -> Step:
     """A convolution, or one for each channel; padding that Keras has no word for is put before it."""
     node.need_image()
     out, per_group, *kernel = node.stored_shape(1)
-    group, channels = node.get("group", 1), per_group * node.get("group", 1)
+    group, channels = node.get("group"), per_group * node.get("group")
     window = window_of(node, keeps_same=True)
     before, padding = "{m}({0})", "same" if is_same(node, window) else "valid"
     if padding == "valid" and any(window.onnx_pads):
@@ -74,7 +74,7 @@ def conv_transpose(node: KerasNode) -> Step:
     Groups, which Keras has not, are one convolution with zeros between them.
     """
     node.need_image()
-    weight, group = node.stored_shape(1), node.get("group", 1)
+    weight, group = node.stored_shape(1), node.get("group")
     window = window_of(node)
     kernel, strides = window.kernel, window.strides
     if set(window.dilations) != {1}:
@@ -163,8 +163,8 @@ def batch_normalization(node: KerasNode) -> Step:
     state: State = dict(zip(names, statistics_arrays(node), strict=True))
     fields = (
         Field("axis", -1 if node.rank(0) in {2, IMAGE} else 1, -1),
-        Field("epsilon", round(node.get("epsilon", 1e-5), 10), 1e-3),
-        Field("momentum", round(node.get("momentum", 0.9), 7), 0.99),
+        Field("epsilon", round(node.get("epsilon"), 10), 1e-3),
+        Field("momentum", round(node.get("momentum"), 7), 0.99),
     )
     return node.weighted("BatchNormalization", fields, state)
 

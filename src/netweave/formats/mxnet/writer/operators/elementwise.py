@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _ACTIVATIONS = {ONNX_NAMES[word]: word for word in ACTIVATIONS}
 _UNARY = {
     ONNX_NAMES[word]: word for word in UNARY if word in ONNX_NAMES and ONNX_NAMES[word] not in _ACTIVATIONS
-}
+} | {"Dropout": "identity", "Identity": "identity"}
 _BINARY = {op_type: word for word, op_type in BINARY.items()}
 _REDUCTIONS = {op_type: word for word, op_type in reversed(REDUCTIONS.items())}
 
@@ -38,20 +38,14 @@ def unary(node: MXNetNode) -> Symbol:
     return node.make(_UNARY[node.op_type], node.symbol(0))
 
 
-@writes("Identity", "Dropout")
-def identity(node: MXNetNode) -> Symbol:
-    """What comes in."""
-    return node.make("identity", node.symbol(0))
-
-
-_LEAKY = {"LeakyRelu": ("leaky", 0.01), "Elu": ("elu", 1.0)}
+_LEAKY = {"LeakyRelu": "leaky", "Elu": "elu"}
 
 
 @writes(*_LEAKY)
 def leaky(node: MXNetNode) -> Symbol:
     """A slope, or an exponential, below 0."""
-    word, usual = _LEAKY[node.op_type]
-    return node.make("LeakyReLU", node.symbol(0), act_type=word, slope=node.get("alpha", usual))
+    word = _LEAKY[node.op_type]
+    return node.make("LeakyReLU", node.symbol(0), act_type=word, slope=node.get("alpha"))
 
 
 @writes("PRelu")
@@ -65,7 +59,7 @@ def prelu(node: MXNetNode) -> Symbol:
 @writes("Gelu")
 def gelu(node: MXNetNode) -> Symbol:
     """By the error function."""
-    if node.get("approximate", "none") != "none":
+    if node.get("approximate") != "none":
         raise NotWritable("MXNet has no approximation of GELU")
     return node.make("LeakyReLU", node.symbol(0), act_type="gelu")
 
@@ -82,7 +76,7 @@ def clip(node: MXNetNode) -> Symbol:
 @writes("HardSigmoid")
 def hard_sigmoid(node: MXNetNode) -> Symbol:
     """A line between 0 and 1."""
-    settings = {"alpha": node.get("alpha", 0.2), "beta": node.get("beta", 0.5)}
+    settings = {"alpha": node.get("alpha"), "beta": node.get("beta")}
     return node.make("hard_sigmoid", node.symbol(0), **settings)
 
 
@@ -105,7 +99,7 @@ def gated(node: MXNetNode) -> Symbol:
 def softmax(node: MXNetNode) -> Symbol:
     """Over one axis."""
     op = "softmax" if node.op_type == "Softmax" else "log_softmax"
-    return node.make(op, node.symbol(0), axis=node.axis("axis", -1))
+    return node.make(op, node.symbol(0), axis=node.axis())
 
 
 @writes(*_BINARY)
@@ -166,7 +160,7 @@ def several(node: MXNetNode) -> Symbol:
 def reduction(node: MXNetNode) -> Symbol:
     """Over some axes, or all."""
     axes = node.ints(1) if node.has(1) else list(range(node.rank(0)))
-    settings: dict[str, Any] = {"axis": tuple(axes), "keepdims": bool(node.get("keepdims", 1))}
+    settings: dict[str, Any] = {"axis": tuple(axes), "keepdims": bool(node.get("keepdims"))}
     if node.op_type in _REDUCTIONS:
         return node.make(_REDUCTIONS[node.op_type], node.symbol(0), **settings)
     if node.op_type == "ReduceSumSquare":

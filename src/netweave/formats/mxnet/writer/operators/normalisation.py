@@ -19,7 +19,7 @@ def batch_normalization(node: MXNetNode) -> Symbol:
     statistics_arrays(node)  # rejects the statistics of a batch
     arrays = [node.array("gamma", 1), node.array("beta", 2)]
     arrays += [node.array("moving_mean", 3, kind="aux"), node.array("moving_var", 4, kind="aux")]
-    settings = {"eps": node.get("epsilon", 1e-5), "momentum": node.get("momentum", 0.9), "fix_gamma": False}
+    settings = {"eps": node.get("epsilon"), "momentum": node.get("momentum"), "fix_gamma": False}
     return node.make("BatchNorm", node.symbol(0), *arrays, **settings)
 
 
@@ -27,9 +27,9 @@ def batch_normalization(node: MXNetNode) -> Symbol:
 def lrn(node: MXNetNode) -> Symbol:
     """Across channels."""
     settings = {
-        "alpha": node.get("alpha", 1e-4),
-        "beta": node.get("beta", 0.75),
-        "knorm": node.get("bias", 1.0),
+        "alpha": node.get("alpha"),
+        "beta": node.get("beta"),
+        "knorm": node.get("bias"),
     }
     return node.make("LRN", node.symbol(0), nsize=node.get("size"), **settings)
 
@@ -49,13 +49,13 @@ def channel_lrn(node: MXNetNode) -> Symbol:
 def instance_normalization(node: MXNetNode) -> Symbol:
     """By the statistics of each picture and channel."""
     arrays = [node.array("gamma", 1), node.array("beta", 2)]
-    return node.make("InstanceNorm", node.symbol(0), *arrays, eps=node.get("epsilon", 1e-5))
+    return node.make("InstanceNorm", node.symbol(0), *arrays, eps=node.get("epsilon"))
 
 
 @writes("LayerNormalization")
 def layer_normalization(node: MXNetNode) -> Symbol:
     """By the statistics of the last axis."""
-    if node.axis("axis", -1) != node.rank(0) - 1 or not node.has(2):
+    if node.axis() != node.rank(0) - 1 or not node.has(2):
         raise NotWritable("it is not over the last axis, with a scale and a shift")
     arrays = [node.array("gamma", 1), node.array("beta", 2)]
-    return node.make("LayerNorm", node.symbol(0), *arrays, eps=node.get("epsilon", 1e-5))
+    return node.make("LayerNorm", node.symbol(0), *arrays, eps=node.get("epsilon"))

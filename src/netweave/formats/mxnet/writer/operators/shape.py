@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 def concat(node: MXNetNode) -> Symbol:
     """After one another along an axis."""
     symbols = [node.symbol(index) for index in range(node.num_inputs)]
-    return node.make("Concat", *symbols, dim=node.axis("axis", 1))
+    return node.make("Concat", *symbols, dim=node.axis())
 
 
 @writes("Split")
 def split(node: MXNetNode) -> Symbol:
     """Cut along an axis, into equal parts or not."""
-    axis, count = node.axis("axis", 0), len(node.outputs)
+    axis, count = node.axis(), len(node.outputs)
     sizes = node.ints(1) if node.has(1) else []
     if len(set(sizes)) <= 1:
         return node.make("SliceChannel", node.symbol(0), num_outputs=count, axis=axis)
@@ -52,7 +52,7 @@ def slice_(node: MXNetNode) -> Symbol:
 @writes("Flatten")
 def flatten(node: MXNetNode) -> Symbol:
     """All axes from one on as one."""
-    if node.get("axis", 1) != 1:
+    if node.get("axis") != 1:
         raise NotWritable(f"it flattens from axis {node.get('axis')} on")
     return node.make("Flatten", node.symbol(0))
 
@@ -78,7 +78,7 @@ _MODES = ("constant", "edge", "reflect")
 @writes("Pad")
 def pad(node: MXNetNode) -> Symbol:
     """Elements put around height and width."""
-    mode, pads, rank = node.get("mode", "constant"), node.ints(1), node.rank(0)
+    mode, pads, rank = node.get("mode"), node.ints(1), node.rank(0)
     begin, end = pads[:rank], pads[rank:]
     if (
         mode not in _MODES
@@ -96,7 +96,7 @@ def pad(node: MXNetNode) -> Symbol:
 @writes("Resize")
 def resize(node: MXNetNode) -> Symbol:
     """Nearest by whole factors, or linear to known sizes."""
-    mode, rule = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    mode, rule = node.get("mode"), node.get("coordinate_transformation_mode")
     old, new = node.shape(0), known_shape(node.outputs[0])
     if len(old) != 4 or new is None or None in (*old[1:], *new[2:]):
         raise NotWritable("its sizes are not known; give the input's sizes")
@@ -106,7 +106,7 @@ def resize(node: MXNetNode) -> Symbol:
     factors = [(b or 0) / (a or 1) for a, b in zip(old[2:], new[2:], strict=True)]
     is_whole = all(factor == int(factor) for factor in factors)
     if mode != "nearest" or not is_whole or not repeats_elements(node):
-        nearest = node.get("nearest_mode", "round_prefer_floor")
+        nearest = node.get("nearest_mode")
         raise NotWritable(f"resizing by {mode} with {rule} and {nearest} is not written")
     return _repeated(node, old[1] or 0, [int(factor) for factor in factors])
 

@@ -39,7 +39,7 @@ def conv_transpose(node: MXNetNode) -> Symbol:
         raise NotWritable(
             "its padding at the begin is less than at the end, or the end's is less by a whole stride"
         )
-    num_filter = node.stored_shape(1)[1] * node.get("group", 1)
+    num_filter = node.stored_shape(1)[1] * node.get("group")
     settings = {"num_filter": num_filter, **_settings(node, window, pad)}
     settings |= {"adj": tuple(adj)} if any(adj) else {}
     return node.make("Deconvolution", node.symbol(0), *_arrays(node), **settings)
@@ -50,7 +50,7 @@ def _settings(node: MXNetNode, window: Window, pad: Sequence[int]) -> dict[str, 
     given = {"stride": window.strides, "dilate": window.dilations}
     settings |= {name: tuple(numbers) for name, numbers in given.items() if set(numbers) != {1}}
     settings |= {"pad": tuple(pad)} if any(pad) else {}
-    return settings | ({"num_group": node.get("group")} if node.get("group", 1) != 1 else {})
+    return settings | ({"num_group": node.get("group")} if node.get("group") != 1 else {})
 
 
 def _arrays(node: MXNetNode) -> list[Symbol]:
@@ -83,13 +83,13 @@ def dense(node: MXNetNode) -> Symbol:
 @writes("Gather")
 def gather(node: MXNetNode) -> Symbol:
     """Rows of a stored table, by whole numbers; or one part along an axis."""
-    if node.is_stored(0) and node.get("axis", 0) == 0 and node.rank(0) == 2:
+    if node.is_stored(0) and node.get("axis") == 0 and node.rank(0) == 2:
         rows, columns = node.stored_shape(0)
         return node.make(
             "Embedding", node.symbol(1), node.array("weight", 0), input_dim=rows, output_dim=columns
         )
     if node.is_stored(1) and node.constant(1).ndim == 0 and int(node.constant(1)) >= 0:
-        axis, at = node.axis("axis", 0), int(node.constant(1))
+        axis, at = node.axis(), int(node.constant(1))
         part = node.make("slice_axis", node.symbol(0), axis=axis, begin=at, end=at + 1)
         return node.make("squeeze", part, axis=(axis,))
     raise NotWritable("only rows of a stored table, and one part along an axis, are written")

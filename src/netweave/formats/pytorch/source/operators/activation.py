@@ -18,41 +18,27 @@ _FUNCTIONS = by_operator(
 ) | {"HardSwish": "F.hardswish"}
 
 
-@writes(*_FUNCTIONS)
+_EXPRESSIONS = {
+    **{op_type: f"{name}({{0}})" for op_type, name in _FUNCTIONS.items()},
+    "Dropout": "{0}",
+    "Elu": "F.elu({0}, <alpha>)",
+    "Gelu": 'F.gelu({0}, approximate="<approximate>")',
+    "HardSigmoid": "torch.clamp(<alpha> * {0} + <beta>, 0.0, 1.0)",
+    "Identity": "{0}",
+    "LeakyRelu": "F.leaky_relu({0}, <alpha>)",
+}
+
+
+@writes(*_EXPRESSIONS)
 def plain(node: PyTorchNode) -> Step:
-    """A function without settings."""
-    return node.step(f"{_FUNCTIONS[node.op_type]}({{0}})")
+    """A function with its settings."""
+    return node.step(node.with_settings(_EXPRESSIONS[node.op_type]))
 
 
 @writes("Neg")
 def neg(node: PyTorchNode) -> Step:
     """The number with its sign changed."""
     return node.step("-{0}", binds=False)
-
-
-@writes("LeakyRelu")
-def leaky_relu(node: PyTorchNode) -> Step:
-    """A slope below 0."""
-    return node.step(f"F.leaky_relu({{0}}, {number(node.get('alpha', 0.01))})")
-
-
-@writes("Elu")
-def elu(node: PyTorchNode) -> Step:
-    """An exponential below 0."""
-    return node.step(f"F.elu({{0}}, {number(node.get('alpha', 1.0))})")
-
-
-@writes("Gelu")
-def gelu(node: PyTorchNode) -> Step:
-    """By the error function or by its approximation."""
-    return node.step(f'F.gelu({{0}}, approximate="{node.get("approximate", "none")}")')
-
-
-@writes("HardSigmoid")
-def hard_sigmoid(node: PyTorchNode) -> Step:
-    """A line between 0 and 1."""
-    alpha, beta = number(node.get("alpha", 0.2)), number(node.get("beta", 0.5))
-    return node.step(f"torch.clamp({alpha} * {{0}} + {beta}, 0.0, 1.0)")
 
 
 @writes("PRelu")
@@ -76,15 +62,9 @@ def clip(node: PyTorchNode) -> Step:
 @writes("Softmax", "LogSoftmax")
 def softmax(node: PyTorchNode) -> Step:
     """Over one axis."""
-    axis = node.get("axis", -1)
+    axis = node.get("axis")
     shown = axis - node.rank(0) if axis == node.rank(0) - 1 and axis > 1 else axis
     return node.step(f"F.{'softmax' if node.op_type == 'Softmax' else 'log_softmax'}({{0}}, {shown})")
-
-
-@writes("Identity", "Dropout")
-def identity(node: PyTorchNode) -> Step:
-    """What comes in."""
-    return node.step("{0}")
 
 
 _TYPES = {"FLOAT": "torch.float32", "INT64": "torch.int64", "INT32": "torch.int32", "BOOL": "torch.bool"}

@@ -67,11 +67,11 @@ def reduction(node: PyTorchNode) -> Step:
     """Over some axes, or all."""
     if node.has(1):
         axes = node.ints(1)
-    elif node.get("noop_with_empty_axes", 0):
+    elif node.get("noop_with_empty_axes"):
         return node.step("{0}")
     else:
         axes = list(range(node.rank(0)))
-    keep = ", keepdim=True" if node.get("keepdims", 1) else ""
+    keep = ", keepdim=True" if node.get("keepdims") else ""
     shown = repr(axes[0]) if len(axes) == 1 else repr(tuple(axes))
     template = _REDUCTIONS[node.op_type].replace("<axes>", shown).replace("<keep>", keep)
     return node.step(template)

@@ -19,8 +19,8 @@ def batch_normalization(node: PyTorchNode) -> Step:
     axes = max(1, node.rank(0) - 2)
     fields = (
         Field("num_features", channels),
-        Field("eps", node.get("epsilon", 1e-5), 1e-5),
-        Field("momentum", round(1 - node.get("momentum", 0.9), 7), 0.1),
+        Field("eps", node.get("epsilon"), 1e-5),
+        Field("momentum", round(1 - node.get("momentum"), 7), 0.1),
     )
     return node.step("{m}({0})", module=Module(f"nn.BatchNorm{min(axes, 3)}d", fields, state))
 
@@ -30,7 +30,7 @@ def instance_normalization(node: PyTorchNode) -> Step:
     """By the statistics of each picture and channel."""
     fields = (
         Field("num_features", node.shape(1)[0]),
-        Field("eps", node.get("epsilon", 1e-5), 1e-5),
+        Field("eps", node.get("epsilon"), 1e-5),
         Field("affine", True, False),
     )
     state = {"weight": node.lazy_array(1), "bias": node.lazy_array(2)}
@@ -42,11 +42,8 @@ def lrn(node: PyTorchNode) -> Step:
     """Across channels; PyTorch divides alpha by the size, as ONNX does."""
     if node.get("size") % 2 == 0:
         raise NotWritable("its window has an even size, which PyTorch lays otherwise")
-    settings = [node.get("size")] + [
-        node.get(name, default) for name, default in (("alpha", 1e-4), ("beta", 0.75), ("bias", 1.0))
-    ]
-    size, alpha, beta, bias = map(number, settings)
-    return node.step(f"F.local_response_norm({{0}}, {size}, alpha={alpha}, beta={beta}, k={bias})")
+    form = "F.local_response_norm({0}, <size>, alpha=<alpha>, beta=<beta>, k=<bias>)"
+    return node.step(node.with_settings(form))
 
 
 @writes("ChannelLRN", domain=DOMAIN)

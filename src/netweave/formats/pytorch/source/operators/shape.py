@@ -27,7 +27,7 @@ def concat(node: PyTorchNode) -> Step:
 @writes("Split")
 def split(node: PyTorchNode) -> Step:
     """Cut along an axis."""
-    axis = node.get("axis", 0)
+    axis = node.get("axis")
     count = len(node.outputs)
     if node.has(1):
         sizes = node.ints(1)
@@ -39,7 +39,7 @@ def split(node: PyTorchNode) -> Step:
 @writes("Flatten")
 def flatten(node: PyTorchNode) -> Step:
     """All axes from one on as one."""
-    axis = node.get("axis", 1)
+    axis = node.get("axis")
     if axis != 1:
         raise NotWritable(f"flattening from axis {axis} on is not written")
     return node.step("torch.flatten({0}, 1)")
@@ -49,7 +49,7 @@ def flatten(node: PyTorchNode) -> Step:
 def reshape(node: PyTorchNode) -> Step:
     """Other sizes; where the first one stays, it is the batch."""
     sizes = node.ints(1)
-    if node.get("allowzero", 0):
+    if node.get("allowzero"):
         raise NotWritable("allowzero is not written")
     known = node.shape(0)
     shown: list[str] = []
@@ -99,7 +99,7 @@ def slice_(node: PyTorchNode) -> Step:
 @writes("Pad")
 def pad(node: PyTorchNode) -> Step:
     """Elements put around."""
-    mode = node.get("mode", "constant")
+    mode = node.get("mode")
     modes = {"constant": "", "reflect": ', mode="reflect"', "edge": ', mode="replicate"'}
     if mode not in modes or (node.has(3) and node.ints(3) != list(range(node.rank(0)))):
         raise NotWritable(f"padding in the mode {mode!r} over some axes is not written")
@@ -115,7 +115,7 @@ def pad(node: PyTorchNode) -> Step:
 @writes("Resize")
 def resize(node: PyTorchNode) -> Step:
     """Larger or smaller images: nearest by whole factors, or linear, with half pixels or aligned corners."""
-    mode, rule = node.get("mode", "nearest"), node.get("coordinate_transformation_mode", "half_pixel")
+    mode, rule = node.get("mode"), node.get("coordinate_transformation_mode")
     if node.has(3) and node.is_stored(3):
         sizes = node.ints(3)[2:]
         text = f"size={tuple(sizes)}"
@@ -176,7 +176,7 @@ def gather(node: PyTorchNode) -> Step:
     """Rows of a stored table, by whole numbers."""
     from netweave.files.source_code.steps import Field, Module
 
-    if node.is_stored(0) and node.get("axis", 0) == 0 and node.rank(0) == 2:
+    if node.is_stored(0) and node.get("axis") == 0 and node.rank(0) == 2:
         rows, columns = node.shape(0)
         fields = (Field("num_embeddings", rows), Field("embedding_dim", columns))
         module = Module("nn.Embedding", fields, {"weight": node.lazy_array(0)})

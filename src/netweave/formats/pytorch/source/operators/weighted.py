@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def conv(node: PyTorchNode) -> Step:
     """A convolution; padding that differs between both ends is put before it."""
     out, per_group, *_ = node.stored_shape(1)
-    groups, window = node.get("group", 1), window_of(node)
+    groups, window = node.get("group"), window_of(node)
     rank = _rank(window)
     before, padding = "{m}({0})", int_or_tuple(window.pads)
     if window.pads != window.end_pads:
@@ -44,7 +44,7 @@ def conv(node: PyTorchNode) -> Step:
 def conv_transpose(node: PyTorchNode) -> Step:
     """A transposed convolution; an end padding larger than the begin's cannot be written."""
     channels, per_group, *_ = node.stored_shape(1)
-    groups, window = node.get("group", 1), window_of(node)
+    groups, window = node.get("group"), window_of(node)
     rank = _rank(window)
     ends = zip(window.pads, window.end_pads, node.get("output_padding", [0] * rank), strict=True)
     added = [begin - end + more for begin, end, more in ends]
