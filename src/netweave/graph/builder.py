@@ -212,6 +212,14 @@ class GraphBuilder:
         """Keep names for what is called so by name: no name that is made up takes one."""
         self._reserved |= set(names)
 
+    def own_outputs(self, values: Sequence[ir.Value]) -> list[ir.Value]:
+        """Return values as outputs, each of a node of its own: inputs and repeated ones are copied."""
+        outputs: list[ir.Value] = []
+        for value in values:
+            is_own = value.producer() is not None and value not in outputs
+            outputs.append(value if is_own else self.add("Identity", [value]))
+        return outputs
+
     def finish(self, outputs: Sequence[ir.Value]) -> Graph:
         """Return the Graph with these outputs."""
         self._graph.outputs.extend(outputs)

@@ -34,22 +34,12 @@ def composed(
             raise UsageError(f"there is no variable {key!r} to replace; expected one of {', '.join(names)}")
         if len(replacement) != 1:
             raise UsageError(f"{key!r}: the symbol given has {len(replacement)} outputs, expected one")
-    last = outputs[0].vertex if len(outputs) == 1 and name else None
-    copies: dict[Vertex, Vertex] = {}
-
-    def moved(entry: Output) -> Output:
-        if entry.vertex.is_variable and entry.vertex.name in given:
-            return given[entry.vertex.name][0]
-        return Output(copies[entry.vertex], entry.number)
-
-    for vertex in vertices:
-        inputs = tuple(map(moved, vertex.inputs)) if not vertex.is_variable else ()
-        same = inputs == vertex.inputs and vertex is not last
-        label = name if name and vertex is last else vertex.name
-        copies[vertex] = (
-            vertex if same else replace(vertex, name=label, attributes=dict(vertex.attributes), inputs=inputs)
-        )
-    return tuple(map(moved, outputs))
+    variables = [Output(vertex, 0) for vertex in vertices if vertex.is_variable and vertex.name in given]
+    replaced = cut(outputs, {each: given[each.vertex.name][0] for each in variables})
+    if not name or len(outputs) != 1 or outputs[0] in variables:
+        return replaced
+    [last] = replaced
+    return (Output(replace(last.vertex, name=name, attributes=dict(last.vertex.attributes)), last.number),)
 
 
 def cut(outputs: Sequence[Output], at: Mapping[Output, Output]) -> tuple[Output, ...]:
@@ -61,5 +51,9 @@ def cut(outputs: Sequence[Output], at: Mapping[Output, Output]) -> tuple[Output,
 
     for vertex in sorted_vertices(outputs):
         inputs = tuple(map(moved, vertex.inputs))
-        copies[vertex] = vertex if inputs == vertex.inputs else replace(vertex, inputs=inputs)
+        copies[vertex] = (
+            vertex
+            if inputs == vertex.inputs
+            else replace(vertex, attributes=dict(vertex.attributes), inputs=inputs)
+        )
     return tuple(map(moved, outputs))

@@ -1,4 +1,4 @@
-"""One operator of an MXNet symbol while it is lowered: its settings, its inputs, its stored arrays."""
+"""One operator of an MXNet symbol while it is lowered: its settings, inputs, stored arrays and layout."""
 
 from __future__ import annotations
 
@@ -161,3 +161,23 @@ class MXNetOperator(LayerContext):
     def _source(self, which: str | int) -> tuple[int, ir.Value | Vertex]:
         number = which if isinstance(which, int) else (self._names or []).index(which)
         return number, self._sources[number]
+
+
+LAYOUTS = ("NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC")
+"""What the setting ``layout`` may be; without it the channels are axis 1."""
+
+
+def channels_first(ctx: MXNetOperator, x: ir.Value, last: bool) -> ir.Value:
+    """Return ``x`` as N, C, spatial axes; ``last`` says whether its channels are last."""
+    if not last:
+        return x
+    rank = ctx.rank(x)
+    return ctx.transpose(x, [0, rank - 1, *range(1, rank - 1)])
+
+
+def channels_last(ctx: MXNetOperator, x: ir.Value, last: bool) -> ir.Value:
+    """Undo ``channels_first``."""
+    if not last:
+        return x
+    rank = ctx.rank(x)
+    return ctx.transpose(x, [0, *range(2, rank), 1])

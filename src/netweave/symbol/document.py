@@ -1,21 +1,27 @@
 """The symbol file of MXNet: nodes, their attributes, and the outputs, of every age of the format.
 
 Before 0.9 an operator's settings stand in ``param`` and the user's in ``attr``; then all in ``attr``; since
-1.0 in ``attrs``. The reader of MXNet takes them all, and so does this one (nnvm, saveload_json.cc).
+1.0 in ``attrs``. The reader of MXNet takes them all, and so does this one (nnvm, saveload_json.cc). What
+MXNet changes in a file of an older version when it loads it are the rules of src/nnvm/legacy_json_util.cc, in
+their order; pooling is not upgraded there, although its output sizes changed between 0.7 and 0.9 (see
+docs/how-to/add-an-mxnet-operator.md). Files are written in the form of MXNet 1.9.
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
 from netweave.files.json_text import JsonObject, checked
 from netweave.graph import Origin
-from netweave.symbol.vertex import Output, Vertex, sorted_vertices
+from netweave.symbol.vertex import VARIABLE, Output, Vertex, sorted_vertices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 MAX_NAME = 400
 """Longer names are refused, so that messages can show them."""
@@ -131,3 +137,68 @@ def _outputs(
         if number >= len(nodes):
             raise ReadError(f"reads node {number}, but there are only {len(nodes)} nodes", place=place)
     return tuple(Output(nodes[number], output) for number, output in entries)
+
+
+def to_json(document: Document) -> str:
+    """Return a net as JSON (nnvm, saveload_json.cc)."""
+    nodes = document.nodes
+    number = {node: place for place, node in enumerate(nodes)}
+    counts = [node.reader.count(node.settings) if node.reader else 1 for node in nodes]
+    content = {
+        "nodes": [_node(node, number) for node in nodes],
+        "arg_nodes": [place for place, node in enumerate(nodes) if node.is_variable],
+        "node_row_ptr": list(accumulate(counts, initial=0)),
+        "heads": [[number[node], output, 0] for node, output in document.heads],
+        "attrs": {"mxnet_version": ["int", document.version]},
+    }
+    return json.dumps(content, indent=2)
+
+
+def _node(node: Vertex, number: dict[Vertex, int]) -> dict[str, Any]:
+    written: dict[str, Any] = {"op": node.op, "name": node.name}
+    if node.attributes:
+        written["attrs"] = dict(sorted(node.attributes.items()))
+    return {**written, "inputs": [[number[source], output, 0] for source, output in node.inputs]}
+
+
+HIDDEN = ("ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage")
+"""Keys of the user that newer files write as ``__key__``."""
+
+MULTIPLIERS = ("lr_mult", "wd_mult")
+
+
+def upgraded(document: Document) -> Document:
+    """Return a net that was just parsed as the newest MXNet would load it; its nodes are changed."""
+    nodes = document.nodes
+    for node in nodes:
+        node.attributes = {
+            f"__{key}__" if key in HIDDEN else key: text for key, text in node.attributes.items()
+        }
+    for node in nodes:
+        _move_multipliers(node)
+        is_last_axis = node.op in {"argmax", "argmin"} and node.attributes.get("axis") == "-1"
+        if document.version < 905 and is_last_axis:
+            del node.attributes["axis"]
+    if document.version < 900:
+        _append_missing(nodes)
+    return document
+
+
+def _move_multipliers(node: Vertex) -> None:
+    """Give ``weight_lr_mult`` of an operator to its variable ``weight``, as ``__lr_mult__``."""
+    given = [key for key in node.attributes if key.endswith(MULTIPLIERS) and not key.startswith("__")]
+    if node.is_variable or not given:
+        return
+    for (target, _), name in zip(node.inputs, node.argument_names() or (), strict=False):
+        for suffix in MULTIPLIERS:
+            if f"{name}_{suffix}" in node.attributes and target.is_variable:
+                target.attributes[f"__{suffix}__"] = node.attributes.pop(f"{name}_{suffix}")
+
+
+def _append_missing(nodes: Sequence[Vertex]) -> None:
+    """Add the variables of inputs that files before 0.9 leave out: statistics, mostly."""
+    for node in nodes:
+        missing = () if node.is_variable else (node.argument_names() or ())[len(node.inputs) :]
+        for name in missing:
+            added = Vertex(f"{node.name}_{name}", VARIABLE, dict(node.attributes), (), node.origin)
+            node.inputs += (Output(added),)

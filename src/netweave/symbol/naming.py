@@ -7,7 +7,7 @@ from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING, Self
 
 from netweave.errors import UsageError
-from netweave.symbol.upgrade import HIDDEN
+from netweave.symbol.document import HIDDEN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

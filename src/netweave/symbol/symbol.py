@@ -11,7 +11,7 @@ from netweave.files.json_text import parse_json, read_json
 from netweave.symbol.apply import apply
 from netweave.symbol.arithmetic import Arithmetic
 from netweave.symbol.compose import composed, cut
-from netweave.symbol.document import Document, parse_document
+from netweave.symbol.document import HIDDEN, Document, parse_document, to_json, upgraded
 from netweave.symbol.infer import infer_shapes, infer_types, to_graph
 from netweave.symbol.initializer import Initializer
 from netweave.symbol.memory import Memory, estimate
@@ -19,7 +19,6 @@ from netweave.symbol.naming import scoped_attributes
 from netweave.symbol.picture import draw
 from netweave.symbol.registry import READERS
 from netweave.symbol.settings import DTYPES
-from netweave.symbol.upgrade import HIDDEN, upgraded
 from netweave.symbol.vertex import (
     VARIABLE,
     Output,
@@ -29,7 +28,6 @@ from netweave.symbol.vertex import (
     check_names,
     sorted_vertices,
 )
-from netweave.symbol.writing import to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,10 +13,9 @@ from netweave.files.unknown import (
     refuse_unknown_layers,
     refuse_unknown_settings,
 )
-from netweave.formats.darknet.config import Section, read_config
+from netweave.formats.darknet.config import SETTINGS, Section, read_config
 from netweave.formats.darknet.context import HEADS, DarknetLayer
 from netweave.formats.darknet.layers import LAYERS, REASONS
-from netweave.formats.darknet.settings import SETTINGS
 from netweave.formats.darknet.weights import WeightFile
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
 from netweave.lowering import ParameterStore
@@ -139,10 +138,4 @@ def _read_layer(
 
 def _heads(body: Sequence[Section], outputs: Sequence[ir.Value], builder: GraphBuilder) -> list[ir.Value]:
     heads = [value for section, value in zip(body, outputs, strict=True) if section.type in HEADS]
-    heads = heads or [outputs[-1]]
-    return [
-        value
-        if value.producer() is not None and value not in heads[:number]
-        else builder.add("Identity", [value])
-        for number, value in enumerate(heads)
-    ]
+    return builder.own_outputs(heads or [outputs[-1]])

@@ -7,14 +7,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats.keras.config import LayerConfig
-from netweave.formats.keras.settings import is_without_effect
+from netweave.formats.keras.registry import is_without_effect
 from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
     import numpy as np
     import onnx_ir as ir
 
-    from netweave.errors import ReadError
     from netweave.formats.keras.weights import LayerArrays
     from netweave.graph import GraphBuilder
 
@@ -70,7 +69,7 @@ class KerasLayer(ChannelsLastLayer):
         place: str,
         inside: str = "",
     ) -> None:
-        super().__init__(net, place=place)
+        super().__init__(net, config.settings, place=place)
         self.config = config
         self.type = config.type
         self.name = name
@@ -81,7 +80,6 @@ class KerasLayer(ChannelsLastLayer):
         self._known_arrays = net.arrays
         self._arrays = arrays
         self._inside = inside
-        self._asked_for: set[str] = set()
 
     def inner(self, config: LayerConfig, args: Sequence[Any], *, inside: str) -> KerasLayer:
         """Return the context of a layer inside the layer.
@@ -141,12 +139,6 @@ class KerasLayer(ChannelsLastLayer):
 
     # Its settings.
 
-    def setting(self, name: str, default: Any = None) -> Any:
-        """Return a setting as written; the default also stands in for None."""
-        self._asked_for.add(name)
-        value = self.config.settings.get(name)
-        return default if value is None else value
-
     def first_setting(self, *names: str) -> str:
         """Return the name by which the file has a setting that Keras renamed; the last where it has none."""
         return next((name for name in names if name in self.config.settings), names[-1])
@@ -160,20 +152,6 @@ class KerasLayer(ChannelsLastLayer):
         for name, value in self.config.settings.items():
             if name not in self._asked_for and not is_without_effect(name, value):
                 raise self.unsupported(f"the setting {name}={value!r:.40} is not supported")
-
-    def number(self, name: str, default: float) -> float:
-        """Return a setting that is a number."""
-        value = self.setting(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.setting_error(name, "a number")
-        return float(value)
-
-    def integer(self, name: str, default: int | None = None) -> int:
-        """Return a setting that is an integer; one without a default must be there."""
-        value = self.setting(name, default)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.setting_error(name, "an integer")
-        return value
 
     def positive(self, name: str) -> int:
         """Return a setting that is an integer above 0."""
@@ -195,14 +173,6 @@ class KerasLayer(ChannelsLastLayer):
         if not isinstance(value, str) or (choices and value not in choices):
             raise self.setting_error(name, f"one of {', '.join(choices)}" if choices else "a string")
         return value
-
-    def integer_list(self, name: str, default: Any = None) -> list[int]:
-        """Return a setting that is an integer or a list of them, as a list."""
-        value = self.setting(name, default)
-        numbers = [value] if isinstance(value, int) else value
-        if not isinstance(numbers, (list, tuple)) or not all(isinstance(item, int) for item in numbers):
-            raise self.setting_error(name, "integers")
-        return list(numbers)
 
     def per_axis(self, name: str, rank: int, default: int | Sequence[int] = 1) -> list[int]:
         """Return a setting with a number for each axis; one number stands for all."""
@@ -236,10 +206,6 @@ class KerasLayer(ChannelsLastLayer):
         if not isinstance(config, Mapping):
             raise self.read_error(f"its {name!r} is not a layer")
         return LayerConfig(str(config.get("name", "")), str(value.get("class_name")), config)
-
-    def setting_error(self, name: str, expected: str) -> ReadError:
-        """Return the error for a setting that Keras itself would refuse."""
-        return self.read_error(f"{name}={self.setting(name)!r:.60}, expected {expected}")
 
     @property
     def spatial_rank(self) -> int:

@@ -9,8 +9,7 @@ from netweave.errors import ReadError, WeightError
 from netweave.files.json_text import read_json
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.symbol.build import build
-from netweave.symbol.document import parse_document
-from netweave.symbol.upgrade import upgraded
+from netweave.symbol.document import parse_document, upgraded
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -183,10 +183,7 @@ class NetMaker:
             if not values and not self._readers[name]:
                 values = list(made.values)
             found |= {value.name or "": value for value in values}
-        return [
-            value if value.producer() is not None else self.builder.add("Identity", [value])
-            for value in found.values()
-        ]
+        return self.builder.own_outputs(list(found.values()))
 
     def name_inputs(self) -> None:
         """Note in the entries of input layers which inputs of the net they have become."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netweave.formats.tensorflow.operands import (
     Item,
@@ -43,7 +43,7 @@ class TensorFlowOperation(ChannelsLastLayer):
     """
 
     def __init__(self, node: Node, inputs: Sequence[Item], interpreter: Interpreter, place: str) -> None:
-        super().__init__(interpreter.net, place=place)
+        super().__init__(interpreter.net, node.attributes, place=place)
         self.node = node
         self.op = node.op
         self.inputs = inputs
@@ -56,48 +56,13 @@ class TensorFlowOperation(ChannelsLastLayer):
 
     # Attributes.
 
-    def attribute(self, name: str, default: Any = None) -> Any:
-        """Return an attribute; TensorFlow leaves out those that have their default."""
-        value = self.node.attributes.get(name)
-        return default if value is None else value
+    attribute = ChannelsLastLayer.setting
+    """As TensorFlow calls its settings."""
 
     def string(self, name: str, default: str) -> str:
         """Return an attribute that is a string."""
         value = self.attribute(name, default)
         return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
-
-    def number(self, name: str, default: float) -> float:
-        """Return an attribute that is a number.
-
-        Raises:
-            ReadError: It is something else.
-        """
-        value = self.attribute(name, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise self.read_error(f"its {name!r} is {value!r:.60}, expected a number")
-        return float(value)
-
-    def integer(self, name: str, default: int) -> int:
-        """Return an attribute that is an integer.
-
-        Raises:
-            ReadError: It is something else.
-        """
-        value = self.attribute(name, default)
-        if not isinstance(value, int):
-            raise self.read_error(f"its {name!r} is {value!r:.60}, expected an integer")
-        return int(value)
-
-    def integer_list(self, name: str) -> list[int]:
-        """Return an attribute that is a list of integers; an empty one where it is missing.
-
-        Raises:
-            ReadError: It is something else.
-        """
-        value = self.attribute(name, ())
-        if not isinstance(value, (list, tuple)) or not all(isinstance(item, int) for item in value):
-            raise self.read_error(f"its {name!r} is {value!r:.60}, expected a list of integers")
-        return [int(item) for item in value]
 
     def is_last(self) -> bool:
         """Whether the node has the channels on the last axis."""
@@ -116,7 +81,7 @@ class TensorFlowOperation(ChannelsLastLayer):
             last: Whether the channels are on the last axis.
             of: Which input the axes are of.
         """
-        values = self.integer_list(name)
+        values = self.integer_list(name, ())
         if not values:
             return [1] * (self.rank(self.operand(of)) - 2)
         if values[0] != 1 or values[-1 if last else 1] != 1:
@@ -127,10 +92,10 @@ class TensorFlowOperation(ChannelsLastLayer):
         """Return ``SAME``, ``VALID`` or the pads: all begins, then all ends."""
         padding = self.string("padding", "VALID")
         if padding not in PADDINGS:
-            raise self.read_error(f"its 'padding' is {padding!r:.60}, expected {', '.join(PADDINGS)}")
+            raise self.setting_error("padding", f"one of {', '.join(PADDINGS)}")
         if padding != "EXPLICIT":
             return padding
-        pads = self.integer_list("explicit_paddings")
+        pads = self.integer_list("explicit_paddings", ())
         spatial = slice(1, -1) if last else slice(2, None)
         return [*pads[0::2][spatial], *pads[1::2][spatial]]
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     import onnx_ir as ir
 
+    from netweave.errors import ReadError
     from netweave.graph import Layer
     from netweave.graph.parameters import Step
     from netweave.lowering.channels_last.net import AxisOrder, ChannelsLastNet
@@ -34,15 +35,54 @@ class ChannelsLastLayer(LayerContext):
 
     Args:
         net: What the layers of the net share.
+        settings: Its settings by name, if it has any; those that have their default may be missing or None.
         place: Where the layer stands in its source, for messages.
     """
 
     input_shape_example = "image=1x224x224x3"
 
-    def __init__(self, net: ChannelsLastNet, *, place: str) -> None:
+    def __init__(
+        self, net: ChannelsLastNet, settings: Mapping[str, Any] | None = None, *, place: str
+    ) -> None:
         super().__init__(net.builder, place=place)
         self.net = net
         self._key: str | None = None
+        self._settings = settings or {}
+        self._asked_for: set[str] = set()
+
+    # Its settings.
+
+    def setting(self, name: str, default: Any = None) -> Any:
+        """Return a setting as written; the default also stands in for None."""
+        self._asked_for.add(name)
+        value = self._settings.get(name)
+        return default if value is None else value
+
+    def setting_error(self, name: str, expected: str) -> ReadError:
+        """Return the error for a setting that the framework itself would refuse."""
+        return self.read_error(f"{name}={self.setting(name)!r:.60}, expected {expected}")
+
+    def number(self, name: str, default: float) -> float:
+        """Return a setting that is a number."""
+        value = self.setting(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise self.setting_error(name, "a number")
+        return float(value)
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """Return a setting that is an integer; one without a default must be there."""
+        value = self.setting(name, default)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise self.setting_error(name, "an integer")
+        return value
+
+    def integer_list(self, name: str, default: Any = None) -> list[int]:
+        """Return a setting that is an integer or a list of them, as a list."""
+        value = self.setting(name, default)
+        numbers = [value] if isinstance(value, int) else value
+        if not isinstance(numbers, (list, tuple)) or not all(isinstance(item, int) for item in numbers):
+            raise self.setting_error(name, "integers")
+        return list(numbers)
 
     @contextmanager
     def recorded(self, layer: Layer, inputs: Sequence[Operand]) -> Iterator[list[Tensor]]:

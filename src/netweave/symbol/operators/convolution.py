@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.lowering.windows import Window
-from netweave.symbol.layouts import LAYOUTS, channels_first, channels_last
+from netweave.symbol.context import LAYOUTS, channels_first, channels_last
 from netweave.symbol.registry import operator_reader, with_bias
 from netweave.symbol.settings import is_channels_last
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from netweave.graph.ops.pooling import pooling
 from netweave.lowering.windows import Window
-from netweave.symbol.layouts import LAYOUTS, channels_first, channels_last
+from netweave.symbol.context import LAYOUTS, channels_first, channels_last
 from netweave.symbol.operators.elementwise import signed_cube_root
 from netweave.symbol.registry import operator_reader
 from netweave.symbol.settings import is_channels_last

@@ -1,17 +1,19 @@
-"""``chainer`` and its modules, as the model's file imports them."""
+"""``chainer`` and its modules, as the model's file imports them; some names stand for nothing recorded."""
 
 from __future__ import annotations
 
+import importlib
 import sys
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.files.absent import Absent as AbsentName
 from netweave.files.absent import Finder
 from netweave.formats.chainer.own import OWN_MODULES
-from netweave.formats.chainer.shim.absent import Module
+from netweave.formats.chainer.shim.chainercv import CV_LINKS
 from netweave.formats.chainer.shim.functions import FUNCTIONS
 from netweave.formats.chainer.shim.functions.former import FORMER
 from netweave.formats.chainer.shim.functions.order import concat_examples
@@ -20,8 +22,9 @@ from netweave.formats.chainer.shim.links import LINKS
 from netweave.formats.chainer.shim.variable import Parameter, Variable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+    from collections.abc import Callable, Collection, Iterator, Mapping
     from contextlib import AbstractContextManager
+
 
 VERSION = "7.8.1"
 """The version that code is told."""
@@ -159,3 +162,34 @@ def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[N
         for name in [name for name in sys.modules if name.partition(".")[0] in names]:
             del sys.modules[name]
         sys.modules.update(before)
+
+
+class Absent(AbsentName):
+    """Something that is not recorded: it may be imported, subclassed, and used while a file is imported."""
+
+    def _may_be_called(self) -> bool:
+        return not self._name.startswith(("chainer.functions.", "chainer.links."))
+
+    def _why(self) -> str:
+        return "which is not supported; see docs/how-to/read-a-chainer-model.md"
+
+
+class Module(ModuleType):
+    """A module whose other names are absent, unless it is one of functions or of links."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        own = self.__name__
+        if (known := sys.modules.get(f"{own}.{name}")) is not None:
+            return known
+        if own.startswith(("chainercv.links", "chainercv.experimental.links")) and name in CV_LINKS:
+            return CV_LINKS[name]
+        family, _, rest = own.removeprefix("chainer.").partition(".")
+        if rest and name in _TABLES.get(family, {}):
+            return _TABLES[family][name] if "." in rest else importlib.import_module(f"{own}.{name}")
+        return Absent(f"{own}.{name}")
+
+
+_TABLES: dict[str, Mapping[str, Any]] = {"functions": FUNCTIONS, "links": LINKS}
+"""What the modules in the packages of a family hold: each what it is called after."""

@@ -121,11 +121,7 @@ class Recorder(LayerContext):
 
     def finish(self, outputs: Sequence[ir.Value]) -> Graph:
         """Return the graph with these outputs."""
-        ends: list[ir.Value] = []
-        for value in outputs:
-            is_new = value.producer() is not None and value not in ends
-            ends.append(value if is_new else self.builder.add("Identity", [value]))
-        return self.builder.finish(ends)
+        return self.builder.finish(self.builder.own_outputs(outputs))
 
     def judge(self, loss: ir.Value) -> None:
         """Note a loss."""

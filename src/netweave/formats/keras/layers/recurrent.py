@@ -1,4 +1,4 @@
-"""Recurrent layers (keras/layers/rnn)."""
+"""Recurrent layers and layers around a layer (keras/layers/rnn)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from netweave.formats.keras.layers.activation import hard_slope
 from netweave.formats.keras.layers.masking import pack
-from netweave.formats.keras.registry import layer_reader
-from netweave.lowering.channels_last.axes import concat, flip, split
+from netweave.formats.keras.registry import READERS, layer_reader, read_layer
+from netweave.lowering.channels_last.axes import concat, flip, reshape, split
 from netweave.lowering.channels_last.recurrent import Outputs, Weights, recurrent
 from netweave.lowering.recurrent import RecurrentCell
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from netweave.formats.keras.config import LayerConfig
     from netweave.formats.keras.context import KerasLayer
     from netweave.lowering.channels_last import Tensor
+
 
 OPERATORS = {"CuDNNGRU": "GRU", "CuDNNLSTM": "LSTM", "GRU": "GRU", "LSTM": "LSTM", "SimpleRNN": "RNN"}
 """ONNX's operator for each class of layers, and for each class of cells."""
@@ -205,3 +206,23 @@ def _weights(ctx: KerasLayer, settings: Settings, inside: str, x: Tensor) -> Wei
     if settings.bias is None:
         return Weights(kernel, state)
     return Weights(kernel, state, ctx.parameter("bias", settings.bias, role="bias", inside=inside))
+
+
+RECURRENT = frozenset({"LSTM", "GRU", "SimpleRNN"})
+
+SAME_FOR_ALL = frozenset({"Dense", "Activation", "Dropout", "ReLU", "LeakyReLU", "LayerNormalization"})
+"""Layers that work on the last axis alone: every step of a sequence is the same to them."""
+
+
+@layer_reader("TimeDistributed")
+def time_distributed(ctx: KerasLayer) -> Tensor:
+    """A layer on every step of a sequence by itself."""
+    layer = ctx.layer_setting("layer")
+    if layer.type not in READERS or layer.type in {"TimeDistributed", "Bidirectional", *RECURRENT}:
+        raise ctx.unsupported(f"a layer of class {layer.type!r} inside it is not supported")
+    if layer.type in SAME_FOR_ALL:
+        return read_layer(ctx.inner(layer, [ctx.x], inside="layer"))[0]
+    steps, *sizes = ctx.sizes(range(1, ctx.rank()))
+    every_step = reshape(ctx, ctx.x, [None, *sizes])
+    outputs = read_layer(ctx.inner(layer, [every_step], inside="layer"))[0]
+    return reshape(ctx, outputs, [None, steps, *ctx.sizes(range(1, ctx.rank(outputs)), outputs)])

@@ -1,4 +1,7 @@
-"""Operators with weights (conv_ops.cc, conv_grad_input_ops.cc, matmul_op.cc)."""
+"""Operators with weights or windows.
+
+conv_ops.cc, conv_grad_input_ops.cc, matmul_op.cc and pooling_ops_common.cc.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import Padding, TensorFlowOperation
+
 
 MAX_PATCH = 2048
 """Windows of more elements are not written as convolutions."""
@@ -62,7 +66,7 @@ def transposed_convolution(ctx: TensorFlowOperation) -> Tensor:
 def patches(ctx: TensorFlowOperation) -> Tensor:
     """Every window as channels: row by row, and all channels of a place beside one another."""
     channels = ctx.size(3)
-    sizes, strides, rates = (ctx.integer_list(name)[1:3] for name in ("ksizes", "strides", "rates"))
+    sizes, strides, rates = (ctx.integer_list(name, ())[1:3] for name in ("ksizes", "strides", "rates"))
     count = sizes[0] * sizes[1] * channels
     if count > MAX_PATCH:
         raise ctx.unsupported(f"has {count:,} output channels, at most {MAX_PATCH:,} are supported")
@@ -106,3 +110,20 @@ def _from_batches(ctx: TensorFlowOperation) -> tuple[list[int], list[int]]:
     if (left < 0).any():
         raise ctx.unsupported(f"crops {crops.tolist()} more than {pads.tolist()} pads")
     return blocks, left.T.reshape(-1).tolist()
+
+
+@operator_reader("MaxPool", "AvgPool", "MaxPool3D", "AvgPool3D", "MaxPoolWithArgmax", "MaxPoolV2")
+def pooling(ctx: TensorFlowOperation) -> Tensor:
+    """Padding counts neither for the maximum nor in the divisor; V2 has windows and steps as inputs."""
+    last = ctx.is_last()
+    if ctx.op == "MaxPoolV2":
+        spatial = slice(1, -1) if last else slice(2, None)
+        kernel = ctx.integers_input(1, "the window")[spatial]
+        strides = ctx.integers_input(2, "the step")[spatial]
+    else:
+        if not ctx.integer_list("ksize", ()):
+            raise ctx.read_error("has no 'ksize', expected the size of its window")
+        kernel, strides = ctx.spatial("ksize", last=last), ctx.spatial("strides", last=last)
+    window = windows.PaddedWindow.of(kernel, strides, ctx.padding(last=last))
+    op_type = "AveragePool" if ctx.op.startswith("Avg") else "MaxPool"
+    return windows.pooling(ctx, ctx.x, op_type, window, last=last)

@@ -1,20 +1,26 @@
-"""Operators on each element (tensorflow/core/ops/math_ops.cc)."""
+"""Operators on each element, activations, and numbers rounded as quantised ones would be.
+
+tensorflow/core/ops: math_ops.cc, nn_ops.cc; tensorflow/core/kernels: fake_quant_ops_functor.h.
+"""
 
 from __future__ import annotations
 
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import numpy as np
 import onnx_ir as ir
 
 from netweave.formats.tensorflow.attributes import DTYPES
 from netweave.formats.tensorflow.registry import operator_reader
 from netweave.lowering.activations import find_operator
 from netweave.lowering.channels_last import Stored, Tensor
+from netweave.lowering.channels_last.axes import along
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation
     from netweave.lowering.channels_last import Operand
+
 
 UNARY = (
     "Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Erf", "Erfc", "Exp",
@@ -152,3 +158,63 @@ operator_reader("BiasAdd", "BiasAddV1")(bias_add)
 
 def _is_float(x: Tensor) -> bool:
     return x.value.dtype is None or x.value.dtype.is_floating_point()
+
+
+@operator_reader("Elu", "Relu", "Relu6", "Selu", "Sigmoid", "Softplus", "Softsign", "Tanh")
+def activation(ctx: TensorFlowOperation) -> Tensor:
+    """An activation that is what other frameworks call so too."""
+    return ctx.elementwise(ctx.op, ctx.x)
+
+
+@operator_reader("SwishF32", "swish_f32")
+def swish(ctx: TensorFlowOperation) -> Tensor:
+    """``x * sigmoid(x)``."""
+    return ctx.elementwise("swish", ctx.x)
+
+
+@operator_reader("LeakyRelu")
+def leaky_relu(ctx: TensorFlowOperation) -> Tensor:
+    """``x`` above 0, ``alpha * x`` below."""
+    return ctx.unary("LeakyRelu", ctx.x, {"alpha": ctx.number("alpha", 0.2)})
+
+
+@operator_reader("Softmax", "LogSoftmax")
+def softmax(ctx: TensorFlowOperation) -> Tensor:
+    """Over the last axis."""
+    return along(ctx, ctx.op, ctx.x, -1)
+
+
+@operator_reader("Dropout")
+def dropout(ctx: TensorFlowOperation) -> Tensor:
+    """A group of nodes that is a dropout (``patterns``); nothing is dropped in a net that predicts."""
+    ratio = ctx.attribute("ratio")
+    if not isinstance(ratio, float) or not 0 <= ratio < 1:
+        return ctx.unary("Identity", ctx.x)
+    return ctx.unary("Dropout", ctx.x, more=[ctx.constant(ratio)])
+
+
+@operator_reader("FakeQuantWithMinMaxArgs", "FakeQuantWithMinMaxVars", "FakeQuantWithMinMaxVarsPerChannel")
+def fake_quantised(ctx: TensorFlowOperation) -> Tensor:
+    """To the nearest of 2^bits numbers between two limits, which are moved so that 0 is one of them."""
+    if ctx.op == "FakeQuantWithMinMaxArgs":
+        limits = [np.asarray(ctx.number(name, of), np.float32) for name, of in (("min", -6.0), ("max", 6.0))]
+    else:
+        limits = [
+            ctx.constant_input(index, what).astype(np.float32) for index, what in ((1, "min"), (2, "max"))
+        ]
+    first = int(bool(ctx.attribute("narrow_range", False)))
+    last = 2 ** ctx.integer("num_bits", 8) - 1
+    low, high = limits
+    scale = (high - low) / np.float32(last - first)
+    if not np.all(scale > 0):
+        raise ctx.read_error(
+            f"limits from {low.tolist()} to {high.tolist()}, expected the second to be larger"
+        )
+    zero = np.clip(np.floor(np.float32(first) - low / scale + np.float32(0.5)), first, last)
+    begin, end = (first - zero) * scale, (last - zero) * scale
+    begin, end, step = (Stored.constant(np.asarray(array, np.float32)) for array in (begin, end, scale))
+    kept = ctx.broadcast("Min", [ctx.broadcast("Max", [ctx.operand(0), begin]), end])
+    steps = ctx.broadcast("Div", [ctx.broadcast("Sub", [kept, begin]), step])
+    half = Stored.constant(np.asarray(0.5, np.float32))
+    rounded = ctx.unary("Floor", ctx.broadcast("Add", [steps, half]))
+    return ctx.broadcast("Add", [ctx.broadcast("Mul", [rounded, step]), begin])

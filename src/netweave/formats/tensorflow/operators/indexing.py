@@ -1,4 +1,7 @@
-"""Reading by index (gather_op.cc, one_hot_op.cc)."""
+"""Reading and writing by index, and places of what is not zero.
+
+gather_op.cc, one_hot_op.cc, scatter_nd_op.cc and where_op.cc.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ from netweave.lowering.channels_last.axes import gather
 
 if TYPE_CHECKING:
     from netweave.formats.tensorflow.context import TensorFlowOperation
+    from netweave.lowering.channels_last import Operand
 
 
 @operator_reader("Gather", "GatherV2")
@@ -75,3 +79,51 @@ def reverse_sequence(ctx: TensorFlowOperation) -> Tensor:
     lengths = ctx.as_type(ctx.operand(1), ir.DataType.INT64)
     attributes = {"time_axis": time_axis, "batch_axis": batch_axis}
     return Tensor(ctx.add("ReverseSequence", [ctx.x, lengths], attributes))
+
+
+REDUCTIONS = {
+    "TensorScatterUpdate": "none",
+    "TensorScatterAdd": "add",
+    "TensorScatterSub": "add",
+    "TensorScatterMax": "max",
+    "TensorScatterMin": "min",
+}
+"""What becomes of an element that is written to, as ONNX calls it."""
+
+
+@operator_reader("ScatterNd")
+def scatter_nd(ctx: TensorFlowOperation) -> Tensor:
+    """Zeros of a size that is given, with entries added to them."""
+    places, updates = ctx.operands(0, 2)
+    sizes = ctx.integers(ctx.integers_input(2, "the sizes"))
+    zeros = ctx.add("Expand", [ctx.scalar(0, updates), sizes])
+    inputs: list[Operand] = [zeros, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": "add"}))
+
+
+@operator_reader(*REDUCTIONS)
+def tensor_scatter(ctx: TensorFlowOperation) -> Tensor:
+    """A tensor with entries written to it, or joined with what is there."""
+    x, places, updates = ctx.operands(0, 3)
+    if ctx.op == "TensorScatterSub":
+        updates = ctx.unary("Neg", updates)
+    inputs: list[Operand] = [x, ctx.as_type(places, ir.DataType.INT64), updates]
+    return Tensor(ctx.add("ScatterND", inputs, {"reduction": REDUCTIONS[ctx.op]}))
+
+
+@operator_reader("Where")
+def where(ctx: TensorFlowOperation) -> Tensor:
+    """The places of what is not zero, a row for each; how many there are, only the numbers say."""
+    return Tensor(ctx.transpose(ctx.add("NonZero", [ctx.x]), [1, 0]))
+
+
+@operator_reader("MatrixBandPart")
+def band(ctx: TensorFlowOperation) -> Tensor:
+    """Matrices with zeros outside of a band; a negative width leaves its side as it is."""
+    value = ctx.source(ctx.x)
+    for index, upper in ((1, 1), (2, 0)):
+        width = ctx.integer_input(index, "the width of the band")
+        if width >= 0:
+            edge = ctx.constant(-width if upper else width, dtype=np.int64)
+            value = ctx.add("Trilu", [value, edge], {"upper": upper})
+    return Tensor(value)

@@ -77,7 +77,8 @@ def squeeze(ctx: TensorFlowOperation) -> Item:
     """Without axes of size 1."""
     x, sizes = ctx.x, ctx.shape()
     ones = [axis for axis, length in enumerate(sizes) if length == 1]
-    gone = [ctx.axis(axis) for axis in ctx.integer_list("squeeze_dims") or ctx.integer_list("axis") or ones]
+    given = ctx.integer_list("squeeze_dims", ()) or ctx.integer_list("axis", ())
+    gone = [ctx.axis(axis) for axis in given or ones]
     if isinstance(x, Stored):
         return x.reshaped(tuple(length for axis, length in enumerate(x.shape) if axis not in gone))
     return axes.drop(ctx, x, gone)

@@ -1,4 +1,4 @@
-"""Convolutions and dense layers.
+"""Convolutions, dense and recurrent layers.
 
 Caffe pads both ends alike. Where an end has more padding, the kernel is made larger by zeros on the other
 one: the windows are the same, and so is what they give.
@@ -107,3 +107,13 @@ def _before_flatten(node: CaffeNode) -> str:
         return node.name(0)
     own = set(node.layers_of(flatten)) - set(node.layers)
     return node.name(0) if own or flatten.attributes.get_int("axis", 1) != 1 else flatten.inputs[0].name or ""
+
+
+@writes("LSTM", "GRU", "RNN")
+def recurrent(node: CaffeNode) -> list[CaffeLayer]:
+    """Caffe's LSTM is told at each step whether the sequence goes on; there is no GRU."""
+    raise NotWritable(
+        "Caffe's LSTM reads beside its sequence where each one goes on (cont), which this net has not"
+        if node.op_type == "LSTM"
+        else "Caffe has no such layer, or one with an activation behind its output"
+    )
