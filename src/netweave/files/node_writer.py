@@ -248,6 +248,11 @@ class GraphNode:
         return bool(self.outputs[index].uses()) or self.outputs[index].is_graph_output()
 
 
+def producer_of(value: ir.Value | None) -> ir.Node | None:
+    """Return the node that makes a value, if there are both."""
+    return value.producer() if value is not None else None
+
+
 def int_or_tuple(numbers: Sequence[int]) -> int | tuple[int, ...]:
     """Return one number for equal ones, as most frameworks take it for every axis."""
     return numbers[0] if len(set(numbers)) == 1 else tuple(numbers)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from netweave.errors import ReadError, UnsupportedError
 from netweave.formats.singa.context import Output
 from netweave.formats.singa.contrastive import Machine, sampled_chain
-from netweave.formats.singa.layers.machine import downwards
+from netweave.formats.singa.layers.connected import downwards
 from netweave.formats.singa.net import Net, NetMaker, maker_of
 
 if TYPE_CHECKING:

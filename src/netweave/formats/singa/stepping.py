@@ -194,9 +194,7 @@ def _check_steps(layer: Message, place: str) -> None:
         UnsupportedError: It reads another step.
     """
     shifted = any(layer["shift"])
-    elsewhere = [
-        kind for kind in layer["unroll_conn_type"] if kind not in {"kUnrollOneToOne", "kUnrollOneToAll"}
-    ]
+    elsewhere = [kind for kind in layer["unroll_conn_type"] if kind not in _OWN_STEP]
     if shifted or elsewhere:
         name = "shift" if shifted else "unroll_conn_type"
         raise UnsupportedError(

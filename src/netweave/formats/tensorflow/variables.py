@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from netweave.formats.tensorflow.bundle import Bundle
     from netweave.formats.tensorflow.nodes import Body, Node, Program, Ref
 
-VARIABLES = frozenset({"VarHandleOp", "VariableV2", "Variable", "AutoReloadVariable"})
 ASSIGN = frozenset({"AssignVariableOp", "Assign"})
 
 

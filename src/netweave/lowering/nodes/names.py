@@ -1,13 +1,15 @@
-"""The name of an operator in a framework that a node is written for."""
+"""Names of operators, and settings of our own ones, as a framework that a node is written for has them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.lowering.activations import ONNX_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from netweave.files.node_writer import GraphNode
 
 
 def by_operator(names: Iterable[str]) -> dict[str, str]:
@@ -20,3 +22,15 @@ def by_operator(names: Iterable[str]) -> dict[str, str]:
     {'Tanh': 'TanH', 'Softplus': 'BNLL', 'Abs': 'torch.abs'}
     """
     return {ONNX_NAMES[name.rpartition(".")[2].replace("_", "").lower()]: name for name in names}
+
+
+_FLAGS = frozenset({"clip", "force_suppress", "iou_loss"})
+"""Attributes of detection operators that are True or False; ONNX has numbers for them."""
+
+
+def plain_settings(node: GraphNode) -> dict[str, Any]:
+    """Return the attributes of an operator that ONNX lacks as Python values: flags, tuples and the rest."""
+    return {
+        name: bool(value) if name in _FLAGS else tuple(value) if isinstance(value, list | tuple) else value
+        for name, value in node.attributes.items()
+    }

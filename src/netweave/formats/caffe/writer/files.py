@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
+    from netweave.formats.caffe.writer.table import Blob, CaffeLayer
     from netweave.graph import Graph
 
 

@@ -1,18 +1,54 @@
-"""The table of operators that can be written for Caffe, and what one is written from."""
+"""The table of operators that can be written for Caffe, what one is written from, and a layer as written."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.node_writer import GraphNode, NotWritable, WriterTable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    import numpy as np
     import onnx_ir as ir
 
     from netweave.graph import Graph
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """A stored array of a layer.
+
+    Attributes:
+        array: Gives its values.
+        source: Name of the stored value that it is, if it is one as it stands; layers with the same share it.
+    """
+
+    array: Callable[[], np.ndarray]
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaffeLayer:
+    """One layer; its blobs are values here, each with a name of its own.
+
+    Attributes:
+        type: Caffe's name of the type.
+        bottoms: Names of the values that it reads.
+        tops: Names of the values that it makes.
+        settings: Its parameters, as ``Schema.encode`` takes them.
+        blobs: Its stored arrays.
+        sources: Names of the source's layers that it does.
+    """
+
+    type: str
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+    settings: dict[str, Any] = field(default_factory=dict)
+    blobs: tuple[Blob, ...] = ()
+    sources: tuple[str, ...] = ()
+
 
 Step = tuple[str, dict[str, Any]]
 """A layer of one bottom and one top: its type and its parameters."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
-from netweave.formats.caffe.writer.table import CaffeNode, Step, power, writes
+from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, Step, power, writes
 from netweave.lowering.nodes.arrays import channel_slopes, clip_bounds
 from netweave.lowering.nodes.names import by_operator
 

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
 from netweave.formats.caffe.writer.operators.activation import bounded
 from netweave.formats.caffe.writer.operators.normalisation import epsilon_of_norm, normalized
-from netweave.formats.caffe.writer.table import CaffeNode, power, writes
+from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, power, writes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,8 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import CaffeLayer
-from netweave.formats.caffe.writer.table import CaffeNode, writes
+from netweave.formats.caffe.writer.table import CaffeLayer, CaffeNode, writes
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
-from netweave.formats.caffe.writer.table import CaffeNode, power, writes
+from netweave.files.node_writer import NotWritable, producer_of
+from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, power, writes
 from netweave.graph import DOMAIN
 
 if TYPE_CHECKING:
@@ -58,31 +57,27 @@ def channel_lrn(node: CaffeNode) -> list[CaffeLayer]:
 def epsilon_of_norm(division: ir.Node) -> float | None:
     """Return what is added to the sum of squares if a value is divided by its norm over channels."""
     x, norm = division.inputs
-    maker = _maker(norm)
+    maker = producer_of(norm)
     if maker is not None and maker.op_type == "ReduceL2":
         return 0.0 if maker.inputs[0] is x and _is_over_channels(maker) else None
     if maker is None or maker.op_type != "Sqrt":
         return None
-    squares, eps = _maker(maker.inputs[0]), 0.0
+    squares, eps = producer_of(maker.inputs[0]), 0.0
     if squares is not None and squares.op_type == "Add":
         values = list(squares.inputs)
         numbers = [value for value in values if value is not None and value.const_value is not None]
         if len(numbers) != 1 or numbers[0].const_value is None or numbers[0].const_value.size != 1:
             return None
         eps = float(numbers[0].const_value.numpy().reshape(-1)[0])
-        squares = _maker(next(value for value in values if value is not numbers[0]))
+        squares = producer_of(next(value for value in values if value is not numbers[0]))
     return eps if squares is not None and _is_square_of(squares, x) else None
-
-
-def _maker(value: ir.Value | None) -> ir.Node | None:
-    return value.producer() if value is not None else None
 
 
 def _is_square_of(node: ir.Node, x: ir.Value | None) -> bool:
     """Whether a node gives the sum of a value's squares over channels."""
     if node.op_type == "ReduceSumSquare":
         return node.inputs[0] is x and _is_over_channels(node)
-    square = _maker(node.inputs[0]) if node.op_type == "ReduceSum" and _is_over_channels(node) else None
+    square = producer_of(node.inputs[0]) if node.op_type == "ReduceSum" and _is_over_channels(node) else None
     return square is not None and square.op_type == "Mul" and all(value is x for value in square.inputs)
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob
 from netweave.formats.caffe.writer.operators.shape import cut
-from netweave.formats.caffe.writer.table import CaffeNode, per_axis, writes
+from netweave.formats.caffe.writer.table import Blob, CaffeNode, per_axis, writes
 from netweave.graph import DOMAIN
 from netweave.lowering.nodes.windows import pool_windows_of, spatial_sizes
 
 if TYPE_CHECKING:
-    from netweave.formats.caffe.writer.layer import CaffeLayer
+    from netweave.formats.caffe.writer.table import CaffeLayer
     from netweave.graph.ops.pooling import PoolWindows
 
 

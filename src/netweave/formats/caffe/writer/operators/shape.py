@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
+from netweave.files.node_writer import NotWritable, producer_of
 from netweave.formats.caffe.writer.operators.detection import prior_boxes
-from netweave.formats.caffe.writer.table import CaffeNode, per_axis, writes
+from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, per_axis, writes
 from netweave.graph import known_shape
 from netweave.lowering.nodes.shape import permutation, repeats_elements, reshaped_sizes, slice_ranges
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
 
 
 @writes("Concat")
@@ -98,7 +94,7 @@ def _crop(node: CaffeNode) -> CaffeLayer:
     """Return a part of the sizes of another value, as Caffe's reader writes it: ``Shape`` plus offsets."""
     starts, ends = node.ints(1), node.value(2).producer()
     if ends is not None and ends.op_type == "Add" and not ends.domain:
-        ends = _maker(ends.inputs[0])
+        ends = producer_of(ends.inputs[0])
     other = ends.inputs[0] if ends is not None and ends.op_type == "Shape" and not ends.domain else None
     rank = node.rank(0)
     axes = node.ints(3) if node.has(3) else []
@@ -108,10 +104,6 @@ def _crop(node: CaffeNode) -> CaffeLayer:
     if any(starts):
         settings["offset"] = [starts[0]] if len(set(starts)) == 1 else starts
     return node.layer("Crop", [node.name(0), other.name or ""], {"crop_param": settings} if settings else {})
-
-
-def _maker(value: ir.Value | None) -> ir.Node | None:
-    return value.producer() if value is not None else None
 
 
 @writes("Flatten")

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.files.node_writer import NotWritable
-from netweave.formats.caffe.writer.layer import Blob, CaffeLayer
-from netweave.formats.caffe.writer.table import CaffeNode, per_axis, writes
+from netweave.formats.caffe.writer.table import Blob, CaffeLayer, CaffeNode, per_axis, writes
 from netweave.lowering.nodes.arrays import dense_arrays
 from netweave.lowering.nodes.windows import window_of
 

@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from netweave.files.node_writer import NotWritable
 from netweave.formats.mxnet.writer.table import MXNetNode, writes
 from netweave.graph import DOMAIN, known_shape
+from netweave.lowering.nodes.names import plain_settings
 
 if TYPE_CHECKING:
     from netweave.symbol import Symbol
-
-_FLAGS = frozenset({"clip", "force_suppress", "iou_loss"})
-
-
-def _settings(node: MXNetNode) -> dict[str, Any]:
-    """Return the attributes, which have MXNet's names, as MXNet takes them."""
-    found = {}
-    for name, value in node.attributes.items():
-        found[name] = bool(value) if name in _FLAGS else tuple(value) if isinstance(value, list) else value
-    return found
 
 
 @writes("MultiBoxDetection", domain=DOMAIN)
 def multibox_detection(node: MXNetNode) -> Symbol:
     """Rows of class, score and corners from an SSD's heads."""
     symbols = [node.symbol(index) for index in range(3)]
-    return node.make("_contrib_MultiBoxDetection", *symbols, **_settings(node))
+    return node.make("_contrib_MultiBoxDetection", *symbols, **plain_settings(node))
 
 
 @writes("BoxNMS", domain=DOMAIN)
 def box_nms(node: MXNetNode) -> Symbol:
     """Rows of boxes that stay, best first."""
-    return node.make("_contrib_box_nms", node.symbol(0), **_settings(node))
+    return node.make("_contrib_box_nms", node.symbol(0), **plain_settings(node))
 
 
 @writes("Proposal", domain=DOMAIN)
 def proposal(node: MXNetNode) -> Symbol:
     """Regions of interest; Proposal is for one image, MultiProposal for any number."""
     symbols = [node.symbol(index) for index in range(3)]
-    settings = _settings(node) | {"output_score": len(node.outputs) > 1}
+    settings = plain_settings(node) | {"output_score": len(node.outputs) > 1}
     op = "_contrib_Proposal" if node.shape(0)[0] == 1 else "_contrib_MultiProposal"
     return node.make(op, *symbols, **settings)
 

@@ -9,12 +9,12 @@ from netweave.files.source_code.text import literal
 from netweave.formats.pytorch.functions import FUNCTIONS
 from netweave.formats.pytorch.source.table import PyTorchNode, writes
 from netweave.graph import DOMAIN, find_operator
+from netweave.lowering.nodes.names import plain_settings
 
 if TYPE_CHECKING:
     from netweave.files.source_code.steps import Module, Step
 
 _NAMES = {function.op_type: name for name, function in FUNCTIONS.items()}
-_FLAGS = frozenset({"clip", "force_suppress", "iou_loss"})
 
 
 @writes(*_NAMES, domain=DOMAIN)
@@ -31,10 +31,8 @@ def function(node: PyTorchNode) -> Step:
     if len(modules) > 1:
         raise NotWritable("two of its inputs are stored")
     defaults = find_operator(node.op_type).defaults
-    for name, value in node.attributes.items():
-        given = tuple(value) if isinstance(value, list | tuple) else value
-        if name not in defaults or given != defaults[name]:
-            parts.append(f"{name}={literal(bool(given)) if name in _FLAGS else _shown(given)}")
+    settings = plain_settings(node).items()
+    parts += [f"{name}={_shown(value)}" for name, value in settings if value != defaults.get(name)]
     count = len(node.outputs)
     is_first = count == 1 and node.op_type in {"Proposal", "RegionProposal"}
     return node.step(
