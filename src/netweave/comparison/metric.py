@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 LOCAL_TOLERANCE = 1e-4
-"""Largest error of one group, run on the same inputs, that counts as rounding."""
+"""Largest error of one group, run on the same inputs, that counts as rounding.
+
+Two engines that compute one layer in float32 differ by 1e-5 to 1e-4 of the rms (decision 0010).
+"""
 
 OUTPUT_TOLERANCE = 1e-3
-"""Largest error of a net's output that counts as no difference; a fault below it is latent."""
+"""Largest error of a net's output that counts as no difference; a fault below it is latent.
 
+Above the bound of one group, since rounding grows with the depth of a net (decision 0010).
+"""
 
 WEIGHT_TOLERANCE = 1e-5
 """Largest difference of equal weights, relative to the largest of them (of one output channel for filters).

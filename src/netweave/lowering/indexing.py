@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 FAR = 2**31 - 1
 """An end of a slice that stands for the end of the axis."""
 
+LARGEST, SMALLEST = 2**63 - 1, -(2**63)
+"""Ends of a slice of ONNX behind the last element, and, for one that runs backwards, before the first."""
+
 Index = slice | int | EllipsisType | None
 """What one place of an index may hold."""
 

@@ -30,7 +30,7 @@ MAX_GAP = 1500
 """Gaps with more nodes on a side stay unaligned: their alignment would say nothing."""
 
 MAX_CHAIN = 300
-"""Longer chains are aligned as other gaps are."""
+"""Longer chains are aligned as other gaps are: in chains, every node is held against every other."""
 
 OF_A_KIND = 1000
 """What it counts that two nodes of a chain are of a kind; that they agree in more only tells them apart."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from netweave.comparison.signals import Signals
 
 LEAST_VARIATION = 10 * OUTPUT_TOLERANCE
-"""A tensor that varies by less than this, relative to its rms, agrees with almost any other like it."""
+"""A tensor that varies by less than this, relative to its rms, agrees with almost any (decision 0128)."""
 
 BOUNDS = {
     "Sigmoid": (0.0, 1.0),
@@ -29,7 +29,7 @@ BOUNDS = {
 """Where the operators saturate."""
 
 SATURATED = 1e-4
-"""An element nearer than this to a bound of its operator is saturated."""
+"""An element nearer than this to a bound of its operator is saturated, and proves nothing (decision 0128)."""
 
 
 class Variation:

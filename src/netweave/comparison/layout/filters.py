@@ -139,6 +139,7 @@ def _change(shape: tuple[int, ...], orientation: str, orders: Orders) -> LayoutC
 def _factors(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Return the factor per row that most elements agree on."""
     with np.errstate(all="ignore"):
+        # elements of zero, or next to it, say nothing of a factor
         ratio = np.where(np.abs(a) > 1e-12, b / a, np.nan)
         factors = np.array(
             [np.median(row[np.isfinite(row)]) if np.isfinite(row).any() else 1.0 for row in ratio]

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _SAME_RATIO = 1e-6
+"""As in the SSD branch (``prior_box_layer.cpp``): ratios that are nearer are one."""
 
 
 def aspect_ratios(given: Sequence[float], *, flip: bool) -> list[float]:

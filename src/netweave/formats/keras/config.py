@@ -19,6 +19,7 @@ MODELS = frozenset({"Functional", "Model", "Sequential"})
 """Classes of models, which may be layers of other models."""
 
 MAX_CALLS = 100_000
+"""More calls of one layer are refused: each becomes nodes of its own."""
 
 Ref = tuple[str, int, int]
 """A tensor: the layer that makes it, at which call, and which of its outputs."""

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 FILE_MAGIC = 0x112
 V1, V2, V3 = 0xF993FAC8, 0xF993FAC9, 0xF993FACA
 MAX_RANK = 32
+"""An array of NumPy 1 has no more axes."""
+
 MAX_DENSE_BYTES = 1 << 30
 """A sparse array that would be larger when made dense is refused."""
 

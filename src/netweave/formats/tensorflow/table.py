@@ -27,6 +27,7 @@ MAX_ENTRIES = 1_000_000
 
 COMPRESSIONS = {1: "Snappy"}
 _POLYNOMIAL = 0x82F63B78
+"""Of CRC-32C, with its bits reversed: the checksum of leveldb's blocks."""
 
 
 def is_table(tail: bytes) -> bool:

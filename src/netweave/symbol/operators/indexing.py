@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.lowering.indexing import LARGEST, SMALLEST
 from netweave.symbol.registry import operator_reader
 from netweave.symbol.variables import onnx_dtype
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
 
     from netweave.symbol.context import MXNetOperator
     from netweave.symbol.settings import Settings
-
-LARGEST, SMALLEST = 2**63 - 1, -(2**63)
 
 
 @operator_reader("slice", "crop")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.lowering.indexing import SMALLEST
 from netweave.symbol.registry import operator_reader
 from netweave.symbol.reshaping import INFER, Size, reshape, sizes_from_codes
 
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
     from netweave.symbol.context import MXNetOperator
 
-SMALLEST = -(2**63)
 MAX_PARTS = 10_000
+"""Each part is an output of its own: a number in a file must not make as many as it likes."""
+
 PAD_MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect"}
 
 

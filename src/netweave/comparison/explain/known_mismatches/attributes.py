@@ -118,7 +118,7 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
 
 def canonical(node: ir.Node) -> dict[str, Any]:
     """Return a node's attributes with every default filled in and pooling's rounding by name."""
-    values = default_attributes(node.op_type) | attributes_of(node)
+    values = {**default_attributes(node.op_type), **attributes_of(node)}
     kernel = values.get("kernel_shape") or _kernel(node)
     if kernel:
         rank = len(kernel)

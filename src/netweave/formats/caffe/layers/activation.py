@@ -6,17 +6,14 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.formats.caffe.python_code import parse_settings
 from netweave.lowering.activations import rectify, swish
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
-
-_FLOAT = 1
-"""ONNX's number of the type float."""
 
 
 _NEUTRAL = {"Mul": 1.0, "Add": 0.0, "Pow": 1.0}
@@ -86,7 +83,7 @@ def clip(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def threshold(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """1 above the threshold, 0 elsewhere."""
     bound = ctx.constant(ctx.spec["threshold_param"]["threshold"])
-    return [ctx.add("Cast", [ctx.add("Greater", [ctx.x, bound])], {"to": _FLOAT}, top=0)]
+    return [ctx.add("Cast", [ctx.add("Greater", [ctx.x, bound])], {"to": ir.DataType.FLOAT}, top=0)]
 
 
 @layer("Power")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph.wording import dims_text
 from netweave.lowering import MANY
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
     from netweave.files.protobuf import Message
 
@@ -126,7 +126,6 @@ def _broadcast(shape: tuple[int, ...], behind: int) -> tuple[tuple[str, tuple[in
     return (("reshape", (*shape, *[1] * behind)),) if shape and behind else ()
 
 
-_FLOAT = 1
 _REDUCTIONS = {"SUM": "ReduceSum", "ASUM": "ReduceL1", "SUMSQ": "ReduceSumSquare", "MEAN": "ReduceMean"}
 
 
@@ -182,4 +181,4 @@ def _largest(ctx: CaffeLayer, x: ir.Value, axis: int, top_k: int, count: int) ->
     k = ctx.integers([top_k])
     values, places = ctx.add_many("TopK", [backwards, k], {"axis": axis}, outputs=2)
     indices = ctx.add("Sub", [ctx.constant(count - 1, dtype="int64"), places])
-    return values, ctx.add("Cast", [indices], {"to": _FLOAT})
+    return values, ctx.cast(indices, ir.DataType.FLOAT)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
 
 @layer("InnerProduct")
@@ -54,7 +54,7 @@ def embed(ctx: CaffeLayer) -> Sequence[ir.Value]:
     parameter = ctx.spec["embed_param"]
     num_output, num_rows = (ctx.positive_field(parameter, name) for name in ("num_output", "input_dim"))
     table = ctx.blob(0, (num_rows, num_output), "weight", parameter["weight_filler"])
-    index = ctx.add("Cast", [ctx.x], {"to": 7})
+    index = ctx.cast(ctx.x, ir.DataType.INT64)
     if not parameter["bias_term"]:
         return [ctx.add("Gather", [table, index], {"axis": 0}, top=0)]
     bias = ctx.blob(1, (num_output,), "bias", parameter["bias_filler"])

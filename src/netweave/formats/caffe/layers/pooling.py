@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+import onnx_ir as ir
 
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph.ops.pooling import pooling as pooling_operator
@@ -12,8 +13,6 @@ from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    import onnx_ir as ir
 
     from netweave.files.protobuf import Message
 
@@ -104,7 +103,7 @@ def _with_positions(
     y, positions = ctx.add_many("MaxPool", [ctx.x], attributes, outputs=[ctx.tops[0], ""])
     plane = ctx.constant(ctx.size(2) * ctx.size(3), dtype="int64")
     local = ctx.add("Mod", [positions, plane])
-    return [y, ctx.add("Cast", [local], {"to": 1}, top=1)]
+    return [y, ctx.add("Cast", [local], {"to": ir.DataType.FLOAT}, top=1)]
 
 
 @layer("SPP")

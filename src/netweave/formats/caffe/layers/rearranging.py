@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.caffe.context import CaffeLayer, layer
+from netweave.lowering.indexing import SMALLEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
-
-_BEFORE_THE_FIRST = -(2**63)
-"""Where a slice that runs backwards ends, to take in element 0."""
 
 
 @layer("ShuffleChannel")
@@ -88,4 +86,4 @@ def flip(ctx: CaffeLayer) -> Sequence[ir.Value]:
 
 def _reversed(ctx: CaffeLayer, axes: Sequence[int]) -> ir.Value:
     backwards = [-1] * len(axes)
-    return ctx.as_top(ctx.slice(ctx.x, backwards, [_BEFORE_THE_FIRST] * len(axes), axes, backwards))
+    return ctx.as_top(ctx.slice(ctx.x, backwards, [SMALLEST] * len(axes), axes, backwards))

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.lowering.resizing import repeat_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
-
-_INT64 = 7
-"""ONNX's number of the type int64."""
 
 
 @layer("Upsample", bottoms=(1, 2))
@@ -71,7 +68,7 @@ def _unpooled(ctx: CaffeLayer, size: list[int]) -> ir.Value:
     batch = ctx.add("Shape", [ctx.x], {"start": 0, "end": 1})
     planes = ctx.concat([batch, ctx.integers([channels, height * width])], 0)
     empty = ctx.add("Expand", [ctx.constant([[[0.0]]]), planes])
-    numbers = ctx.add("Cast", [places], {"to": _INT64})
+    numbers = ctx.cast(places, ir.DataType.INT64)
     flat = ctx.add("ScatterElements", [empty, numbers, x], {"axis": 2})
     return ctx.as_top(ctx.reshape(flat, [0, channels, height, width]))
 

@@ -5,22 +5,17 @@ from __future__ import annotations
 from math import prod
 from typing import TYPE_CHECKING
 
+import onnx_ir as ir
+
 from netweave.formats.caffe.context import CaffeLayer, layer
 from netweave.graph.wording import dims_text
 from netweave.lowering import MANY
+from netweave.lowering.indexing import LARGEST
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import onnx_ir as ir
-
     from netweave.files.protobuf import Message
-
-_BOOL = 9
-_INT64 = 7
-"""ONNX's numbers of these types."""
-
-_TO_THE_END = 2**63 - 1
 
 
 def _old_axis(ctx: CaffeLayer, parameter: Message, old: str) -> int:
@@ -54,7 +49,7 @@ def slice_(ctx: CaffeLayer) -> Sequence[ir.Value]:
             raise ctx.shape_error(f"cannot cut {size} elements of axis {axis} into {num_parts} equal slices")
         attributes = {"axis": axis, "num_outputs": num_parts}
         return ctx.add_many("Split", [ctx.x], attributes, outputs=ctx.tops)
-    starts, ends = [0, *points], [*points, size or _TO_THE_END]
+    starts, ends = [0, *points], [*points, size or LARGEST]
     if len(starts) != num_parts or any(a >= b for a, b in zip(starts, ends, strict=True)):
         raise ctx.read_error(
             f"'slice_point' is {points}, expected {num_parts - 1} increasing numbers within axis {axis} "
@@ -213,7 +208,7 @@ def parameter(ctx: CaffeLayer) -> Sequence[ir.Value]:
 def filter_(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The items of each bottom for which the last bottom is not 0."""
     selector = ctx.add("Reshape", [ctx.bottoms[-1], ctx.integers([-1])])
-    chosen = ctx.add("Cast", [selector], {"to": _BOOL})
+    chosen = ctx.cast(selector, ir.DataType.BOOL)
     return [
         ctx.add("Compress", [bottom, chosen], {"axis": 0}, top=top)
         for top, bottom in enumerate(ctx.bottoms[:-1])
@@ -223,5 +218,5 @@ def filter_(ctx: CaffeLayer) -> Sequence[ir.Value]:
 @layer("BatchReindex", bottoms=2)
 def batch_reindex(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The items of the first bottom in the order that the second gives, as whole numbers in floats."""
-    index = ctx.add("Cast", [ctx.bottoms[1]], {"to": _INT64})
+    index = ctx.cast(ctx.bottoms[1], ir.DataType.INT64)
     return [ctx.add("Gather", [ctx.x, index], {"axis": 0}, top=0)]

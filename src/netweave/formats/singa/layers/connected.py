@@ -7,6 +7,8 @@ its probabilities. Downwards (see ``reader``) states of the hidden layer give th
 
 from __future__ import annotations
 
+import onnx_ir as ir
+
 from netweave.formats.singa.context import Output, SingaLayer, layer
 
 _PARAMETERS = "the weights and the bias"
@@ -38,10 +40,6 @@ def downwards(ctx: SingaLayer, num_visible: int) -> Output:
     return Output([ctx.add_output("Sigmoid", [ctx.add("Gemm", [x, *arrays])])])
 
 
-_INT64 = 7
-"""ONNX's number of the type."""
-
-
 @layer("kInnerProduct")
 def inner_product(ctx: SingaLayer) -> Output:
     """A matrix product over all but the batch, with a bias; weights [out, in], or transposed if told so."""
@@ -62,7 +60,7 @@ def embedding(ctx: SingaLayer) -> Output:
     shape = ctx.positive_field(settings, "vocab_size"), ctx.positive_field(settings, "feature_dim")
     ctx.expect_parameters([1], "the table")
     table = ctx.parameter(0, shape, "weight")
-    index = ctx.add("Cast", [ctx.data()], {"to": _INT64})
+    index = ctx.cast(ctx.data(), ir.DataType.INT64)
     return Output([ctx.add_output("Gather", [table, index], {"axis": 0})])
 
 
@@ -71,6 +69,6 @@ def one_hot(ctx: SingaLayer) -> Output:
     """1 at the place that a whole number says, 0 elsewhere; ``vocab_size`` places."""
     settings = ctx.spec["onehot_conf"]
     size = ctx.positive_field(settings, "vocab_size")
-    index = ctx.add("Cast", [ctx.data()], {"to": _INT64})
+    index = ctx.cast(ctx.data(), ir.DataType.INT64)
     places = ctx.constant(size, dtype="int64")
     return Output([ctx.add_output("OneHot", [index, places, ctx.constant([0, 1])], {"axis": -1})])

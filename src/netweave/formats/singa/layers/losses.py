@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import onnx_ir as ir
 
 from netweave.formats.singa.context import Output, SingaLayer, layer
 from netweave.graph import DOMAIN
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-_FLOAT = 1
-"""ONNX's number of the type."""
 
 
 @layer("kSoftmaxLoss", "kCudnnSoftmaxLoss", sources=2)
@@ -82,7 +76,7 @@ def arg_sort(ctx: SingaLayer) -> Output:
         raise ctx.read_error(f"'topk' is {top_k}, expected 1 to {size}", settings.line)
     count = ctx.integers([top_k])
     _, places = ctx.add_many("TopK", [x, count], {"axis": 1}, outputs=2)
-    return Output([ctx.add_output("Cast", [places], {"to": _FLOAT})])
+    return Output([ctx.add_output("Cast", [places], {"to": ir.DataType.FLOAT})])
 
 
 @layer("kCSVOutput", "kRecordOutput", "kCharRNNOutput")

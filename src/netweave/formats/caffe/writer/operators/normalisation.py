@@ -21,7 +21,7 @@ def batch_normalization(node: CaffeNode) -> list[CaffeLayer]:
         raise NotWritable("it uses the statistics of the batch")
     gamma, beta = node.lazy_array(1), node.lazy_array(2)
     settings: dict[str, Any] = {"use_global_stats": True}
-    if (epsilon := node.get("epsilon")) != 1e-5:
+    if (epsilon := node.get("epsilon")) != 1e-5:  # Caffe's default
         settings["eps"] = epsilon
     count = Blob(lambda: np.ones(1, np.float32))
     is_plain = bool(np.all(gamma() == 1)) and not np.any(beta())
