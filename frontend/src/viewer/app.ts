@@ -15,6 +15,7 @@ import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
 import { Inspector } from "./panels/inspector.ts";
+import type { FixActions } from "./panels/patch.ts";
 import { Sidebar } from "./panels/sidebar.ts";
 import { Toolbar } from "./panels/toolbar.ts";
 import { pause } from "./pause.ts";
@@ -50,6 +51,7 @@ export class App {
     private readonly element: HTMLElement,
     private readonly document: Document,
     private readonly address: Address,
+    fixes: FixActions | null,
   ) {
     this.help = helpDialog(document);
     this.stage = new Stage(document.nets, {
@@ -61,6 +63,7 @@ export class App {
       copyLink: () => void this.copyLink(),
       toggleFold: (id) => void this.toggleFold(id),
       select: (id) => void this.select(id),
+      fixes,
     });
     this.toolbar = new Toolbar(document, {
       setView: (view) => void this.setView(view),

@@ -4,6 +4,7 @@ import { type Address, App } from "./app.ts";
 import { listenToKeys } from "./keys.ts";
 import { type Document, VERSION } from "./model/document.ts";
 import { ofToday } from "./model/version1.ts";
+import type { FixActions } from "./panels/patch.ts";
 import { pause } from "./pause.ts";
 import "./viewer.css";
 
@@ -12,6 +13,8 @@ export interface Options {
   wholePage?: boolean;
   /** What "Copy link" copies. */
   address?: Address;
+  /** What applies fixes, where there is something that can. */
+  fixes?: FixActions;
 }
 
 /** Show a document in an element; resolves when it is on the page. */
@@ -24,7 +27,7 @@ export async function mount(element: HTMLElement, document: Document, options: O
   }
   element.classList.toggle("nw-whole", options.wholePage ?? false);
   try {
-    const app = new App(element, shown, options.address ?? { url: "", note: "" });
+    const app = new App(element, shown, options.address ?? { url: "", note: "" }, options.fixes ?? null);
     await app.start();
     listenToKeys(app, element);
   } catch (error) {
@@ -62,12 +65,32 @@ async function parsed(text: string): Promise<Document> {
   return shown;
 }
 
+/** Fixes by the workbench's HTTP API. */
+function workbenchFixes(address: string): FixActions {
+  const query = (finding: number | null): string => (finding === null ? "" : `?finding=${finding}`);
+  return {
+    address: (finding) => address + query(finding),
+    apply: async (finding) => {
+      const token = document.querySelector<HTMLMetaElement>('meta[name="csrf-token"]')?.content ?? "";
+      const response = await fetch(address + query(finding), {
+        method: "POST",
+        headers: { "X-CSRFToken": token, Accept: "application/json" },
+      });
+      const answer = (await response.json()) as { page?: string; detail?: unknown };
+      if (!response.ok || !answer.page)
+        throw new Error(typeof answer.detail === "string" ? answer.detail : `status ${response.status}`);
+      location.assign(answer.page);
+    },
+  };
+}
+
 function fail(element: HTMLElement, message: string): void {
   element.dataset["state"] = "failed";
   element.replaceChildren(message);
 }
 
 for (const element of document.querySelectorAll<HTMLElement>("[data-netweave-viewer][data-src]")) {
-  const { address = "", addressNote = "" } = element.dataset;
-  void mountFrom(element, { address: { url: address, note: addressNote } });
+  const { address = "", addressNote = "", fix } = element.dataset;
+  const options: Options = { address: { url: address, note: addressNote } };
+  void mountFrom(element, fix === undefined ? options : { ...options, fixes: workbenchFixes(fix) });
 }

@@ -8,6 +8,7 @@ from netweave.api import kvstore
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
+from netweave.api.fixing import FixedPort, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import EarlyStopping, History, Module, Sequential
@@ -32,6 +33,7 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
+from netweave.fixes import Mended
 from netweave.graph import Graph
 from netweave.job import Job
 from netweave.parallel.devices import Context, cpu, device, gpu
@@ -42,9 +44,11 @@ __all__ = [
     "Comparison",
     "Context",
     "EarlyStopping",
+    "FixedPort",
     "Graph",
     "History",
     "Job",
+    "Mended",
     "Module",
     "Sequential",
     "SortedParts",
@@ -63,6 +67,7 @@ __all__ = [
     "find_boxes",
     "find_checkpoints",
     "find_runs",
+    "fix_port",
     "formats",
     "gain_of",
     "gpu",
@@ -75,6 +80,7 @@ __all__ = [
     "load_parts",
     "load_phases",
     "measure_memory",
+    "mend",
     "open_comparison",
     "operator",
     "pack",

@@ -18,6 +18,7 @@ from netweave.cli.compare import compare
 from netweave.cli.convert import convert
 from netweave.cli.evaluate_boxes import evaluate_boxes
 from netweave.cli.extract import extract
+from netweave.cli.fix import fix
 from netweave.cli.inspect import inspect
 from netweave.cli.jobs import jobs
 from netweave.cli.memory import memory
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 COMMANDS = (
     inspect,
     compare,
+    fix,
     show,
     bisect,
     run,

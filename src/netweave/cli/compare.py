@@ -18,6 +18,7 @@ from netweave.errors import UsageError
         "netweave compare net.prototxt,net.caffemodel port.onnx --input-shape data=1x3x224x224",
         "netweave compare a.prototxt b-symbol.json --html found.html",
         "netweave compare a.prototxt b-symbol.json c.onnx",
+        "netweave compare net.prototxt port.py --fix mended.py",
     ],
 )
 @click.argument("nets", metavar="A B [MORE ...]", nargs=-1, required=True)
@@ -32,6 +33,12 @@ from netweave.errors import UsageError
     type=click.FloatRange(min=0, min_open=True),
     help="Largest error of an output, relative to its rms, that counts as none (0.001).",
 )
+@click.option(
+    "--fix",
+    "fix_file",
+    metavar="FILE",
+    help="Also write B with the proposed fixes applied to FILE, and compare A with it; see 'netweave fix'.",
+)
 @json_option
 @html_option
 @functools.partial(reads_nets, several=True)
@@ -42,6 +49,7 @@ def compare(
     last: str | None,
     probe_file: str | None,
     tolerance: float | None,
+    fix_file: str | None,
     json_file: str | None,
     html_file: str | None,
     reading: dict[str, Any],
@@ -53,14 +61,17 @@ def compare(
 
     Exit status: 0 equal, also under a mapping of inputs and outputs that is stated; 1 different; 2 a file
     could not be read, or the call was wrong; 3 not decidable; 4 same structure, weights not compared,
-    since a net came without some or all of them.
+    since a net came without some or all of them. With --fix, it is that of A and the mended B.
     """
     from netweave import api
     from netweave.cli.compare_view import show_comparison, show_matrix
     from netweave.cli.console import output_console, working, write_json
+    from netweave.cli.fix_view import show_fixed
 
     if len(nets) < 2:
         raise UsageError("two nets or more are compared: netweave compare A B")
+    if fix_file and len(nets) > 2:
+        raise UsageError("--fix mends the second of two nets; of more, compare two at a time")
     if html_file and len(nets) > 2:
         raise UsageError("--html shows two nets; of more, compare two at a time")
     with working("comparing") as status:
@@ -82,4 +93,6 @@ def compare(
         show_comparison(output_console(), comparison, everything=everything)
     elif json_file != "-":
         show_matrix(output_console(), matrix)
+    if fix_file:
+        return show_fixed(api.fix_port(nets[0], nets[1], comparison, fix_file, **reading))
     return matrix.exit_status

@@ -11,6 +11,7 @@ from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
     Comparison,
+    Edit,
     Evidence,
     Finding,
     Group,
@@ -27,6 +28,7 @@ __all__ = [
     "OUTPUT_TOLERANCE",
     "Comparison",
     "Divergence",
+    "Edit",
     "Evidence",
     "Finding",
     "Group",

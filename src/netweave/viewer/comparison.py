@@ -9,13 +9,14 @@ from netweave.comparison.execution.input_mapping import InputMapping
 from netweave.comparison.execution.probes import resized
 from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.result.verdicts import Verdict
+from netweave.fixes import mend
 from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from netweave.comparison import Comparison, Finding, Group, TensorMapping
 
@@ -49,8 +50,23 @@ def comparison_document(comparison: Comparison) -> Json:
         "probes": list(comparison.probes),
         "notes": [short(note) for note in comparison.notes],
         "groups": [_group_json(group, places, numbers) for group in comparison.groups],
-        "findings": [_finding_json(finding, short) for finding in findings],
+        "findings": [
+            _finding_json(finding, short) | {"patch": _patch_json(comparison, [finding], short)}
+            for finding in findings
+        ],
+        "patch": _patch_json(comparison, None, short),
     }
+
+
+def _patch_json(
+    comparison: Comparison, findings: Sequence[Finding] | None, short: Callable[[str], str]
+) -> Json | None:
+    """Return the change of B's text that fixes findings, or why there is none; None if there is no finding."""
+    mended = mend(comparison, findings)
+    why = "; ".join(dict.fromkeys(short(refusal.why) for refusal in mended.refused))
+    if not mended.after and not why:
+        return None
+    return {"diff": mended.diff, "why": why, "files": [Path(file).name for file in mended.after]}
 
 
 def _shortener(comparison: Comparison) -> Callable[[str], str]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
+from django.core.files.base import ContentFile
+from django.core.files.storage import default_storage
 from django.db import transaction
 
+from netweave.web import nets
 from netweave.web.models import Comparison, State
 from netweave.web.nets import RefusedError
 from netweave.web.safety import count
@@ -50,6 +53,52 @@ def start(a: Net, b: Net, *, name: str = "", chosen: dict[str, Any] | None = Non
     return made
 
 
+def mended_texts(comparison: Comparison, finding: int | None) -> dict[str, str]:
+    """Return the second net's texts with fixes applied, by file name.
+
+    Args:
+        comparison: A comparison that is done.
+        finding: The number of the finding that is fixed; None for all.
+
+    Raises:
+        RefusedError: There is no fix that can be applied.
+    """
+    known = storage.kept_json(comparison.fixes) if comparison.fixes else {}
+    texts: dict[str, str] = known.get("all" if finding is None else str(finding), {})
+    if not texts:
+        raise RefusedError("no fix of this comparison can be applied to the text; the page says why")
+    return texts
+
+
+def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
+    """Make a net of the second one with fixes applied, and compare the first with it.
+
+    Args:
+        comparison: A comparison that is done; its nets stay as they are.
+        finding: As for ``mended_texts``.
+
+    Raises:
+        RefusedError: A net was deleted, there is no fix, or there is no room for the mended net.
+        TooManyError: Too many files or comparisons came in a minute.
+    """
+    a, b = comparison.net_a, comparison.net_b
+    if a is None or b is None:
+        raise RefusedError("a net of this comparison was deleted; upload it again")
+    texts = mended_texts(comparison, finding)
+    files = list(b.files.all())
+    if not texts.keys() <= {file.name for file in files}:
+        raise RefusedError("the file lies in an archive; upload the files by themselves, or take the patch")
+    mended = nets.make_net(
+        b.workspace, name=f"{b.name}, mended"[:200], input_shapes=b.input_shapes, entry=b.entry
+    )
+    for file in files:
+        text = texts.get(file.name)
+        with ContentFile(text.encode()) if text is not None else default_storage.open(file.stored) as stream:
+            nets.add_file(mended, file.name, stream, num_bytes=stream.size)
+    mended.refresh_from_db()
+    return start(a, mended, chosen=comparison.settings)
+
+
 def rename(comparison: Comparison, name: str) -> None:
     """Give a comparison another name; an empty one leaves it."""
     comparison.name = name.strip()[:200] or comparison.name
@@ -64,6 +113,6 @@ def unshare(comparison: Comparison) -> None:
 
 def delete(comparison: Comparison) -> None:
     """Delete a comparison with its result; a worker that is at it learns it."""
-    names = [comparison.result, comparison.document]
+    names = [comparison.result, comparison.document, comparison.fixes]
     comparison.delete()
     storage.drop(names)

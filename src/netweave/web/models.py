@@ -158,6 +158,7 @@ class Comparison(Job):
         seconds: How long it took.
         result: Name in the storage of the result, as ``netweave compare --json`` has it, compressed.
         document: Name in the storage of the comparison as the viewer shows it, compressed.
+        fixes: Name in the storage of the second net's texts with fixes applied, compressed.
         share: The secret in the link that anybody may open; empty if it is not shared.
     """
 
@@ -171,6 +172,7 @@ class Comparison(Job):
     seconds = models.FloatField(null=True)
     result = models.CharField(max_length=200, blank=True)
     document = models.CharField(max_length=200, blank=True)
+    fixes = models.CharField(max_length=200, blank=True, default="")
     share = models.CharField(max_length=43, blank=True, db_index=True)
 
     class Meta(Job.Meta):

@@ -92,6 +92,15 @@ export interface Group {
   finding: number | null;
 }
 
+/** A change of B's text that fixes findings. */
+export interface Patch {
+  /** The change; empty if none can be made. */
+  diff: string;
+  /** Why fixes are not in it. */
+  why: string;
+  files: string[];
+}
+
 export interface Finding {
   mismatch: string | null;
   cause: string;
@@ -101,6 +110,7 @@ export interface Finding {
   error: Real;
   error_fixed: Real;
   latent: boolean;
+  patch?: Patch | null;
 }
 
 export interface Mapping {
@@ -143,6 +153,8 @@ export interface ComparisonDocument {
   notes: string[];
   groups: Group[];
   findings: Finding[];
+  /** All fixes at once. */
+  patch?: Patch | null;
 }
 
 export type Document = NetDocument | ComparisonDocument;

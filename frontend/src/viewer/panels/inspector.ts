@@ -10,12 +10,15 @@ import { windowsOf } from "../model/windows.ts";
 import { overviewParts } from "./overview.ts";
 import { paddingPicture, paddingWords } from "./padding.ts";
 import { parameterParts } from "./parameters.ts";
+import { type FixActions, patchPart } from "./patch.ts";
 import { computedTable, pairNodes, row, writtenTable } from "./settings.ts";
 
 export interface InspectorActions {
   copyLink: () => void;
   toggleFold: (id: number) => void;
   select: (id: number) => void;
+  /** Where the page stands in a workbench, which can apply fixes. */
+  fixes: FixActions | null;
 }
 
 /** Layers of one side whose names are there at once. */
@@ -30,7 +33,7 @@ export class Inspector {
   show(scene: Scene, id: number | null): void {
     this.scene = scene;
     this.element.scrollTop = 0;
-    if (id === null) this.element.replaceChildren(...overviewParts(scene.model));
+    if (id === null) this.element.replaceChildren(...overviewParts(scene.model, this.actions.fixes));
     else if (scene.isFold(id)) this.element.replaceChildren(...this.foldParts(id));
     else this.element.replaceChildren(...this.itemParts(scene.model.union[id]!, id));
   }
@@ -90,7 +93,12 @@ export class Inspector {
     return [
       this.head(item, sides),
       ...item.findings.map((number) =>
-        findingPart((model.document as ComparisonDocument).findings[number]!, item.status),
+        findingPart(
+          (model.document as ComparisonDocument).findings[number]!,
+          item.status,
+          number,
+          this.actions.fixes,
+        ),
       ),
       ...valuesPart(item),
       ...padding(model, item),
@@ -164,7 +172,12 @@ function chips(item: UnionItem): HTMLElement | null {
   );
 }
 
-export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
+export function findingPart(
+  finding: Finding,
+  status: ItemStatus,
+  number: number,
+  fixes: FixActions | null,
+): HTMLElement {
   const fixed = finding.error_fixed !== null && finding.error !== null;
   return h(
     "section",
@@ -197,6 +210,7 @@ export function findingPart(finding: Finding, status: ItemStatus): HTMLElement {
               ]),
         )
       : null,
+    finding.fix && !finding.latent ? patchPart(finding.patch, number, fixes) : null,
   );
 }
 

@@ -4,18 +4,19 @@ import { h } from "../dom.ts";
 import type { ComparisonDocument, Net } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
 import type { Model } from "../model/model.ts";
+import { type FixActions, patchPart } from "./patch.ts";
 import { amountText, bytesText } from "../model/wording.ts";
 
-export function overviewParts(model: Model): HTMLElement[] {
+export function overviewParts(model: Model, fixes: FixActions | null): HTMLElement[] {
   const { document } = model;
-  const parts = document.kind === "comparison" ? verdictParts(document) : [];
+  const parts = document.kind === "comparison" ? verdictParts(document, fixes) : [];
   return [
     ...parts,
     ...document.nets.map((net, side) => netPart(net, document.nets.length > 1 ? "AB"[side]! : "")),
   ];
 }
 
-function verdictParts(document: ComparisonDocument): HTMLElement[] {
+function verdictParts(document: ComparisonDocument, fixes: FixActions | null): HTMLElement[] {
   const { mark, key } = verdictLook(document);
   const mappings = [
     ...document.inputs.map((mapping) => ["input", mapping] as const),
@@ -28,6 +29,7 @@ function verdictParts(document: ComparisonDocument): HTMLElement[] {
       h("h2", { "data-verdict": key }, h("span", { class: "nw-mark" }, mark), document.verdict),
       h("p", { class: "nw-cause" }, document.sentence),
     ),
+    ...allFixes(document, fixes),
     ...document.notes.map((note) => h("p", { class: "nw-note" }, note)),
     facts("How the nets were compared", [
       ...mappings.map(([name, m]): [string, string] => [
@@ -37,6 +39,11 @@ function verdictParts(document: ComparisonDocument): HTMLElement[] {
       ...document.probes.map((probe): [string, string] => ["run on", probe]),
     ]),
   ];
+}
+
+function allFixes(document: ComparisonDocument, fixes: FixActions | null): HTMLElement[] {
+  const part = document.patch?.diff ? patchPart(document.patch, null, fixes) : null;
+  return part ? [h("section", { class: "nw-section" }, h("h3", {}, "All fixes"), part)] : [];
 }
 
 function netPart(net: Net, letter: string): HTMLElement {

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from netweave.backends import prepare
+from netweave.comparison.explain.edits import edits_of
 from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.incompatible import other_filters, other_operators, shape_mismatch
 from netweave.comparison.explain.known_mismatches import KNOWN_MISMATCHES, Case, Proposal
@@ -213,6 +214,7 @@ class Explainer:
             fix=joined_text(p.fix for p in proposals),
             error=test.error,
             error_fixed=error,
+            edits=edits_of(p.fix for p in proposals),
         )
 
     def _unexplained(self, draft: Draft, test: IsolatedTest, proposals: Sequence[Proposal]) -> Finding:
@@ -257,6 +259,7 @@ def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Pro
         mismatch=shape_mismatch(node_a, node_b) if fix else None,
         cause="; ".join([cause, *(p.cause for p in besides)]),
         fix=joined_text([fix, *(p.fix for p in besides)]),
+        edits=edits_of([fix, *(p.fix for p in besides)]),
     )
 
 

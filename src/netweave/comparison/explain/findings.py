@@ -9,6 +9,7 @@ from netweave.comparison.result.comparison import Finding
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from netweave.comparison.result.comparison import Edit
     from netweave.comparison.signals import Signals
 
 
@@ -30,6 +31,7 @@ def finding_at(
     error: float | None = None,
     error_fixed: float | None = None,
     latent: bool = False,
+    edits: tuple[Edit, ...] = (),
 ) -> Finding:
     """Return a finding about a node of A and one of B.
 
@@ -42,6 +44,7 @@ def finding_at(
         error: Error before the fix.
         error_fixed: Error with it.
         latent: Whether it has no effect here.
+        edits: The settings that the fix changes.
     """
     layer_a, place_a = ("", "") if a[1] is None else where(a[0], a[1])
     layer_b, place_b = ("", "") if b[1] is None else where(b[0], b[1])
@@ -56,4 +59,5 @@ def finding_at(
         error=error,
         error_fixed=error_fixed,
         latent=latent,
+        edits=edits,
     )

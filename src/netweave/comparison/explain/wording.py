@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.graph import attributes_of
+
 if TYPE_CHECKING:
     import onnx_ir as ir
 
@@ -56,7 +58,13 @@ CHAINER = {
     "size": "n",
     "bias": "k",
 }
-DARKNET = {"kernel_shape": "size", "pads": "padding", "strides": "stride", "group": "groups"}
+DARKNET = {
+    "kernel_shape": "size",
+    "pads": "padding",
+    "strides": "stride",
+    "dilations": "dilation",
+    "group": "groups",
+}
 KERAS = {"kernel_shape": "kernel_size", "dilations": "dilation_rate", "group": "groups"}
 
 CALLS = {"pytorch": PYTORCH, "chainer": CHAINER, "darknet": DARKNET, "keras": KERAS}
@@ -95,10 +103,19 @@ FILTERS = {
 
 _POOLS = {"MaxPool": "max", "GlobalMaxPool": "max", "AveragePool": "average", "GlobalAveragePool": "average"}
 
+_DARKNET = {
+    "Relu": "activation=relu",
+    "LeakyRelu": "activation=leaky",
+    "Sigmoid": "activation=logistic",
+    "Tanh": "activation=tanh",
+    "Elu": "activation=elu",
+}
+
 OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
     "caffe": (
         {name: f"pool: {'MAX' if kind == 'max' else 'AVE'}" for name, kind in _POOLS.items()},
         {"Add": "operation: SUM", "Mul": "operation: PROD", "Max": "operation: MAX"},
+        {"LRN": "norm_region: ACROSS_CHANNELS", "ChannelLRN": "norm_region: WITHIN_CHANNEL"},
         {
             "Abs": 'type: "AbsVal"', "Elu": 'type: "ELU"', "Relu": 'type: "ReLU"',
             "Sigmoid": 'type: "Sigmoid"', "Softplus": 'type: "BNLL"', "Tanh": 'type: "TanH"',
@@ -108,6 +125,7 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
         {name: f"pool: {'MAX' if kind == 'max' else 'AVG'}" for name, kind in _POOLS.items()},
         {"Relu": "type: kReLU", "Sigmoid": "type: kSigmoid"},
     ),
+    "darknet": (_DARKNET,),
     "mxnet": (
         {name: f"pool_type={'max' if kind == 'max' else 'avg'}" for name, kind in _POOLS.items()},
         {
@@ -145,7 +163,7 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
     if name == "rounding":
         return ROUNDING.get((format, value), f"the rounding rule {value!r}")
     if name == "pads":
-        return _padding(format, value)
+        return _padding(format, node, value)
     if format == "caffe":
         if node.op_type == "LeakyRelu":
             return f"negative_slope: {in_words(name, value)}"
@@ -195,15 +213,26 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
     """
     if format == "onnx" and not node_a.domain:
         return f"op_type={node_a.op_type}"
+    if {node_a.op_type, node_b.op_type} == {"Relu", "LeakyRelu"} and format in {"caffe", "singa"}:
+        slope = attributes_of(node_a).get("alpha", 0.01) if node_a.op_type == "LeakyRelu" else 0.0
+        return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
+    if format == "darknet" and node_a.op_type == "LeakyRelu":
+        slope = attributes_of(node_a).get("alpha", 0.01)
+        return "activation=leaky" if abs(slope - 0.1) < 1e-6 and node_b.op_type in _DARKNET else ""
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
             return table[node_a.op_type]
     return ""
 
 
-def _padding(format: str, value: tuple[int, ...]) -> str:  # noqa: A002
+def _padding(format: str, node: ir.Node, value: tuple[int, ...]) -> str:  # noqa: A002
     half = len(value) // 2
     begin, end = value[:half], value[half:]
+    if format == "darknet" and node.op_type in _POOLS:
+        total = {first + last for first, last in zip(begin, end, strict=True)}
+        # Darknet divides a pooling's padding, the smaller half before the image (maxpool_layer.c)
+        if len(total) == 1 and begin == tuple(first // 2 for first in total) * half:
+            return f"padding={total.pop()}"
     if format == "onnx":
         return f"pads={list(value)}"
     if begin != end:

@@ -72,6 +72,19 @@ class TensorMapping(LayoutChange):
 
 
 @dataclass(frozen=True, slots=True)
+class Edit:
+    """A setting of a layer, as the source's own files spell it.
+
+    Attributes:
+        name: Name of the setting (``ceil_mode``).
+        value: Its value, ready to be written (``True``).
+    """
+
+    name: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One difference, explained as far as possible.
 
@@ -86,6 +99,7 @@ class Finding:
         error: Largest difference relative to the rms of A's tensor, before the fix.
         error_fixed: The same with the fix tried on B; None if none was tried.
         latent: The difference is there and has no effect with these weights and inputs.
+        edits: The settings of B's layer that the fix changes; empty if it takes more than settings.
     """
 
     mismatch: str | None
@@ -98,6 +112,7 @@ class Finding:
     error: float | None = None
     error_fixed: float | None = None
     latent: bool = False
+    edits: tuple[Edit, ...] = ()
 
     @property
     def trap(self) -> str | None:

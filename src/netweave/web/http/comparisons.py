@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 from uuid import UUID  # noqa: TC003 (read at run time)
 
-from django.http import HttpRequest, HttpResponse  # noqa: TC002 (read at run time)
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404
-from ninja import Router, Status
+from django.utils.http import content_disposition_header
+from ninja import Query, Router, Status
 
 from netweave.web import comparisons
 from netweave.web.http.documents import document_response
 from netweave.web.http.nets import own_net
 from netweave.web.http.schemas import ComparisonOut, NewComparison, Offset, Problem, Rename
 from netweave.web.models import Comparison
+from netweave.web.nets import RefusedError
 from netweave.web.work import leases
 
 router = Router()
+
+Finding = Annotated[int | None, Query(ge=0, description="Number of the finding; all if it is left out")]
 
 
 def own_comparison(request: HttpRequest, key: UUID) -> Comparison:
@@ -83,6 +87,28 @@ def unshare_comparison(request: HttpRequest, key: UUID) -> Any:
     found = own_comparison(request, key)
     comparisons.unshare(found)
     return found
+
+
+@router.get("/{uuid:key}/fix", summary="The file of the second net with fixes applied")
+def mended_file(request: HttpRequest, key: UUID, finding: Finding = None) -> HttpResponse:
+    """With all fixes, or with that of one finding; 422 where none can be applied to the text of one file."""
+    texts = comparisons.mended_texts(own_comparison(request, key), finding)
+    if len(texts) > 1:
+        raise RefusedError("the fixes change several files; take the patch")
+    ((name, text),) = texts.items()
+    response = HttpResponse(text.encode(), content_type="application/octet-stream")
+    response.headers["Content-Disposition"] = content_disposition_header(True, name) or "attachment"
+    return response
+
+
+@router.post(
+    "/{uuid:key}/fix",
+    response={202: ComparisonOut, 422: Problem, 429: Problem},
+    summary="Apply fixes and compare again",
+)
+def apply_fix(request: HttpRequest, key: UUID, finding: Finding = None) -> Any:
+    """The mended net is a new one; the nets of this comparison stay as they are."""
+    return Status(202, comparisons.apply_fix(own_comparison(request, key), finding))
 
 
 @router.get("/{uuid:key}/result", summary="The result, as 'netweave compare --json' writes it")

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from multiprocessing.connection import Connection
 
-    from netweave.api import Graph, SortedParts
+    from netweave.api import Comparison, Graph, SortedParts
+    from netweave.comparison import Finding
+
+MAX_FIXES = 100
+"""Findings whose fix can be applied alone; more are applied all at once."""
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
 NET, RESULT, DOCUMENT, FACTS = "net.json", "result.json", "document.json", "facts.json"
+FIXES = "fixes.json"
 """Files that it leaves in its folder."""
 
 
@@ -122,6 +127,7 @@ def _carry_out(request: Request, told: Connection) -> None:
     _write(request, RESULT, found.to_json())
     told.send(("stage", "drawing"))
     _write(request, DOCUMENT, viewer.comparison_document(found))
+    _write(request, FIXES, _fixes(found))
 
 
 def _sorting(parts: SortedParts) -> dict[str, Any]:
@@ -129,6 +135,18 @@ def _sorting(parts: SortedParts) -> dict[str, Any]:
     return {
         "nets": [[file.name for file in files] for _, files in parts.nets],
         "unused": [{"name": file.name, "why": why} for file, why in parts.unused.items()],
+    }
+
+
+def _fixes(found: Comparison) -> dict[str, dict[str, str]]:
+    """Return the mended texts by file name: with all fixes, and with that of each finding by its number."""
+    findings = [group.finding for group in found.groups if group.finding]
+    wanted: dict[str, list[Finding] | None] = {str(n): [f] for n, f in enumerate(findings[:MAX_FIXES])}
+    mended = {key: api.mend(found, some) for key, some in ({"all": None} | wanted).items()}
+    return {
+        key: {Path(file).name: text for file, text in one.after.items()}
+        for key, one in mended.items()
+        if one.after
     }
 
 

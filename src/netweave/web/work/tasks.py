@@ -49,12 +49,13 @@ def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[
         told = {"facts": {"open_inputs": list(error.open_inputs)}} if model is Net else {}
         leases.end(job, lease, State.FAILED, error=str(error), **told)
         return
-    old = [job.document, getattr(job, "result", "")]
+    kept = ("document", "result", "fixes")
+    old = [getattr(job, name, "") for name in kept]
     with transaction.atomic():
         ended = leases.end(job, lease, State.DONE, **found)
         if ended and model is Net:
             split(job, found["facts"])
-    storage.drop(old if ended else [found.get("document", ""), found.get("result", "")])
+    storage.drop(old if ended else [found.get(name, "") for name in kept])
 
 
 def split(net: Net, facts: dict[str, Any]) -> None:
@@ -103,6 +104,7 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
         "seconds": sum(result["seconds"].values()),
         "result": storage.keep(f"{place}-result.json.gz", content),
         "document": storage.keep(f"{place}-document.json.gz", (folder / child.DOCUMENT).read_bytes()),
+        "fixes": storage.keep(f"{place}-fixes.json.gz", (folder / child.FIXES).read_bytes()),
     }
 
 

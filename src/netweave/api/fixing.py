@@ -1,0 +1,110 @@
+"""Fixes that a comparison proposes, applied to the text of B's files and compared again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Unpack
+
+from netweave import fixes
+from netweave.api.comparing import compare
+from netweave.errors import NetweaveError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from netweave.api.nets import ReadOptions
+    from netweave.comparison import Comparison, Finding
+    from netweave.fixes import Mended
+
+
+@dataclass(frozen=True, slots=True)
+class FixedPort:
+    """A port with fixes applied, in a file of its own.
+
+    Attributes:
+        file: The file that was written.
+        mended: The changes, and the fixes that could not be applied.
+        comparison: The first net against the mended one; None if that cannot be read or compared.
+        problem: Why it cannot; empty if it can.
+    """
+
+    file: Path
+    mended: Mended
+    comparison: Comparison | None
+    problem: str = ""
+
+
+def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
+    """Apply the fixes of a comparison to the text of the second net's files, in memory.
+
+    Args:
+        comparison: The comparison, of nets that were read from files.
+        findings: Those of its findings whose fixes are applied; all that have an effect by default.
+    """
+    return fixes.mend(comparison, findings)
+
+
+def fix_port(
+    a: str,
+    b: str,
+    comparison: Comparison,
+    target: str | Path,
+    *,
+    findings: Iterable[Finding] | None = None,
+    overwrite: bool = False,
+    input_shapes: Mapping[str, Sequence[int]] | None = None,
+    **options: Unpack[ReadOptions],
+) -> FixedPort:
+    """Write the second net with the fixes of a comparison applied, and compare again.
+
+    Args:
+        a: The first net as it was given, ``FILE`` or ``FILE,WEIGHTS``.
+        b: The second net, likewise.
+        comparison: What was found about them.
+        target: The file to write; the files of the nets stay as they are.
+        findings: As for ``mend``.
+        overwrite: Replace the file if it is there.
+        input_shapes: As for ``compare``.
+        options: As for ``load``.
+
+    Raises:
+        UsageError: No fix can be applied, the fixes change several files, or the file exists or cannot be
+            written.
+    """
+    target = Path(target)
+    if target.exists() and not overwrite:
+        raise UsageError(f"{target} exists; give another name, or say that it is to be overwritten")
+    mended = fixes.mend(comparison, findings)
+    if not mended.after:
+        reasons = "; ".join(refusal.why for refusal in mended.refused) or "nothing is to be fixed"
+        raise UsageError(f"no fix can be applied to {b}: {reasons}")
+    if len(mended.after) > 1:
+        names = ", ".join(mended.after)
+        raise UsageError(
+            f"the fixes change several files ({names}); apply the patch that 'netweave fix' prints"
+        )
+    ((file, text),) = mended.after.items()
+    try:
+        target.write_bytes(text.encode())
+    except OSError as error:
+        raise UsageError(f"{target}: cannot be written: {error.strerror or error}") from error
+    try:
+        again = compare(
+            a,
+            _renamed(b, file, target, comparison.b.files),
+            input_shapes=input_shapes,
+            **options,
+        )
+    except NetweaveError as error:
+        return FixedPort(target, mended, None, str(error))
+    return FixedPort(target, mended, again)
+
+
+def _renamed(net: str, file: str, target: Path, files: Sequence[str]) -> str:
+    """Return how a net is given that has one of its files elsewhere; its weights stay where they are."""
+    name, comma, weights = net.partition(",")
+    entry = name.removeprefix(file)  # FILE:FACTORY
+    if not comma:
+        weights = next((other for other in files if Path(other).resolve() != Path(file).resolve()), "")
+    return f"{target}{entry}" + (f",{weights}" if weights else "")

@@ -1,0 +1,31 @@
+"""The settings that a fix changes, out of the words in which B's files spell them (``wording``)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from netweave.comparison.result.comparison import Edit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VALUE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
+_PAIR = re.compile(rf"(\w+)(?::\ |=)({_VALUE})", re.VERBOSE)
+_PHRASE = re.compile(rf"{_PAIR.pattern}(?:\ {_PAIR.pattern})*", re.VERBOSE)
+
+
+def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
+    """Return the settings that phrases give; nothing if one of them says more than settings.
+
+    >>> edits_of(["pad_h: 1 pad_w: 2", 'type: "ReLU"'])
+    (Edit(name='pad_h', value='1'), Edit(name='pad_w', value='2'), Edit(name='type', value='"ReLU"'))
+    >>> edits_of(["ceil_mode=True", "put its inputs in A's order"])
+    ()
+    """
+    found: list[Edit] = []
+    for phrase in phrases:
+        if not _PHRASE.fullmatch(phrase):
+            return ()
+        found += [Edit(name, value) for name, value in _PAIR.findall(phrase)]
+    return tuple(dict.fromkeys(found))

@@ -1,0 +1,145 @@
+"""From findings to changed texts of B's files, and why a fix cannot be applied."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.fixes.cfg import edit_cfg
+from netweave.fixes.prototxt import edit_prototxt
+from netweave.fixes.python_source import edit_python
+from netweave.fixes.symbol_json import edit_symbol
+from netweave.fixes.text import NotAppliedError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from netweave.comparison import Comparison, Edit, Finding
+
+    Editor = Callable[[str, int, str, Sequence[Edit]], str]
+
+TEXT_EDITORS: dict[str, tuple[tuple[str, ...], Editor]] = {
+    "caffe": (("",), edit_prototxt),
+    "singa": (("",), edit_prototxt),
+    "mxnet": (("",), edit_symbol),
+    "darknet": (("",), edit_cfg),
+    "pytorch": ((".py",), edit_python),
+    "chainer": ((".py",), edit_python),
+    "keras": ((".py",), edit_python),
+}
+"""For each format how the names of its texts end, and what changes them."""
+
+MAX_BYTES = 8 << 20
+"""Larger files are not texts that somebody wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A fix that was not applied.
+
+    Attributes:
+        finding: The finding.
+        why: Why not, and what to do instead.
+    """
+
+    finding: Finding
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Texts with fixes applied.
+
+    Attributes:
+        before: The texts of the files that are changed, by the name of the file.
+        after: The changed texts.
+        applied: Findings whose fix is in them.
+        refused: Findings whose fix is not.
+    """
+
+    before: dict[str, str]
+    after: dict[str, str]
+    applied: tuple[Finding, ...]
+    refused: tuple[Refusal, ...]
+
+    @property
+    def diff(self) -> str:
+        """The changes as a patch, which ``patch`` and ``git apply`` take; empty if there are none."""
+        return "".join(unified_diff(file, self.before[file], text) for file, text in self.after.items())
+
+
+def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> Mended:
+    """Apply fixes to the text of B's files; no file is changed.
+
+    Args:
+        comparison: The comparison; B's files are read again.
+        findings: Findings of it whose fixes are applied; those with an effect by default.
+    """
+    wanted = [f for f in comparison.findings if not f.latent] if findings is None else list(findings)
+    before: dict[str, str] = {}
+    after: dict[str, str] = {}
+    applied, refused = [], []
+    # from the last line up, since a line that is added moves all that follow
+    for finding in sorted(wanted, key=_line, reverse=True):
+        try:
+            file, line, editor = _place(comparison, finding, wanted)
+            if file not in before:
+                before[file] = _text(file)
+            if not any(f.place_b == finding.place_b and f.edits == finding.edits for f in applied):
+                text = after.get(file, before[file])
+                after[file] = editor(text, line, finding.layer_b, finding.edits)
+        except NotAppliedError as error:
+            refused.append(Refusal(finding, str(error)))
+        else:
+            applied.append(finding)
+    after = {file: text for file, text in after.items() if text != before[file]}
+    return Mended({file: before[file] for file in after}, after, tuple(applied[::-1]), tuple(refused[::-1]))
+
+
+def unified_diff(file: str, before: str, after: str) -> str:
+    """Return a change of a text as a patch."""
+    name = Path(file).name
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), f"a/{name}", f"b/{name}"
+    )
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _line(finding: Finding) -> int:
+    line = finding.place_b.rpartition(":")[2]
+    return int(line) if line.isdecimal() else 0
+
+
+def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) -> tuple[str, int, Editor]:
+    """Return the file and the line that a fix changes, and what changes it."""
+    if not finding.fix:
+        raise NotAppliedError("no fix is known")
+    if not finding.edits:
+        raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
+    net = comparison.b
+    file, line = finding.place_b.rpartition(":")[0], _line(finding)
+    ends, editor = TEXT_EDITORS.get(net.format, ((), None))
+    if editor is None or not line or not file.endswith(ends):
+        name = Path(file or finding.place_b or net.name).name
+        raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
+    others = {layer.name for layer in net.layers.values() if str(layer.origin) == finding.place_b}
+    mended = {f.layer_b for f in wanted if f.place_b == finding.place_b and f.edits == finding.edits}
+    if others - mended:
+        names = ", ".join(sorted(others - mended)[:4])
+        raise NotAppliedError(f"line {line} also makes {names}, which the change would change as well")
+    return file, line, editor
+
+
+def _text(file: str) -> str:
+    path = Path(file)
+    try:
+        if path.stat().st_size > MAX_BYTES:
+            raise NotAppliedError(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+        return path.read_bytes().decode("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+        raise NotAppliedError(f"{path.name} cannot be read again: {reason}") from error

@@ -1,0 +1,128 @@
+"""Settings of layers in Python source: arguments of the call that makes the layer, at the recorded line."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from netweave.fixes.signatures import BY_NAME, POSITIONS
+from netweave.fixes.text import NotAppliedError, Replacement, replaced
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.comparison import Edit
+
+
+def edit_python(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
+    """Return a text with arguments of the call at a line changed.
+
+    Raises:
+        NotAppliedError: The file is no Python, or which call makes the layer is not clear.
+    """
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise NotAppliedError(f"the file is no Python that can be changed: {error}") from error
+    call = _call(tree, line, layer, edits)
+    places = _Places(text)
+    changes = [change for edit in edits if (change := _change(call, edit, places)) is not None]
+    added = ", ".join(f"{edit.name}={edit.value}" for edit in edits if _value(call, edit.name) is None)
+    end = places.of(call)[1] - 1
+    # behind a comma that ends the arguments, or in empty brackets, there is no further comma
+    for words in (f", {added}", added) if added else ("",):
+        changed = replaced(text, [*changes, Replacement(end, end, words)])
+        if _is_python(changed):
+            return changed
+    raise NotAppliedError(f"the arguments at line {line} are written in a way that cannot be changed safely")
+
+
+def _is_python(text: str) -> bool:
+    try:
+        ast.parse(text)
+    except SyntaxError:
+        return False
+    return True
+
+
+def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast.Call:
+    """Return the innermost call at a line that takes the arguments."""
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and node.lineno <= line <= (node.end_lineno or node.lineno)
+    ]
+    taking = [call for call in calls if all(_takes(call, edit.name) for edit in edits)]
+    names = ", ".join(edit.name for edit in edits)
+    if not taking:
+        raise NotAppliedError(f"no call at line {line} is known to take {names}")
+    inner = [call for call in taking if not any(_holds(call, other) for other in taking)]
+    assigned = [call for call in inner if layer.rpartition(".")[2] in _targets(tree, call)]
+    chosen = inner if len(inner) == 1 else assigned
+    if len(chosen) != 1:
+        raise NotAppliedError(f"line {line} has {len(inner)} calls that take {names}")
+    return chosen[0]
+
+
+def _takes(call: ast.Call, name: str) -> bool:
+    callee = _callee(call)
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return False
+    given = any(keyword.arg == name for keyword in call.keywords)
+    return given or name in POSITIONS.get(callee, ()) or name in BY_NAME.get(callee, frozenset())
+
+
+def _callee(call: ast.Call) -> str:
+    function = call.func
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+
+
+def _holds(outer: ast.Call, inner: ast.Call) -> bool:
+    return outer is not inner and any(node is inner for node in ast.walk(outer))
+
+
+def _targets(tree: ast.Module, call: ast.Call) -> set[str]:
+    """Return the names that the value of a call is given: ``conv1`` in ``self.conv1 = ...``."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and any(inner is call for inner in ast.walk(node.value)):
+            found |= {t.attr if isinstance(t, ast.Attribute) else getattr(t, "id", "") for t in node.targets}
+    return found
+
+
+def _value(call: ast.Call, name: str) -> ast.expr | None:
+    """Return what an argument is given, by name or by position."""
+    for keyword in call.keywords:
+        if keyword.arg == name:
+            return keyword.value
+    positions = POSITIONS.get(_callee(call), ())
+    place = positions.index(name) if name in positions else len(call.args)
+    return call.args[place] if place < len(call.args) else None
+
+
+def _change(call: ast.Call, edit: Edit, places: _Places) -> Replacement | None:
+    value = _value(call, edit.name)
+    if value is None:
+        return None
+    start, end = places.of(value)
+    return Replacement(start, end, edit.value)
+
+
+class _Places:
+    """Characters of a text by the lines and UTF-8 columns that Python counts in."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._lines = text.splitlines(keepends=True)
+        self._starts = [0]
+        for line in self._lines:
+            self._starts.append(self._starts[-1] + len(line))
+
+    def of(self, node: ast.expr) -> tuple[int, int]:
+        """Return where a node begins and ends."""
+        end = self._place(node.end_lineno or node.lineno, node.end_col_offset or 0)
+        return self._place(node.lineno, node.col_offset), end
+
+    def _place(self, line: int, column: int) -> int:
+        before = self._lines[line - 1].encode()[:column].decode()
+        return self._starts[line - 1] + len(before)

@@ -1,0 +1,71 @@
+"""Which arguments stand where in calls that make layers, since most ports give sizes by position.
+
+Signatures of PyTorch 2 (torch.nn, torch.nn.functional), Chainer 7 and Keras 3, up to the last argument that a
+fix may change; what is left out can be given by name only.
+"""
+
+from __future__ import annotations
+
+_CONV = "in_channels out_channels kernel_size stride padding dilation groups bias"
+_DECONV = "in_channels out_channels kernel_size stride padding output_padding groups bias dilation"
+_MAX = "kernel_size stride padding dilation return_indices ceil_mode"
+_AVERAGE = "kernel_size stride padding ceil_mode count_include_pad divisor_override"
+_CHAINER_CONV = "in_channels out_channels ksize stride pad nobias initialW initial_bias dilate groups"
+_KERAS_CONV = "filters kernel_size strides padding data_format dilation_rate groups"
+_KERAS_POOL = "pool_size strides padding data_format"
+
+_ROWS: dict[str, str] = {
+    **{f"Conv{n}d": _CONV for n in "123"},
+    **{f"ConvTranspose{n}d": _DECONV for n in "123"},
+    **{f"MaxPool{n}d": _MAX for n in "123"},
+    **{f"AvgPool{n}d": _AVERAGE for n in "123"},
+    **{f"BatchNorm{n}d": "num_features eps momentum affine" for n in "123"},
+    **{f"InstanceNorm{n}d": "num_features eps momentum affine" for n in "123"},
+    "LayerNorm": "normalized_shape eps elementwise_affine",
+    "GroupNorm": "num_groups num_channels eps affine",
+    "LocalResponseNorm": "size alpha beta k",
+    "Linear": "in_features out_features bias",
+    "LeakyReLU": "negative_slope inplace",
+    "ELU": "alpha inplace",
+    "Softmax": "dim",
+    "LogSoftmax": "dim",
+    **{f"conv{n}d": "input weight bias stride padding dilation groups" for n in "123"},
+    **{f"max_pool{n}d": "input kernel_size stride padding dilation ceil_mode return_indices" for n in "123"},
+    **{
+        f"avg_pool{n}d": "input kernel_size stride padding ceil_mode count_include_pad divisor_override"
+        for n in "123"
+    },
+    "batch_norm": "input running_mean running_var weight bias training momentum eps",
+    "layer_norm": "input normalized_shape weight bias eps",
+    "local_response_norm": "input size alpha beta k",
+    "leaky_relu": "input negative_slope inplace",
+    "elu": "input alpha inplace",
+    "softmax": "input dim",
+    "log_softmax": "input dim",
+    "cat": "tensors dim",
+    "Convolution2D": _CHAINER_CONV,
+    "DilatedConvolution2D": "in_channels out_channels ksize stride pad dilate nobias",
+    "Deconvolution2D": "in_channels out_channels ksize stride pad nobias outsize",
+    "max_pooling_2d": "x ksize stride pad cover_all return_indices",
+    "average_pooling_2d": "x ksize stride pad",
+    "MaxPooling2D": _KERAS_POOL,
+    "AveragePooling2D": _KERAS_POOL,
+    "local_response_normalization": "x n k alpha beta",
+    "BatchNormalization": "",
+    "concat": "xs axis",
+    "Conv1D": _KERAS_CONV,
+    "Conv2D": _KERAS_CONV,
+    "Conv3D": _KERAS_CONV,
+    "DepthwiseConv2D": "kernel_size strides padding depth_multiplier data_format dilation_rate",
+    "Dense": "units activation use_bias",
+}
+
+BY_NAME: dict[str, frozenset[str]] = {
+    "BatchNormalization": frozenset({"epsilon", "eps"}),
+    "LayerNormalization": frozenset({"epsilon"}),
+    "LeakyReLU": frozenset({"negative_slope", "alpha"}),
+}
+"""Arguments that are given by name."""
+
+POSITIONS = {name: tuple(row.split()) for name, row in _ROWS.items()}
+"""Names of the arguments of a call, in order, by the last part of what is called."""
