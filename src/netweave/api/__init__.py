@@ -34,6 +34,7 @@ from netweave.comparison import (
     save_comparison,
 )
 from netweave.fixes import Mended
+from netweave.formats import format_text
 from netweave.graph import Graph
 from netweave.job import Job
 from netweave.parallel.devices import Context, cpu, device, gpu
@@ -68,6 +69,7 @@ __all__ = [
     "find_checkpoints",
     "find_runs",
     "fix_port",
+    "format_text",
     "formats",
     "gain_of",
     "gpu",

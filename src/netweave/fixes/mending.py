@@ -122,6 +122,10 @@ def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) 
         raise NotAppliedError(f"the fix is more than a setting; do it by hand: {finding.fix}")
     net = comparison.b
     file, line = finding.place_b.rpartition(":")[0], _line(finding)
+    if net.files and net.files[0].endswith(".onnx") and not file.endswith(".onnx"):
+        raise NotAppliedError(
+            f"{Path(net.files[0]).name} was converted from {Path(file).name}; change that and convert it again"
+        )
     ends, editor = TEXT_EDITORS.get(net.format, ((), None))
     if editor is None or not line or not file.endswith(ends):
         name = Path(file or finding.place_b or net.name).name

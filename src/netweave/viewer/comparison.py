@@ -61,7 +61,7 @@ def comparison_document(comparison: Comparison) -> Json:
 def _patch_json(
     comparison: Comparison, findings: Sequence[Finding] | None, short: Callable[[str], str]
 ) -> Json | None:
-    """Return the change of B's text that fixes findings, or why there is none; None if there is no finding."""
+    """Return the change of B's text that fixes findings, or why there is none; None without one."""
     mended = mend(comparison, findings)
     why = "; ".join(dict.fromkeys(short(refusal.why) for refusal in mended.refused))
     if not mended.after and not why:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
 from netweave.errors import NetweaveError, SourceError
-from netweave.formats import format_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,7 +166,7 @@ def facts(graph: Graph) -> dict[str, Any]:
     known = {row.name: row for row in api.formats()}
     return {
         "format": graph.format,
-        "title": format_text(graph),
+        "title": api.format_text(graph),
         "kinds": known[graph.format].files if graph.format in known else "",
         "name": graph.name,
         "files": [Path(file).name for file in graph.files],
