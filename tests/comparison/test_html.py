@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
-from netweave.comparison.result.html import COLOURS, VERDICT_COLOURS
+from netweave.comparison.result.html import COLOURS
 from tests.graph.test_html import Reader, hostile_net
 
 
@@ -17,10 +17,8 @@ def test_every_verdict_has_a_colour_and_its_mark():
     net = hostile_net()
     for verdict in Verdict:
         shown = Comparison(net, net, verdict, "one sentence")._repr_html_()
-        assert f"<div class={VERDICT_COLOURS[verdict.name]}><b>{verdict.mark} one sentence</b>" in shown
-    assert VERDICT_COLOURS["STRUCTURE"] not in {
-        VERDICT_COLOURS[v.name] for v in Verdict if v.exit_status == 0
-    }
+        assert f"<div class=verdict-{verdict.look.colour}><b>{verdict.mark} one sentence</b>" in shown
+    assert len({verdict.look.colour for verdict in Verdict}) == len(Verdict)
 
 
 @pytest.mark.parametrize("status", Status)

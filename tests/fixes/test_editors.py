@@ -8,8 +8,9 @@ import json
 
 import pytest
 
-from netweave.comparison import Edit
+from netweave.comparison import INPUT_ORDER, Edit
 from netweave.fixes.cfg import edit_cfg
+from netweave.fixes.missing_layer import copy_layer
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
 from netweave.fixes.symbol_json import edit_symbol
@@ -196,3 +197,38 @@ def test_an_argument_of_a_call_is_changed(line, layer, settings, expected):
 def test_a_call_that_is_not_clear_is_left_alone(line, settings, why):
     with pytest.raises(NotAppliedError, match=why):
         edit_python(PYTHON, line, "unknown", edits(**settings))
+
+
+def test_a_layer_in_place_is_copied_behind_the_layer_that_it_follows():
+    without = POOL.replace('layer { name: "relu" type: "ReLU" bottom: "pool" top: "pool" }\n', "")
+    changed = copy_layer(POOL, without, "relu")
+    assert prototxt.parse(changed) == prototxt.parse(POOL)
+    with pytest.raises(NotAppliedError, match="does not work in place"):
+        copy_layer(POOL, POOL.replace('"pool"', '"other"'), "pool")
+    with pytest.raises(NotAppliedError, match="no layer that makes 'pool'"):
+        copy_layer(POOL, without.replace('name: "pool"', 'name: "renamed"'), "relu")
+
+
+@pytest.mark.parametrize(("editor", "text", "line"), [(edit_prototxt, "cat", 1), (edit_cfg, "cfg", 1)])
+def test_inputs_are_put_in_another_order(editor, text, line):
+    texts = {
+        "cat": 'layer { name: "c" type: "Concat" bottom: "a" bottom: "b" top: "c" }',
+        "cfg": "[route]\nlayers = -1, -4\n",
+    }
+    changed = editor(texts[text], line, "c", [Edit(INPUT_ORDER, "2, 1")])
+    wanted = {
+        "cat": 'layer { name: "c" type: "Concat" bottom: "b" bottom: "a" top: "c" }',
+        "cfg": "[route]\nlayers = -4,-1\n",
+    }
+    assert changed == wanted[text]
+    with pytest.raises(NotAppliedError, match="2 inputs in the file and 3 in the net"):
+        editor(texts[text], line, "c", [Edit(INPUT_ORDER, "2, 1, 3")])
+
+
+def test_inputs_of_a_symbol_are_put_in_another_order():
+    nodes = [
+        *NODES[:1],
+        {"op": "Concat", "name": "c", "inputs": [[0, 0, 0], [1, 0, 0]], "attrs": {"dim": "1"}},
+    ]
+    changed = edit_symbol(json.dumps({"nodes": nodes}), 0, "c", [Edit(INPUT_ORDER, "2, 1")])
+    assert json.loads(changed)["nodes"][1] == nodes[1] | {"inputs": [[1, 0, 0], [0, 0, 0]]}

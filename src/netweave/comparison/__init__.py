@@ -10,6 +10,7 @@ from netweave.comparison.matrix import Matrix
 from netweave.comparison.metric import LOCAL_TOLERANCE, OUTPUT_TOLERANCE
 from netweave.comparison.pipeline import compare
 from netweave.comparison.result.comparison import (
+    INPUT_ORDER,
     Comparison,
     Edit,
     Evidence,
@@ -24,6 +25,7 @@ from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.weight_transfer import transfer_weights
 
 __all__ = [
+    "INPUT_ORDER",
     "LOCAL_TOLERANCE",
     "OUTPUT_TOLERANCE",
     "Comparison",

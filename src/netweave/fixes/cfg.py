@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from netweave.comparison import Edit
-from netweave.fixes.text import NotAppliedError, line_end, start_of_line
+from netweave.comparison import INPUT_ORDER, Edit
+from netweave.fixes.text import NotAppliedError, in_order_of, line_end, permuted, start_of_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +31,9 @@ def edit_cfg(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         edits = [*edits, *_without_pad(lines[line:stop])]
     for edit in edits:
         found = [(n, match) for n in range(line, stop) if (match := _LINE.match(lines[n]))]
+        if edit.name == INPUT_ORDER:
+            _reorder(lines, found, in_order_of(edit))
+            continue
         own = [(n, match) for n, match in found if match["name"] == edit.name]
         if own:
             n, match = own[-1]  # the last one counts
@@ -45,3 +48,13 @@ def edit_cfg(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
 def _without_pad(lines: Sequence[str]) -> list[Edit]:
     settings = {match["name"]: match["value"] for line in lines if (match := _LINE.match(line))}
     return [Edit("pad", "0")] if settings.get("pad", "0").strip() not in {"", "0"} else []
+
+
+def _reorder(lines: list[str], found: Sequence[tuple[int, re.Match[str]]], order: Sequence[int]) -> None:
+    """Put the layers that a section joins in another order."""
+    own = [(n, match) for n, match in found if match["name"] == "layers"]
+    if not own:
+        raise NotAppliedError("the section does not name the layers that it joins")
+    n, match = own[-1]
+    layers = [item.strip() for item in match["value"].split(",")]
+    lines[n] = f"{match['before']}{','.join(permuted(layers, order))}{match['after']}"

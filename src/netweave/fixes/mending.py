@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.fixes.cfg import edit_cfg
+from netweave.fixes.missing_layer import copy_layer
 from netweave.fixes.prototxt import edit_prototxt
 from netweave.fixes.python_source import edit_python
 from netweave.fixes.symbol_json import edit_symbol
@@ -81,9 +82,14 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
     before: dict[str, str] = {}
     after: dict[str, str] = {}
     applied, refused = [], []
-    # from the last line up, since a line that is added moves all that follow
+    # from the last line up, since a line that is added moves all that follow; findings without a line of B
+    # come last, and look for their place by name
     for finding in sorted(wanted, key=_line, reverse=True):
         try:
+            if _is_copied(comparison, finding):
+                _copy_layer(comparison, finding, before, after)
+                applied.append(finding)
+                continue
             file, line, editor = _place(comparison, finding, wanted)
             if file not in before:
                 before[file] = _text(file)
@@ -96,6 +102,24 @@ def mend(comparison: Comparison, findings: Iterable[Finding] | None = None) -> M
             applied.append(finding)
     after = {file: text for file, text in after.items() if text != before[file]}
     return Mended({file: before[file] for file in after}, after, tuple(applied[::-1]), tuple(refused[::-1]))
+
+
+def _is_copied(comparison: Comparison, finding: Finding) -> bool:
+    """Whether a fix is a layer that stands in A's text in B's own format."""
+    is_missing = finding.mismatch == "missing-layer" and bool(finding.layer_a) and not finding.layer_b
+    return is_missing and comparison.a.format == comparison.b.format == "caffe"
+
+
+def _copy_layer(
+    comparison: Comparison, finding: Finding, before: dict[str, str], after: dict[str, str]
+) -> None:
+    if not comparison.a.files or not comparison.b.files:
+        raise NotAppliedError("the nets were not read from files")
+    file = comparison.b.files[0]
+    if file not in before:
+        before[file] = _text(file)
+    text_a = _text(finding.place_a.rpartition(":")[0])
+    after[file] = copy_layer(text_a, after.get(file, before[file]), finding.layer_a)
 
 
 def unified_diff(file: str, before: str, after: str) -> str:
@@ -124,7 +148,7 @@ def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) 
     file, line = finding.place_b.rpartition(":")[0], _line(finding)
     if net.files and net.files[0].endswith(".onnx") and not file.endswith(".onnx"):
         raise NotAppliedError(
-            f"{Path(net.files[0]).name} was converted from {Path(file).name}; change that and convert it again"
+            f"{Path(net.files[0]).name} was converted from {Path(file).name}; change that, and convert again"
         )
     ends, editor = TEXT_EDITORS.get(net.format, ((), None))
     if editor is None or not line or not file.endswith(ends):

@@ -6,8 +6,17 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from netweave.comparison import INPUT_ORDER
 from netweave.fixes import schemas
-from netweave.fixes.text import NotAppliedError, Replacement, line_end, replaced, start_of_line
+from netweave.fixes.text import (
+    NotAppliedError,
+    Replacement,
+    in_order_of,
+    line_end,
+    permuted,
+    replaced,
+    start_of_line,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -117,7 +126,7 @@ class _Scanner:
         return self.tokens[self.at - 1]
 
 
-def _tokens(text: str, start: int) -> Iterator[tuple[str, str, int]]:
+def _tokens(text: str, start: int, *, whole: bool = False) -> Iterator[tuple[str, str, int]]:
     depth = 0
     while match := _TOKEN.match(text, start):
         kind, token = str(match.lastgroup), match.group()
@@ -126,7 +135,7 @@ def _tokens(text: str, start: int) -> Iterator[tuple[str, str, int]]:
             continue
         yield kind, token, match.start()
         depth += (token in "{<") - (token in "}>") if kind == "mark" else 0
-        if kind == "mark" and token in "}>" and depth <= 0:
+        if kind == "mark" and token in "}>" and depth <= 0 and not whole:
             return
 
 
@@ -147,6 +156,45 @@ def edit_prototxt(text: str, line: int, layer: str, edits: Sequence[Edit]) -> st
     return replaced(text, [*changes, *ends.values()])
 
 
+@dataclass(frozen=True, slots=True)
+class LayerText:
+    """Where a layer stands in a text, and what it reads and makes.
+
+    Attributes:
+        name: Its name.
+        start: Its first character.
+        end: The first character after it.
+        bottoms: Blobs that it reads.
+        tops: Blobs that it makes.
+    """
+
+    name: str
+    start: int
+    end: int
+    bottoms: tuple[str, ...]
+    tops: tuple[str, ...]
+
+
+def find_layers(text: str) -> list[LayerText]:
+    """Return the layers of a net of Caffe, in order.
+
+    Raises:
+        NotAppliedError: The text is cut off.
+    """
+    scanner = _Scanner(text, list(_tokens(text, 0, whole=True)))
+    found = []
+    while scanner.at < len(scanner.tokens):
+        if scanner.tokens[scanner.at][1] in ";,":
+            scanner.at += 1
+            continue
+        layer = scanner.field()
+        if layer.name in {"layer", "layers"} and layer.inner is not None:
+            values = [(f.name, text[f.value : f.end].strip("\"'")) for f in layer.inner if f.inner is None]
+            of = {key: tuple(v for k, v in values if k == key) for key in ("name", "bottom", "top")}
+            found.append(LayerText("".join(of["name"]), layer.start, layer.end, of["bottom"], of["top"]))
+    return found
+
+
 def _set(
     text: str,
     layer: _Field,
@@ -157,6 +205,11 @@ def _set(
 ) -> None:
     """Note what changes for a setting: its own value, those that it stands for, or a new line."""
     fields = layer.inner or []
+    if edit.name == INPUT_ORDER:
+        inputs = [f for f in fields if f.name in {"bottom", "srclayers"}]
+        names = permuted([text[f.value : f.end] for f in inputs], in_order_of(edit))
+        changes += [Replacement(f.value, f.end, name) for f, name in zip(inputs, names, strict=True)]
+        return
     owner = layer
     if edit.name != "type":
         owner = next(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from netweave.fixes.text import NotAppliedError, Replacement, replaced
+from netweave.comparison import INPUT_ORDER
+from netweave.fixes.text import NotAppliedError, Replacement, in_order_of, permuted, replaced
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -26,12 +27,20 @@ def edit_symbol(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
     """
     start, _ = _node(text, layer)
     members = {key: (begin, stop) for key, begin, stop in _members(text, start)}
+    changes: list[Replacement] = []
+    for edit in [edit for edit in edits if edit.name == INPUT_ORDER]:
+        places = list(_items(text, members["inputs"][0]))
+        names = permuted([text[begin:stop] for begin, stop in places], in_order_of(edit))
+        changes += [Replacement(*place, name) for place, name in zip(places, names, strict=True)]
+    edits = [edit for edit in edits if edit.name != INPUT_ORDER]
+    if not edits:
+        return replaced(text, changes)
     holder = next((members[key] for key in ATTRIBUTES if key in members), None)
     if holder is None:
         inside = ", ".join(f"{json.dumps(e.name)}: {json.dumps(e.value)}" for e in edits)
-        return replaced(text, [Replacement(start + 1, start + 1, f'"attrs": {{{inside}}}, ')])
+        return replaced(text, [*changes, Replacement(start + 1, start + 1, f'"attrs": {{{inside}}}, ')])
     settings = {key: (begin, stop) for key, begin, stop in _members(text, holder[0])}
-    changes, added = [], []
+    added = []
     for edit in edits:
         value = json.dumps(edit.value)
         if edit.name in settings:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
+
+    from netweave.comparison import Edit
 
 
 class NotAppliedError(Exception):
@@ -33,6 +35,22 @@ def replaced(text: str, changes: Iterable[Replacement]) -> str:
     for change in sorted(changes, key=lambda change: change.start, reverse=True):
         text = text[: change.start] + change.text + text[change.end :]
     return text
+
+
+def in_order_of(edit: Edit) -> list[int]:
+    """Return the places, from 0, that an edit of the order of inputs gives."""
+    return [int(place) - 1 for place in edit.value.split(",")]
+
+
+def permuted(items: Sequence[str], order: Sequence[int]) -> list[str]:
+    """Return items in another order.
+
+    Raises:
+        NotAppliedError: There are more or fewer.
+    """
+    if sorted(order) != list(range(len(items))):
+        raise NotAppliedError(f"the layer has {len(items)} inputs in the file and {len(order)} in the net")
+    return [items[place] for place in order]
 
 
 def start_of_line(text: str, line: int) -> int:

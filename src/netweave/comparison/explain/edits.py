@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from netweave.comparison.result.comparison import Edit
+from netweave.comparison.result.comparison import INPUT_ORDER, Edit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _VALUE = r"""(?:"[^"]*"|'[^']*'|\([^()]*\)|\[[^\[\]]*\]|[-+]?\w[\w.+-]*)"""
 _PAIR = re.compile(rf"(\w+)(?::\ |=)({_VALUE})", re.VERBOSE)
+_ORDER = re.compile(r"put the inputs in the order (\d+(?:, \d+)+)")
 _PHRASE = re.compile(rf"{_PAIR.pattern}(?:\ {_PAIR.pattern})*", re.VERBOSE)
 
 
@@ -25,6 +26,9 @@ def edits_of(phrases: Iterable[str]) -> tuple[Edit, ...]:
     """
     found: list[Edit] = []
     for phrase in phrases:
+        if order := _ORDER.fullmatch(phrase):
+            found.append(Edit(INPUT_ORDER, order[1]))
+            continue
         if not _PHRASE.fullmatch(phrase):
             return ()
         found += [Edit(name, value) for name, value in _PAIR.findall(phrase)]

@@ -6,8 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.output_order import counterpart, keeps_order, output_names
+from netweave.comparison.explain.edits import edits_of
 from netweave.comparison.explain.findings import finding_at, where
 from netweave.comparison.explain.known_mismatches.order import LAYOUTS
+from netweave.comparison.explain.wording import in_order_of_a
 from netweave.comparison.layout.tensors import solve_layout
 from netweave.comparison.layout.words import describe
 from netweave.comparison.metric import LOCAL_TOLERANCE
@@ -81,7 +83,7 @@ def _reordered(alignment: Alignment, node: ir.Node | None, output: str, change: 
         node,
         mismatch="input-order" if joined else "channel-order",
         cause=f"{made} makes {order}, where A keeps them, and the net gives them so as {output!r}",
-        fix="put its inputs in A's order" if joined else "put its channels in A's order",
+        fix=in_order_of_a(node) if joined and node is not None else "put its channels in A's order",
     )
 
 
@@ -126,4 +128,6 @@ def _replaced(alignment: Alignment, node: ir.Node, output: str, name_b: str) -> 
 def _finding(alignment: Alignment, node: ir.Node | None, *, mismatch: str, cause: str, fix: str) -> Finding:
     a, b = alignment.sides
     node_a = b.partners.get(id(node)) if node is not None else None
-    return finding_at((a.signals, node_a), (b.signals, node), mismatch=mismatch, cause=cause, fix=fix)
+    return finding_at(
+        (a.signals, node_a), (b.signals, node), mismatch=mismatch, cause=cause, fix=fix, edits=edits_of([fix])
+    )

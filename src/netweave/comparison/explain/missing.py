@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.comparison.align.weights import filters_of
+from netweave.comparison.explain.edits import edits_of
 from netweave.comparison.explain.findings import finding_at, where
+from netweave.comparison.explain.wording import activation_setting
 from netweave.comparison.names import list_stretch
 from netweave.comparison.signals import family_of
 
@@ -34,6 +36,18 @@ def missing_finding(
     biased = None if moved else _biased(side, nodes)
     if biased is not None:
         return _missing_bias(alignment, side, (nodes[0], biased), latent=bool(latent))
+    written = None if moved else _written_with_the_layer(alignment, side, nodes)
+    if written is not None:
+        fix, node_b = written
+        return finding_at(
+            (alignment.a.signals, nodes[0] if side.is_a else None),
+            (alignment.b.signals, node_b),
+            mismatch="missing-layer",
+            cause=f"{side.name} computes {nodes[0].op_type} here, {side.other_name} does not",
+            fix=fix,
+            edits=edits_of([fix]),
+            latent=bool(latent),
+        )
     names = list_stretch(where(side.signals, node)[0] for node in nodes)
     remedy = f"add {names} to B" if side.is_a else f"remove {names} from B"
     alone = f"{side.name} has {names} here, {side.other_name} has nothing{_after(alignment, side, nodes[0])}"
@@ -48,14 +62,32 @@ def missing_finding(
     )
 
 
-def _after(alignment: Alignment, side: Side, node: ir.Node) -> str:
-    """Say which layer of the other net makes what a node reads; nothing if none is known."""
-    other = alignment.other(side).signals
+def _written_with_the_layer(
+    alignment: Alignment, side: Side, nodes: Sequence[ir.Node]
+) -> tuple[str, ir.Node] | None:
+    """Return the setting of B's layer that says whether it has an activation, and B's node of that layer."""
+    signals_b = alignment.b.signals
+    if len(nodes) != 1 or not activation_setting(signals_b.graph.format, nodes[0]):
+        return None
+    node_b = _producer(alignment, side, nodes[0]) if side.is_a else nodes[0]
+    layers = signals_b.graph.layers_of(node_b) if node_b is not None else ()
+    if node_b is None or not layers or layers[0].type == "activation":
+        return None
+    return activation_setting(signals_b.graph.format, nodes[0] if side.is_a else None), node_b
+
+
+def _producer(alignment: Alignment, side: Side, node: ir.Node) -> ir.Node | None:
+    """Return the other net's node that makes what a node reads; None if it is not known."""
     pairs = [side.pairs[signal] for signal in side.signals.inputs_of(node) if signal in side.pairs]
     if len(pairs) != 1:
-        return ""
-    producer = other.producer.get(pairs[0].b if side.is_a else pairs[0].a)
-    return f" after {where(other, producer)[0]}" if producer is not None else ""
+        return None
+    return alignment.other(side).signals.producer.get(pairs[0].b if side.is_a else pairs[0].a)
+
+
+def _after(alignment: Alignment, side: Side, node: ir.Node) -> str:
+    """Say which layer of the other net makes what a node reads; nothing if none is known."""
+    producer = _producer(alignment, side, node)
+    return f" after {where(alignment.other(side).signals, producer)[0]}" if producer is not None else ""
 
 
 def _biased(side: Side, nodes: Sequence[ir.Node]) -> ir.Node | None:

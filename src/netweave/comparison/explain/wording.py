@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from netweave.graph import attributes_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import onnx_ir as ir
 
 CAFFE = {
@@ -109,6 +111,7 @@ _DARKNET = {
     "Sigmoid": "activation=logistic",
     "Tanh": "activation=tanh",
     "Elu": "activation=elu",
+    "Mish": "activation=mish",
 }
 
 OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
@@ -217,12 +220,43 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         slope = attributes_of(node_a).get("alpha", 0.01) if node_a.op_type == "LeakyRelu" else 0.0
         return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
     if format == "darknet" and node_a.op_type == "LeakyRelu":
-        slope = attributes_of(node_a).get("alpha", 0.01)
-        return "activation=leaky" if abs(slope - 0.1) < 1e-6 and node_b.op_type in _DARKNET else ""
+        return activation_setting(format, node_a) if node_b.op_type in _DARKNET else ""
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
             return table[node_a.op_type]
     return ""
+
+
+def activation_setting(format: str, node: ir.Node | None) -> str:  # noqa: A002
+    """Return how a layer's own setting says which activation follows; empty where that is another layer.
+
+    Args:
+        format: The format.
+        node: The activation; None for none.
+    """
+    if format != "darknet":
+        return ""
+    if node is None:
+        return "activation=linear"
+    if node.op_type == "LeakyRelu" and abs(attributes_of(node).get("alpha", 0.01) - 0.1) > 1e-6:
+        return ""  # Darknet's slope is 0.1
+    return _DARKNET.get(node.op_type, "")
+
+
+def function_setting(format: str, name: str) -> str:  # noqa: A002
+    """Return how a layer's own setting says that it computes a function; empty where none does."""
+    known = {"Mish": "activation=mish", "Swish": "activation=swish"}
+    return known.get(name, "") if format == "darknet" else ""
+
+
+def input_order(order: Sequence[int]) -> str:
+    """Return how a node's inputs are to be ordered, counted from 1 as they stand now."""
+    return f"put the inputs in the order {', '.join(str(i + 1) for i in order)}"
+
+
+def in_order_of_a(node: ir.Node) -> str:
+    """Return the order that a node's inputs lack: with two of them there is only one other."""
+    return input_order((1, 0)) if len(node.inputs) == 2 else "put its inputs in A's order"
 
 
 def _padding(format: str, node: ir.Node, value: tuple[int, ...]) -> str:  # noqa: A002

@@ -71,6 +71,10 @@ class TensorMapping(LayoutChange):
         return cls(a, b, text=text, **steps)
 
 
+INPUT_ORDER = "input order"
+"""The setting of an ``Edit`` that puts a layer's inputs in another order, counted from 1 as they stand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Edit:
     """A setting of a layer, as the source's own files spell it.

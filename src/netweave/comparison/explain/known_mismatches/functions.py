@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
 from netweave.comparison.explain.known_mismatches.operators import operator_name
+from netweave.comparison.explain.wording import function_setting
 from netweave.comparison.signals import ELEMENTWISE, family_of, is_constant
 from netweave.graph import attributes_of
 from netweave.passes.rewrite import Rewriter
@@ -35,7 +36,7 @@ def function_mismatches(case: Case) -> Iterator[Proposal]:
     yield Proposal(
         mismatch="operator",
         cause=f"A computes {a.name}, B computes {b.name}",
-        fix=f"compute {a.name}",
+        fix=function_setting(case.b.graph.format, a.name) or f"compute {a.name}",
         node_a=a.nodes[-1],
         node_b=b.nodes[-1],
         change=_Compute(b, a),

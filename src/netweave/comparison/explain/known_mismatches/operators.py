@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import onnx_ir as ir
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
-from netweave.comparison.explain.wording import operator
+from netweave.comparison.explain.wording import input_order, operator
 from netweave.comparison.signals import constants_of, num_signals
 from netweave.graph import attributes_of
 
@@ -53,7 +53,7 @@ def input_order_mismatches(case: Case) -> Iterator[Proposal]:
             yield Proposal(
                 mismatch="input-order",
                 cause=f"the inputs of {operator_name(node_b)} stand in another order in B than in A",
-                fix=f"put the inputs in the order {', '.join(str(i + 1) for i in order)}",
+                fix=input_order(order),
                 node_a=node_a,
                 node_b=node_b,
                 change=_Reorder(node_b.name, order),

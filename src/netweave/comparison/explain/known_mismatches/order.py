@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
+from netweave.comparison.explain.wording import in_order_of_a as in_words_of_order
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -40,7 +41,7 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
         mismatch="input-order" if joined else "channel-order",
         cause=f"the channels that {node.op_type} makes stand in another order in B than in A, and "
         f"{(layers[0].name if layers else reader.name)!r}, which reads them, does not follow",
-        fix="put its inputs in A's order" if joined else "put its channels in A's order",
+        fix=in_words_of_order(node) if joined else "put its channels in A's order",
         node_a=made_a,
         node_b=node,
         change=unchanged,
