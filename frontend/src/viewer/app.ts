@@ -14,6 +14,7 @@ import type { Model, View } from "./model/model.ts";
 import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
+import { Lab } from "./panels/lab.ts";
 import { Inspector } from "./panels/inspector.ts";
 import type { FixActions } from "./panels/patch.ts";
 import { Sidebar } from "./panels/sidebar.ts";
@@ -33,6 +34,7 @@ export class App {
   private readonly toolbar: Toolbar;
   private readonly inspector: Inspector;
   private readonly help: HTMLDialogElement;
+  private readonly lab = new Lab((id) => void this.select(id));
   /** Says to a screen reader what is selected; those who see, see it. */
   private readonly live = h("div", { class: "nw-hidden", "aria-live": "polite" });
   private readonly toast = h("div", { class: "nw-toast", role: "status", hidden: true });
@@ -64,6 +66,7 @@ export class App {
       toggleFold: (id) => void this.toggleFold(id),
       select: (id) => void this.select(id),
       fixes,
+      openLab: (id) => this.openLab(id),
     });
     this.toolbar = new Toolbar(document, {
       setView: (view) => void this.setView(view),
@@ -74,6 +77,7 @@ export class App {
       step: (by) => void this.step(by),
       save: (kind) => void this.save(kind),
       help: () => this.help.showModal(),
+      lab: () => this.openLab(this.selected),
     });
     this.build();
   }
@@ -214,6 +218,10 @@ export class App {
     this.toolbar.nextMeasure();
   }
 
+  openLab(id: number | null = this.selected): void {
+    this.lab.open(this.scene.model, id);
+  }
+
   showHelp(): void {
     this.help.showModal();
   }
@@ -262,7 +270,14 @@ export class App {
     );
     this.element.classList.add("nw-viewer");
     this.stage.element.append(hint, this.busy);
-    this.element.replaceChildren(this.toolbar.element, body, this.help, this.live, this.toast);
+    this.element.replaceChildren(
+      this.toolbar.element,
+      body,
+      this.help,
+      this.lab.element,
+      this.live,
+      this.toast,
+    );
   }
 
   private async unfoldTo(id: number): Promise<void> {

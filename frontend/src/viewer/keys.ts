@@ -24,6 +24,7 @@ export function listenToKeys(app: App, element: HTMLElement): void {
     "=": () => app.stage.zoomBy(1.3),
     "-": () => app.stage.zoomBy(1 / 1.3),
     "0": () => app.stage.fit(),
+    w: () => app.openLab(),
     "?": () => app.showHelp(),
     Escape: () => void app.select(null),
   };

@@ -1,6 +1,6 @@
 """A layer that only A has, copied into B's text where both are written in the same format.
 
-Layers of Caffe that work in place, with the same blob at bottom and top, can be put in without changing others.
+Layers of Caffe that work in place, with the same blob at bottom and top, can be put in alone.
 """
 
 from __future__ import annotations

@@ -161,3 +161,46 @@ def test_nets_without_weights_are_not_shown_as_equal(visit, tmp_path, scheme):
     expect(listed).to_have_text(f"{mark} {name}")
     assert listed.evaluate("verdict => getComputedStyle(verdict).color") == colours["STRUCTURE"]
     assert problems(page) == []
+
+
+def test_the_padding_lab_shows_both_nets_and_follows_what_is_typed(page):
+    compare_a_sample(page)
+    page.keyboard.press("w")
+    lab = page.get_by_role("dialog", name="Padding lab")
+    expect(lab.locator("tbody tr").first).to_contain_text("pool1 · down1")
+    benches = lab.locator(".nw-bench")
+    expect(benches).to_have_count(2)
+    expect(benches.nth(0).get_by_role("status")).to_contain_text("32 → 16")
+    assert benches.nth(0).get_by_role("combobox").input_value() == "caffe"
+    benches.nth(1).get_by_label("padding before").fill("0")
+    benches.nth(1).get_by_label("padding after").fill("0")
+    expect(benches.nth(1).get_by_role("status")).to_contain_text("32 → 15")
+    benches.nth(1).get_by_role("combobox").select_option("full")
+    expect(benches.nth(1).get_by_role("status")).to_contain_text("32 → 16")
+    expect(benches.nth(1).locator(".nw-tap-beyond")).to_have_count(1)
+    benches.nth(1).get_by_role("combobox").select_option("same")
+    expect(benches.nth(1).get_by_label("padding after")).to_be_disabled()
+    expect(benches.nth(1).get_by_label("padding after")).to_have_value("1")
+    benches.nth(1).get_by_label("kernel").fill("50")
+    benches.nth(1).get_by_role("combobox").select_option("valid")
+    expect(benches.nth(1).get_by_role("status")).to_contain_text("Not one window fits")
+    page.keyboard.press("Escape")
+    expect(lab).to_be_hidden()
+
+
+def test_a_fix_is_shown_downloaded_and_applied(page):
+    first = compare_a_sample(page)
+    finding = page.locator(".nw-finding")
+    expect(finding.locator(".nw-diff-added")).to_contain_text("pooling_convention")
+    with page.expect_download() as download:
+        finding.get_by_role("button", name="Patch").click()
+    assert "pooling_convention" in Path(download.value.path()).read_text()
+    with page.expect_download() as download:
+        finding.get_by_role("link", name="Mended file").click()
+    assert download.value.suggested_filename == "leaves-symbol.json"
+    finding.get_by_role("button", name="Apply and compare again").click()
+    page.wait_for_url(lambda url: url.split("#")[0] != first.split("#")[0])
+    page.wait_for_selector(VIEWER)
+    expect(page.locator(".nw-verdict")).to_contain_text("Identical")
+    page.goto("/nets/")
+    expect(page.locator(".card-row .name").first).to_have_text("leaves-symbol.json, mended")

@@ -12,6 +12,7 @@ const KEYS: [keys: string[], words: string][] = [
   [["l", "o"], "show layers, show operators"],
   [["h"], "heat map: parameters, multiply-adds, activations, error"],
   [["+", "-", "0"], "zoom in, zoom out, fit"],
+  [["w"], "padding lab: windows of convolutions and poolings"],
   [["c"], "copy a link to the selected layer"],
   [["Enter"], "move to the details"],
   [["Esc"], "clear the selection"],

@@ -4,8 +4,9 @@ import { h } from "../dom.ts";
 import type { Scene } from "../draw/scene.ts";
 import type { ComparisonDocument, Finding, Group, Item, Layer } from "../model/document.ts";
 import { EVIDENCE, LOOKS, type ItemStatus } from "../model/looks.ts";
-import { type Model, type UnionItem, counterparts, placeOf } from "../model/model.ts";
+import { type Model, type UnionItem, placeOf } from "../model/model.ts";
 import { amountText, bytesText, counted, ratioText, sizesText, typesText } from "../model/wording.ts";
+import { nodesOf } from "../model/windowed.ts";
 import { windowsOf } from "../model/windows.ts";
 import { overviewParts } from "./overview.ts";
 import { paddingPicture, paddingWords } from "./padding.ts";
@@ -19,6 +20,7 @@ export interface InspectorActions {
   select: (id: number) => void;
   /** Where the page stands in a workbench, which can apply fixes. */
   fixes: FixActions | null;
+  openLab: (id: number | null) => void;
 }
 
 /** Layers of one side whose names are there at once. */
@@ -101,7 +103,7 @@ export class Inspector {
         ),
       ),
       ...valuesPart(item),
-      ...padding(model, item),
+      ...padding(model, item, () => this.actions.openLab(id)),
       ...computed(model, item),
       ...shapes(model, sides),
       ...written(sides),
@@ -230,15 +232,7 @@ function valuesTable(group: Group): HTMLElement {
   );
 }
 
-function nodesOf(model: Model, item: UnionItem, side: 0 | 1): Item[] {
-  if (!model.nets[side]) return [];
-  if (model.view === "operators") return membersOf(model, side, item.members[side]);
-  const grouped = [...new Set(item.groups.flatMap((group) => group.nodes[side]))];
-  if (grouped.length) return grouped.sort((a, b) => a - b).map((index) => model.nets[side]!.nodes[index]!);
-  return item.members[side].flatMap((index) => counterparts(model, side, index));
-}
-
-function padding(model: Model, item: UnionItem): HTMLElement[] {
+function padding(model: Model, item: UnionItem, openLab: () => void): HTMLElement[] {
   const pictures = model.nets.map((net, side) => {
     const found = nodesOf(model, item, side as 0 | 1).map((node) => windowsOf(net, node));
     return found.find((windows) => windows !== null && windows.axes.some((axis) => axis.kernel > 1));
@@ -254,7 +248,8 @@ function padding(model: Model, item: UnionItem): HTMLElement[] {
         )
       : h("figure", { class: "nw-figure" }),
   );
-  return [section("Windows on the border", h("div", { class: "nw-sides" }, ...cells))];
+  const button = h("button", { type: "button", class: "nw-button", onclick: openLab }, "Padding lab");
+  return [section("Windows on the border", h("div", { class: "nw-sides" }, ...cells), button)];
 }
 
 function computed(model: Model, item: UnionItem): HTMLElement[] {

@@ -15,6 +15,7 @@ export interface ToolbarActions {
   step: (by: number) => void;
   save: (kind: "svg" | "png") => void;
   help: () => void;
+  lab: () => void;
 }
 
 export class Toolbar {
@@ -93,6 +94,7 @@ export class Toolbar {
         button("SVG", "Save as SVG", () => actions.save("svg")),
         button("PNG", "Save as PNG", () => actions.save("png")),
       ),
+      button("Padding", "Padding lab: windows of convolutions and poolings (w)", () => actions.lab(), "w"),
       button("?", "Keys and marks (?)", () => actions.help(), "?"),
     );
   }
