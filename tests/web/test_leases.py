@@ -108,3 +108,61 @@ def test_a_file_that_arrives_while_a_net_is_read_takes_the_job_from_its_worker(j
     leases.queue(job, read_net)
     assert not leases.end(job, lease, State.DONE, facts={"of": "half the files"})
     assert leases.claim(Net, job.pk)
+
+
+@pytest.fixture
+def pair_of_owners(visitor, choose):
+    """A visitor with four comparisons that wait, and one with one; two workers."""
+    choose(workers=2)
+    many, one = visitor(), visitor()
+    return [many.make_comparison() for _ in range(4)], one.make_comparison()
+
+
+def test_one_visitor_leaves_a_worker_to_others(pair_of_owners):
+    of_one_owner, of_another = pair_of_owners
+    held = leases.claim(Comparison, of_one_owner[0])
+    assert held
+    assert leases.claim(Comparison, of_one_owner[1]) is None
+    assert Comparison.objects.get(pk=of_one_owner[1]).state == "queued"
+    assert leases.claim(Comparison, of_another)
+    job = Comparison.objects.get(pk=of_one_owner[0])
+    assert leases.end(job, held, State.DONE)
+    assert leases.claim(Comparison, of_one_owner[1])
+
+
+def test_a_job_that_had_to_wait_for_others_of_its_owner_is_queued_when_they_end(pair_of_owners):
+    from django_tasks_db.models import DBTaskResult
+
+    of_one_owner, _ = pair_of_owners
+    DBTaskResult.objects.all().delete()  # the queue has delivered all of them
+    workspace = Comparison.objects.get(pk=of_one_owner[0]).workspace_id
+    assert leases.next_of(workspace, TASKS)
+    queued = {entry.args_kwargs["args"][0] for entry in DBTaskResult.objects.ready()}
+    assert len(queued) == 1
+
+
+def test_on_ones_own_machine_all_workers_are_ones_own(visitor, choose):
+    choose(workers=2, hosts=())
+    owner = visitor()
+    keys = [owner.make_comparison() for _ in range(2)]
+    assert all(leases.claim(Comparison, key) for key in keys)
+
+
+def test_a_visitor_has_only_so_many_comparisons_that_wait(visitor, choose):
+    choose(max_waiting=2)
+    owner = visitor()
+    keys = [owner.make_comparison() for _ in range(2)]
+    found = Comparison.objects.get(pk=keys[0])
+    body = {"a": str(found.net_a_id), "b": str(found.net_b_id)}
+    refused = owner.call("POST", "/comparisons", body)
+    assert refused.status_code == 422
+    assert "2 of your comparisons wait or run" in refused.json()["detail"]
+    assert visitor().make_comparison()
+    owner.call("POST", f"/comparisons/{keys[0]}/cancel")
+    assert owner.call("POST", "/comparisons", body).status_code == 202
+
+
+def test_nets_are_made_only_so_often(visitor, choose):
+    choose(nets_per_minute=2)
+    owner = visitor()
+    assert [owner.call("POST", "/nets", {}).status_code for _ in range(3)] == [201, 201, 429]

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sqlite3
 import time
+import urllib.request
 import zipfile
 
 import pytest
@@ -151,3 +153,21 @@ def test_a_running_comparison_can_be_cancelled_and_deleted(bench):
         assert program.wait(f"/comparisons/{key}")["state"] == "done"
     assert program.call("GET", f"/comparisons/{keys[-1]}")["state"] == "cancelled"
     assert len(program.call("GET", "/comparisons")) == 5
+
+
+@pytest.mark.slow
+def test_clients_that_stand_still_hold_no_thread_for_long(bench):
+    """Three kinds: a head without its end, a head byte by byte, and a body that stops."""
+    host, port = bench.url.removeprefix("http://").split(":")
+    clients = [socket.create_connection((host, int(port))) for _ in range(64)]
+    for client in clients:
+        client.sendall(b"GET /help/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+    started = time.monotonic()
+    with urllib.request.urlopen(f"{bench.url}/help/", timeout=60) as response:
+        assert response.status == 200
+    assert time.monotonic() - started < 30
+    for client in clients[:4]:
+        client.settimeout(30)
+        assert client.recv(4096) == b""  # the server has ended the connection
+    for client in clients:
+        client.close()

@@ -10,7 +10,7 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 
 from netweave.web import nets
-from netweave.web.models import Comparison, State
+from netweave.web.models import UNFINISHED, Comparison, State
 from netweave.web.nets import RefusedError
 from netweave.web.safety import count
 from netweave.web.work import leases, storage
@@ -38,6 +38,11 @@ def start(a: Net, b: Net, *, name: str = "", chosen: dict[str, Any] | None = Non
             raise RefusedError(f"net {letter} has no files yet; upload them first")
         if net.state == State.FAILED:
             raise RefusedError(f"net {letter} cannot be read: {net.error}")
+    unfinished = Comparison.objects.filter(workspace=a.workspace, state__in=UNFINISHED).count()
+    if unfinished >= settings.OPTIONS.max_waiting:
+        raise RefusedError(
+            f"{unfinished} of your comparisons wait or run; wait until some are done, or cancel"
+        )
     count("comparisons", str(a.workspace_id), limit=settings.OPTIONS.comparisons_per_minute)
     with transaction.atomic():
         made = Comparison.objects.create(

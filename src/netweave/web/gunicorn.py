@@ -12,7 +12,7 @@ from typing import Any
 from netweave.web.work.worker import end_with_parent
 
 wsgi_app = "netweave.web.wsgi"
-worker_class = "gthread"
+worker_class = "netweave.web.slow_clients.Worker"
 workers = 2
 threads = 16
 timeout = 120

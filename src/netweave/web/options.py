@@ -27,7 +27,7 @@ FILE = "settings.toml"
 SECRET_KEY_FILE = "secret-key"
 """In the data folder: what cookies are signed with."""
 
-MAY_BE_ZERO = ("keep_days",)
+MAY_BE_ZERO = ("keep_days", "max_running")
 
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Names under which a workbench is reached on its own machine."""
@@ -49,6 +49,8 @@ class Options:
         runs: The folder of training runs to show; empty for none.
         workers: Number of comparisons that run at the same time, >= 1.
         max_seconds: Longest time of a comparison.
+        max_running: Jobs of one user that run at the same time; 0 for one less than there are workers.
+        max_waiting: Comparisons of one user that wait or run.
         max_memory_mb: Memory of a comparison, in MiB.
         max_file_mb: Size of an uploaded file, in MiB.
         max_total_mb: Size of all uploads of one user, in MiB.
@@ -57,6 +59,7 @@ class Options:
         uploads_per_minute: Files that one user may upload in a minute.
         comparisons_per_minute: Comparisons that one user may start in a minute.
         sign_ins_per_minute: Tries to sign in, from one address, in a minute.
+        nets_per_minute: Nets that one user may make in a minute.
         newcomers_per_minute: Browsers without an account that one address may bring in a minute.
     """
 
@@ -70,6 +73,8 @@ class Options:
     runs: str = ""
     workers: int = max(1, min(4, os.cpu_count() or 1))
     max_seconds: float = 600.0
+    max_running: int = 0
+    max_waiting: int = 100
     max_memory_mb: int = 8192
     max_file_mb: int = 2048
     max_total_mb: int = 16384
@@ -78,12 +83,20 @@ class Options:
     uploads_per_minute: int = 120
     comparisons_per_minute: int = 30
     sign_ins_per_minute: int = 10
+    nets_per_minute: int = 120
     newcomers_per_minute: int = 120
 
     @property
     def has_accounts(self) -> bool:
         """Whether users sign in."""
         return self.accounts != "off"
+
+    @property
+    def running_limit(self) -> int:
+        """Jobs of one user that run at the same time: where others come, a worker stays free for them."""
+        if self.max_running or self.is_personal:
+            return self.max_running or self.workers
+        return max(1, self.workers - 1)
 
     @property
     def is_personal(self) -> bool:

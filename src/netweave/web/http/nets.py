@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID  # noqa: TC003 (read at run time)
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse  # noqa: TC002 (read at run time)
 from django.shortcuts import get_object_or_404
 from ninja import Router, Status
@@ -13,6 +14,7 @@ from netweave.web import nets
 from netweave.web.http.documents import document_response
 from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Problem
 from netweave.web.models import Net
+from netweave.web.safety import count
 from netweave.web.work import storage
 
 router = Router()
@@ -33,6 +35,7 @@ def list_nets(request: HttpRequest, offset: Offset = 0) -> Any:
 @router.post("", response={201: NetOut, 429: Problem}, summary="Make a net that waits for its files")
 def make_net(request: HttpRequest, body: NewNet) -> Any:
     """Its files are uploaded one by one."""
+    count("nets", str(request.auth.pk), limit=settings.OPTIONS.nets_per_minute)  # type: ignore[attr-defined]
     made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]
     return Status(201, made)
 

@@ -11,6 +11,7 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
@@ -55,6 +56,9 @@ def claim(model: type[Net | Comparison], pk: str) -> str | None:
     exhausted = free.filter(attempts__gte=MAX_ATTEMPTS)
     if exhausted.update(state=State.FAILED, lease="", error=_exhausted()):
         return None
+    job = free.first()
+    if job is not None and _num_running(job) >= settings.OPTIONS.running_limit:
+        return None  # ``next_of`` puts it into the queue again when one of its owner's jobs ends
     taken = free.update(
         state=State.RUNNING, lease=lease, touched=timezone.now(), attempts=F("attempts") + 1, stage="starting"
     )
@@ -73,6 +77,34 @@ def end(job: Job, lease: str, state: State, **found: Any) -> bool:
     """End a job with what was found; False, and nothing written, if it is not the caller's any more."""
     held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
     return bool(held.update(state=state, lease="", stage="", **found))
+
+
+@transaction.atomic
+def next_of(workspace: uuid.UUID, tasks: dict[type[Net | Comparison], Task[Any, Any]]) -> bool:
+    """Put the oldest job of an owner into the queue again that had to wait for others of theirs."""
+    waiting = [
+        (job.created, model, job)
+        for model in tasks
+        for job in model.objects.filter(workspace=workspace, state=State.QUEUED).order_by("created")[:20]
+        if not _is_waiting(job.task)
+    ]
+    if not waiting:
+        return False
+    _, model, job = min(waiting, key=lambda row: row[0])
+    entry = tasks[model].enqueue(str(job.pk))
+    model.objects.filter(pk=job.pk).update(task=str(entry.id), touched=timezone.now())
+    return True
+
+
+def _num_running(job: Job) -> int:
+    """Return how many jobs of a job's owner run, those of silent workers apart."""
+    since = timezone.now() - SILENCE
+    return sum(
+        model.objects.filter(workspace=job.workspace_id, state=State.RUNNING, touched__gte=since)
+        .exclude(pk=job.pk)
+        .count()
+        for model in JOBS
+    )
 
 
 @transaction.atomic

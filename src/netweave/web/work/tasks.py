@@ -41,6 +41,15 @@ def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[
         return
     job = model.objects.get(pk=pk)
     try:
+        _carry_out(job, lease, carry_out)
+    finally:
+        leases.next_of(job.workspace_id, TASKS)
+
+
+def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:
+    """Carry out a job that is held, and end it."""
+    model = type(job)
+    try:
         with storage.scratch() as folder:
             found = carry_out(job, lease, folder)
     except supervise.LostError:

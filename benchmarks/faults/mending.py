@@ -1,0 +1,129 @@
+"""Apply the fixes that ``netweave.compare`` proposes for planted faults, and count the pairs that are equal.
+
+::
+
+    python -m benchmarks.faults.mending --corpus CORPUS [--zoo FOLDER] [--only caffe-]
+
+Every fault is compared with the net itself. A fault whose fix is in a text file is one with a proposed fix
+that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied the
+fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet what
+``benchmarks.faults.zoo`` wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import netweave
+from benchmarks.faults import caffe_faults, darknet_faults, mxnet_faults
+from netweave.errors import NetweaveError
+from netweave.fixes import mend
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from benchmarks.faults.model import Fault, Net, Subject
+    from netweave.api import Comparison
+    from netweave.comparison import Finding
+    from netweave.fixes import Mended
+
+RESULT = Path(__file__).with_name("mending.json")
+
+OF_ARRAYS = ("values", "bias", "gamma", "statistics", "columns")
+"""Words of a fix that is in the stored arrays."""
+
+
+def main() -> None:
+    """Run what the command line asks for."""
+    parser = argparse.ArgumentParser(description="Apply the fixes of planted faults.")
+    parser.add_argument("--corpus", type=Path, required=True)
+    parser.add_argument("--zoo", type=Path, help="the folder that benchmarks.faults.zoo wrote")
+    parser.add_argument("--only", default="", help="nets whose name holds this")
+    parser.add_argument("--result", type=Path, default=RESULT)
+    asked = parser.parse_args()
+    totals: dict[str, Counter[str]] = {}
+    for subject in subjects(asked.corpus, asked.zoo, asked.only):
+        counts = totals.setdefault(subject.name.partition("-")[0], Counter())
+        with tempfile.TemporaryDirectory() as folder:
+            counts.update(of_subject(subject, Path(folder)))
+        print(f"{subject.name}: {dict(counts)}", flush=True)
+    everything = sum(totals.values(), Counter())
+    print(f"all: {dict(everything)}")
+    written = {"totals": everything, "by_format": totals}
+    asked.result.write_text(json.dumps(written, indent=1, sort_keys=True) + "\n")
+
+
+def subjects(corpus: Path, zoo: Path | None, only: str) -> Iterator[Subject]:
+    """Yield the nets that need no interpreter of their own."""
+
+    def wanted(name: str) -> bool:
+        return only in name
+
+    yield from caffe_faults.subjects(corpus, wanted)
+    yield from darknet_faults.subjects(wanted)
+    if zoo is not None:
+        yield from mxnet_faults.subjects(corpus, zoo, wanted)
+
+
+def of_subject(subject: Subject, folder: Path) -> Counter[str]:
+    """Count what becomes of a net's faults."""
+    right = load(subject.net, folder / "right")
+    counts: Counter[str] = Counter()
+    for number, fault in enumerate(subject.faults):
+        counts[outcome(right, fault, folder / f"fault{number}")] += 1
+    return counts
+
+
+def outcome(right: netweave.Graph, fault: Fault, folder: Path) -> str:
+    """Return what becomes of a fault: ``mended``, ``not equal``, ``unreadable``, or why it does not count."""
+    try:
+        found = netweave.compare(right, load(fault.net, folder))
+    except NetweaveError:
+        return "cannot be read or run"
+    if found.equal:
+        return "without effect"
+    fixable = [f for f in found.findings if f.fix and not f.latent and not of_arrays(f)]
+    if not fixable:
+        return "fix in stored arrays, or none"
+    mended = mend(found)
+    if not mended.after:
+        print(f"not applied: {fault.kind} at {fault.layer}: {mended.refused[0].why}", flush=True)
+        return "not applied"
+    return again(right, fault, found, mended)
+
+
+def again(right: netweave.Graph, fault: Fault, found: Comparison, mended: Mended) -> str:
+    """Write the mended texts over the faulty ones, and compare."""
+    for file, text in mended.after.items():
+        Path(file).write_text(text, encoding="utf-8")
+    try:
+        after = netweave.compare(right, load(fault.net, Path(found.b.files[0]).parent, write=False))
+    except NetweaveError as error:
+        print(f"unreadable: {fault.kind} at {fault.layer}: {error}\n{mended.diff}", flush=True)
+        return "unreadable"
+    if not after.equal:
+        print(f"not equal: {fault.kind} at {fault.layer}: {after.sentence}\n{mended.diff}", flush=True)
+    return "mended" if after.equal else "not equal"
+
+
+def of_arrays(finding: Finding) -> bool:
+    """Whether a fix is in the stored arrays alone."""
+    return any(word in finding.fix for word in OF_ARRAYS)
+
+
+def load(net: Net, folder: Path, *, write: bool = True) -> netweave.Graph:
+    """Read a net from its files."""
+    if write:
+        net.write(folder)
+    file, *weights = (folder / name for name in net.files)
+    sizes = None if net.format == "darknet" else {name: (1, *shape) for name, shape in net.inputs.items()}
+    return netweave.load(file, weights[0] if weights else None, input_shapes=sizes)
+
+
+if __name__ == "__main__":
+    main()
