@@ -5,8 +5,8 @@
     python -m benchmarks.faults.mending --corpus CORPUS [--zoo FOLDER] [--only caffe-]
 
 Every fault is compared with the net itself. A fault whose fix is in a text file is one with a proposed fix
-that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied the
-fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet what
+that is not about stored arrays; ``mended`` are those whose pair is equal after ``netweave.fixes`` has applied
+the fixes and the files were read again. Nets of Caffe and Darknet need nothing else; those of MXNet what
 ``benchmarks.faults.zoo`` wrote.
 """
 

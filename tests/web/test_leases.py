@@ -8,7 +8,7 @@ import pytest
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import Net, State, Workspace
+from netweave.web.models import Comparison, Net, State, Workspace
 from netweave.web.work import leases
 from netweave.web.work.tasks import TASKS, read_net
 
@@ -131,8 +131,6 @@ def test_one_visitor_leaves_a_worker_to_others(pair_of_owners):
 
 
 def test_a_job_that_had_to_wait_for_others_of_its_owner_is_queued_when_they_end(pair_of_owners):
-    from django_tasks_db.models import DBTaskResult
-
     of_one_owner, _ = pair_of_owners
     DBTaskResult.objects.all().delete()  # the queue has delivered all of them
     workspace = Comparison.objects.get(pk=of_one_owner[0]).workspace_id

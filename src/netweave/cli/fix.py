@@ -58,9 +58,10 @@ def fix(
     with working("comparing") as status:
         comparison = api.compare(a, b, progress=status.update, **reading)
         findings = _chosen(comparison, numbers)
+        fixed = None
         if output is not None:
             fixed = api.fix_port(a, b, comparison, output, findings=findings, overwrite=overwrite, **reading)
-    if output is None:
+    if fixed is None:
         mended = api.mend(comparison, findings)
         show_patch(mended)
         return 1 if mended.refused else 0

@@ -1,7 +1,7 @@
 """A gunicorn worker that a client cannot hold by sending nothing, or its request's head in single bytes.
 
-Each connection takes a thread from its first byte on. gunicorn waits without end for the rest of a head and for
-the next part of a body, so that some dozens of clients that stand still would hold all threads.
+Each connection takes a thread from its first byte on. gunicorn waits without end for the rest of a head and
+for the next part of a body, so that some dozens of clients that stand still would hold all threads.
 """
 
 from __future__ import annotations
@@ -33,10 +33,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         threading.Thread(target=self._watch, daemon=True).start()
         super().init_process()
 
-    def handle(self, conn: Any) -> Any:
-        """Handle a connection on which something has arrived."""
+    def enqueue_req(self, conn: Any) -> None:
+        """Have a thread handle a connection; the time that it waits for a thread counts as well."""
         conn.sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", SILENT_SECONDS, 0))
         self._heads[conn] = time.monotonic() + HEAD_SECONDS
+        super().enqueue_req(conn)
+
+    def handle(self, conn: Any) -> Any:
+        """Handle a connection."""
         try:
             return super().handle(conn)
         finally:
@@ -48,11 +52,14 @@ class Worker(ThreadWorker):  # type: ignore[misc]
         return super().handle_request(req, conn)
 
     def _watch(self) -> None:
-        """End connections whose head does not come; the thread that waits for it wakes up then."""
+        """End what is read of connections whose head does not come, which wakes the thread that waits for it.
+
+        What has arrived is still read, and answered: a head that is whole may only have waited for a thread.
+        """
         while True:
             time.sleep(CHECK_SECONDS)
             now = time.monotonic()
             for conn, deadline in list(self._heads.items()):
                 if now > deadline:
                     with suppress(OSError):
-                        conn.sock.shutdown(socket.SHUT_RDWR)
+                        conn.sock.shutdown(socket.SHUT_RD)
