@@ -148,6 +148,20 @@ class MXNetOperator(LayerContext):
         _, source = self._source(name)
         return self._variables.stored_shape(source) if isinstance(source, Vertex) else None
 
+    @property
+    def has_open_fill(self) -> bool:
+        """Whether the net has a fill of a size that MXNet would infer: it is 1 here, and broadcasts."""
+        return self._variables.has_open_fill
+
+    def note_open_fill(self) -> None:
+        """Say that this is such a fill."""
+        self._variables.has_open_fill = True
+
+    def known_sizes(self, which: str | int) -> tuple[int | None, ...] | None:
+        """Return the sizes of an input as far as they are known before it is read; None if not at all."""
+        _, source = self._source(which)
+        return self._variables.known_shape(source) if isinstance(source, Node) else known_shape(source)
+
     def arange(self, count: int) -> np.ndarray:
         """Return the integers from 0 to before ``count``.
 

@@ -212,6 +212,10 @@ class Settings:
         """A string, as it is written."""
         return self._value(name, default, str, "a string")
 
+    def texts(self) -> dict[str, str]:
+        """Return all settings as they are written, for an operator whose settings are the user's own."""
+        return dict(self._attributes)
+
     def ignore(self, *names: str) -> None:
         """Say of settings that they do not matter here."""
         self._read.update(names)

@@ -47,6 +47,9 @@ class Variables(ParameterStore):
         input_shapes: Input sizes that the caller gave.
         deduced: What the net tells about inputs without sizes, by name.
         open_batch: Whether the batch axis of inputs stays symbolic.
+
+    Attributes:
+        has_open_fill: Whether the net has a fill of a size that MXNet would infer.
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class Variables(ParameterStore):
         self._deduced = deduced
         self._open_batch = open_batch
         self._inputs: dict[str, ir.Value] = {}
+        self.has_open_fill = False
 
     def value(
         self, node: Vertex, *, default: Sequence[int | None] | None = None, batch_axis: int = 0
@@ -130,6 +134,11 @@ class Variables(ParameterStore):
         """Return the sizes of a variable's stored array, if there is one."""
         array = (self._stored or {}).get(node.name)
         return None if array is None else array.shape
+
+    def known_shape(self, node: Vertex) -> Shape | None:
+        """Return the sizes that the caller gave for a variable, or that it declares."""
+        given = self._input_shapes.get(node.name)
+        return _declared_shape(node) if given is None else given
 
     def is_input(self, node: Vertex) -> bool:
         """Whether the caller made an input of a variable that could be a stored array."""

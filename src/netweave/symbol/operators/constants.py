@@ -24,7 +24,10 @@ def filled(ctx: MXNetOperator) -> ir.Value:
     settings.ignore("ctx")
     value = FILLS[ctx.op] if ctx.op in FILLS else settings.number("value")
     dtype = onnx_dtype(settings.dtype("dtype", "float32"))
-    sizes = [size if size > 0 else 1 for size in settings.integers("shape", ())]
+    wanted = settings.integers("shape", ())
+    sizes = [size if size > 0 else 1 for size in wanted]
+    if sizes != list(wanted):
+        ctx.note_open_fill()
     fill = ir.tensor(np.asarray([value], dtype.numpy()))
     return ctx.add("ConstantOfShape", [ctx.integers(sizes)], {"value": fill})
 

@@ -206,7 +206,9 @@ def elemwise(ctx: MXNetOperator) -> ir.Value:
     a, b = ctx.inputs()
     sizes_a, sizes_b = ctx.shape(a), ctx.shape(b)
     pairs = zip(sizes_a, sizes_b, strict=False)
-    if len(sizes_a) != len(sizes_b) or any(p != q and None not in {p, q} for p, q in pairs):
+    # a size that MXNet would infer is open, or is the 1 of a fill with such a size
+    open_sizes = {None, 1} if ctx.has_open_fill else {None}
+    if len(sizes_a) != len(sizes_b) or any(p != q and not open_sizes & {p, q} for p, q in pairs):
         raise ctx.shape_error(
             f"inputs of the shapes {a.shape} and {b.shape}, expected equal shapes: {ctx.op} does not "
             "broadcast"

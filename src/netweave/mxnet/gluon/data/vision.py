@@ -1,0 +1,125 @@
+"""``gluon.data.vision``: MNIST from its files, and transforms of images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.data.sources.idx import read_idx
+from netweave.errors import UsageError
+from netweave.mxnet import image
+from netweave.mxnet import ndarray as nd
+from netweave.mxnet.gluon.data.dataset import Dataset
+
+if TYPE_CHECKING:
+    from netweave.mxnet.ndarray.array import NDArray
+
+
+class MNIST(Dataset):
+    """MNIST's images (28, 28, 1) and labels, from its files; nothing is downloaded.
+
+    Args:
+        root: The folder of the files.
+        train: Whether the training records.
+        transform: A function of image and label.
+
+    Raises:
+        UsageError: The files are not there.
+    """
+
+    default = "mnist"
+
+    def __init__(self, root: str | None = None, train: bool = True, transform: Any = None) -> None:
+        folder = Path(root or f"~/.mxnet/datasets/{self.default}").expanduser()
+        start = "train" if train else "t10k"
+        names = [f"{start}-images-idx3-ubyte", f"{start}-labels-idx1-ubyte"]
+        images, labels = (read_idx(_find(folder, name)) for name in names)
+        self._transform = transform
+        self._label = labels.astype(np.int32)
+        self._data = nd.array(images[..., None], dtype="uint8")
+
+    def __len__(self) -> int:
+        return len(self._label)
+
+    def __getitem__(self, idx: int) -> Any:
+        record = self._data[idx], self._label[idx]
+        return record if self._transform is None else self._transform(*record)
+
+
+class FashionMNIST(MNIST):
+    """The same of clothes."""
+
+    default = "fashion-mnist"
+
+
+def _find(folder: Path, name: str) -> str:
+    for place in (folder / name, folder / f"{name}.gz"):
+        if place.exists():
+            return str(place)
+    raise UsageError(f"{folder / name} is not there, and nothing is downloaded here; put MNIST's files there")
+
+
+class transforms:  # noqa: N801 - a namespace, as MXNet has it
+    """Functions of images."""
+
+    class Compose:
+        """Functions one after the other."""
+
+        def __init__(self, transforms: list[Any]) -> None:
+            self._all = transforms
+
+        def __call__(self, x: Any) -> Any:
+            """Apply them."""
+            for one in self._all:
+                x = one(x)
+            return x
+
+    class ToTensor:
+        """From bytes (height, width, channels) to numbers from 0 to 1 (channels, height, width)."""
+
+        def __call__(self, x: NDArray) -> NDArray:
+            """Apply it."""
+            return nd.transpose(x.astype("float32") / 255.0, axes=(2, 0, 1))
+
+    class Cast:
+        """Another element type."""
+
+        def __init__(self, dtype: Any = "float32") -> None:
+            self._dtype = dtype
+
+        def __call__(self, x: NDArray) -> NDArray:
+            """Apply it."""
+            return x.astype(self._dtype)
+
+    class Normalize:
+        """(image - mean) / std, by channel."""
+
+        def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
+            shape = (-1, 1, 1)
+            self._mean = np.asarray(mean, np.float32).reshape(shape)
+            self._std = np.asarray(std, np.float32).reshape(shape)
+
+        def __call__(self, x: NDArray) -> NDArray:
+            """Apply it."""
+            return (x - nd.array(self._mean)) / nd.array(self._std)
+
+    class Resize:
+        """Another size."""
+
+        def __init__(self, size: Any, keep_ratio: bool = False, interpolation: int = 1) -> None:
+            self._size, self._keep, self._interp = size, keep_ratio, interpolation
+
+        def __call__(self, x: NDArray) -> NDArray:
+            """Apply it."""
+            if self._keep:
+                return image.resize_short(x, self._size, self._interp)
+            width, height = (self._size,) * 2 if isinstance(self._size, int) else self._size
+            return image.imresize(x, width, height, self._interp)
+
+
+def __getattr__(name: str) -> Any:
+    from netweave.mxnet.base import missing
+
+    raise missing("gluon.data.vision", name, ["MNIST", "FashionMNIST", "transforms"])

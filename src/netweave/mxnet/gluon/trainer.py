@@ -1,0 +1,120 @@
+"""``gluon.Trainer``: changes parameters by their gradients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import UsageError
+from netweave.formats.mxnet.ndarray import read_arrays
+from netweave.mxnet import ndarray as nd
+from netweave.mxnet import optimizer as opt
+from netweave.mxnet.gluon.parameter import Parameter, ParameterDict
+from netweave.mxnet.kvstore import KVStore, store_of
+
+if TYPE_CHECKING:
+    from netweave.mxnet.ndarray.array import NDArray
+
+
+class Trainer:
+    """Sums the gradients of all devices and workers, and updates by an optimizer.
+
+    Args:
+        params: Parameters, as ``collect_params`` returns them.
+        optimizer: An optimizer, or its name.
+        optimizer_params: Its settings.
+        kvstore: What sums gradients over workers.
+        compression_params: Compression of what is pushed to the store.
+        update_on_kvstore: As MXNet has it.
+
+    Raises:
+        UsageError: There is no such optimizer or setting, or something is no parameter.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: Any = None,
+        kvstore: Any = "device",
+        compression_params: Any = None,
+        update_on_kvstore: bool | None = None,
+    ) -> None:
+        found = list(params.values()) if isinstance(params, dict | ParameterDict) else list(params)
+        if not all(isinstance(one, Parameter) for one in found):
+            raise UsageError("a Trainer needs parameters, as block.collect_params() returns them")
+        self._params = [one for one in found if one.grad_req != "null"]
+        settings = dict(optimizer_params or {})
+        self._scale = float(settings.get("rescale_grad", 1.0))
+        by_index = dict(enumerate(self._params))
+        if isinstance(optimizer, str):
+            optimizer = opt.create(optimizer, param_dict=by_index, **settings)
+        else:
+            optimizer.param_dict = by_index
+        self._optimizer: opt.Optimizer = optimizer
+        self._updater = opt.get_updater(optimizer)
+        self._kind, self._compression = kvstore, compression_params
+        self._store: KVStore | None = None
+        self._begun = False
+
+    @property
+    def optimizer(self) -> opt.Optimizer:
+        """The optimizer."""
+        return self._optimizer
+
+    @property
+    def learning_rate(self) -> float:
+        """The rate of the update that is due."""
+        return self._optimizer.learning_rate
+
+    def set_learning_rate(self, lr: float) -> None:
+        """Set the rate."""
+        self._optimizer.set_learning_rate(lr)
+
+    def _begin(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
+        devices = max((len(one.list_data()) for one in self._params), default=1)
+        self._store = store_of(self._kind, devices, self._compression)
+        if self._store is not None:
+            for number, one in enumerate(self._params):
+                self._store.init(number, one.list_data()[0])
+
+    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Sum the gradients, divide them by the batch size and update."""
+        self.allreduce_grads()
+        self.update(batch_size, ignore_stale_grad)
+
+    def allreduce_grads(self) -> None:
+        """Sum the gradients over devices and workers."""
+        self._begin()
+        if self._store is None:
+            return
+        for number, one in enumerate(self._params):
+            self._store.push(number, one.list_grad(), priority=-number)
+            self._store.pull(number, one.list_grad(), priority=-number)
+
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Update by the gradients as they are, divided by the batch size."""
+        self._begin()
+        self._optimizer.rescale_grad = self._scale / batch_size
+        for number, one in enumerate(self._params):
+            arrays, gradients = one.list_data(), one.list_grad()
+            self._updater(number, gradients[0], arrays[0])
+            for other in arrays[1:]:
+                arrays[0].copyto(other)
+
+    def save_states(self, fname: str) -> None:
+        """Write what the optimizer keeps, as arrays."""
+        arrays = self._updater.arrays()
+        nd.save(fname, {name: nd.array(array, dtype=array.dtype) for name, array in arrays.items()})
+
+    def load_states(self, fname: str) -> None:
+        """Go on with what ``save_states`` wrote.
+
+        Raises:
+            ReadError: The file cannot be read; a pickle of MXNet's is not.
+        """
+        weights: dict[Any, NDArray] = {number: one.data() for number, one in enumerate(self._params)}
+        self._updater.restore(read_arrays(Path(fname)), weights)
