@@ -32,6 +32,7 @@ from netweave.backends.torch import (
     sampling,
     shape,
     signal,
+    yolo,
 )
 from netweave.backends.torch.net import TorchNet
 from netweave.backends.torch.parameters import ParameterStore
@@ -75,6 +76,7 @@ __all__ = [
     "sampling",
     "shape",
     "signal",
+    "yolo",
 ]
 
 

@@ -83,6 +83,15 @@ class Draws:
         """Let torch's generator seed each pass again."""
         self.__init__()  # type: ignore[misc]
 
+    def images_seen(self, *, per_update: int, per_pass: int) -> int:
+        """Return how many samples the run has seen with those of the present pass.
+
+        Args:
+            per_update: Samples of one update.
+            per_pass: Samples of one forward pass, of which there may be several in an update.
+        """
+        return self._step * per_update + (self._first // per_pass + 1) * per_pass
+
     def begin(self) -> None:
         """A pass begins; one that ``at`` does not govern is seeded anew, when first something is drawn."""
         if not self._pinned:

@@ -12,6 +12,7 @@ from netweave.graph.ops import (
     proposals,
     region_proposals,
     regions,
+    yolo_loss,
 )
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "proposals",
     "region_proposals",
     "regions",
+    "yolo_loss",
 ]
