@@ -4,6 +4,9 @@ from netweave.optim.blocks import Trained
 from netweave.optim.caffe import fillers as _caffe_fillers
 from netweave.optim.caffe import policies as _caffe_policies
 from netweave.optim.caffe import rules as _caffe_rules
+from netweave.optim.darknet import initializers as _darknet_initializers
+from netweave.optim.darknet import policies as _darknet_policies
+from netweave.optim.darknet import rules as _darknet_rules
 from netweave.optim.first_values import first_values
 from netweave.optim.layout import FlatLayout, flat_layout
 from netweave.optim.mxnet import adaptive as _mxnet_adaptive
@@ -20,6 +23,7 @@ from netweave.optim.updater import Update, Updater
 
 # these are imported to enter their rows in the tables
 del _caffe_fillers, _caffe_policies, _caffe_rules
+del _darknet_initializers, _darknet_policies, _darknet_rules
 del _mxnet_adaptive, _mxnet_initializers, _mxnet_layerwise, _mxnet_policies, _mxnet_rules
 del _singa_initializers, _singa_policies, _singa_rules
 

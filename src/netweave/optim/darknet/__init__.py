@@ -1,0 +1,1 @@
+"""Darknet's updates, learning-rate policies and first values."""
