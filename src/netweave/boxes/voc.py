@@ -6,6 +6,7 @@ Corners are whole pixels that both belong to the box, so that its width is x1 - 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING
 from xml.etree import ElementTree
@@ -26,6 +27,19 @@ Row = tuple[str, list[float], bool]
 """Class, corners as written, and whether it is difficult."""
 
 
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """What the XML file of an image says.
+
+    Attributes:
+        size: Width and height of the image in pixels; 0 where the file does not say.
+        objects: The labelled boxes.
+    """
+
+    size: tuple[int, int]
+    objects: list[Row]
+
+
 def read_labels(folder: Path) -> Labels:
     """Return the boxes of all XML files of a folder; images are named as the files are.
 
@@ -38,7 +52,7 @@ def read_labels(folder: Path) -> Labels:
             "contains no .xml files, expected one for each image, as in VOC's Annotations",
             place=str(folder),
         )
-    of_image = [_objects(file) for file in files]
+    of_image = [read_annotation(file).objects for file in files]
     classes = tuple(sorted({name for rows in of_image for name, _, _ in rows}))
     numbers = {name: number for number, name in enumerate(classes)}
     rows = [(image, *row) for image, found in enumerate(of_image) for row in found]
@@ -78,19 +92,29 @@ def read_results(files: Sequence[Path], labels: Labels) -> Detections:
     )
 
 
-def _objects(file: Path) -> list[Row]:
+def read_annotation(file: Path) -> Annotation:
+    """Return what the XML file of an image says.
+
+    Raises:
+        ReadError: It cannot be read, is no XML, or lacks what a box needs.
+    """
     content = read_bytes(file)
+    if b"\0" in content:  # UTF-16 would hide a declaration of entities
+        raise ReadError("is no XML in UTF-8", place=str(file))
     if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
         raise ReadError("has a document type declaration, which VOC files do not have", place=str(file))
     try:
         root = ElementTree.fromstring(content)
-    except ElementTree.ParseError as error:
+    except (ElementTree.ParseError, LookupError, ValueError) as error:  # the latter: encodings
         raise ReadError(f"is not XML: {error}", place=str(file)) from error
     if root.tag != "annotation":
         raise ReadError(f"begins with <{root.tag}>, expected <annotation>", place=str(file))
-    return [
+    objects = [
         _object(entry, f"{file}: object {number}") for number, entry in enumerate(root.findall("object"), 1)
     ]
+    sides = (root.findtext("size/width"), root.findtext("size/height"))
+    width, height = (int(text) if text and text.strip().isdecimal() else 0 for text in sides)
+    return Annotation((width, height), objects)
 
 
 def _object(entry: ElementTree.Element, place: str) -> Row:

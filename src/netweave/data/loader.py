@@ -177,7 +177,7 @@ class Loader:
             raw = source.fetch([0])[0]
         began = time.perf_counter()
         first, *rest = source.parse(0, raw) if source.remote else source.peek()
-        self._pipeline.apply(first, out, generator, lambda: source.describe(0))
+        rest = self._apply(first, rest, out, generator, lambda: source.describe(0))
         cost_s = time.perf_counter() - began
         raw_bytes = size_of(raw)
         parts = [out, *(np.asarray(part, dtype) for part in rest)]
@@ -187,6 +187,22 @@ class Loader:
                 f"({', '.join(outputs)})"
             )
         return dict(zip(outputs, parts, strict=True)), cost_s, raw_bytes
+
+    def _apply(
+        self,
+        first: np.ndarray,
+        rest: list[np.ndarray],
+        out: np.ndarray,
+        generator: np.random.Generator | None,
+        place: Callable[[], str],
+    ) -> list[np.ndarray]:
+        """Put a record through the transforms; return its other parts, of which boxes have moved along."""
+        if not self._source.boxes:
+            self._pipeline.apply(first, out, generator, place)
+            return rest
+        boxes = self._pipeline.apply(first, out, generator, place, rest[0])
+        assert boxes is not None
+        return [boxes, *rest[1:]]
 
     def _push_ahead(self) -> None:
         """Begin to fill all slots but the one of the batch that was given last."""
@@ -231,7 +247,7 @@ class Loader:
         first, *rest = record
         describe = functools.partial(self._source.describe, index)
         generator = self._order.generator(place) if self._pipeline.random else None
-        self._pipeline.apply(first, slot.inside[0][offset], generator, describe)
+        rest = self._apply(first, rest, slot.inside[0][offset], generator, describe)
         for array, part in zip(slot.inside[1:], rest, strict=True):
             if np.shape(part) != array.shape[1:]:
                 found = (

@@ -42,6 +42,8 @@ class Source(ABC):
         groups: Numbers of records of the parts that are read as a whole; empty if there is no such thing.
         color: Order of three channels in pixels: ``bgr`` or ``rgb``.
         endless: Whether the records have no end, or none that is known; ``len`` means nothing then.
+        boxes: Whether the second part of a record is ground-truth boxes, one row each: centre x and y, width
+            and height, relative to the image, class, difficult. A centre x of 0 ends them.
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
         batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
     """
@@ -52,6 +54,7 @@ class Source(ABC):
     color: str = "bgr"
     endless: bool = False
     batch_axis: int = 0
+    boxes: bool = False
     remote: bool = False
 
     @abstractmethod
@@ -145,6 +148,7 @@ SOURCES: dict[str, tuple[str, str]] = {
     "recordio": ("recordio", "RecordIO"),
     "images": ("images", "ImageList"),
     "folder": ("images", "ImageFolder"),
+    "boxes": ("boxes", "LabelledImages"),
     "hdf5": ("hdf5", "HDF5"),
     "mnist": ("idx", "MNIST"),
     "cifar": ("cifar", "CIFAR"),

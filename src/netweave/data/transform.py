@@ -29,12 +29,14 @@ class Image:
         top: First row of the window.
         left: First column of it.
         mirrored: Whether left and right of the window have changed places.
+        boxes: Ground-truth boxes in it, as ``Source.boxes`` has them; None where a record has none.
     """
 
-    __slots__ = ("left", "mirrored", "pixels", "top", "whole")
+    __slots__ = ("boxes", "left", "mirrored", "pixels", "top", "whole")
 
-    def __init__(self, pixels: np.ndarray) -> None:
+    def __init__(self, pixels: np.ndarray, boxes: np.ndarray | None = None) -> None:
         self.replace(pixels)
+        self.boxes = boxes
 
     def replace(self, pixels: np.ndarray) -> None:
         """Go on with other pixels, which are no window."""
@@ -49,6 +51,9 @@ class Geometric(ABC):
 
     random: ClassVar[bool] = False
     """Whether it draws."""
+
+    keeps_boxes: ClassVar[bool] = False
+    """Whether the boxes of an image are right afterwards: moved along, or no pixel was moved."""
 
     @abstractmethod
     def change(self, image: Image, generator: np.random.Generator) -> None:
@@ -134,7 +139,7 @@ class Pipeline:
 
     def shape(self, pixels: np.ndarray, generator: np.random.Generator) -> tuple[int, ...]:
         """Return the shape that an array has after the transforms."""
-        return self._changed(pixels, generator).pixels.shape
+        return self._changed(Image(pixels), generator).pixels.shape
 
     def apply(
         self,
@@ -142,25 +147,28 @@ class Pipeline:
         out: np.ndarray,
         generator: np.random.Generator | None,
         place: Callable[[], str],
-    ) -> None:
-        """Put one image, or any other array, through all transforms.
+        boxes: np.ndarray | None = None,
+    ) -> np.ndarray | None:
+        """Put one image, or any other array, through all transforms; return its boxes, moved along.
 
         Args:
             pixels: (height, width, channels), or anything where no transform knows of positions.
             out: Where the numbers of the batch go.
             generator: Where to draw from; None where nothing is ``random``.
             place: Says which record it is, for errors.
+            boxes: Ground-truth boxes in the image, if the record has any.
 
         Raises:
             ShapeError: The size of the image does not allow a transform, or is another one in the end.
         """
         try:
             generator = generator or _NOTHING
-            image = self._changed(pixels, generator)
+            image = self._changed(Image(pixels, boxes), generator)
             _check_size(image.pixels, out)
             self._compute(image.pixels, out, image, generator)
         except ValueError as error:
             raise ShapeError(str(error), place=place()) from error
+        return image.boxes
 
     def apply_many(self, values: np.ndarray, out: np.ndarray, place: Callable[[], str]) -> None:
         """Put several arrays through at once, where that is the same (not ``by_record``).
@@ -173,9 +181,10 @@ class Pipeline:
         except ValueError as error:
             raise ShapeError(str(error), place=place()) from error
 
-    def _changed(self, pixels: np.ndarray, generator: np.random.Generator) -> Image:
-        image = Image(pixels)
+    def _changed(self, image: Image, generator: np.random.Generator) -> Image:
         for step in self._geometric:
+            if image.boxes is not None and not step.keeps_boxes:
+                raise ValueError(f"has boxes, which the transform {type(step).__name__} would leave behind")
             step.change(image, generator)
         return image
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,32 +13,26 @@ from netweave.data.item import Item
 from netweave.data.location import is_remote, join, lines_of, read_file, read_files
 from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
+from netweave.files.image_lists import SUFFIXES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
-"""What is taken for an image in a folder."""
 
-
-class _Files(StoredSource):
-    """Image files with their labels.
+class ImageFiles(StoredSource):
+    """Image files; a subclass says what belongs to each.
 
     Attributes:
         files: Their names.
-        labels: float32, one row for each; one number for each where that is all.
     """
 
     images = True
 
-    def __init__(self, place: str, color: str, files: list[str], labels: list[list[float]]) -> None:
+    def __init__(self, place: str, color: str, files: list[str]) -> None:
         self.place = place
         self._color = color
         self.files = files
         self.remote = any(map(is_remote, files))
-        self.labels = np.array(labels, np.float32)
-        if self.labels.shape[1] == 1:
-            self.labels = self.labels[:, 0]
 
     def __len__(self) -> int:
         return len(self.files)
@@ -55,14 +50,14 @@ class _Files(StoredSource):
         except ReadError:
             return [self._content(index) for index in indices]  # which says whose file it is
 
-    def parse(self, index: int, fetched: bytes) -> Record:
-        """Return pixels and label."""
-        return decode(fetched, self._color, lambda: self.describe(index)), self.labels[index]
+    @abstractmethod
+    def labels_of(self, index: int) -> np.ndarray:
+        """Return what a writer is given beside an image: float32, one axis."""
 
     def item(self, index: int) -> Item:
         """Return a record as a writer is given it."""
-        labels = self.labels[index].reshape(-1)
-        return Item(self.files[index].removeprefix(f"{self.place}/"), labels, content=self._content(index))
+        name = self.files[index].removeprefix(f"{self.place}/")
+        return Item(name, self.labels_of(index), content=self._content(index))
 
     def _content(self, index: int) -> bytes:
         try:
@@ -71,7 +66,29 @@ class _Files(StoredSource):
             raise ReadError(error.message, place=self.describe(index)) from error
 
 
-class ImageList(_Files):
+class _Classified(ImageFiles):
+    """Images with numbers.
+
+    Attributes:
+        labels: float32, one row for each; one number for each where that is all.
+    """
+
+    def __init__(self, place: str, color: str, files: list[str], labels: list[list[float]]) -> None:
+        super().__init__(place, color, files)
+        self.labels = np.array(labels, np.float32)
+        if self.labels.shape[1] == 1:
+            self.labels = self.labels[:, 0]
+
+    def parse(self, index: int, fetched: bytes) -> Record:
+        """Return pixels and label."""
+        return decode(fetched, self._color, lambda: self.describe(index)), self.labels[index]
+
+    def labels_of(self, index: int) -> np.ndarray:
+        """Return the labels of an image."""
+        return np.asarray(self.labels[index].reshape(-1))
+
+
+class ImageList(_Classified):
     """Images in the order of the list.
 
     Args:
@@ -96,7 +113,7 @@ class ImageList(_Files):
         super().__init__(path, color, files, [labels for _, labels in lines])
 
 
-class ImageFolder(_Files):
+class ImageFolder(_Classified):
     """Images of a folder's folders, which are the classes, in alphabetical order.
 
     Args:

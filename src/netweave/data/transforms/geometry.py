@@ -177,6 +177,7 @@ class Mirror(Geometric):
     """Changes left and right, with a probability (1 for always)."""
 
     random: ClassVar[bool] = True
+    keeps_boxes: ClassVar[bool] = True
 
     probability: float = 0.5
 
@@ -185,6 +186,9 @@ class Mirror(Geometric):
         if self.probability >= 1.0 or generator.random() < self.probability:
             image.pixels = mirrored(image.pixels)
             image.mirrored = not image.mirrored
+            if image.boxes is not None:
+                present = image.boxes[:, 0] != 0
+                image.boxes[present, 0] = 1.0 - image.boxes[present, 0]
 
 
 @transform("pad")

@@ -1,0 +1,84 @@
+"""Lists of images for detectors, and where the labels of an image are: Darknet's ways, and Pascal VOC's.
+
+A list has the path of an image on each line; its labels are in a text beside it, or in the folder ``labels``
+instead of ``images`` (``fill_truth_detection``), or in VOC's ``Annotations``. A list in VOC's ``ImageSets``
+has names without folder and suffix.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.errors import ReadError
+from netweave.files.source import read_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".ppm", ".pgm", ".tif", ".tiff", ".webp"}
+"""What is taken for an image in a folder."""
+
+LABEL_FOLDERS = ("images", "JPEGImages", "raw")
+"""Folders of images for which Darknet looks for labels in the folder ``labels``."""
+
+
+def image_files(path: Path, root: Path) -> list[Path]:
+    """Return the images of a list or a folder.
+
+    Raises:
+        ReadError: There are none, or there is no such list.
+    """
+    if path.is_dir():
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+    elif path.parent.parent.name == "ImageSets":
+        folder = path.parent.parent.parent / "JPEGImages"
+        files = [_of_name(folder, words) for line in _lines(path) if _is_in(words := line.split())]
+    else:
+        files = [_of_line(root, line) for line in _lines(path)]
+    if not files:
+        raise ReadError("lists no images", place=str(path))
+    return files
+
+
+def _is_in(words: Sequence[str]) -> bool:
+    """Whether a line of an image set is of an image in it: lists of one class mark the others by -1."""
+    return words[-1] != "-1" or len(words) == 1
+
+
+def _of_name(folder: Path, words: Sequence[str]) -> Path:
+    candidates = (folder / f"{words[0]}{suffix}" for suffix in sorted(SUFFIXES))
+    return next((file for file in candidates if file.is_file()), folder / f"{words[0]}.jpg")
+
+
+def _of_line(root: Path, line: str) -> Path:
+    """Return the image that a line names: beside the root, or else where the working folder says."""
+    file = root / line
+    return file if file.is_file() or not Path(line).is_file() else Path(line)
+
+
+def darknet_labels(image: Path) -> Path:
+    """Return where Darknet looks for the labels of an image."""
+    parts = ["labels" if part in LABEL_FOLDERS else part for part in image.parts[:-1]]
+    return Path(*parts, image.with_suffix(".txt").name)
+
+
+def voc_labels(image: Path) -> Path:
+    """Return where the labels of an image are in VOC's form."""
+    return image.parent.parent / "Annotations" / image.with_suffix(".xml").name
+
+
+def label_file(image: Path) -> Path | None:
+    """Return the file with the labels of an image; None if there is none."""
+    places = (darknet_labels(image), voc_labels(image), image.with_suffix(".txt"))
+    return next((file for file in places if file.is_file()), None)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        text = read_bytes(path).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ReadError(f"is not text: byte {error.start} is not UTF-8", place=str(path)) from error
+    if "\0" in text:
+        raise ReadError("is not text: it contains NUL", place=str(path))
+    return [line.strip() for line in text.splitlines() if line.strip()]
