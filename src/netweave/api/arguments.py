@@ -108,3 +108,9 @@ def check_graph(value: Any) -> Graph:
 
 def _is_size(value: Any) -> bool:
     return not isinstance(value, bool) and hasattr(value, "__index__") and int(value) > 0
+
+
+def data_paths(data: Mapping[str, str | Path] | str | Path | None) -> dict[str, str]:
+    """Return paths of records by phase; what is given for all phases is under ``""``."""
+    paths = {"": data} if isinstance(data, str | Path) else data or {}
+    return {phase: str(path) for phase, path in paths.items()}

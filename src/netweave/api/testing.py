@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.api.arguments import data_paths
 from netweave.api.running import need_torch
 from netweave.data.probe import probe, probe_if_there
 from netweave.engine import ThreadedEngine
@@ -32,6 +33,7 @@ def load_phases(
     phase: str = "TEST",
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
+    data: Mapping[str, str | Path] | str | Path | None = None,
     stages: Sequence[str] = (),
     level: int = 0,
     missing_data: bool = False,
@@ -39,9 +41,10 @@ def load_phases(
     """Read nets together with their data: the nets of a solver, or a single net.
 
     Args:
-        net: A ``solver.prototxt``, a ``job.conf``, or a Caffe net with data layers.
+        net: A ``solver.prototxt``, a ``job.conf``, a ``.cfg`` of Darknet's, or a Caffe net with data layers.
         phase: ``TEST`` or ``TRAIN``.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
+        data: Where the records of a solver's nets are, as for ``load_job``.
         stages: Stages of the net.
         level: Level of the net.
         missing_data: Whether to accept missing data if the files give all sizes.
@@ -54,15 +57,18 @@ def load_phases(
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     row = find_job_format(path)
     if row is not None:
-        options = JobOptions(input_shapes=shapes, stages=tuple(stages), level=level, probe=opened)
+        paths = data_paths(data)
+        options = JobOptions(input_shapes=shapes, data=paths, stages=tuple(stages), level=level, probe=opened)
         job = row.read_job(path, options)
         found = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
         if not found:
             raise UsageError(
                 f"{path}: has no test net (a solver has one with test_iter, a job.conf with test_freq and "
-                "test_steps); give the net itself"
+                "test_steps, a .data file with valid); give the net itself"
             )
         return found
+    if data:
+        raise UsageError(f"{path}: names its data itself; data can be given for a solver or a .cfg only")
     reading = Reading(data_root(path), opened, shapes, tuple(stages), level)
     return {phase.lower(): read_phase(path, phase, reading)}
 

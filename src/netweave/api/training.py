@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from netweave.api.arguments import data_paths
 from netweave.api.ranks import device_of_rank
 from netweave.api.running import need_torch, train_here
 from netweave.data.probe import probe
@@ -27,18 +28,22 @@ def load_job(
     solver: str | Path,
     *,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
-    data: Mapping[str, str | Path] | None = None,
+    data: Mapping[str, str | Path] | str | Path | None = None,
     stages: Sequence[str] = (),
     level: int = 0,
+    scale_l1: float = 0.0,
 ) -> Job:
-    """Read a training configuration: Caffe's ``solver.prototxt`` with its nets, or SINGA's ``job.conf``.
+    """Read a training configuration: ``solver.prototxt``, ``job.conf``, or a ``.cfg`` of Darknet's.
 
     Args:
         solver: The file.
         input_shapes: Input sizes by name, batch size first; the sizes of data layers come from the data.
-        data: By phase (``train``, ``test``), the path of its records, instead of the path in its net.
+        data: By phase (``train``, ``test``), the path of its records, instead of the path in its net; for
+            Darknet, its ``.data`` file, or a folder in the form of Pascal VOC.
         stages: Stages of the training net, besides those in the file.
         level: Level of the training net, if not 0.
+        scale_l1: For Darknet, the weight of an L1 penalty on the scales of batch normalisation, which makes
+            channels that can be pruned.
 
     Raises:
         SourceError: The solver, a net or its data cannot be read, or they do not match.
@@ -46,9 +51,10 @@ def load_job(
     """
     options = JobOptions(
         input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
-        data={phase: str(path) for phase, path in (data or {}).items()},
+        data=data_paths(data),
         stages=tuple(stages),
         level=level,
+        scale_l1=scale_l1,
         probe=probe,
     )
     return read_job(Path(solver), options)

@@ -54,11 +54,13 @@ def parse_input_shapes(context: click.Context, option: click.Parameter, values: 
 
 
 def parse_paths(context: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """Parse ``NAME=PATH`` into paths by name."""
+    """Parse ``NAME=PATH`` into paths by name; a path alone has the name ``""``."""
     found = {}
     for value in values:
-        name, _, path = value.partition("=")
-        if not name or not path:
+        name, equals, path = value.partition("=")
+        if not equals:
+            name, path = "", value
+        if (equals and not name) or not path:
             raise click.BadParameter(
                 f"{value!r} is not NAME=PATH, such as train=/data/train_lmdb", ctx=context, param=option
             )

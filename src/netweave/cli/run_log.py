@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from netweave.training import Evaluated, NormsSeen, Note, Saved, Shown, Stopped, ValuesSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from netweave.training import Event
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _COPY = re.compile(r"\d+#")
 """What the name of an unrolled copy of a layer begins with."""
+
+_HEAD_NUMBERS = ("Avg IOU", "Class", "Obj", "No Obj", ".5R", ".75R")
+"""What Darknet prints of a head; a count follows."""
 
 _PHASES = {"validate": "Validation"}
 """SINGA's names of the phases, where they are not ours with a capital letter."""
@@ -82,9 +85,33 @@ class SingaLog:
             yield from (f"{head}{line}" for line in _common_lines(event))
 
 
+class DarknetLog(CaffeLog):
+    """Lines as ``train_detector`` prints them: a line for each head, then the update, counted from 1."""
+
+    def lines(self, event: Event) -> Iterator[str]:
+        """Yield the lines for an event."""
+        if not isinstance(event, Shown):
+            yield from super().lines(event)
+            return
+        for name, values in event.outputs.items():
+            layer, _, part = name.rpartition("/")
+            if part == "statistics":
+                yield f"Region {layer.rpartition('_')[2]} {_head_line(values)}"
+        losses = (weight * sum(event.outputs[name]) for name, weight in event.weights.items())
+        words = [f"{event.iteration + 1}: {sum(losses):.6f}", f"{event.loss:.6f} avg"]
+        if event.rate is not None:
+            words.append(f"{event.rate:.6g} rate")
+        if event.images_per_s is not None:
+            words.append(f"{event.images_per_s:,.0f} images/s")
+        yield ", ".join(words)
+
+
+_LOGS: dict[str, type[RunLog]] = {"singa": SingaLog, "darknet": DarknetLog}
+
+
 def log_of(format_name: str) -> RunLog:
     """Return the log in the form of a framework, by the name of its format."""
-    return SingaLog() if format_name == "singa" else CaffeLog()
+    return _LOGS.get(format_name, CaffeLog)()
 
 
 def output_lines(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str]:
@@ -94,6 +121,12 @@ def output_lines(outputs: Outputs, weights: Mapping[str, float]) -> Iterator[str
             weight = weights.get(name)
             weighed = f" (* {weight:g} = {weight * value:.6g} loss)" if weight else ""
             yield f"{name} = {value:.6g}{weighed}"
+
+
+def _head_line(values: Sequence[float]) -> str:
+    *means, count = values
+    shown = ", ".join(f"{name}: {value:.6f}" for name, value in zip(_HEAD_NUMBERS, means, strict=True))
+    return f"{shown}, count: {count:.0f}"
 
 
 def _common_lines(event: Event) -> Iterator[str]:

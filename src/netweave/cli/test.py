@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave.cli.caffe import CaffeCommand, device_of, files_of, gpu_option, in_state, one_of, threads_option
-from netweave.cli.options import json_option
+from netweave.cli.options import json_option, parse_paths
 
 if TYPE_CHECKING:
     from netweave.cli.options import InputShapes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         "netweave test examples/lenet/solver.prototxt examples/lenet/snapshots/lenet_iter_600.caffemodel",
         "netweave test --model train_test.prototxt --weights net.caffemodel --iterations 100",
         "netweave test train_test.prototxt net.caffemodel --views",
+        "netweave test yolo.cfg yolo_1000.weights --data voc.data",
     ],
 )
 @click.argument("net", metavar="NET", required=False)
@@ -36,6 +37,13 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Average over ten crops: the corners and the centre, and their mirror images.",
 )
+@click.option(
+    "--data",
+    metavar="[PHASE=]PATH",
+    multiple=True,
+    callback=parse_paths,
+    help="Where the images are, for a Darknet .cfg: a .data file, a folder like Pascal VOC's, or test=LIST.",
+)
 @gpu_option
 @threads_option
 @json_option
@@ -47,6 +55,7 @@ def test(
     named: str | None,
     iterations: int | None,
     views: bool,
+    data: dict[str, str],
     gpu: str | None,
     threads: int | None,
     json_file: str | None,
@@ -56,8 +65,9 @@ def test(
 ) -> None:
     """Run NET with WEIGHTS on its test data, and show the means of its outputs.
 
-    NET is a solver.prototxt, whose test nets run for the number of batches it gives, or a net with data
-    layers. WEIGHTS is a .caffemodel or a .checkpoint; separate several with commas.
+    NET is a solver.prototxt, whose test nets run for the number of batches it gives, a net with data
+    layers, or a Darknet .cfg, whose mean average precision is shown. WEIGHTS is a .caffemodel, .weights
+    or .checkpoint; separate several with commas.
     """
     file = one_of(net, model, what="net: netweave test NET WEIGHTS")
     found = one_of(weights, named, what="file of weights: netweave test NET WEIGHTS")
@@ -67,7 +77,7 @@ def test(
     from netweave.cli.run_log import output_lines
 
     with working(f"reading {file}"):
-        phases = api.load_phases(file, input_shapes=input_shapes, stages=stages, level=level)
+        phases = api.load_phases(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
     with counting("testing") as told:
         results = api.evaluate(
             phases,

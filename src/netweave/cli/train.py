@@ -33,6 +33,7 @@ STOPPED = 130
         "torchrun --nproc-per-node 2 -m netweave train solver.prototxt",
         "netweave train solver.prototxt --resume --events runs --plot curves.png",
         "netweave train -conf job.conf",
+        "netweave train yolo.cfg --data voc.data --weights darknet53.conv.74",
     ],
 )
 @click.argument("solver", metavar="SOLVER", required=False)
@@ -45,11 +46,18 @@ STOPPED = 130
 )
 @click.option(
     "--data",
-    metavar="PHASE=PATH",
+    metavar="[PHASE=]PATH",
     multiple=True,
     callback=parse_paths,
     help="Read the records of a phase (train, test) from PATH instead of the path in the net; may be "
-    "repeated.",
+    "repeated. For Darknet: its .data file, or a folder like Pascal VOC's.",
+)
+@click.option(
+    "--scale-l1",
+    type=click.FloatRange(0),
+    metavar="X",
+    default=0.0,
+    help="Weight of an L1 penalty on the scales of batch normalisation, before netweave prune (Darknet).",
 )
 @click.option(
     "--gpu",
@@ -101,6 +109,7 @@ def train(
     resume: bool,
     weights: str | None,
     data: dict[str, str],
+    scale_l1: float,
     gpu: str | None,
     devices: str | None,
     exchange: str,
@@ -123,7 +132,7 @@ def train(
     level: int,
     input_shapes: InputShapes,
 ) -> int | None:
-    """Train a net with SOLVER, a Caffe solver.prototxt or a SINGA job.conf.
+    """Train a net with SOLVER: a Caffe solver.prototxt, a SINGA job.conf, or a Darknet .cfg of YOLO v2 or v3.
 
     Ctrl-C writes a checkpoint and stops; --resume continues from there. Paths in the file are relative to
     the working folder or, if the net is not found there, to the nearest folder above SOLVER that contains
@@ -143,7 +152,9 @@ def train(
     from netweave.cli.train_view import TrainView
 
     with working(f"reading {file}"):
-        job = api.load_job(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
+        job = api.load_job(
+            file, input_shapes=input_shapes, data=data, stages=stages, level=level, scale_l1=scale_l1
+        )
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:
         api.train(

@@ -28,12 +28,15 @@ class Phase:
         data: Where its inputs come from; each input of the graph is fed by one of them.
         losses: Names of the values whose sums, so weighted, make the objective.
         num_batches: Batches in one pass of a test; None where the schedule says it.
+        metric: What is measured over all batches of a test and is no mean over them: ``{"kind": ..., its
+            settings}``, JSON values; a row of the table of metrics in ``training``.
     """
 
     graph: Graph
     data: tuple[DataSource, ...] = ()
     losses: Mapping[str, float] = field(default_factory=dict)
     num_batches: int | None = None
+    metric: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +124,8 @@ class Job:
 
 def _phase(row: Mapping[str, Any], graph: Graph) -> Phase:
     data = tuple(DataSource(**_tuples(source, "outputs", "transforms")) for source in row["data"])
-    return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"])
+    metric = row.get("metric", {})  # those of earlier versions have none
+    return Phase(graph, data, losses=row["losses"], num_batches=row["num_batches"], metric=metric)
 
 
 def _tuples(row: Mapping[str, Any], *keys: str) -> dict[str, Any]:

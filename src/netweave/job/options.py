@@ -17,7 +17,9 @@ class JobOptions:
 
     Attributes:
         input_shapes: Sizes of inputs by name, over what is said or probed; batch size first.
-        data: By phase, where its records are, instead of what its net names.
+        data: By phase, where its records are, instead of what its net names; under ``""`` what says so for
+            all phases (Darknet's ``.data``).
+        scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective (Darknet).
         stages: Stages that all nets are in, besides those of the file (Caffe).
         level: Level that all nets are at, if not 0 (Caffe).
         probe: Looks into the data for sizes; without it the nets must say them.
@@ -27,4 +29,5 @@ class JobOptions:
     data: Mapping[str, str] = field(default_factory=dict)
     stages: tuple[str, ...] = ()
     level: int = 0
+    scale_l1: float = 0.0
     probe: Probe | None = None

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
     import torch
 
+    from netweave.training.metrics import PhaseMetric
+
 
 def averaged(
     batches: Iterable[Mapping[str, torch.Tensor]],
@@ -29,6 +31,18 @@ def averaged(
     if means is not None:
         return {key: elements(value) for key, value in means(sums, count).items()}
     return {key: elements(value / count) for key, value in sums.items()}
+
+
+def measured(
+    outputs: Mapping[str, torch.Tensor], batch: Mapping[str, torch.Tensor], metric: PhaseMetric | None
+) -> dict[str, torch.Tensor]:
+    """Show a batch to a metric; return the outputs of which means are taken."""
+    if metric is None:
+        return dict(outputs)
+    values = {name: batch[name] for name in metric.inputs}
+    values |= {name: outputs[name] for name in metric.outputs}
+    metric.add({name: tensor.detach().float().cpu().numpy() for name, tensor in values.items()})
+    return {name: tensor for name, tensor in outputs.items() if name not in metric.outputs}
 
 
 class MeanOutputs:

@@ -11,8 +11,9 @@ from netweave.backends.torch.device import find_device
 from netweave.errors import UsageError
 from netweave.training.events import Evaluated
 from netweave.training.loading import LoaderConfig, PhaseLoader
+from netweave.training.metrics import make_metric
 from netweave.training.nets import make_nets
-from netweave.training.output_metrics import averaged
+from netweave.training.output_metrics import averaged, measured
 from netweave.training.views import VIEWS, cut_at_labels, tail_net, viewed
 
 if TYPE_CHECKING:
@@ -104,14 +105,20 @@ class Tester:
         """
         phase = self._phases[name]
         names = [value.name or "" for value in phase.graph.outputs]
+        metric = make_metric(phase)
+        if metric is not None and self._views:
+            raise UsageError("views are averaged where classes are predicted; leave them out for boxes")
 
         def outputs() -> Iterator[Outputs]:
-            batches = self._in_views(name) if self._views else self._plain(name)
+            batches = (
+                self._in_views(name) if self._views else self._plain(name, metric.inputs if metric else ())
+            )
             for number, found in zip(range(1, num_batches + 1), batches, strict=False):
-                yield {key: found[key] for key in names}
+                yield measured({key: found[key] for key in names}, found, metric)
                 told(number, num_batches)
 
-        return Evaluated(0, name, averaged(outputs()), phase.losses)
+        means = averaged(outputs())
+        return Evaluated(0, name, means | (metric.result() if metric else {}), phase.losses)
 
     def features(
         self, name: str, wanted: Sequence[str], num_batches: int, told: Told = lambda done, of: None
@@ -139,12 +146,13 @@ class Tester:
             for loader in loaders:
                 loader.close()
 
-    def _plain(self, name: str) -> Iterator[Outputs]:
-        """Yield the outputs of one batch after the other."""
+    def _plain(self, name: str, inputs: Sequence[str] = ()) -> Iterator[Outputs]:
+        """Yield the outputs of one batch after the other, and some of its inputs."""
         (loader,) = self._loaders[name]
         while True:
             batch, variables = loader.take()
-            yield self._run(name, self._nets[name], batch, variables)
+            found = self._run(name, self._nets[name], batch, variables)
+            yield {**found, **{key: batch[key].clone() for key in inputs}}
 
     def _in_views(self, name: str) -> Iterator[Outputs]:
         """Yield the outputs of batches whose predictions are means over ten views."""

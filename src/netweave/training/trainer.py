@@ -33,10 +33,11 @@ from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopp
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
+from netweave.training.metrics import make_metric
 from netweave.training.nets import make_nets, trained
 from netweave.training.norms import NormWatch
 from netweave.training.openmp import release_threads
-from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
+from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements, measured
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
+    from netweave.training.metrics import PhaseMetric
     from netweave.training.monitor import Look
     from netweave.training.work import RankWork
 
@@ -292,9 +294,11 @@ class Trainer:
             turns = self._turns(name)
             numbers = range(phase.num_batches or 1)
             own = numbers if turns is None else numbers[turns.rank :: turns.size]
-            batches = (self._evaluate(name, number)[1] for number in own)
+            metric = make_metric(phase)
+            batches = (self._evaluate(name, number, metric)[1] for number in own)
             means = self._ranks.total_means if self._ranks is not None and turns is not None else None
-            event = Evaluated(self.iteration, name, averaged(batches, means), phase.losses)
+            outputs = averaged(batches, means) | (metric.result() if metric else {})
+            event = Evaluated(self.iteration, name, outputs, phase.losses)
             self.history.show(event)
             self._watch(event)
             events.append(event)
@@ -395,12 +399,15 @@ class Trainer:
             outputs = self._since_display.take() if self.job.schedule.display_means else result.outputs
             self._show(step, outputs, rate=result.rate)
 
-    def _evaluate(self, name: str, number: int) -> tuple[float, dict[str, torch.Tensor]]:
+    def _evaluate(
+        self, name: str, number: int, metric: PhaseMetric | None = None
+    ) -> tuple[float, dict[str, torch.Tensor]]:
         """Run the net of a phase on its next batch; return the objective and the outputs.
 
         Args:
             name: Of the phase.
             number: Of the batch in this pass.
+            metric: What looks at the whole pass.
         """
         phase, net, program, where = self.job.phases[name], self.nets[name], self.program, self._where
         batch, variables = self._loaders[name].take()
@@ -415,7 +422,7 @@ class Trainer:
                 outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})
             names = [value.name or "" for value in phase.graph.outputs]
             loss = float(objective_of(outputs, phase.losses))
-            return loss, {key: outputs[key].detach() for key in names}
+            return loss, measured({key: outputs[key].detach() for key in names}, batch, metric)
 
         release_threads()
         reads = [*variables, *program.parameters]
@@ -494,9 +501,18 @@ class Trainer:
         return 0 if self._several is None else self._several.store.rank
 
     def _turns(self, name: str) -> Turns | None:
-        """Return which batches of a test this rank takes; None if it takes all."""
-        count = self.job.phases[name].num_batches or 1
-        if self._ranks is None or count < self._ranks.world.size or memories(self.nets[name].module):
+        """Return which batches of a test this rank takes; None if it takes all.
+
+        A metric of the whole pass sees all batches on each rank.
+        """
+        phase = self.job.phases[name]
+        count = phase.num_batches or 1
+        if (
+            self._ranks is None
+            or phase.metric
+            or count < self._ranks.world.size
+            or memories(self.nets[name].module)
+        ):
             return None
         return Turns(self._ranks.world.rank, self._ranks.world.size, count)
 

@@ -96,6 +96,14 @@ class Section:
         """
         return self._value(name, (), _integers, "integers between commas")
 
+    def numbers(self, name: str) -> tuple[float, ...]:
+        """Numbers between commas; none if the setting is not written.
+
+        Raises:
+            ReadError: They are not.
+        """
+        return self._value(name, (), _numbers, "numbers between commas")
+
     def string(self, name: str, default: str) -> str:
         """A string."""
         return self.settings.get(name, default)
@@ -182,6 +190,10 @@ def _number(text: str) -> float:
 
 def _integers(text: str) -> tuple[int, ...]:
     return tuple(_integer(item) for item in text.split(",") if item)
+
+
+def _numbers(text: str) -> tuple[float, ...]:
+    return tuple(_number(item) for item in text.split(",") if item)
 
 
 # fmt: off

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.lowering import LayerContext, RuleTable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -23,6 +23,27 @@ HEADS = frozenset({"yolo", "Gaussian_yolo", "region", "detection"})
 """Types whose output is an output of the net, wherever they stand."""
 
 
+@dataclass(frozen=True, slots=True)
+class Training:
+    """What layers are told where a net is read to be trained, or tested with ground truth.
+
+    Attributes:
+        net: The section ``[net]``.
+        truth: The ground-truth boxes, an input of the net.
+        updates: Whether batches change the net: they do not where it is tested.
+        losses: What the heads add to the objective; they fill it.
+        statistics: What Darknet prints of the heads.
+        scales: The scales of batch normalisation that have been read.
+    """
+
+    net: Section
+    truth: ir.Value
+    updates: bool
+    losses: list[ir.Value] = field(default_factory=list)
+    statistics: list[ir.Value] = field(default_factory=list)
+    scales: list[ir.Value] = field(default_factory=list)
+
+
 @dataclass(eq=False, kw_only=True)
 class DarknetLayer(LayerContext):
     """One layer in place.
@@ -33,6 +54,8 @@ class DarknetLayer(LayerContext):
         outputs: The net's input, and what the layers before it made.
         parameters: The stored arrays of the net.
         weights: The file of arrays, or None without one.
+        training: What only training needs; None where the net is to predict.
+        is_frozen: Whether training leaves the layer's weights alone.
         read: The values that were read, in order.
     """
 
@@ -42,12 +65,19 @@ class DarknetLayer(LayerContext):
     outputs: Sequence[ir.Value]
     parameters: ParameterStore
     weights: WeightFile | None
+    training: Training | None = None
+    is_frozen: bool = False
     read: list[ir.Value] = field(default_factory=list)
 
     @property
     def x(self) -> ir.Value:
         """The output of the layer before."""
         return self._note(self.outputs[-1])
+
+    @property
+    def trains(self) -> bool:
+        """Whether the net is read to be trained."""
+        return self.training is not None and self.training.updates
 
     @property
     def is_transposed(self) -> bool:
@@ -79,7 +109,13 @@ class DarknetLayer(LayerContext):
         return channels, height, width
 
     def parameter(
-        self, name: str, shape: Sequence[int], *, role: str, layout: Sequence[Step] = ()
+        self,
+        name: str,
+        shape: Sequence[int],
+        *,
+        role: str,
+        layout: Sequence[Step] = (),
+        filler: Mapping[str, Any] | None = None,
     ) -> ir.Value:
         """Take the next stored array and return the initializer made from it.
 
@@ -88,12 +124,27 @@ class DarknetLayer(LayerContext):
             shape: Its sizes in the file.
             role: See ``Parameter``.
             layout: Steps from the file's layout to the one that the graph needs.
+            filler: Rule for its first values; zeros if none is given.
         """
         key = f"{self.layer.key}/{name}"
         array = self.weights.take(shape, place=self.place, name=name) if self.weights else None
-        self.parameters.declare(key, shape, role, array, context=self)
+        self.parameters.declare(
+            key,
+            shape,
+            role,
+            array,
+            context=self,
+            filler=filler or {"type": "constant", "value": 0.0},
+            lr_mult=0.0 if self.is_frozen else self.section.number("learning_rate", 1.0),
+            decay_mult=1.0 if role == "weight" or self._is_adam else 0.0,
+        )
         self.parameters.note_use(self.layer.key, key)
         return self.parameters.initializer(key, layout)
+
+    @property
+    def _is_adam(self) -> bool:
+        """Whether the update is Adam's, by which biases and scales decay too."""
+        return self.training is not None and self.training.net.flag("adam")
 
     def split(self, value: ir.Value, sizes: Sequence[int]) -> tuple[ir.Value, ...]:
         """Cut the channels of a value into ranges."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from netweave.errors import ReadError, ShapeError
+from netweave.errors import ReadError, ShapeError, UsageError
 from netweave.files.unknown import (
     UnknownLayer,
     UnknownSetting,
@@ -14,14 +15,16 @@ from netweave.files.unknown import (
     refuse_unknown_settings,
 )
 from netweave.formats.darknet.config import SETTINGS, Section, read_config
-from netweave.formats.darknet.context import HEADS, DarknetLayer
+from netweave.formats.darknet.context import HEADS, DarknetLayer, Training
 from netweave.formats.darknet.layers import LAYERS, REASONS
 from netweave.formats.darknet.weights import WeightFile
 from netweave.graph import Graph, GraphBuilder, Layer, Origin, layer_keys
+from netweave.graph.ops.yolo_loss import TRUTH_COLUMNS
 from netweave.lowering import ParameterStore
+from netweave.passes import prune
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     import onnx_ir as ir
@@ -32,6 +35,9 @@ _HEAD = re.compile(rb"\A(\xef\xbb\xbf)?(\s*[#;][^\n]*\n|\s+)*\[net(work)?\]")
 
 INPUT = "data"
 """Name of the net's input; Darknet gives it none."""
+
+TRUTH = "truth"
+"""Name of the input for ground-truth boxes, of a net with losses."""
 
 
 def match(source: Source) -> bool:
@@ -45,23 +51,86 @@ def read(source: Source) -> Graph:
     What training alone needs (``[cost]``, dropout, the settings of ``[net]``) makes no node. The net's
     outputs are its heads (``[yolo]``, ``[region]``, ``[detection]``) in their order, or else its last layer.
     """
-    sections = read_config(source.net)
+    weights = source.weights or find_weights(source.net)
+    return build(read_config(source.net), source, weights).graph
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """A net that was read.
+
+    Attributes:
+        graph: Its graph.
+        losses: Names of the values that make its objective, with their weights.
+    """
+
+    graph: Graph
+    losses: Mapping[str, float]
+
+
+def build(
+    sections: Sequence[Section],
+    source: Source,
+    weights: Path | None,
+    *,
+    max_boxes: int = 0,
+    scale_l1: float = 0.0,
+) -> Net:
+    """Write a net as a Graph: as it predicts, or with the losses of its heads.
+
+    With losses, phase ``TRAIN`` gives them and what Darknet prints of them, ``TEST`` the heads and them.
+
+    Args:
+        sections: The sections of the file.
+        source: Its name, the phase and the caller's wishes.
+        weights: The file of its arrays.
+        max_boxes: Ground-truth boxes of an image, for a net with losses; 0 for one that predicts.
+        scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective.
+    """
     net, body = sections[0], sections[1:]
     if not body:
         raise ReadError("contains no layer after [net]", place=net.place)
     _check_names(sections)
-    weights = source.weights or find_weights(source.net)
     file = WeightFile(weights) if weights else None
     builder = GraphBuilder(
         source.net.stem, format="darknet", files=[str(source.net), *([str(weights)] if weights else [])]
     )
     outputs = [builder.input(INPUT, _input_shape(net, source))]
-    parameters = ParameterStore(builder)
+    training = None
+    if max_boxes:
+        truth = builder.input(TRUTH, (None, max_boxes, TRUTH_COLUMNS))
+        training = Training(net, truth, updates=source.phase == "TRAIN")
+    reading = _Reading(builder, ParameterStore(builder), file, training, _num_frozen(body))
     for index, section in enumerate(body):
-        outputs.append(_read_layer(builder, section, index, outputs, parameters, file))
+        outputs.append(reading.layer(section, index, outputs))
     if file:
         file.finish()
-    return builder.finish(_heads(body, outputs[1:], builder))
+    heads = _heads(body, outputs[1:], builder)
+    if training is None:
+        return Net(builder.finish(heads), {})
+    losses = {loss.name or "": 1.0 for loss in training.losses}
+    if not training.updates:
+        return Net(builder.finish([*heads, *training.losses]), losses)
+    given = [value for pair in zip(training.losses, training.statistics, strict=True) for value in pair]
+    if scale_l1:
+        given.append(_sum_of_scales(builder, training.scales))
+        losses[given[-1].name or ""] = scale_l1
+    graph = builder.finish(given)
+    prune.edit(graph)  # the heads' own nodes
+    return Net(graph, losses)
+
+
+def _num_frozen(body: Sequence[Section]) -> int:
+    """Return up to which layer, counted from the first, training leaves weights alone (``stopbackward``)."""
+    return max((index + 1 for index, section in enumerate(body) if section.flag("stopbackward")), default=0)
+
+
+def _sum_of_scales(builder: GraphBuilder, scales: Sequence[ir.Value]) -> ir.Value:
+    """Return the sum of the absolute scales of batch normalisation."""
+    if not scales:
+        raise UsageError("no layer has batch_normalize=1, so there are no scales to penalise")
+    sums = [builder.add("ReduceL1", [scale], {"keepdims": 0}) for scale in scales]
+    return builder.add("Sum", sums, outputs="scales")
 
 
 def find_weights(net: Path) -> Path | None:
@@ -106,34 +175,41 @@ def _check_names(sections: Sequence[Section]) -> None:
     )
 
 
-def _read_layer(
-    builder: GraphBuilder,
-    section: Section,
-    index: int,
-    outputs: Sequence[ir.Value],
-    parameters: ParameterStore,
-    weights: WeightFile | None,
-) -> ir.Value:
-    key = f"{section.type}_{index}"
-    origin = Origin(section.file, section.line)
-    layer = Layer(key=key, name=key, type=section.type, settings=dict(section.settings), origin=origin)
-    with builder.layer(layer):
-        ctx = DarknetLayer(
-            builder,
-            place=layer.place,
-            layer=layer,
-            section=section,
-            index=index,
-            outputs=outputs,
-            parameters=parameters,
-            weights=weights,
-        )
-        output = LAYERS[section.type].read(ctx)
-        producer = output.producer()
-        if producer is not None and key in layer_keys(producer):
-            builder.rename(output, key)
-    builder.record(layer, inputs=ctx.read, outputs=[output], parameters=parameters.keys(key))
-    return output
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """What all layers are read with."""
+
+    builder: GraphBuilder
+    parameters: ParameterStore
+    weights: WeightFile | None
+    training: Training | None
+    num_frozen: int
+
+    def layer(self, section: Section, index: int, outputs: Sequence[ir.Value]) -> ir.Value:
+        """Write one layer, and return its output."""
+        builder, parameters = self.builder, self.parameters
+        key = f"{section.type}_{index}"
+        origin = Origin(section.file, section.line)
+        layer = Layer(key=key, name=key, type=section.type, settings=dict(section.settings), origin=origin)
+        with builder.layer(layer):
+            ctx = DarknetLayer(
+                builder,
+                place=layer.place,
+                layer=layer,
+                section=section,
+                index=index,
+                outputs=outputs,
+                parameters=parameters,
+                weights=self.weights,
+                training=self.training,
+                is_frozen=index < self.num_frozen or section.flag("dont_update"),
+            )
+            output = LAYERS[section.type].read(ctx)
+            producer = output.producer()
+            if producer is not None and key in layer_keys(producer):
+                builder.rename(output, key)
+        builder.record(layer, inputs=ctx.read, outputs=[output], parameters=parameters.keys(key))
+        return output
 
 
 def _heads(body: Sequence[Section], outputs: Sequence[ir.Value], builder: GraphBuilder) -> list[ir.Value]:

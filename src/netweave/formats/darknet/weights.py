@@ -15,10 +15,22 @@ from netweave.errors import WeightError
 from netweave.files import read_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
 _VERSION = struct.Struct("<iii")
+_HEADER = struct.Struct("<iiiQ")
+
+
+def encode_weights(arrays: Iterable[np.ndarray], *, seen: int) -> bytes:
+    """Return the bytes of a file: version 0.2, then the arrays in the order of the layers.
+
+    Args:
+        arrays: In Darknet's order and layout.
+        seen: Images that training has seen, from which Darknet goes on.
+    """
+    numbers = [np.ascontiguousarray(array, "<f4").tobytes() for array in arrays]
+    return b"".join([_HEADER.pack(0, 2, 0, seen), *numbers])
 
 
 class WeightFile:
@@ -56,6 +68,11 @@ class WeightFile:
         self._numbers = np.frombuffer(content, dtype="<f4", offset=begin)
         self._next = 0
 
+    @property
+    def num_left(self) -> int:
+        """How many numbers have not been taken."""
+        return len(self._numbers) - self._next
+
     def take(self, shape: Sequence[int], *, place: str, name: str) -> np.ndarray:
         """Return the next array.
 
@@ -68,7 +85,7 @@ class WeightFile:
             WeightError: The file ends before it does.
         """
         size = int(np.prod(shape, dtype=object))
-        left = len(self._numbers) - self._next
+        left = self.num_left
         if size > left:
             raise WeightError(
                 f"ends in {name} of {place}: {size:,} numbers are needed, but only {left:,} are left; the "
@@ -85,8 +102,7 @@ class WeightFile:
         Raises:
             WeightError: Numbers are left over: the file is of another net.
         """
-        left = len(self._numbers) - self._next
-        if left:
+        if self.num_left:
             raise WeightError(
                 f"contains {len(self._numbers):,} numbers, but the net needs {self._next:,}; the file "
                 f"belongs to another net",

@@ -83,7 +83,18 @@ def softmax(ctx: DarknetLayer) -> ir.Value:
     return ctx.flatten(ctx.add("Softmax", [parts], {"axis": 2}))
 
 
-@layer("dropout", "cost", "empty", "silence")
+@layer("dropout")
+def dropout(ctx: DarknetLayer) -> ir.Value:
+    """In training a share of the numbers becomes 0, and the others are scaled up; else nothing happens."""
+    if not ctx.trains:
+        return ctx.x
+    probability = ctx.section.number("probability", 0.5)
+    if not 0 <= probability < 1:
+        raise ctx.section.read_error("probability", "a number from 0 to below 1")
+    return ctx.add("Dropout", [ctx.x, ctx.constant(probability)])
+
+
+@layer("cost", "empty", "silence")
 def passed_on(ctx: DarknetLayer) -> ir.Value:
     """A layer that only training knows, or that does nothing: what comes in goes out."""
     return ctx.x

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.darknet.context import DarknetLayer, layer
+from netweave.formats.darknet.losses import add_region_loss, add_yolo_loss, refuse_loss
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +26,8 @@ def yolo(ctx: DarknetLayer) -> ir.Value:
     is_raw, stretch = ctx.section.flag("new_coords"), ctx.section.number("scale_x_y", 1.0)
     sizes = [2, 2, 1 + ctx.section.integer("classes", 20, least=1)]
     parts = _split_anchors(ctx, sizes, len(ctx.section.integers("mask")))
+    if ctx.training is not None:
+        add_yolo_loss(ctx, ctx.training)
     if is_raw and stretch == 1.0:
         return ctx.x
     outputs: list[ir.Value] = []
@@ -40,6 +43,7 @@ def gaussian_yolo(ctx: DarknetLayer) -> ir.Value:
 
     All but width and height go through the logistic; ``scale_x_y`` stretches x and y (gaussian_yolo_layer.c).
     """
+    refuse_loss(ctx)
     stretch = ctx.section.number("scale_x_y", 1.0)
     sizes = [1] * 7 + [2 + ctx.section.integer("classes", 20, least=1)]
     outputs: list[ir.Value] = []
@@ -63,6 +67,8 @@ def region(ctx: DarknetLayer) -> ir.Value:
     ctx.expect_unset("background")
     if section.integer("coords", 4) != 4:
         raise ctx.unsupported("coords other than 4 are not supported")
+    if ctx.training is not None:
+        add_region_loss(ctx, ctx.training)
     of_classes = "Softmax" if section.flag("softmax") else "Sigmoid"
     outputs: list[ir.Value] = []
     for centre, extent, is_object, classes in _split_anchors(
@@ -76,6 +82,7 @@ def region(ctx: DarknetLayer) -> ir.Value:
 @layer("detection")
 def detection(ctx: DarknetLayer) -> ir.Value:
     """The row of a dense layer: classes of each place, then objects, then boxes (v1)."""
+    refuse_loss(ctx)
     section = ctx.section
     side = section.integer("side", 7, least=1)
     classes, boxes, coords = (section.integer(name, 1, least=1) for name in ("classes", "num", "coords"))

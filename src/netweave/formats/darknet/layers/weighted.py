@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.formats.darknet.context import DarknetLayer, layer
 from netweave.formats.darknet.layers.activation import activate
+from netweave.graph import Statistics
 from netweave.lowering.normalization import batch_normalization
 from netweave.lowering.windows import Window
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     import onnx_ir as ir
 
@@ -21,6 +23,9 @@ EPSILON = 1e-5
 
 On a CPU pjreddie's adds 1e-6 to the standard deviation instead (blas.c), but nets were trained on GPUs.
 """
+
+MOMENTUM = 0.99
+"""Share of the stored statistics that a forward pass of training keeps."""
 
 
 @layer("convolutional", "conv")
@@ -67,7 +72,7 @@ def _weighted(
     """Add a convolution; the file holds biases, scales, means, variances, weights in this order."""
     biases = ctx.parameter("biases", (filters,), role="bias")
     statistics = _statistics(ctx, filters) if ctx.section.flag("batch_normalize") else None
-    weights = ctx.parameter("weights", shape, role="weight")
+    weights = ctx.parameter("weights", shape, role="weight", filler=_drawn("normal", shape))
     if statistics is None:
         return activate(ctx, ctx.add(op_type, [ctx.x, weights, biases], attributes), "logistic")
     product = ctx.add(op_type, [ctx.x, weights], attributes)
@@ -81,11 +86,12 @@ def connected(ctx: DarknetLayer) -> ir.Value:
     features = ctx.size(1, x)
     outputs = ctx.section.integer("output", 1, least=1)
     biases = ctx.parameter("biases", (outputs,), role="bias")
+    drawn = _drawn("uniform", (outputs, features))
     if ctx.is_transposed:
         layout = [("transpose", (1, 0))]
-        weights = ctx.parameter("weights", (features, outputs), role="weight", layout=layout)
+        weights = ctx.parameter("weights", (features, outputs), role="weight", layout=layout, filler=drawn)
     else:
-        weights = ctx.parameter("weights", (outputs, features), role="weight")
+        weights = ctx.parameter("weights", (outputs, features), role="weight", filler=drawn)
     if not ctx.section.flag("batch_normalize"):
         return activate(ctx, ctx.add("Gemm", [x, weights, biases], {"transB": 1}), "logistic")
     product = ctx.add("Gemm", [x, weights], {"transB": 1})
@@ -117,7 +123,8 @@ def local(ctx: DarknetLayer) -> ir.Value:
         raise ctx.shape_error(f"a window of {size} does not fit in {height} by {width}")
     layout = [("reshape", (1, filters, rows, columns))]
     biases = ctx.parameter("biases", (filters * places,), role="bias", layout=layout)
-    weights = ctx.parameter("weights", (places, filters, taps), role="weight")
+    drawn = {"type": "uniform", "fan_in": taps}
+    weights = ctx.parameter("weights", (places, filters, taps), role="weight", filler=drawn)
     picks = np.tile(
         np.eye(size * size, dtype=np.float32).reshape(size * size, 1, size, size), (channels, 1, 1, 1)
     )
@@ -133,13 +140,33 @@ def local(ctx: DarknetLayer) -> ir.Value:
     return activate(ctx, ctx.add("Add", [image, biases]), "logistic")
 
 
+def _drawn(kind: str, shape: Sequence[int]) -> dict[str, Any]:
+    """Return the rule for first values of weights, one filter for each row."""
+    return {"type": kind, "fan_in": prod(shape[1:])}
+
+
 def _statistics(ctx: DarknetLayer, size: int) -> list[ir.Value]:
-    names = {"scales": "gamma", "rolling_mean": "mean", "rolling_variance": "variance"}
-    return [ctx.parameter(name, (size,), role=role) for name, role in names.items()]
+    """Take the stored arrays of a batch normalisation; variances begin at 0, as Darknet's calloc has it."""
+    ones = {"type": "constant", "value": 1.0}
+    gamma = ctx.parameter("scales", (size,), role="gamma", filler=ones)
+    if ctx.training is not None and not ctx.is_frozen:
+        ctx.training.scales.append(gamma)
+    mean = ctx.parameter("rolling_mean", (size,), role="mean")
+    return [gamma, mean, ctx.parameter("rolling_variance", (size,), role="variance")]
 
 
 def _normalised(ctx: DarknetLayer, x: ir.Value, biases: ir.Value, statistics: list[ir.Value]) -> ir.Value:
+    """Normalise, in training as cuDNN does for Darknet: by the biased variance, keeping the unbiased one."""
     gamma, mean, variance = statistics
     return batch_normalization(
-        ctx, x, gamma=gamma, beta=biases, mean=mean, variance=variance, epsilon=EPSILON
+        ctx,
+        x,
+        gamma=gamma,
+        beta=biases,
+        mean=mean,
+        variance=variance,
+        epsilon=EPSILON,
+        momentum=MOMENTUM if ctx.trains else None,
+        statistics=Statistics(unbiased=True) if ctx.trains else None,
+        training=ctx.trains,
     )

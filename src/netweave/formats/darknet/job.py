@@ -1,0 +1,250 @@
+"""From a ``.cfg`` with heads of YOLO v2 or v3, and a ``.data`` file, to a Job (``train_detector``)."""
+
+from __future__ import annotations
+
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files import Source
+from netweave.files.image_lists import image_files
+from netweave.formats.darknet.config import read_config
+from netweave.formats.darknet.data_file import with_lists
+from netweave.formats.darknet.losses import images_per_pass
+from netweave.formats.darknet.reader import INPUT, TRUTH, build, match
+from netweave.formats.darknet.solver import NOT_DONE, read_solver
+from netweave.job import Checkpoints, DataSource, Job, JobOptions, Phase, Schedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.formats.darknet.config import Section
+    from netweave.formats.darknet.data_file import DataFile
+
+MAX_BOXES = {"yolo": 90, "region": 30}
+"""Ground-truth boxes of an image that a head looks at, where its ``max`` says nothing."""
+
+SAVE_EVERY = 1000
+"""Updates between two checkpoints."""
+
+TEST_LEAST = 100
+"""At least so many updates are between two tests, as in AlexeyAB's branch; else an epoch."""
+
+THRESHOLD = 0.005
+"""Least score of a detection that average precision looks at (``validate_detector``)."""
+
+OVERLAP = 0.45
+"""Largest overlap of two detections of one class (``validate_detector``)."""
+
+DISPLAY_ALL = 500
+"""A run of at most so many updates shows each of them, a longer one every tenth."""
+
+VOC_NAMES = (
+    *("aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train"),
+    "tvmonitor",
+)
+"""Pascal VOC's classes in the order of its ``VOCinit.m``, for its own folders, which do not say."""
+
+
+def is_job(path: Path) -> bool:
+    """Whether a file is a net of Darknet, whose section ``[net]`` is its solver."""
+    return match(Source(path))
+
+
+def read_job(path: Path, options: JobOptions) -> Job:
+    """Read how to train a detector.
+
+    Args:
+        path: The ``.cfg``.
+        options: ``data`` says where images are: a ``.data`` file or a folder of VOC's under ``""``, or lists
+            under ``train`` and ``test``.
+
+    Raises:
+        SourceError: A file cannot be read, the net has no head that can be trained, or the data does not fit.
+        UsageError: There is no data, or an option is given that does not fit.
+    """
+    if options.stages or options.level:
+        raise UsageError(f"{path}: a .cfg has no stages and no level; leave them out")
+    sections = read_config(path)
+    heads = [section for section in sections if section.type in MAX_BOXES]
+    if not heads:
+        raise UnsupportedError(
+            "has no [yolo] and no [region] layer; nets of Darknet without them cannot be trained",
+            place=str(path),
+        )
+    if not options.data:
+        raise UsageError(
+            f"{path}: says nothing of images; give a .data file, or a folder like Pascal VOC's (--data PATH)"
+        )
+    images = with_lists(options.data)
+    if images.train is None:
+        raise UsageError(f"{images.place}: has no images to train on; give --data train=LIST")
+    reader = _JobReader(path, sections, heads, images, options)
+    return reader.job()
+
+
+class _JobReader:
+    """What the parts of a Job are read from."""
+
+    def __init__(
+        self,
+        path: Path,
+        sections: Sequence[Section],
+        heads: Sequence[Section],
+        images: DataFile,
+        options: JobOptions,
+    ) -> None:
+        self._path, self._sections, self._images, self._options = path, sections, images, options
+        self._net, self._last = sections[0], heads[-1]
+        self._classes = _num_classes(heads, images)
+        self._max_boxes = max(head.integer("max", MAX_BOXES[head.type], least=1) for head in heads)
+        self._batch = images_per_pass(self._net)
+        self._size = {name: self._net.integer(name, 0, least=1) for name in ("height", "width")}
+
+    def job(self) -> Job:
+        """Return the Job."""
+        phases = {"train": self._train()}
+        if self._images.valid is not None:
+            phases["test"] = self._test(self._images.valid)
+        return Job(
+            name=self._path.stem,
+            phases=phases,
+            solver=read_solver(self._net),
+            schedule=self._schedule(),
+            checkpoints=self._checkpoints(),
+            files=(str(self._path), *([self._images.place] if self._images.place else [])),
+            notes=self._notes(),
+        )
+
+    def _train(self) -> Phase:
+        source = Source(self._path, phase="TRAIN", input_shapes=self._options.input_shapes)
+        net = build(self._sections, source, None, max_boxes=self._max_boxes, scale_l1=self._options.scale_l1)
+        assert self._images.train is not None
+        data = self._data(self._images.train, order={"shuffle": True}, difficult=False)
+        return Phase(net.graph, (data,), net.losses)
+
+    def _test(self, valid: Path) -> Phase:
+        num_images = len(image_files(valid, self._images.root))
+        data = self._data(valid, order={"last": "pad"}, difficult=True)
+        source = Source(self._path, input_shapes=self._options.input_shapes)
+        net = build(self._sections, source, None, max_boxes=self._rows(data))
+        metric = {
+            "kind": "boxes",
+            "truth": TRUTH,
+            "names": list(self._names()),
+            "num_images": num_images,
+            "threshold": THRESHOLD,
+            "overlap": OVERLAP,
+        }
+        batches = ceil(num_images / data.batch_size)
+        return Phase(net.graph, (data,), net.losses, num_batches=batches, metric=metric)
+
+    def _data(self, images: Path, *, order: dict[str, Any], difficult: bool) -> DataSource:
+        """Return the source of the images of a phase, as they come into the net."""
+        settings = {
+            "path": str(images),
+            "classes": self._classes,
+            "names": list(self._names()),
+            "root": str(self._images.root),
+            "difficult": difficult,
+        }
+        training = not difficult
+        transforms = self._augmentation() if training else [{"kind": "place", **self._size}]
+        return DataSource(
+            "boxes",
+            (INPUT, TRUTH),
+            self._batch,
+            settings,
+            order,
+            (*transforms, {"kind": "scale", "factor": 1 / 255}),
+            place=self._images.place or str(images),
+        )
+
+    def _augmentation(self) -> list[dict[str, Any]]:
+        """Return what happens to an image in training (``load_data_detection``); ``flip=0`` is AlexeyAB's."""
+        place = {
+            "kind": "place",
+            **self._size,
+            "jitter": self._last.number("jitter", 0.2),
+            "where": "random",
+            "max_boxes": self._max_boxes,
+        }
+        colors = {"hue": 0.0, "saturation": 1.0, "exposure": 1.0}
+        wanted = {name: self._net.number(name, default) for name, default in colors.items()}
+        jitter = [{"kind": "hsv_jitter", **wanted}] if wanted != colors else []
+        return [place, *jitter, *([{"kind": "mirror"}] if self._net.integer("flip", 1) else [])]
+
+    def _names(self) -> tuple[str, ...]:
+        """Return the names of the classes."""
+        if self._images.names:
+            return self._images.names
+        if self._classes == len(VOC_NAMES) and Path(self._images.place).is_dir():
+            return VOC_NAMES
+        return tuple(f"class {number}" for number in range(self._classes))
+
+    def _rows(self, data: DataSource) -> int:
+        """Return for how many boxes of an image the records of a source have room."""
+        probe = self._options.probe
+        return self._max_boxes if probe is None else probe(data)[TRUTH][1]
+
+    def _schedule(self) -> Schedule:
+        assert self._images.train is not None
+        per_update = self._batch * self._net.integer("subdivisions", 1, least=1)
+        epoch = len(image_files(self._images.train, self._images.root)) // per_update
+        updates = self._net.integer("max_batches", 0, least=0)
+        if not updates:
+            raise self._net.read_error("max_batches", "the number of updates to make")
+        return Schedule(
+            max_iterations=updates,
+            display_interval=1 if updates <= DISPLAY_ALL else 10,
+            average_loss=10,
+            test_interval=0 if self._images.valid is None else _test_interval(updates, epoch),
+            test_at_start=False,
+            display_at_end=False,
+        )
+
+    def _checkpoints(self) -> Checkpoints:
+        folder = self._images.backup or self._path.parent
+        return Checkpoints(prefix=str(folder / self._path.stem), interval=SAVE_EVERY, formats=("weights",))
+
+    def _notes(self) -> tuple[str, ...]:
+        notes = [
+            f"{self._net.place}: {name}={self._net.settings[name]} is not done"
+            for name in NOT_DONE
+            if self._net.number(name, _NEUTRAL.get(name, 0.0)) != _NEUTRAL.get(name, 0.0)
+        ]
+        if self._last.integer("random", 0):
+            size = f"{self._size['width']}x{self._size['height']}"
+            notes.append(f"{self._last.place}: random=1: images keep the size of the net, {size}")
+        return tuple(notes)
+
+
+_NEUTRAL = {"aspect": 1.0}
+"""Numbers with which a setting does nothing, where that is not 0."""
+
+
+def _test_interval(updates: int, epoch: int) -> int:
+    """Return how many updates are between two tests: such that one is near the end, or behind it."""
+    num_tests = max(1, round(updates / max(TEST_LEAST, epoch)))
+    return max(1, updates // num_tests)
+
+
+def _num_classes(heads: Sequence[Section], images: DataFile) -> int:
+    """Return the number of classes, which the heads, the names and the ``.data`` file must agree on.
+
+    Raises:
+        ReadError: They do not.
+    """
+    counts = {head.integer("classes", 20, least=1) for head in heads}
+    if len(counts) > 1:
+        raise heads[-1].read_error("classes", f"the same in all heads, found {sorted(counts)}")
+    (classes,) = counts
+    for what, count in (("names", len(images.names)), ("classes", images.classes)):
+        if count not in {0, classes}:
+            raise ReadError(
+                f"its {what} say {count}, but the heads of {heads[-1].file} have classes={classes}",
+                place=images.place,
+            )
+    return classes

@@ -1,0 +1,63 @@
+"""What Darknet keeps of a run: ``NET_1000.weights``. The functions are those that ``RunFiles`` names."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from netweave.formats.darknet.config import read_config
+from netweave.formats.darknet.losses import images_per_update
+from netweave.formats.darknet.weights import WeightFile, encode_weights
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from netweave.graph import Graph
+    from netweave.job.run_state import RunState
+
+
+def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Callable[[], bytes]]]:
+    """Return the file of the weights, and a function that gives its bytes.
+
+    Args:
+        state: The run.
+        suffix: ``weights``.
+        prefix: Path that the names of the run's files start with.
+    """
+    path = Path(f"{prefix}_{state.iteration}.{suffix}")
+    net = read_config(Path(state.graph.files[0]))[0]
+    seen = state.iteration * images_per_update(net)
+    arrays = [state.parameters[key] for key in state.graph.parameters]
+    return [(path, partial(encode_weights, arrays, seen=seen))]
+
+
+def weights_for(path: Path, graph: Graph) -> dict[str, np.ndarray]:
+    """Return what a file of weights has for a net, by key; it may hold the first layers only.
+
+    Such files (``darknet53.conv.74``) are cut off behind a layer; what follows begins with first values.
+
+    Raises:
+        ReadError: The file cannot be read.
+        WeightError: It ends within an array, or holds more than the net has.
+    """
+    file = WeightFile(path)
+    arrays: dict[str, np.ndarray] = {}
+    for key, parameter in graph.parameters.items():
+        if not file.num_left:
+            return arrays
+        place = f"layer {key.rpartition('/')[0]!r} of {graph.name}"
+        shape = parameter.shape
+        if file.transposed and _is_dense(graph, key):
+            taken = file.take(shape[::-1], place=place, name=key.rpartition("/")[2])
+            arrays[key] = taken.T
+            continue
+        arrays[key] = file.take(shape, place=place, name=key.rpartition("/")[2])
+    file.finish()
+    return arrays
+
+
+def _is_dense(graph: Graph, key: str) -> bool:
+    return key.startswith(("connected_", "conn_")) and graph.parameters[key].role == "weight"
