@@ -2,13 +2,17 @@
 
 The guard is bubblewrap (``bwrap``): the child sees no network, no other processes, read-only the
 interpreter, its packages and the given files, and one empty folder that it may write to. Time, memory,
-processes and file sizes are limited; a child of root becomes an unprivileged user, since the limit on
-processes does not bind root. Without the guard nothing runs, unless the caller trusts the files.
+processes and what it writes are limited, and a filter keeps it from system calls that no model needs
+(``seccomp``); a child of root becomes an unprivileged user of its own, since the limit on processes does not
+bind root and counts all processes of a user. Without the guard nothing runs, unless the caller trusts the
+files.
 """
 
 from __future__ import annotations
 
 import os
+import random
+import resource
 import shutil
 import signal
 import site
@@ -16,21 +20,30 @@ import stat
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError
+from netweave.files.seccomp import seccomp_filter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-NOBODY = 65534
-"""User and group that a child of root runs as."""
+USERS = range(61184, 65520)
+"""Users and groups that a child of root runs as, one of them each; those of systemd's DynamicUser, which
+belong to nobody."""
 
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 """Where programs and libraries of the system lie."""
+
+WATCH_S = 0.2
+"""How often it is looked at what a child has written."""
+
+MAX_DEPTH = 50
+"""Folders in each other that a child may make."""
 
 MAX_REPORT_BYTES = 16_384
 """Of what the child prints, this much of the end is kept."""
@@ -44,13 +57,27 @@ class Limits:
         seconds: Time, > 0.
         memory_bytes: Memory of its data, of each process.
         processes: Processes and threads, where the guard is; its user's together.
-        file_bytes: Size of each file that it writes.
+        file_bytes: Size of each file that it writes, and of all together.
+        files: Number of files and folders that it writes.
+        shared_bytes: Size of each file system in memory that it sees (``/tmp``, ``/dev/shm``).
     """
 
     seconds: float = 300.0
     memory_bytes: int = 16 << 30
     processes: int = 256
     file_bytes: int = 8 << 30
+    files: int = 10_000
+    shared_bytes: int = 64 << 20
+
+    def inherited(self) -> Limits:
+        """Return these limits, or the memory that this process itself may use where that is less.
+
+        Whoever limits a process that reads nets limits what it starts to read them: the workbench sets
+        ``max_memory_mb`` so.
+        """
+        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+        own = soft if soft != resource.RLIM_INFINITY else self.memory_bytes
+        return replace(self, memory_bytes=min(self.memory_bytes, own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,29 +131,68 @@ def run_guarded(
     Raises:
         CodeError: There is no guard and no trust, or time or memory ran out.
     """
-    limits = limits or Limits()
+    limits = (limits or Limits()).inherited()
     if not trust and not has_guard():
         raise CodeError(
             "holds code, which runs only in a guarded process, and the guard is not here: install "
             "bubblewrap (bwrap), or say that you trust the file (--trust, trust=True)",
             place=place,
         )
-    with tempfile.TemporaryDirectory(prefix="netweave-") as outer:
-        folder = Path(outer).resolve() / "child"
+    with _scratch_folder() as outer:
+        folder = outer / "child"
         folder.mkdir(mode=0o711)  # the guard goes in before it stops being root; around it all is closed
         command = [sys.executable, "-P", "-s", str(program), *arguments]
         if trust:
             command = [*_limited(limits, guarded=False), *command]
-        else:
-            if os.geteuid() == 0:
-                os.chown(folder, NOBODY, NOBODY)
-            inside = [*_limited(limits, guarded=True), *_unprivileged(), *command]
-            copies = _copies_for_nobody(readable, Path(outer) / "readable")
-            command = [*_guard(folder, [program, *readable], copies), "--", *inside]
-        yield _run(command, folder, Path(outer) / "report", limits=limits, place=place)
+            yield _run(command, folder, outer / "report", limits=limits, place=place)
+            return
+        user = random.choice(USERS)
+        if os.geteuid() == 0:
+            os.chown(folder, user, user)
+        inside = [*_limited(limits, guarded=True), *_unprivileged(user), *command]
+        copies = _readable_copies(readable, outer / "readable")
+        with _filter_file(outer / "filter") as filtered:
+            seccomp = [] if filtered is None else ["--seccomp", str(filtered)]
+            guard = _guard(folder, [program, *readable], copies, limits)
+            command = [*guard, *seccomp, "--", *inside]
+            kept = () if filtered is None else (filtered,)
+            yield _run(command, folder, outer / "report", limits=limits, place=place, kept=kept)
 
 
-def _run(command: Sequence[str], folder: Path, report: Path, *, limits: Limits, place: str) -> Outcome:
+@contextmanager
+def _scratch_folder() -> Iterator[Path]:
+    """Make a folder, and remove it with all that a child left in it, however deep."""
+    folder = Path(tempfile.mkdtemp(prefix="netweave-")).resolve()
+    try:
+        yield folder
+    finally:
+        try:
+            shutil.rmtree(folder)
+        except (OSError, RecursionError):  # thousands of folders in each other
+            subprocess.run(["rm", "-rf", "--", str(folder)], check=False, stderr=subprocess.DEVNULL)
+
+
+@contextmanager
+def _filter_file(path: Path) -> Iterator[int | None]:
+    """Write the filter of system calls and give its descriptor; None where there is no filter."""
+    content = seccomp_filter()
+    if content is None:
+        yield None
+        return
+    path.write_bytes(content)
+    with path.open("rb") as file:
+        yield file.fileno()
+
+
+def _run(
+    command: Sequence[str],
+    folder: Path,
+    report: Path,
+    *,
+    limits: Limits,
+    place: str,
+    kept: tuple[int, ...] = (),
+) -> Outcome:
     with report.open("wb") as output:
         child = subprocess.Popen(
             command,
@@ -136,19 +202,53 @@ def _run(command: Sequence[str], folder: Path, report: Path, *, limits: Limits, 
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            pass_fds=kept,
         )
         try:
-            status = child.wait(limits.seconds)
-        except subprocess.TimeoutExpired:
-            raise CodeError(
-                f"its code ran longer than {limits.seconds:g} seconds and was stopped", place=place
-            ) from None
+            status = _wait(child, folder, report, limits, place)
         finally:
             _end(child)
+    _check_written(folder, limits, place)
     text = _tail(report)
     if status and ("MemoryError" in text or "can't allocate memory" in text or "std::bad_alloc" in text):
         raise CodeError(f"its code needs more than {limits.memory_bytes:,} bytes of memory", place=place)
     return Outcome(status, text, folder)
+
+
+def _wait(child: subprocess.Popen[bytes], folder: Path, report: Path, limits: Limits, place: str) -> int:
+    """Wait for a child while it stays within its limits, and return its status."""
+    until = time.monotonic() + limits.seconds
+    while True:
+        try:
+            return child.wait(min(WATCH_S, max(0.0, until - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if time.monotonic() >= until:
+                raise CodeError(
+                    f"its code ran longer than {limits.seconds:g} seconds and was stopped", place=place
+                ) from None
+        _check_written(folder, limits, place)
+        if report.stat().st_size > limits.file_bytes:
+            raise CodeError(f"its code prints more than {limits.file_bytes:,} bytes", place=place)
+
+
+def _check_written(folder: Path, limits: Limits, place: str) -> None:
+    """Check how much a child has written, which no limit of a process bounds."""
+    num_files, num_bytes, waiting = 0, 0, [(str(folder), 0)]
+    while waiting:
+        path, depth = waiting.pop()
+        with suppress(OSError), os.scandir(path) as entries:  # what it removes meanwhile
+            for entry in entries:
+                num_files += 1
+                status = entry.stat(follow_symlinks=False)
+                num_bytes += 512 * status.st_blocks
+                if stat.S_ISDIR(status.st_mode):
+                    waiting.append((entry.path, depth + 1))
+                if num_files > limits.files or depth > MAX_DEPTH or num_bytes > limits.file_bytes:
+                    raise CodeError(
+                        f"its code writes more than {limits.files:,} files, {limits.file_bytes:,} bytes or "
+                        f"{MAX_DEPTH} folders in each other",
+                        place=place,
+                    )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -191,14 +291,14 @@ def _limited(limits: Limits, *, guarded: bool) -> list[str]:
     return ["prlimit", *words, "--"]
 
 
-def _unprivileged() -> list[str]:
+def _unprivileged(user: int) -> list[str]:
     if os.geteuid() != 0:
         return []
-    return ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--"]
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"]
 
 
-def _copies_for_nobody(readable: Sequence[Path], folder: Path) -> dict[Path, Path]:
-    """Copy the files that a child of root could not open as ``nobody``; return the copies by file.
+def _readable_copies(readable: Sequence[Path], folder: Path) -> dict[Path, Path]:
+    """Copy the files that a child of root could not open as another user; return the copies by file.
 
     A server keeps uploads as 0600. The mode of the file itself stays: the file may have other links.
     """
@@ -214,14 +314,18 @@ def _copies_for_nobody(readable: Sequence[Path], folder: Path) -> dict[Path, Pat
     return copies
 
 
-def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path]) -> list[str]:
+def _guard(
+    folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], limits: Limits
+) -> list[str]:
     words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid"]
     words += ["--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:
         words += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
     else:
         words += ["--unshare-user"]
-    words += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    words += ["--proc", "/proc", "--dev", "/dev"]
+    for place in ("/tmp", "/dev/shm"):
+        words += ["--perms", "1777", "--size", str(limits.shared_bytes), "--tmpfs", place]
     visible = _visible(readable)
     for parent in _parents([*visible, folder]):  # made by bwrap itself, they would be for root only
         words += ["--perms", "0755", "--dir", str(parent)]
