@@ -314,9 +314,7 @@ def _readable_copies(readable: Sequence[Path], folder: Path) -> dict[Path, Path]
     return copies
 
 
-def _guard(
-    folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], limits: Limits
-) -> list[str]:
+def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], limits: Limits) -> list[str]:
     words = ["bwrap", "--die-with-parent", "--new-session", "--unshare-ipc", "--unshare-pid"]
     words += ["--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     if os.geteuid() == 0:

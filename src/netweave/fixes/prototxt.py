@@ -248,7 +248,7 @@ def _params_name(text: str, layer: _Field) -> str:
     is_singa = bool(re.match(r"k[A-Z]", kind))
     plain = (kind.removeprefix("k") if is_singa else kind).replace("_", "").lower()
     plain = EXCEPTIONS.get(plain, plain)
-    name = PARAMS.get(f"{plain}conf" if is_singa else f"{plain}param")
+    name: str | None = PARAMS.get(f"{plain}conf" if is_singa else f"{plain}param")
     if name is None:
         raise NotAppliedError(f"where settings of a layer of type {kind} stand is not known")
     return name

@@ -160,7 +160,7 @@ class MXNetOperator(LayerContext):
     def known_sizes(self, which: str | int) -> tuple[int | None, ...] | None:
         """Return the sizes of an input as far as they are known before it is read; None if not at all."""
         _, source = self._source(which)
-        return self._variables.known_shape(source) if isinstance(source, Node) else known_shape(source)
+        return self._variables.known_shape(source) if isinstance(source, Vertex) else known_shape(source)
 
     def arange(self, count: int) -> np.ndarray:
         """Return the integers from 0 to before ``count``.

@@ -24,7 +24,7 @@ SILENT_SECONDS = 30
 CHECK_SECONDS = 1.0
 
 
-class Worker(ThreadWorker):  # type: ignore[misc]
+class Worker(ThreadWorker):
     """Threads, with a limit on how long they wait for a client."""
 
     def init_process(self) -> None:
