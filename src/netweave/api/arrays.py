@@ -32,10 +32,10 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
     """
     try:
         with Path(file).open("rb") as stream:
-            found = np.load(stream, allow_pickle=False)
-            if not isinstance(found, np.ndarray):
-                with found:
-                    return {name: found[name] for name in found.files}
+            content = np.load(stream, allow_pickle=False)
+            if not isinstance(content, np.ndarray):
+                with content:
+                    return {name: content[name] for name in content.files}
     except FileNotFoundError as error:
         raise ReadError("there is no such file; check the name and the folder", place=str(file)) from error
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
@@ -48,7 +48,7 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
         raise UsageError(
             f"{file}: holds one array, expected {', '.join(names)}; use an .npz with these names"
         )
-    return {names[0]: found}
+    return {names[0]: content}
 
 
 def save_arrays(file: str | Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -44,13 +44,13 @@ def find_runs(folder: str | Path) -> dict[str, float]:
         folder: The folder; it may itself be a run, which is named ``.``.
     """
     root = Path(folder)
-    found: dict[str, float] = {}
+    changed: dict[str, float] = {}
     for depth in range(MAX_DEPTH + 1):
         for file in root.glob("/".join(["*"] * depth + [EVENTS])):
             if file.is_file():
                 name = file.parent.relative_to(root).as_posix()
-                found[name] = max(found.get(name, 0.0), file.stat().st_mtime)
-    return found
+                changed[name] = max(changed.get(name, 0.0), file.stat().st_mtime)
+    return changed
 
 
 def read_curves(run: str | Path) -> dict[str, list[tuple[int, float]]]:
@@ -88,16 +88,16 @@ def find_checkpoints(run: str | Path) -> list[Checkpoint]:
     """Return the checkpoints in a run's folder, newest first."""
     folder = Path(run)
     files = [file for file in folder.rglob("*") if file.name.endswith(CHECKPOINTS) and file.is_file()]
-    made = [
+    checkpoints = [
         Checkpoint(
             name=file.relative_to(folder).as_posix(),
-            iteration=int(found[1]) if (found := _ITERATION.search(file.name)) else None,
+            iteration=int(number[1]) if (number := _ITERATION.search(file.name)) else None,
             num_bytes=file.stat().st_size,
             modified=file.stat().st_mtime,
         )
         for file in files
     ]
-    return sorted(made, key=lambda checkpoint: checkpoint.modified, reverse=True)
+    return sorted(checkpoints, key=lambda checkpoint: checkpoint.modified, reverse=True)
 
 
 def _scalar(value: Any) -> float | None:

@@ -61,9 +61,9 @@ class CharacterModel:
         if character not in self._numbers:
             raise UsageError(f"{self._job}: the character {character!r} is not in the vocabulary")
         number = np.array([self._numbers[character]], np.float32)
-        found = self._runner.run({self._step.character: number, **self._states})
-        self._states = {state.input: found[state.output] for state in self._step.states}
-        scores: np.ndarray = found[self._step.scores][0].astype(np.float64)
+        computed = self._runner.run({self._step.character: number, **self._states})
+        self._states = {state.input: computed[state.output] for state in self._step.states}
+        scores: np.ndarray = computed[self._step.scores][0].astype(np.float64)
         if not np.isfinite(scores).all():
             raise RunError(
                 f"{self._job}: scores are not finite after {character!r}; did its training diverge?"

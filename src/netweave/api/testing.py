@@ -60,13 +60,13 @@ def load_phases(
         paths = data_paths(data)
         options = JobOptions(input_shapes=shapes, data=paths, stages=tuple(stages), level=level, probe=opened)
         job = row.read_job(path, options)
-        found = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
-        if not found:
+        phases = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
+        if not phases:
             raise UsageError(
                 f"{path}: has no test net (a solver has one with test_iter, a job.conf with test_freq and "
                 "test_steps, a .data file with valid); give the net itself"
             )
-        return found
+        return phases
     if data:
         raise UsageError(f"{path}: names its data itself; data can be given for a solver or a .cfg only")
     reading = Reading(data_root(path), opened, shapes, tuple(stages), level)
@@ -140,9 +140,9 @@ def extract(
     options = {"data": data, "taps": list(wanted.values()), "device": device, "threads": threads}
     with _tester({name: phase}, weights, **options) as tester:
         count = tester.num_batches(name, num_batches)
-        found = tester.features(name, list(wanted.values()), count, told)
+        features = tester.features(name, list(wanted.values()), count, told)
         most = None if num_batches else tester.num_records(name)
-    return {layer: found[value][:most] for layer, value in wanted.items()}
+    return {layer: features[value][:most] for layer, value in wanted.items()}
 
 
 def _values(graph: Graph, name: str) -> dict[str, str]:

@@ -120,9 +120,11 @@ def time_layers(
         name: np.zeros_like(array) if name in labels else array
         for name, array in draw_inputs(graph, 0).items()
     }
-    found = measure(graph, arrays, iterations=iterations, backward=backward, device=device, told=told)
+    measured = measure(graph, arrays, iterations=iterations, backward=backward, device=device, told=told)
     sizes = {name: array.shape for name, array in arrays.items()}
-    return NetTime(_by_layer(graph, found.of_node), found.forward_s, found.backward_s, sizes, iterations)
+    return NetTime(
+        _by_layer(graph, measured.of_node), measured.forward_s, measured.backward_s, sizes, iterations
+    )
 
 
 def label_inputs(graph: Graph) -> set[str]:
@@ -135,11 +137,11 @@ def label_inputs(graph: Graph) -> set[str]:
 
 
 def _by_layer(graph: Graph, seconds: Mapping[ir.Node, Seconds]) -> tuple[LayerTime, ...]:
-    found: dict[tuple[str, ...], list[float]] = {}
+    times: dict[tuple[str, ...], list[float]] = {}
     for node in graph.nodes:
         if node in seconds:
             keys = layer_keys(node) or (node.name or node.op_type,)
-            sums = found.setdefault(keys, [0.0, 0.0])
+            sums = times.setdefault(keys, [0.0, 0.0])
             sums[0] += seconds[node].forward
             sums[1] += seconds[node].backward
     return tuple(
@@ -149,5 +151,5 @@ def _by_layer(graph: Graph, seconds: Mapping[ir.Node, Seconds]) -> tuple[LayerTi
             forward,
             backward,
         )
-        for keys, (forward, backward) in found.items()
+        for keys, (forward, backward) in times.items()
     )

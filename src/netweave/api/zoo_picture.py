@@ -94,7 +94,7 @@ def _add_titles(axes: Axes, points: Sequence[tuple[str, float, float]]) -> None:
 def _places(spots: Sequence[tuple[str, float, float]]) -> list[tuple[int, int]]:
     """Return the side of each spot and the height above it at which its title covers the fewest others."""
     taken: list[tuple[float, float, float]] = []
-    found = []
+    places = []
     for title, x, y in spots:
         length = WIDTH * len(title)
         boxes = {
@@ -104,8 +104,8 @@ def _places(spots: Sequence[tuple[str, float, float]]) -> list[tuple[int, int]]:
         }
         best = min(boxes, key=lambda place: sum(_overlap(boxes[place], other) for other in taken))
         taken.append(boxes[best])
-        found.append(best)
-    return found
+        places.append(best)
+    return places
 
 
 def _overlap(one: tuple[float, float, float], other: tuple[float, float, float]) -> bool:

@@ -71,9 +71,9 @@ def _named(graph: Graph, name: str) -> list[ir.Node]:
         lambda node: any(value.name == name for value in node.outputs),
     )
     for reading in readings:
-        found = [node for node in graph.nodes if reading(node)]
-        if found:
-            return found
+        nodes = [node for node in graph.nodes if reading(node)]
+        if nodes:
+            return nodes
     if name in graph.layers:
         raise UsageError(
             f"layer {name!r} of net {graph.name!r} has no effect at inference; choose the layer before or "
@@ -88,14 +88,14 @@ def _named(graph: Graph, name: str) -> list[ir.Node]:
 def _reads(graph: Graph, nodes: Sequence[ir.Node]) -> list[str]:
     """Return the signals that nodes read and do not make."""
     signals = Signals.of(graph)
-    made = {str(value.name) for node in nodes for value in node.outputs}
+    outputs = {str(value.name) for node in nodes for value in node.outputs}
     read = (
         signals.root.get(str(value.name), str(value.name))
         for node in nodes
         for value in node.inputs
         if value is not None and not is_constant(value)
     )
-    return [name for name in dict.fromkeys(read) if name not in made]
+    return [name for name in dict.fromkeys(read) if name not in outputs]
 
 
 def _leaves(graph: Graph, nodes: Sequence[ir.Node]) -> list[str]:

@@ -27,12 +27,12 @@ class Matrix:
     @property
     def contradictions(self) -> tuple[tuple[int, int, int], ...]:
         """Nets ``(i, j, k)``: ``i`` equals ``j`` and ``j`` equals ``k``, but ``i`` differs from ``k``."""
-        found = []
+        triples = []
         for i, j, k in permutations(range(len(self.names)), 3):
             joined = i < k and self._of(i, j).equal and self._of(j, k).equal
             if joined and self._of(i, k).verdict is Verdict.DIFFERENT:
-                found.append((i, j, k))
-        return tuple(found)
+                triples.append((i, j, k))
+        return tuple(triples)
 
     @property
     def exit_status(self) -> int:
@@ -41,7 +41,7 @@ class Matrix:
 
     def to_json(self) -> dict[str, Any]:
         """Return names and pairs as JSON values."""
-        pairs = [{"a": i, "b": j, **found.to_json()} for (i, j), found in self.pairs.items()]
+        pairs = [{"a": i, "b": j, **comparison.to_json()} for (i, j), comparison in self.pairs.items()]
         return {"names": list(self.names), "pairs": pairs, "exit_status": self.exit_status}
 
     def _of(self, i: int, j: int) -> Comparison:

@@ -145,13 +145,13 @@ def _have_common_arrays(sides: tuple[Side, Side], absent: Sequence[set[str]]) ->
 
 def _nodes_with_values(signals: Signals, absent: set[str]) -> list[ir.Node]:
     """Return the nodes whose constants nobody drew in place of absent ones, and that are not all alike."""
-    found = []
+    informative = []
     for node in signals.nodes:
         constants = list(constants_of(node).values())
         is_drawn = any(not absent.isdisjoint(source_keys(value)) for value in constants)
         if not is_drawn and any(map(_varies, constants)):
-            found.append(node)
-    return found
+            informative.append(node)
+    return informative
 
 
 def _varies(value: ir.Value) -> bool:

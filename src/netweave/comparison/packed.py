@@ -83,11 +83,11 @@ class Packing:
         """Return the stored arrays that make the value this one; elements that are not in it are zero."""
         flat = np.zeros(1 + sum(old.size for old in self.arrays.values()), array.dtype)
         flat[self.numbers.ravel()] = array.ravel()
-        found, start = {}, 1
+        arrays, start = {}, 1
         for key, old in self.arrays.items():
-            found[key] = flat[start : start + old.size].reshape(old.shape)
+            arrays[key] = flat[start : start + old.size].reshape(old.shape)
             start += old.size
-        return found
+        return arrays
 
 
 def unpacked(graph: Graph, value: ir.Value) -> dict[str, np.ndarray]:
@@ -109,11 +109,11 @@ def unpacked(graph: Graph, value: ir.Value) -> dict[str, np.ndarray]:
 
 def numbered(arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Return arrays whose elements are 1, 2, 3, ... through all of them."""
-    found, start = {}, 1
+    numbers, start = {}, 1
     for key, array in arrays.items():
-        found[key] = np.arange(start, start + array.size, dtype=np.float32).reshape(array.shape)
+        numbers[key] = np.arange(start, start + array.size, dtype=np.float32).reshape(array.shape)
         start += array.size
-    return found
+    return numbers
 
 
 def _is_number(value: ir.Value | None) -> bool:

@@ -112,24 +112,24 @@ class Unrolled:
     def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
         """Number of each weight: (4H, I) and (4H, H)."""
         given = numbered({key: array for key, array in self._arrays.items() if array.ndim > 1})
-        found = []
+        numbers = []
         for index, value in enumerate((self.x, self.hidden)):
             width = _width(value)
             rows = list(self._rows(width))
             rows[index] = np.eye(width, dtype=np.float32)
-            made = self._run(given, *rows) - self._constant[:, None]
-            found.append(made.transpose(0, 2, 1).reshape(-1, width).astype(np.int64))
-        return found[0], found[1]
+            gates = self._run(given, *rows) - self._constant[:, None]
+            numbers.append(gates.transpose(0, 2, 1).reshape(-1, width).astype(np.int64))
+        return numbers[0], numbers[1]
 
     @cached_property
     def _biases(self) -> dict[str, np.ndarray]:
         """Numbers of the elements of each bias that is added (4H)."""
-        found = {}
+        biases = {}
         for key, array in self._arrays.items():
             if array.ndim == 1:
-                made = self._run(numbered({key: array}), *self._rows(1))[:, 0] - self._constant
-                found[key] = made.reshape(-1).astype(np.int64)
-        return found
+                gates = self._run(numbered({key: array}), *self._rows(1))[:, 0] - self._constant
+                biases[key] = gates.reshape(-1).astype(np.int64)
+        return biases
 
     def read(self) -> Weights:
         """Return its weights."""
@@ -147,17 +147,17 @@ class Unrolled:
         flat = np.zeros(1 + sum(int(np.prod(shape)) for shape in shapes.values()), np.float32)
         for numbers, array in zip(self._numbers, (weights.kernel, weights.recurrent), strict=True):
             flat[numbers] = array
-        found, start = {}, 1
+        arrays, start = {}, 1
         for key, shape in shapes.items():
             size = int(np.prod(shape))
-            found[key] = flat[start : start + size].reshape(shape)
+            arrays[key] = flat[start : start + size].reshape(shape)
             start += size
         left = weights.bias - self._constant.reshape(-1)
         for key, numbers in self._biases.items():
             values = np.zeros(1 + self._arrays[key].size, np.float32)
             values[numbers] = left
-            found[key], left = values[1:], np.zeros_like(left)
-        return found
+            arrays[key], left = values[1:], np.zeros_like(left)
+        return arrays
 
     def _rows(self, count: int) -> Iterator[np.ndarray]:
         for value in (self.x, self.hidden):
@@ -167,8 +167,8 @@ class Unrolled:
         """Return the gates (4, rows, H) with these arrays, the others being zero."""
         arrays = {key: given.get(key, np.zeros_like(array)) for key, array in self._arrays.items()}
         names = [str(value.name) for value in self._piece.inputs]
-        made = prepare(with_arrays(self._piece, arrays)).run(dict(zip(names, (x, hidden), strict=True)))
-        return np.stack([made[str(gate.name)] for gate in self.step.gates])
+        gates = prepare(with_arrays(self._piece, arrays)).run(dict(zip(names, (x, hidden), strict=True)))
+        return np.stack([gates[str(gate.name)] for gate in self.step.gates])
 
 
 Layer = Fused | Unrolled
@@ -176,16 +176,16 @@ Layer = Fused | Unrolled
 
 def recurrent_layers(graph: Graph) -> list[Layer]:
     """Return the LSTMs of a net in the order of their first steps; those of both directions are left out."""
-    found: list[Layer] = []
+    layers: list[Layer] = []
     steps = [step for node in graph.nodes if (step := _step(node)) is not None]
     by_cell, by_before = {step.cell: step for step in steps}, {step.before: step for step in steps}
     for node in graph.nodes:
         if node.op_type == "LSTM" and attributes_of(node).get("direction", "forward") == "forward":
-            found.append(Fused(node))
+            layers.append(Fused(node))
         first = by_cell.get(node.outputs[0])
         if first is not None and first.before not in by_cell and first.cell in by_before:
-            found += _unrolled(graph, first, by_before[first.cell])
-    return found
+            layers += _unrolled(graph, first, by_before[first.cell])
+    return layers
 
 
 def _unrolled(graph: Graph, first: Step, second: Step) -> list[Unrolled]:
@@ -206,16 +206,16 @@ def copy_recurrent(source: Sequence[Layer], target: Sequence[Layer]) -> dict[str
     Returns:
         The stored arrays of those that are written step by step, by key.
     """
-    found: dict[str, np.ndarray] = {}
+    copied: dict[str, np.ndarray] = {}
     if len(source) != len(target) or all(isinstance(layer, Fused) for layer in (*source, *target)):
-        return found  # nodes of one kind are aligned as all others are
+        return copied  # nodes of one kind are aligned as all others are
     try:
         pairs = [(given.read(), taken.read(), taken) for given, taken in zip(source, target, strict=True)]
         for weights, old, layer in pairs:
-            found |= layer.write(weights) if weights.fits(old) else {}
+            copied |= layer.write(weights) if weights.fits(old) else {}
     except NetweaveError:
         return {}  # a part that cannot be run alone
-    return found
+    return copied
 
 
 def _step(node: ir.Node) -> Step | None:
@@ -245,31 +245,31 @@ def _factors(node: ir.Node | None) -> list[tuple[ir.Value, ir.Value]]:
 
 def _argument(value: ir.Value, op_type: str) -> ir.Value | None:
     """Return what an activation reads, if it is of this kind."""
-    made = value.producer()
-    return made.inputs[0] if made is not None and made.op_type == op_type else None
+    producer = value.producer()
+    return producer.inputs[0] if producer is not None and producer.op_type == op_type else None
 
 
 def _multiplied(gate: ir.Value, hidden: ir.Value) -> set[ir.Value]:
     """Return what is multiplied by weights to make a gate, besides the last output."""
-    found, todo, seen = set(), [gate], set()
+    factors, todo, seen = set(), [gate], set()
     while todo:
         node = todo.pop().producer()
         if node is None or node in seen:
             continue
         seen.add(node)
         if node.op_type in PRODUCTS and node.inputs[0] is not None:
-            found |= _beside(node.inputs[0], hidden)
+            factors |= _beside(node.inputs[0], hidden)
         else:
             todo += [value for value in node.inputs if value is not None]
-    return found
+    return factors
 
 
 def _beside(value: ir.Value, hidden: ir.Value) -> set[ir.Value]:
     if value is hidden:
         return set()
-    made = value.producer()
-    if made is not None and made.op_type == "Concat" and hidden in made.inputs:
-        return {part for part in made.inputs if part is not None and part is not hidden}
+    producer = value.producer()
+    if producer is not None and producer.op_type == "Concat" and hidden in producer.inputs:
+        return {part for part in producer.inputs if part is not None and part is not hidden}
     return {value}
 
 

@@ -147,17 +147,17 @@ class Signals:
     @classmethod
     def of(cls, graph: Graph) -> Signals:
         """Find the signals of a graph."""
-        found = cls(graph)
+        signals = cls(graph)
         for value in graph.inputs:
-            found.root[str(value.name)] = str(value.name)
+            signals.root[str(value.name)] = str(value.name)
         for node in graph.nodes:
             if is_view(node) and node.inputs[0] is not None:
                 source = str(node.inputs[0].name)
-                if source in found.root:
-                    found.root[str(node.outputs[0].name)] = found.root[source]
+                if source in signals.root:
+                    signals.root[str(node.outputs[0].name)] = signals.root[source]
                 continue
-            found._add(node)
-        return found
+            signals._add(node)
+        return signals
 
     def _add(self, node: ir.Node) -> None:
         self.position[id(node)] = len(self.nodes)

@@ -45,40 +45,40 @@ class SubgraphBuilder:
             shapes: Sizes of the signals that will be fed.
             prefix: Put before the names of values.
         """
-        made: dict[str, ir.Value] = {}
+        copies: dict[str, ir.Value] = {}
         fed: list[str] = []
-        find = self._finder(made, fed, shapes, prefix)
+        find = self._finder(copies, fed, shapes, prefix)
         for node in nodes:
-            self._copy(node, find, made, prefix)
-        self._outputs += [made[name] for name in outputs]
+            self._copy(node, find, copies, prefix)
+        self._outputs += [copies[name] for name in outputs]
         return fed
 
     def add_views(self, value: ir.Value, shapes: Mapping[str, Sequence[int]]) -> None:
         """Add the views that lead to a value, which becomes an output; see ``add``."""
-        made: dict[str, ir.Value] = {}
-        found = self._finder(made, [], shapes, "")(value)
-        if found is not None:
-            self._outputs.append(found)
+        copies: dict[str, ir.Value] = {}
+        value_copy = self._finder(copies, [], shapes, "")(value)
+        if value_copy is not None:
+            self._outputs.append(value_copy)
 
     def _finder(
-        self, made: dict[str, ir.Value], fed: list[str], shapes: Mapping[str, Sequence[int]], prefix: str
+        self, copies: dict[str, ir.Value], fed: list[str], shapes: Mapping[str, Sequence[int]], prefix: str
     ) -> Find:
         def find(value: ir.Value | None) -> ir.Value | None:
             if value is None:
                 return None
             name = str(value.name)
-            if name in made:
-                return made[name]
+            if name in copies:
+                return copies[name]
             if value.is_initializer():
                 return self._constant(value)
             producer = value.producer()
             if producer is not None and is_view(producer) and name != self._signals.root.get(name, name):
-                self._copy(producer, find, made, prefix)
-                return made[name]
-            made[name] = _input(f"{prefix}{name}", value, shapes.get(name))
-            self._inputs.append(made[name])
+                self._copy(producer, find, copies, prefix)
+                return copies[name]
+            copies[name] = _input(f"{prefix}{name}", value, shapes.get(name))
+            self._inputs.append(copies[name])
             fed.append(name)
-            return made[name]
+            return copies[name]
 
         return find
 
@@ -86,7 +86,7 @@ class SubgraphBuilder:
         self,
         node: ir.Node,
         find: Callable[[ir.Value | None], ir.Value | None],
-        made: dict[str, ir.Value],
+        copies: dict[str, ir.Value],
         prefix: str,
     ) -> None:
         inputs = [find(value) for value in node.inputs]
@@ -103,7 +103,7 @@ class SubgraphBuilder:
             new.name = f"{prefix}{old.name}" if old.name else ""
             new.type = old.type
             if old.name:
-                made[old.name] = new
+                copies[old.name] = new
         self._nodes.append(copy)
 
     def _constant(self, value: ir.Value) -> ir.Value:

@@ -39,12 +39,12 @@ def _is_part(side: Side, node: ir.Node) -> bool:
     """Whether what a node makes meets, in a node without partner, something else made of what it reads."""
     signals = side.signals
     read = set(signals.inputs_of(node))
-    made = signals.outputs_of(node)
-    readers = [reader for name in made for reader in signals.consumers.get(name, ())]
+    outputs = signals.outputs_of(node)
+    readers = [reader for name in outputs for reader in signals.consumers.get(name, ())]
     for reader in readers:
         if not _is_free(side, reader):
             continue
-        others = [name for name in signals.inputs_of(reader) if name not in made]
+        others = [name for name in signals.inputs_of(reader) if name not in outputs]
         for _ in range(MAX_STEPS):
             if not read.isdisjoint(others):
                 return True

@@ -27,12 +27,12 @@ def increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         else:
             tails[place] = second
             ends[place] = index
-    found = []
+    longest = []
     index = ends[-1] if ends else -1
     while index >= 0:
-        found.append(pairs[index])
+        longest.append(pairs[index])
         index = before[index]
-    return found[::-1]
+    return longest[::-1]
 
 
 def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tuple[int, int]]:
@@ -46,16 +46,16 @@ def common_subsequence(a: Sequence[Hashable], b: Sequence[Hashable]) -> list[tup
         for j in range(len(b) - 1, -1, -1):
             same = a[i] == b[j]
             lengths[i][j] = lengths[i + 1][j + 1] + 1 if same else max(lengths[i + 1][j], lengths[i][j + 1])
-    found, i, j = [], 0, 0
+    places, i, j = [], 0, 0
     while i < len(a) and j < len(b):
         if a[i] == b[j]:
-            found.append((i, j))
+            places.append((i, j))
             i, j = i + 1, j + 1
         elif lengths[i + 1][j] >= lengths[i][j + 1]:
             i += 1
         else:
             j += 1
-    return found
+    return places
 
 
 def best_in_order(scores: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
@@ -73,13 +73,13 @@ def best_in_order(scores: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
         for j in range(columns - 1, -1, -1):
             paired = sums[i + 1][j + 1] + scores[i][j] if scores[i][j] else 0
             sums[i][j] = max(paired, sums[i + 1][j], sums[i][j + 1])
-    found, i, j = [], 0, 0
+    places, i, j = [], 0, 0
     while i < rows and j < columns:
         if scores[i][j] and sums[i][j] == sums[i + 1][j + 1] + scores[i][j]:
-            found.append((i, j))
+            places.append((i, j))
             i, j = i + 1, j + 1
         elif sums[i + 1][j] >= sums[i][j + 1]:
             i += 1
         else:
             j += 1
-    return found
+    return places

@@ -56,9 +56,9 @@ class SketchIndex:
         """Sketch tensors by name."""
         index = cls()
         for name, x in tensors.items():
-            found = sketch(x)
-            if found is not None:
-                index._rows[x.size].append((float(found[0]), name, found))
+            sketched = sketch(x)
+            if sketched is not None:
+                index._rows[x.size].append((float(sketched[0]), name, sketched))
         for size, rows in index._rows.items():
             rows.sort(key=lambda row: row[0])
             index._keys[size] = [row[0] for row in rows]
@@ -71,11 +71,11 @@ class SketchIndex:
             return []
         rows, keys = self._rows[x.size], self._keys[x.size]
         low, high = float(wanted[0]) * (1 - SKETCH_TOLERANCE), float(wanted[0]) * (1 + SKETCH_TOLERANCE)
-        found = []
+        near = []
         for rms, name, other in rows[bisect_left(keys, low) :]:
             if rms > high:
                 break
             distance = max(abs(rms / float(wanted[0]) - 1), float(np.abs(other[1:] - wanted[1:]).max()))
             if distance <= SKETCH_TOLERANCE * 10:
-                found.append((distance, name))
-        return [name for _, name in sorted(found)]
+                near.append((distance, name))
+        return [name for _, name in sorted(near)]

@@ -48,11 +48,11 @@ def copy_unique_arrays(source: Signals, target: Signals, *, is_open: Callable[[i
 
 def _by_place(signals: Signals) -> dict[Place, dict[str, list[Reader]]]:
     """Return who reads stored arrays, by what they are read as and then by the array."""
-    found: dict[Place, dict[str, list[Reader]]] = defaultdict(lambda: defaultdict(list))
+    readers: dict[Place, dict[str, list[Reader]]] = defaultdict(lambda: defaultdict(list))
     for node in signals.nodes:
         for place, value in _places(node):
-            found[place][parameter_key(value) or str(value.name)].append((node, value))
-    return found
+            readers[place][parameter_key(value) or str(value.name)].append((node, value))
+    return readers
 
 
 def _places(node: ir.Node) -> Iterator[tuple[Place, ir.Value]]:

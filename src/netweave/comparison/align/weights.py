@@ -71,9 +71,9 @@ def as_dense(shape: tuple[int, ...]) -> tuple[int, int]:
 def _main_weight(node: ir.Node) -> ir.Value | None:
     if node.domain or node.op_type not in {"Conv", "ConvTranspose", "Gemm", "MatMul"}:
         return None
-    found = node.inputs[1] if len(node.inputs) > 1 else None
-    if found is not None and is_constant(found) and found.shape is not None and len(found.shape) >= 2:
-        return found
+    weight = node.inputs[1] if len(node.inputs) > 1 else None
+    if weight is not None and is_constant(weight) and weight.shape is not None and len(weight.shape) >= 2:
+        return weight
     return None
 
 
@@ -112,12 +112,12 @@ def match_weights(a: Sequence[ir.Node], b: Sequence[ir.Node]) -> list[tuple[ir.N
 
 
 def _buckets(nodes: Sequence[ir.Node]) -> dict[tuple[int, int], list[tuple[ir.Node, np.ndarray]]]:
-    found: dict[tuple[int, int], list[tuple[ir.Node, np.ndarray]]] = defaultdict(list)
+    buckets: dict[tuple[int, int], list[tuple[ir.Node, np.ndarray]]] = defaultdict(list)
     for node in nodes:
         filters = filters_of(node)
         if filters is not None and filters.size > 1:
-            found[len(filters), filters.size].append((node, fingerprint(filters)))
-    return found
+            buckets[len(filters), filters.size].append((node, fingerprint(filters)))
+    return buckets
 
 
 def _match_bucket(
@@ -145,7 +145,7 @@ def _distinct(marks: Sequence[np.ndarray]) -> tuple[np.ndarray, list[list[int]]]
     places: dict[bytes, list[int]] = defaultdict(list)
     for place, mark in enumerate(marks):
         places[mark.tobytes()].append(place)
-    return np.stack([marks[found[0]] for found in places.values()]), list(places.values())
+    return np.stack([marks[equal[0]] for equal in places.values()]), list(places.values())
 
 
 def _near(a: np.ndarray, b: np.ndarray, reach: float) -> tuple[np.ndarray, np.ndarray]:
@@ -174,11 +174,11 @@ def _nearest(
     order = np.argsort(rows, kind="stable")
     rows, others, distance = rows[order], others[order], distance[order]
     starts = np.flatnonzero(np.diff(rows, prepend=-1))
-    found = {}
+    nearest = {}
     for start, end in zip(starts, [*starts[1:], len(rows)][: len(starts)], strict=True):
         mine, theirs = distance[start:end], others[start:end]
         least = float(mine.min())
         if least <= SAME_FINGERPRINT:
             same = theirs[mine <= max(4 * least, SAME_FINGERPRINT / 20)]
-            found[int(rows[start])] = int(same[0]), sorted(p for other in same for p in members[other])
-    return found
+            nearest[int(rows[start])] = int(same[0]), sorted(p for other in same for p in members[other])
+    return nearest

@@ -173,5 +173,5 @@ def _first_layers(node_a: ir.Node, node_b: ir.Node, views: tuple[View, View]) ->
 def _channels(view: View, place: int, begin: int, depth: int) -> tuple[int, ...] | None:
     """Return the channels of the input that a group of filters reads."""
     entries = view.entries[place]
-    found = tuple(range(begin, begin + depth)) if entries is None else entries[begin : begin + depth]
-    return found if len(found) == depth else None
+    channels = tuple(range(begin, begin + depth)) if entries is None else entries[begin : begin + depth]
+    return channels if len(channels) == depth else None

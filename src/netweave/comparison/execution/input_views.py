@@ -98,34 +98,34 @@ class View:
 
 def views_of(signals: Signals) -> dict[str, View]:
     """Return the views of a net's inputs, by the names of the values that hold them."""
-    found: dict[str, View] = {}
+    views: dict[str, View] = {}
     for value in signals.graph.inputs:
         view = View.of_input(value)
         if view is not None:
-            found[str(value.name)] = view
+            views[str(value.name)] = view
     for node in signals.graph.nodes:
         sources = [v for v in node.inputs if v is not None and not is_constant(v)]
-        known = [found[str(v.name)] for v in sources if str(v.name) in found]
+        known = [views[str(v.name)] for v in sources if str(v.name) in views]
         if not node.domain and known and len(known) == len(sources):
-            found |= _made(node, known)
-    return found
+            views |= _made(node, known)
+    return views
 
 
 def _made(node: ir.Node, known: list[View]) -> dict[str, View]:
     """Return the views that a node makes of views."""
     names = [str(value.name) for value in node.outputs]
     if node.op_type == "Concat":
-        made = [_joined(known, attributes_of(node)["axis"])]
+        results = [_joined(known, attributes_of(node)["axis"])]
     elif len(known) > 1:
         return {}
     elif node.op_type in KEPT:
-        made = [known[0]]
+        results = [known[0]]
     elif node.op_type == "Split":
-        made = _split(node, known[0])
+        results = _split(node, known[0])
     else:
         make = {"Transpose": _transposed, "Slice": _sliced, "Gather": _gathered, "Squeeze": _squeezed}
-        made = [make[node.op_type](node, known[0])] if node.op_type in make else []
-    return {name: view for name, view in zip(names, made, strict=False) if view is not None}
+        results = [make[node.op_type](node, known[0])] if node.op_type in make else []
+    return {name: view for name, view in zip(names, results, strict=False) if view is not None}
 
 
 def _transposed(node: ir.Node, view: View) -> View | None:
@@ -135,16 +135,16 @@ def _transposed(node: ir.Node, view: View) -> View | None:
 
 def _split(node: ir.Node, view: View) -> list[View | None]:
     axis = attributes_of(node).get("axis", 0) % len(view.axes)
-    found: list[View | None] = []
+    parts: list[View | None] = []
     begin = 0
     for value in node.outputs:
         shape = known_shape(value)
         size = None if shape is None else shape[axis]
         if size is None:
-            return found
-        found.append(view.taken(axis, slice(begin, begin + size)))
+            return parts
+        parts.append(view.taken(axis, slice(begin, begin + size)))
         begin += size
-    return found
+    return parts
 
 
 def _sliced(node: ir.Node, view: View) -> View | None:
@@ -154,15 +154,15 @@ def _sliced(node: ir.Node, view: View) -> View | None:
         return None
     axes = rows[2] if len(rows) > 2 and rows[2] is not None else list(range(len(starts)))
     steps = rows[3] if len(rows) > 3 and rows[3] is not None else [1] * len(starts)
-    found: View | None = view
+    part: View | None = view
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         place = axis % len(view.axes)
-        if found is None or (place == 0 and (start, step) != (0, 1)):
+        if part is None or (place == 0 and (start, step) != (0, 1)):
             return None
-        if place == 0 or (found.entries[place] is None and start == 0 and step == 1):
+        if place == 0 or (part.entries[place] is None and start == 0 and step == 1):
             continue  # of an axis of unknown size only its beginning, which says nothing of orders
-        found = found.taken(place, _bounds(start, end, step))
-    return found
+        part = part.taken(place, _bounds(start, end, step))
+    return part
 
 
 def _rest(node: ir.Node, rows: list[list[int] | None]) -> list[tuple[ir.Value | None, list[int] | None]]:
@@ -182,18 +182,18 @@ def _gathered(node: ir.Node, view: View) -> View | None:
     if array is None or array.ndim > 1:
         return None
     axis = attributes_of(node).get("axis", 0) % len(view.axes)
-    found = view.taken(axis, tuple(int(i) for i in array.reshape(-1)))
-    return found.without(axis) if found is not None and array.ndim == 0 else found
+    taken = view.taken(axis, tuple(int(i) for i in array.reshape(-1)))
+    return taken.without(axis) if taken is not None and array.ndim == 0 else taken
 
 
 def _squeezed(node: ir.Node, view: View) -> View | None:
     axes = _numbers(node.inputs[1]) if len(node.inputs) > 1 else None
     if axes is None:
         return None
-    found = view
+    squeezed = view
     for axis in sorted((axis % len(view.axes) for axis in axes), reverse=True):
-        found = found.without(axis)
-    return found
+        squeezed = squeezed.without(axis)
+    return squeezed
 
 
 def _joined(views: list[View], axis: int) -> View | None:

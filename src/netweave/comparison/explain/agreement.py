@@ -224,8 +224,8 @@ def _on_drawn(a: Side, draft: Draft, *, seed: int, scale: float) -> dict[str, np
     shapes = {name: a.tensors[name].shape for name in read if name in a.tensors}
     fed = builder.add(draft.nodes_a, names, shapes, prefix="")
     feeds = {name: _drawn_like(a.tensors[name], generator, scale) for name in fed if name in a.tensors}
-    found = prepare(builder.finish()).run(feeds)
-    return {**feeds, **{name: found[name] for name in names}}
+    computed = prepare(builder.finish()).run(feeds)
+    return {**feeds, **{name: computed[name] for name in names}}
 
 
 def _drawn_like(x: np.ndarray, generator: np.random.Generator, scale: float) -> np.ndarray:

@@ -139,7 +139,7 @@ class Explainer:
 
     def _reordered(self, draft: Draft, test: IsolatedTest, case: Case) -> tuple[float, Proposal] | None:
         """Return what put the channels that B's group reads in another order, if that alone is wrong."""
-        proposal = next((found for node in draft.nodes_b if (found := reordered(case, node))), None)
+        proposal = next((proposed for node in draft.nodes_b if (proposed := reordered(case, node))), None)
         if proposal is None:
             return None
         feeds = {name: in_order_of_a(test.layouts[name], x) for name, x in test.feeds.items()}
@@ -173,10 +173,10 @@ class Explainer:
                 proposal.change(subgraph)
             names = [str(value.name) for value in subgraph.inputs]
             feeds = {**test.feeds, **test.sizes}
-            found = prepare(subgraph).run({name: feeds[name] for name in names})
+            computed = prepare(subgraph).run({name: feeds[name] for name in names})
         except NetweaveError:
             return float("inf")
-        return max((_error(test.wanted[name], found[name]) for name in outputs), default=float("inf"))
+        return max((_error(test.wanted[name], computed[name]) for name in outputs), default=float("inf"))
 
     def _subgraph(self, draft: Draft, test: IsolatedTest, outputs: Sequence[str]) -> Graph:
         builder = SubgraphBuilder(self.b)
@@ -248,10 +248,10 @@ def shaped_finding(a: Signals, b: Signals, draft: Draft, proposals: Sequence[Pro
         draft: The group.
         proposals: What differs besides; settings of the window go with its size.
     """
-    found = other_filters(draft.nodes_a, draft.nodes_b, format_b=b.graph.format)
-    if found is None:
+    mismatch = other_filters(draft.nodes_a, draft.nodes_b, format_b=b.graph.format)
+    if mismatch is None:
         return None
-    cause, fix, node_a, node_b = found
+    cause, fix, node_a, node_b = mismatch
     besides = [p for p in proposals if p.node_b is node_b and p.mismatch in OF_WINDOWS] if fix else []
     return finding_at(
         (a, node_a),

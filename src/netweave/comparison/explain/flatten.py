@@ -68,8 +68,8 @@ def _through_views(signals: Signals, node: ir.Node, name: str, elements: np.ndar
     builder.add_views(value, {name: elements.shape})
     from netweave.backends import prepare
 
-    found = prepare(builder.finish()).run({name: elements})
-    return found[str(value.name)].reshape(-1).astype(np.int64)
+    computed = prepare(builder.finish()).run({name: elements})
+    return computed[str(value.name)].reshape(-1).astype(np.int64)
 
 
 def _keep_order(value: ir.Value, name: str) -> bool:

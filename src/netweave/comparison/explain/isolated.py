@@ -147,15 +147,15 @@ class IsolatedTester:
     def _measure(self, draft: Draft, test: IsolatedTest, computed: Mapping[str, np.ndarray]) -> None:
         errors = []
         for name_a, name_b in draft.outputs:
-            wanted, made = self._a.tensors[name_a], computed[name_b]
+            wanted, actual = self._a.tensors[name_a], computed[name_b]
             solved = solve_layout(
                 wanted,
-                made,
+                actual,
                 tolerance=LOCAL_TOLERANCE,
                 hints=self._alignment.hints(),
                 orientation=self._alignment.orientation,
             )
-            change, error = solved or self._nearest(wanted, made)
+            change, error = solved or self._nearest(wanted, actual)
             errors.append(error)
             test.wanted[name_b] = wanted if change is None else change.apply(wanted)
             if change is not None:

@@ -77,12 +77,12 @@ def _reordered(alignment: Alignment, node: ir.Node | None, output: str, change: 
     channels = change.channel_order
     order = describe(replace(change, axes=None, orders=((1, channels),)) if channels else change)
     joined = node is not None and node.op_type == "Concat"
-    made = "B" if node is None or node.op_type in LAYOUTS else f"B's {node.op_type}"
+    maker = "B" if node is None or node.op_type in LAYOUTS else f"B's {node.op_type}"
     return _finding(
         alignment,
         node,
         mismatch="input-order" if joined else "channel-order",
-        cause=f"{made} makes {order}, where A keeps them, and the net gives them so as {output!r}",
+        cause=f"{maker} makes {order}, where A keeps them, and the net gives them so as {output!r}",
         fix=in_order_of_a(node) if joined and node is not None else "put its channels in A's order",
     )
 

@@ -47,7 +47,7 @@ def _words(alignment: Alignment, node_a: ir.Node, node_b: ir.Node) -> str:
 
 def _neighbour(signals: Signals, node: ir.Node) -> str:
     for signal in signals.inputs_of(node):
-        made = signals.producer.get(signal)
-        if made is not None:
-            return where(signals, made)[0]
+        producer = signals.producer.get(signal)
+        if producer is not None:
+            return where(signals, producer)[0]
     return ""

@@ -149,8 +149,8 @@ def _with_channel_order(
     order = match_entries(mapping.apply(a), b, axis=axis)
     if order is None:
         return None
-    found = replace(mapping, orders=(*mapping.orders, (axis, order)))
-    return found if relative_error(found.apply(a), b) <= tolerance else None
+    reordered = replace(mapping, orders=(*mapping.orders, (axis, order)))
+    return reordered if relative_error(reordered.apply(a), b) <= tolerance else None
 
 
 def match_entries(a: np.ndarray, b: np.ndarray, *, axis: int) -> tuple[int, ...] | None:
@@ -170,5 +170,5 @@ def match_entries(a: np.ndarray, b: np.ndarray, *, axis: int) -> tuple[int, ...]
 def _marks(x: np.ndarray, axis: int) -> np.ndarray:
     """Return a number for each entry along an axis that the order along the other axes does not change."""
     rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
-    found: np.ndarray = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
-    return found
+    marks: np.ndarray = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
+    return marks

@@ -21,8 +21,8 @@ def comparison_to_json(comparison: Comparison) -> dict[str, Any]:
     fields = dataclasses.fields(comparison)
     values = {f.name: _plain(getattr(comparison, f.name)) for f in fields if f.name not in {"a", "b"}}
     nets = {side: _plain(NetRecord.of(getattr(comparison, side))) for side in ("a", "b")}
-    found = {"mark": comparison.verdict.mark, "exit_status": comparison.exit_status}
-    return {"version": VERSION, **nets, **values, **found}
+    content = {"mark": comparison.verdict.mark, "exit_status": comparison.exit_status}
+    return {"version": VERSION, **nets, **values, **content}
 
 
 _SIMPLE = frozenset({bool, float, int, str, type(None)})

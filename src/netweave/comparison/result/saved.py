@@ -35,19 +35,19 @@ def open_comparison(file: str | Path) -> Comparison:
     """
     place = str(file)
     try:
-        found = json.loads(Path(file).read_text(encoding="utf-8"))
+        content = json.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
     except (ValueError, RecursionError) as error:
         raise ReadError(f"is not a saved comparison: {error}", place=place) from error
-    if not isinstance(found, dict) or "verdict" not in found or "groups" not in found:
+    if not isinstance(content, dict) or "verdict" not in content or "groups" not in content:
         raise ReadError(
             "is not a saved comparison, as 'netweave compare A B --json FILE' writes it", place=place
         )
-    if found.get("version") not in {1, VERSION}:
-        raise ReadError(f"is of version {found.get('version')!r}, expected 1 or {VERSION}", place=place)
+    if content.get("version") not in {1, VERSION}:
+        raise ReadError(f"is of version {content.get('version')!r}, expected 1 or {VERSION}", place=place)
     try:
-        return _comparison(of_version_1(found) if found["version"] == 1 else found)
+        return _comparison(of_version_1(content) if content["version"] == 1 else content)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ReadError(f"is a damaged comparison: {type(error).__name__}: {error}", place=place) from error
 

@@ -35,9 +35,9 @@ def _verdict(saved: Json) -> Json:
 
 def _group(group: Json) -> Json:
     renamed = {"graft_error": "isolated_error"}
-    made = {renamed.get(name, name): value for name, value in group.items()}
+    content = {renamed.get(name, name): value for name, value in group.items()}
     return {
-        **made,
+        **content,
         "evidence": VALUES.get(group["evidence"], group["evidence"]),
         "status": VALUES.get(group["status"], group["status"]),
         "mapping": _mapping(group["mapping"]) if group["mapping"] else None,

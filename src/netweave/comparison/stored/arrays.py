@@ -38,12 +38,12 @@ class Stored:
 def stored_arrays(graph: Graph) -> list[Stored]:
     """Return a net's arrays of floating point, in its order; counters and tables are no weights."""
     layer_of = {key: layer for layer in graph.layers.values() for key in layer.parameters}
-    found = []
+    arrays = []
     for key, values in _arrays(graph):
         if values.dtype.kind != "f" and str(values.dtype) != "bfloat16":
             continue
         layer = layer_of.get(key)
-        found.append(
+        arrays.append(
             Stored(
                 key=key,
                 layer=layer.key if layer else key,
@@ -52,7 +52,7 @@ def stored_arrays(graph: Graph) -> list[Stored]:
                 place=str(layer.origin) if layer and layer.origin else "",
             )
         )
-    return found
+    return arrays
 
 
 def _arrays(graph: Graph) -> Iterator[tuple[str, np.ndarray]]:

@@ -50,11 +50,11 @@ def _made(code: ModuleType, request: dict[str, Any]) -> Link:
     """Return the model: of the only class, or of the class or function that is named."""
     classes, functions = own_factories(code, Link)
     scripts = {"main", "train"}
-    found = classes
+    candidates = classes
     if len(classes) != 1:
-        found = classes | {name: made for name, made in functions.items() if name not in scripts}
-    made: Link = make(code, found, Link, wanted=request["entry"], place=request["place"], noun="a link")
-    return made
+        candidates = classes | {name: model for name, model in functions.items() if name not in scripts}
+    model: Link = make(code, candidates, Link, wanted=request["entry"], place=request["place"], noun="a link")
+    return model
 
 
 if __name__ == "__main__":

@@ -129,10 +129,10 @@ def _called(
             Variable(value=recorder.input(name, shape, is_whole=name in whole))
             for name, shape in shapes.items()
         ]
-        made = model(*inputs)
-        if made is None:
-            made = {name: value for name, value in _held(model).items() if value is not before.get(name)}
-        return recorder.finish(recorder.judged(_outputs(made)))
+        results = model(*inputs)
+        if results is None:
+            results = {name: value for name, value in _held(model).items() if value is not before.get(name)}
+        return recorder.finish(recorder.judged(_outputs(results)))
 
 
 def _held(model: Link) -> dict[str, Variable]:

@@ -79,11 +79,11 @@ class Body:
 
     def readers(self) -> dict[str, list[Node]]:
         """Return who reads a node, by its name."""
-        found: dict[str, list[Node]] = {name: [] for name in self.nodes}
+        readers: dict[str, list[Node]] = {name: [] for name in self.nodes}
         for node in self.nodes.values():
             for name, _ in node.inputs:
-                found.setdefault(name, []).append(node)
-        return found
+                readers.setdefault(name, []).append(node)
+        return readers
 
 
 @dataclass(slots=True)
@@ -147,17 +147,17 @@ class _Room:
 
 
 def _nodes(items: Iterable[Message | bytes], file: str, room: _Room, *, in_function: bool) -> dict[str, Node]:
-    found: dict[str, Node] = {}
+    nodes: dict[str, Node] = {}
     for item in items:
         message = _opened(item, "NodeDef", file)
         room.take(message)
         node = _node(message, file, in_function=in_function)
-        if node.name in found:
+        if node.name in nodes:
             raise ReadError(f"contains two nodes named {node.name!r}", place=file)
-        found[node.name] = node
-        if len(found) > MAX_NODES:
+        nodes[node.name] = node
+        if len(nodes) > MAX_NODES:
             raise ReadError(f"contains more than {MAX_NODES:,} nodes", place=file)
-    return found
+    return nodes
 
 
 def _node(message: Message, file: str, *, in_function: bool) -> Node:

@@ -66,20 +66,20 @@ def check_written_out(program: Program) -> None:
 
 
 def _behind(body: Body, refs: Sequence[Ref]) -> list[Node]:
-    stack, found = [name for name, _ in refs], set()
+    stack, names = [name for name, _ in refs], set()
     entering: set[str] = set()
     while stack:
         name = stack.pop()
         node = body.nodes.get(name)
-        if name in found or node is None:
+        if name in names or node is None:
             continue
-        found.add(name)
+        names.add(name)
         if node.op not in {"Merge", "RefMerge"}:
             stack += [source for source, _ in node.inputs]
         if isinstance(frame := node.attributes.get(FRAME), Frame):
             stack += [source for source, _ in frame.inner()]
             entering.update(frame.constants)  # its loop reads these for it
-    return [node for name, node in body.nodes.items() if name in found - entering]
+    return [node for name, node in body.nodes.items() if name in names - entering]
 
 
 def _called(node: Node, program: Program) -> list[str]:

@@ -52,15 +52,15 @@ def read_table(content: bytes, *, place: str) -> dict[bytes, bytes]:
         )
     footer = _Block(content[-FOOTER:-8], place)
     footer.varint(), footer.varint()  # the index of a filter that no checkpoint has
-    found: dict[bytes, bytes] = {}
+    entries: dict[bytes, bytes] = {}
     index = _block(content, footer.varint(), footer.varint(), place)
     for _, value in _entries(index, place):
         handle = _Block(value, place)
         for key, entry in _entries(_block(content, handle.varint(), handle.varint(), place), place):
-            found[key] = entry
-            if len(found) > MAX_ENTRIES:
+            entries[key] = entry
+            if len(entries) > MAX_ENTRIES:
                 raise ReadError(f"lists more than {MAX_ENTRIES:,} arrays", place=place)
-    return found
+    return entries
 
 
 def _block(content: bytes, offset: int, size: int, place: str) -> bytes:

@@ -102,18 +102,18 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
     values_a, values_b = canonical(node_a), canonical(node_b)
     if orientation:
         values_a = {name: _reoriented(name, value, orientation) for name, value in values_a.items()}
-    found = {}
+    different = {}
     for name in sorted(values_a.keys() | values_b.keys()):
         a, b = values_a.get(name), values_b.get(name)
         if name not in IGNORED and not _same(a, b) and a is not None:
-            found[name] = (a, b)
-    if node_a.op_type == "AveragePool" and not any(values_a.get("pads", ())) and "pads" not in found:
-        found.pop("count_include_pad", None)
-    if "strides" not in found and set(values_a.get("strides", ())) <= {1}:
-        found.pop("rounding", None)  # a step of one leaves nothing to round
+            different[name] = (a, b)
+    if node_a.op_type == "AveragePool" and not any(values_a.get("pads", ())) and "pads" not in different:
+        different.pop("count_include_pad", None)
+    if "strides" not in different and set(values_a.get("strides", ())) <= {1}:
+        different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
-        found.pop("kernel_shape", None)
-    return found
+        different.pop("kernel_shape", None)
+    return different
 
 
 def canonical(node: ir.Node) -> dict[str, Any]:

@@ -48,17 +48,17 @@ class _Chain:
 
     @property
     def factor(self) -> np.ndarray:
-        found = np.ones_like(self.bias)
+        product = np.ones_like(self.bias)
         for _, factor, _ in self.links:
-            found = found * factor
-        return found
+            product = product * factor
+        return product
 
     @property
     def shift(self) -> np.ndarray:
-        found = self.bias
+        total = self.bias
         for _, factor, shift in self.links:
-            found = found * factor + shift
-        return found
+            total = total * factor + shift
+        return total
 
 
 def folded_mismatches(case: Case) -> Iterator[Proposal]:
@@ -73,11 +73,11 @@ def folded_mismatches(case: Case) -> Iterator[Proposal]:
         wanted = _filters(case, a.head, b.head)
         if wanted is None:
             return
-        found = _ratio(*wanted)
-        if found is None:
+        common = _ratio(*wanted)
+        if common is None:
             yield from _filter(case, a, b, *wanted)
             return
-        ratio = found
+        ratio = common
     elif a.head is not b.head:
         return
     needed = a.factor * ratio / b.factor
@@ -308,17 +308,17 @@ def _shift(a: _Chain, b: _Chain) -> Iterator[Proposal]:
     apart = int((np.abs(missing) > bound).sum())
     if not apart:
         return
-    found = []
+    proposals = []
     after = np.ones_like(missing)
     for node, factor, _ in reversed(b.links):
         index = {"BatchNormalization": 2, "Add": next(iter(_arrays(node)), 1)}.get(node.op_type)
         if index is not None:
-            found.append((node, index, after))
+            proposals.append((node, index, after))
         after = after * factor
     if b.head is not None and 2 in _arrays(b.head):
-        found.append((b.head, 2, after))
-    found.sort(key=lambda row: bool(np.any(_arrays(row[0])[row[1]])))
-    for node, index, factor in found:
+        proposals.append((b.head, 2, after))
+    proposals.sort(key=lambda row: bool(np.any(_arrays(row[0])[row[1]])))
+    for node, index, factor in proposals:
         stored = _arrays(node)[index]
         if stored.size != missing.size:
             continue

@@ -63,8 +63,8 @@ class _Function:
         read = [value for node in nodes for value in node.inputs if value is not None]
         if any(is_constant(value) and value.const_value is None for value in read):
             return None
-        made = {str(node.outputs[0].name) for node in nodes}
-        sources = {str(value.name) for value in read if not is_constant(value)} - made
+        outputs = {str(node.outputs[0].name) for node in nodes}
+        sources = {str(value.name) for value in read if not is_constant(value)} - outputs
         inside = set(nodes)
         ends = [node for node in nodes if _leaves(node.outputs[0], inside)]
         is_curved = any(family_of(node) != "affine" for node in nodes)

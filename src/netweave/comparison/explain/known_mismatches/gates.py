@@ -52,11 +52,11 @@ def gate_mismatches(case: Case) -> Iterator[Proposal]:
 
 def _arrays(node: ir.Node) -> dict[int, np.ndarray]:
     """Return the stored weights and biases of a recurrent node, by position."""
-    found = {}
+    arrays = {}
     for index, value in constants_of(node).items():
         if index in WEIGHTS and value.const_value is not None:
-            found[index] = value.const_value.numpy()
-    return found
+            arrays[index] = value.const_value.numpy()
+    return arrays
 
 
 def _order(a: dict[int, np.ndarray], b: dict[int, np.ndarray], count: int) -> tuple[int, ...] | None:

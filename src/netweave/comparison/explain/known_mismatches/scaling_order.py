@@ -24,10 +24,10 @@ def scaling_behind_mismatches(case: Case) -> Iterator[Proposal]:
     if not case.nodes_b or filters_of(case.nodes_b[0]) is None:
         return
     last = case.nodes_b[-1]
-    found = _behind(case.b, last)
-    if found is None:
+    behind = _behind(case.b, last)
+    if behind is None:
         return
-    activation, scaling = found
+    activation, scaling = behind
     scales, acts = operator_name(scaling), operator_name(activation)
     yield Proposal(
         mismatch="layer-order",
@@ -58,12 +58,12 @@ class _Scale:
 
     def __call__(self, graph: Graph) -> None:
         node, scaling = node_named(graph, self._node), self._scaling
-        made, rewriter = node.outputs[0], Rewriter(graph)
+        output, rewriter = node.outputs[0], Rewriter(graph)
         inputs: list[ir.Value | None] = [None] * len(scaling.inputs)
         for index, value in constants_of(scaling).items():
             if value.const_value is not None:
                 inputs[index] = rewriter.initializer(value.const_value, str(value.name))
         new = ir.Node("", scaling.op_type, inputs, attributes=list(scaling.attributes.values()))
         graph.model.graph.insert_after(node, new)
-        rewriter.take_over(made, new.outputs[0])
-        new.replace_input_with(inputs.index(None), made)
+        rewriter.take_over(output, new.outputs[0])
+        new.replace_input_with(inputs.index(None), output)

@@ -260,8 +260,8 @@ class Sequential(ChainList):
         return iter(self._layers)
 
     def __getitem__(self, index: Any) -> Any:
-        found = self._layers[index]
-        return Sequential(*found) if isinstance(found, list) else found
+        child = self._layers[index]
+        return Sequential(*child) if isinstance(child, list) else child
 
     def _named_children(self) -> Iterable[tuple[str, Link]]:
         return [(str(number), link) for number, link in enumerate(self._links)]

@@ -83,8 +83,10 @@ def _initializers() -> dict[str, Any]:
         "Constant GlorotNormal GlorotUniform HeNormal HeUniform Identity LeCunNormal LeCunUniform NaN "
         "Normal One Orthogonal Uniform Zero UpsamplingDeconvFilter DownsamplingConvFilter"
     )
-    made = dict.fromkeys([*names.split(), "Initializer", "_get_initializer"], _Initializer)
-    return made | {"generate_array": lambda initializer, shape, *args, **kwargs: np.zeros(shape, np.float32)}
+    initializers = dict.fromkeys([*names.split(), "Initializer", "_get_initializer"], _Initializer)
+    return initializers | {
+        "generate_array": lambda initializer, shape, *args, **kwargs: np.zeros(shape, np.float32)
+    }
 
 
 def _cuda() -> dict[str, Any]:

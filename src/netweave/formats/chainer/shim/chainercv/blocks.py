@@ -47,8 +47,8 @@ class Conv2DActiv(Signed, Chain):
 
     def forward(self, x: Any) -> Variable:
         """One after the other."""
-        made: Variable = self.conv(x)
-        return made if self.activ is None else self.activ(made)
+        convolved: Variable = self.conv(x)
+        return convolved if self.activ is None else self.activ(convolved)
 
 
 @cv_link
@@ -67,8 +67,8 @@ class Conv2DBNActiv(Signed, Chain):
 
     def forward(self, x: Any) -> Variable:
         """One after the other."""
-        made: Variable = self.bn(self.conv(x))
-        return made if self.activ is None else self.activ(made)
+        convolved: Variable = self.bn(self.conv(x))
+        return convolved if self.activ is None else self.activ(convolved)
 
 
 @cv_link
@@ -107,7 +107,7 @@ class SeparableConv2DBNActiv(Signed, Chain):
 
 @cv_link
 class SEBlock(Chain):
-    """Every channel times a number that is found from the means of all."""
+    """Every channel times a number that is computed from the means of all."""
 
     def __init__(self, n_channel: int, ratio: int = 16) -> None:
         super().__init__()
@@ -174,8 +174,8 @@ class PickableSequentialChain(Chain):
         """What is asked for."""
         wanted = self._picked or (self.layer_names[-1],)
         last = max(self.layer_names.index(name) for name in wanted)
-        found: dict[str, Any] = {}
+        computed: dict[str, Any] = {}
         for name in self.layer_names[: last + 1]:
-            found[name] = x = self[name](x)
-        picked = tuple(found[name] for name in wanted)
+            computed[name] = x = self[name](x)
+        picked = tuple(computed[name] for name in wanted)
         return picked[0] if self._is_one else picked

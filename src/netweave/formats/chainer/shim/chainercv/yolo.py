@@ -180,16 +180,16 @@ class Darknet53Extractor(ChainList):
 
     def forward(self, x: Any) -> list[Any]:
         """The maps, the smallest first."""
-        made, kept = [], []
+        maps, kept = [], []
         for number, link in enumerate(self):
             x = link(x)
             if number in {33, 39, 45}:
-                made.append(x)
+                maps.append(x)
             elif number in {14, 23}:
                 kept.append(x)
             elif number in {34, 40}:
                 x = F["concat"]((F["unpooling_2d"](x, 2, cover_all=False), kept.pop()))
-        return made
+        return maps
 
 
 @cv_link

@@ -77,8 +77,8 @@ class Scale(Signed, Chain):
 
     def forward(self, *xs: Any) -> Variable:
         """Scaled, and shifted."""
-        made: Variable = F["scale"](xs[0], self.W if self.W is not None else xs[1], self.axis)
-        return made if self.bias is None else self.bias(made)
+        scaled: Variable = F["scale"](xs[0], self.W if self.W is not None else xs[1], self.axis)
+        return scaled if self.bias is None else self.bias(scaled)
 
 
 @link

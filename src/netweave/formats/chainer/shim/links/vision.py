@@ -104,13 +104,13 @@ class _VGG(Signed, _Vision):
     def functions(self) -> Stages:
         """What is called in each stage."""
         relu, dropout = F["relu"], F["dropout"]
-        found: Stages = {}
+        stages: Stages = {}
         for block, depth in enumerate(self.depths, start=1):
             for number in range(1, depth + 1):
-                found[f"conv{block}_{number}"] = [self[f"conv{block}_{number}"], relu]
-            found[f"pool{block}"] = [_pool(2)]
-        found |= {"fc6": [self.fc6, relu, dropout], "fc7": [self.fc7, relu, dropout]}
-        return found | {"fc8": [self.fc8], "prob": [F["softmax"]]}
+                stages[f"conv{block}_{number}"] = [self[f"conv{block}_{number}"], relu]
+            stages[f"pool{block}"] = [_pool(2)]
+        stages |= {"fc6": [self.fc6, relu, dropout], "fc7": [self.fc7, relu, dropout]}
+        return stages | {"fc8": [self.fc8], "prob": [F["softmax"]]}
 
 
 def _add(kind: type, number: int, depths: tuple[int, ...], signature: str) -> None:
@@ -193,9 +193,9 @@ class _ResNet(Signed, _Vision):
     @property
     def functions(self) -> Stages:
         """What is called in each stage."""
-        found: Stages = {"conv1": [self.conv1, self.bn1, F["relu"]], "pool1": [_pool(3, 2)]}
-        found |= {f"res{number}": [self[f"res{number}"]] for number in range(2, 6)}
-        return found | {"pool5": [_over_all], "fc6": [self.fc6], "prob": [F["softmax"]]}
+        stages: Stages = {"conv1": [self.conv1, self.bn1, F["relu"]], "pool1": [_pool(3, 2)]}
+        stages |= {f"res{number}": [self[f"res{number}"]] for number in range(2, 6)}
+        return stages | {"pool5": [_over_all], "fc6": [self.fc6], "prob": [F["softmax"]]}
 
 
 for _number, _depths in DEPTHS.items():
