@@ -42,17 +42,24 @@ def enlarged(image: np.ndarray) -> np.ndarray:
     return np.rint(large * (255 / 16)).astype(np.uint8)
 
 
-def write(folder: Path, mnist: Path | None = None) -> None:
-    """Write both data bases into a folder; those that are there are left alone."""
-    made = None if mnist else digits()
+def write(folder: Path, mnist: Path | None = None, *, ending: str = "_lmdb", kind: str | None = None) -> None:
+    """Write a store for training and one for testing into a folder; those that are there are left alone.
+
+    Args:
+        folder: The folder.
+        mnist: That of MNIST's idx files; scikit-learn's digits are taken without it.
+        ending: What follows ``train`` and ``test`` in the stores' names.
+        kind: See ``netweave.pack``.
+    """
+    sets = None if mnist else digits()
     for name, file in MNIST.items():
-        target = folder / f"{name}_lmdb"
+        target = folder / f"{name}{ending}"
         shown = os.path.relpath(target)
         if target.exists():
             print(f"{shown} is there already; remove it to have it made anew")
             continue
-        source = made[name] if made else idx_file(mnist, file)
-        print(f"{shown}: {netweave.pack(source, target):,} images")
+        source = sets[name] if sets else idx_file(mnist, file)
+        print(f"{shown}: {netweave.pack(source, target, kind=kind):,} images")
 
 
 def idx_file(folder: Path, name: str) -> Path:
@@ -61,7 +68,12 @@ def idx_file(folder: Path, name: str) -> Path:
     return plain if plain.exists() else folder / f"{name}.gz"
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+def folder_of_mnist(description: str) -> Path | None:
+    """Return what the command line says of MNIST."""
+    parser = argparse.ArgumentParser(description=description.split("\n", 1)[0])
     parser.add_argument("--mnist", metavar="FOLDER", type=Path, help="take the idx files of MNIST in FOLDER")
-    write(HERE, parser.parse_args().mnist)
+    return parser.parse_args().mnist
+
+
+if __name__ == "__main__":
+    write(HERE, folder_of_mnist(__doc__))
