@@ -15,6 +15,7 @@ from netweave.files.unknown import (
     refuse_unknown_settings,
 )
 from netweave.graph import Graph, GraphBuilder, layer_keys
+from netweave.graph.wording import names_text
 from netweave.symbol.context import MXNetOperator
 from netweave.symbol.deduce import deduce
 from netweave.symbol.operators import READERS, REASONS
@@ -183,10 +184,9 @@ class _Build:
                     needed.append(source.name)
         missing = [name for name in dict.fromkeys(needed) if name not in self._arrays]
         if missing:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise WeightError(
-                f"does not hold {', '.join(map(repr, missing[:5]))}{more}, which {self._document.file} "
-                f"needs; it contains {', '.join(map(repr, list(self._arrays)[:3]))}, ...",
+                f"does not hold {names_text(missing)}, which {self._document.file} needs; it contains "
+                f"{names_text(self._arrays, most=3)}",
                 place=self._file,
             )
 

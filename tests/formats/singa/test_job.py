@@ -236,9 +236,9 @@ def test_location_and_partition_dim_stay_with_the_layers(tmp_path):
         == settings["loss"]["location"]
         == 1
     )
-    assert "'location' of loss is kept with the layer; one device computes all locations" in found.notes
+    assert "'location' of 'loss' is kept with the layer; one device computes all locations" in found.notes
     assert (
-        "'partition_dim' 1 of data, loss is kept with the layer; one device computes all of its units"
+        "'partition_dim' 1 of 'data', 'loss' is kept with the layer; one device computes all of its units"
         in found.notes
     )
 

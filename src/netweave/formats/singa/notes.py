@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.formats.singa.unroll import kind_of
+from netweave.graph.wording import names_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,17 +62,10 @@ def _layer_notes(message: Message) -> Iterator[str]:
     layers = net["layer"]
     placed = [layer["name"] for layer in layers if "location" in layer]
     if placed:
-        yield f"'location' of {_names(placed)} is kept with the layer; one device computes all locations"
+        yield f"'location' of {names_text(placed)} is kept with the layer; one device computes all locations"
     parted = [layer["name"] for layer in layers if layer.get("partition_dim", net["partition_dim"]) == 1]
     if parted and message["cluster"]["nworkers_per_group"] > 1:
-        yield (
-            f"'partition_dim' 1 of {_names(parted)} is kept with the layer; one device computes all of its "
-            "units"
-        )
+        named = names_text(parted)
+        yield f"'partition_dim' 1 of {named} is kept with the layer; one device computes all of its units"
     if any(kind_of(layer) == "kGRU" for layer in layers):
         yield "SINGA adds the update gate to the gradient of a GRU's state; here it is multiplied"
-
-
-def _names(names: list[str]) -> str:
-    unique = list(dict.fromkeys(names))
-    return ", ".join(unique[:5]) + (f" and {len(unique) - 5} more layers" if len(unique) > 5 else "")

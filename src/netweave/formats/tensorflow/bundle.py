@@ -11,6 +11,7 @@ from netweave.files.source import is_file, read_bytes
 from netweave.formats.tensorflow.attributes import DTYPES, from_bytes, sizes
 from netweave.formats.tensorflow.schema import BYTES
 from netweave.formats.tensorflow.table import read_table
+from netweave.graph.wording import names_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,7 +80,7 @@ class Bundle:
         entry = self._entries.get(key)
         if entry is None:
             raise WeightError(
-                f"contains no array {key!r}; it contains {', '.join(map(repr, self.keys()[:3]))}, ...",
+                f"contains no array {key!r}; it contains {names_text(self.keys(), most=3)}",
                 place=self.file,
             )
         if entry.sliced or entry.dtype not in DTYPES:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from netweave.errors import WeightError
+from netweave.graph.wording import names_text
 from netweave.lowering.channels_last import Stored
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class Variables:
             raise WeightError(
                 f"does not contain the variable {name!r}"
                 + (f" under the key {key!r}" if key != name else "")
-                + f"; it contains {', '.join(map(repr, self._bundle.keys()[:3]))}, ...",
+                + f"; it contains {names_text(self._bundle.keys(), most=3)}",
                 place=self._bundle.file,
             )
         array = self._bundle.array(key)

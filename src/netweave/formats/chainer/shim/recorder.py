@@ -12,6 +12,7 @@ import onnx_ir as ir
 from netweave.errors import CodeError, WeightError
 from netweave.graph import GraphBuilder, Layer, Origin, known_shape
 from netweave.graph import Parameter as Stored
+from netweave.graph.wording import names_text
 from netweave.lowering import LayerContext
 
 if TYPE_CHECKING:
@@ -252,8 +253,7 @@ class Recorder(LayerContext):
         unknown = [path for path in self._arrays or () if path not in known]
         if not unknown:
             return ()
-        more = f" and {len(unknown) - 5} more" if len(unknown) > 5 else ""
-        named = ", ".join(map(repr, unknown[:5])) + more
+        named = names_text(unknown)
         return (f"{place} holds {named}, which the model does not have: left out, as by Chainer's load_npz",)
 
     def _array(self, path: str, shape: Sequence[int]) -> np.ndarray:
