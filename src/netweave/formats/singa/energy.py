@@ -20,11 +20,19 @@ if TYPE_CHECKING:
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.formats.singa.checkpoint import Weights
+    from netweave.formats.singa.inputs import SizesOfRecords
     from netweave.formats.singa.unroll import Unit
     from netweave.graph import Graph
 
 
-def build_contrastive(job: Message, source: Source, *, steps: int, objective: bool) -> Net:
+def build_contrastive(
+    job: Message,
+    source: Source,
+    *,
+    steps: int,
+    objective: bool,
+    look_up: SizesOfRecords | None = None,
+) -> Net:
     """Write the net of a phase with an RBM as its contrastive divergence: see ``contrastive``.
 
     Only the machine is trained: what lies below it has no gradient in SINGA (``CDWorker``).
@@ -34,11 +42,12 @@ def build_contrastive(job: Message, source: Source, *, steps: int, objective: bo
         source: Its name, the phase and the caller's wishes.
         steps: Steps of the chain, >= 1.
         objective: Whether there is to be a loss; else only the error of the reconstruction is measured.
+        look_up: Looks for sizes of inputs that neither file nor caller give.
 
     Raises:
         SourceError: The net is wrong, or has not one RBM.
     """
-    maker, units = maker_of(job, source, None)
+    maker, units = maker_of(job, source, None, look_up)
     machines = maker.machines()
     if len(machines) != 1:
         raise _not_one_machine(machines, str(source.net))

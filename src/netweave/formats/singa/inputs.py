@@ -152,17 +152,8 @@ class InputLayer:
         return self.origin.label() if self.origin else self.inputs.labels(self)
 
 
-class OpenSizesError(ReadError):
-    """The file does not give all sizes of an input: in SINGA 0.1 they are in its records alone.
-
-    Args:
-        error: What is missing, and how to give it.
-        feed: The layer that gives the input.
-    """
-
-    def __init__(self, error: ReadError, *, feed: InputLayer) -> None:
-        super().__init__(error.message, place=error.place, open_inputs=error.open_inputs)
-        self.feed = feed
+SizesOfRecords = Callable[[InputLayer, str, ReadError], Shape]
+"""Looks for the sizes of an input in its records; what is raised otherwise is the third argument."""
 
 
 class Inputs:
@@ -172,30 +163,39 @@ class Inputs:
         builder: Where they go.
         source: The net's files and the sizes that the caller gives.
         taken: Names that an input of labels may not have: those of the layers.
+        look_up: Looks for sizes that neither file nor caller give; None where there are no records.
     """
 
-    def __init__(self, builder: GraphBuilder, source: Source, taken: Sequence[str]) -> None:
+    def __init__(
+        self,
+        builder: GraphBuilder,
+        source: Source,
+        taken: Sequence[str],
+        look_up: SizesOfRecords | None = None,
+    ) -> None:
         self.builder = builder
         self.place = str(source.net)
         self._source = source
         self._taken = set(taken)
+        self._look_up = look_up
+        self._found: dict[str, Shape] = {}
         self._values: dict[str, ir.Value] = {}
         self.read_by: dict[str, list[str]] = {}
 
     def given(self, name: str) -> Shape:
-        """Return the sizes that the caller gives for an input, or none."""
-        return self._source.input_shapes.get(name, ())
+        """Return the sizes that the caller gives for an input, or that were found in its records, or none."""
+        return self._source.input_shapes.get(name) or self._found.get(name, ())
 
     def value(self, name: str, shape: Shape, feed: InputLayer) -> ir.Value:
         """Return an input of the net.
 
         Raises:
-            OpenSizesError: A size is not known.
+            ReadError: A size is not known.
             ShapeError: It would be too large.
         """
         self.read_by.setdefault(feed.unit.name, [])
         if name not in self._values:
-            self._check(name, shape, feed)
+            shape = self._checked(name, shape, feed)
             if feed.unit.spec["type"] == "kCharRNN":
                 made = self.builder.input(name, (shape[0], BATCH), batch=False)
             else:
@@ -215,11 +215,16 @@ class Inputs:
         place = f"{self.place} in phase {self._source.phase}"
         check_input_names(self._source.input_shapes, self._values, place=place)
 
-    def _check(self, name: str, shape: Shape, feed: InputLayer) -> None:
+    def _checked(self, name: str, shape: Shape, feed: InputLayer) -> Shape:
+        """Return the sizes of an input, those that are open looked up in its records."""
         place = feed.unit.place(self.place)
         if any(size is None for size in shape[1:]) or not shape:
             letters = "".join("NCHW"[: len(shape)] if len(shape) > 2 else "N")
             known = "x".join(str(size or letter) for size, letter in zip(shape, letters, strict=False))
             dots = "" if len(shape) > 2 else "x..."
-            raise OpenSizesError(open_sizes({name: f"{known}{dots}"}, place=place), feed=feed)
+            error = open_sizes({name: f"{known}{dots}"}, place=place)
+            if self._look_up is None:
+                raise error
+            shape = self._found[name] = self._look_up(feed, name, error)
         check_input_size(name, shape, place=place)
+        return shape

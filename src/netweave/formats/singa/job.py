@@ -7,14 +7,13 @@ what contrastive divergence computes from both.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, SourceError, UnsupportedError, UsageError
 from netweave.files import Source
 from netweave.formats.singa.data_layers import data_sources, source_of
 from netweave.formats.singa.energy import build_contrastive, build_downwards
 from netweave.formats.singa.files import CHECKPOINT, HEAD_BYTES, find_kind, parse_job
-from netweave.formats.singa.inputs import OpenSizesError
 from netweave.formats.singa.net import build
 from netweave.formats.singa.notes import notes_of
 from netweave.formats.singa.paths import below, root_of
@@ -24,14 +23,13 @@ from netweave.job import Job, JobOptions, Phase
 from netweave.job.data import with_path
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
 
     from netweave.files.protobuf import Message
+    from netweave.formats.singa.inputs import InputLayer, SizesOfRecords
     from netweave.formats.singa.net import Net
-    from netweave.job.options import Probe
 
-T = TypeVar("T")
 
 ALGORITHMS = {"kBP": "bp", "kBPTT": "bptt", "kCD": "cd"}
 
@@ -119,52 +117,49 @@ class _Nets:
 
     def _build(self, phase: str) -> Net:
         """Return the net of a phase that runs."""
-        return self._with_sizes(phase, self._build_from)
-
-    def _build_from(self, source: Source) -> Net:
-        algorithm = self._message["train_one_batch"]
+        algorithm, source, look_up = (
+            self._message["train_one_batch"],
+            self._source(phase),
+            self._look_up(phase),
+        )
         if algorithm["alg"] != "kCD":
-            return build(self._message, source, None)
-        steps, training = algorithm["cd_conf"]["cd_k"], source.phase == "TRAIN"
+            return build(self._message, source, None, look_up)
+        steps, training = algorithm["cd_conf"]["cd_k"], phase == "TRAIN"
         if steps < 1:
             place = place_of(self._path, algorithm, "cd_conf")
             raise ReadError(f"'cd_k' is {steps}, expected 1 or more", place=place)
-        return build_contrastive(self._message, source, steps=steps if training else 1, objective=training)
+        steps = steps if training else 1
+        return build_contrastive(self._message, source, steps=steps, objective=training, look_up=look_up)
 
     def _directions(self) -> dict[str, Phase]:
         """Return the two directions of the training net's topmost RBM, which share their parameters."""
+        source = self._source("TRAIN")
+        net = build(self._message, source, None, self._look_up("TRAIN"))
+        return {"up": Phase(net.graph), "down": Phase(build_downwards(self._message, source, None, net))}
 
-        def both(source: Source) -> dict[str, Phase]:
-            net = build(self._message, source, None)
-            return {"up": Phase(net.graph), "down": Phase(build_downwards(self._message, source, None, net))}
+    def _source(self, phase: str) -> Source:
+        return Source(self._path, phase=phase, input_shapes=self._options.input_shapes)
 
-        return self._with_sizes("TRAIN", both)
+    def _look_up(self, phase: str) -> SizesOfRecords | None:
+        """Return what finds the sizes of an input that the file does not give in its first record."""
+        probe, path = self._options.probe, self._options.data.get(phase.lower())
+        if probe is None:
+            return None
 
-    def _with_sizes(self, phase: str, make: Callable[[Source], T]) -> T:
-        """Return what is made of the file in a phase, sizes that it does not give taken from its records."""
-        shapes = dict(self._options.input_shapes)
-        while True:
+        def look_up(feed: InputLayer, name: str, error: ReadError) -> tuple[int | None, ...]:
+            source = below(source_of(feed, name), self.root)
+            if path is not None:
+                source = replace(source, settings={**source.settings, "path": path})
             try:
-                return make(Source(self._path, phase=phase, input_shapes=shapes))
-            except OpenSizesError as error:
-                (name,) = error.open_inputs
-                if name in shapes or self._options.probe is None:
-                    raise
-                shapes[name] = self._sizes_of_records(phase, error, self._options.probe)
+                return probe(source)[name]
+            except ReadError as failure:
+                raise ReadError(
+                    f"{error.message}. Without that, sizes come from the records, and {failure.message}",
+                    place=error.place,
+                    open_inputs=error.open_inputs,
+                ) from failure
 
-    def _sizes_of_records(self, phase: str, error: OpenSizesError, probe: Probe) -> tuple[int, ...]:
-        (name,) = error.open_inputs
-        source = below(source_of(error.feed, name), self.root)
-        if path := self._options.data.get(phase.lower()):
-            source = replace(source, settings={**source.settings, "path": path})
-        try:
-            return probe(source)[name]
-        except ReadError as failure:
-            raise ReadError(
-                f"{error.message}. Without that, sizes come from the records, and {failure.message}",
-                place=error.place,
-                open_inputs=error.open_inputs,
-            ) from failure
+        return look_up
 
     def _phase(self, net: Net, *, training: bool, num_batches: int | None = None) -> Phase:
         sources = data_sources(net.feeds, training=training)

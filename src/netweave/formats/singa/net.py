@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from netweave.files import Source
     from netweave.files.protobuf import Message
     from netweave.formats.singa.checkpoint import Weights
+    from netweave.formats.singa.inputs import SizesOfRecords
 
 _OWN = "a layer of the user's own, whose code is not in the file"
 
@@ -48,18 +49,21 @@ class Net:
     shares: dict[str, int] = field(default_factory=dict)
 
 
-def build(job: Message, source: Source, weights: Weights | None) -> Net:
+def build(
+    job: Message, source: Source, weights: Weights | None, look_up: SizesOfRecords | None = None
+) -> Net:
     """Write the net of a phase as a Graph; of RBMs the way up.
 
     Args:
         job: The whole file.
         source: Its name, the phase and the caller's wishes.
         weights: Stored arrays, if there are any.
+        look_up: Looks for sizes of inputs that neither file nor caller give.
 
     Raises:
         SourceError: The net is wrong, holds a layer that is not read, or does not fit its weights.
     """
-    maker, units = maker_of(job, source, weights)
+    maker, units = maker_of(job, source, weights, look_up)
     for unit in units:
         maker.make(unit)
     maker.inputs.finish()
@@ -77,12 +81,15 @@ def units_of(job: Message, source: Source) -> tuple[list[Unit], list[Message]]:
     return unroll(kept, default=net["unroll_len"], of=net["layer"], place=place), kept
 
 
-def maker_of(job: Message, source: Source, weights: Weights | None) -> tuple[NetMaker, list[Unit]]:
+def maker_of(
+    job: Message, source: Source, weights: Weights | None, look_up: SizesOfRecords | None = None
+) -> tuple[NetMaker, list[Unit]]:
     """Return what writes the net of a phase, and the layers that it has to write."""
     units, kept = units_of(job, source)
     builder = builder_of(job, source, weights)
     parameters = Parameters(builder, kept, weights, place=str(source.net))
-    return NetMaker(builder, parameters, source, units, job["neuralnet"].get("partition_dim", None)), units
+    partition_dim = job["neuralnet"].get("partition_dim", None)
+    return NetMaker(builder, parameters, source, units, partition_dim, look_up), units
 
 
 def builder_of(job: Message, source: Source, weights: Weights | None) -> GraphBuilder:
@@ -100,6 +107,7 @@ class NetMaker:
         source: The name of the file, the phase and the caller's wishes.
         units: The layers of the net that runs, in order.
         partition_dim: That of the net, if the file has one.
+        look_up: Looks for sizes of inputs that neither file nor caller give.
 
     Attributes:
         builder: Where nodes go.
@@ -116,12 +124,13 @@ class NetMaker:
         source: Source,
         units: Sequence[Unit],
         partition_dim: int | None,
+        look_up: SizesOfRecords | None = None,
     ) -> None:
         self._partition_dim = partition_dim
         self.parameters = parameters
         self.made: dict[str, Output] = {}
         self.feeds: dict[str, InputLayer] = {}
-        self.inputs = Inputs(builder, source, [unit.name for unit in units])
+        self.inputs = Inputs(builder, source, [unit.name for unit in units], look_up)
         self.builder = builder
         self._source = source
         self._by_name = {unit.name: unit for unit in units}
