@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from netweave.backends.torch import TorchNet
     from netweave.graph import Graph
-    from netweave.job import Schedule
+    from netweave.job import Job, Schedule
 
 
 class NormWatch:
@@ -80,6 +80,12 @@ class NormWatch:
 
     def _note(self, name: str, gradient: Tensor) -> None:
         self._gradients[name] = _mean_absolute(gradient)
+
+
+def norms_of(job: Job) -> list[NormWatch]:
+    """Return what looks at the norms that a Job asks for, if it does."""
+    wanted = job.schedule.display_norms
+    return [NormWatch(job.phases["train"].graph, job.schedule)] if wanted else []
 
 
 def _mean_absolute(tensor: Tensor) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import partial
 from time import perf_counter
@@ -11,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.backends.torch.device import find_device
-from netweave.backends.torch.finite import parameter_not_finite
 from netweave.backends.torch.node_memory import memories, to_array
 from netweave.backends.torch.stages import cut
 from netweave.data import Turns
-from netweave.errors import RunError
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
@@ -30,12 +27,13 @@ from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
+from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
 from netweave.training.metrics import make_metric
 from netweave.training.nets import make_nets, trained
-from netweave.training.norms import NormWatch
+from netweave.training.norms import norms_of
 from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements, measured
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
@@ -150,7 +148,7 @@ class Trainer:
         where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
         # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
         engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
-        self._looks = [*looks, *_norms_of(job)]
+        self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
             job.phases,
@@ -244,7 +242,7 @@ class Trainer:
             self._writer.require_folder()
         finished = self._steps()
         self.program.wait()
-        self._require_finite()
+        require_finite_parameters(self.job, self.nets["train"], self.iteration)
         if job.checkpoints.at_end and self._saved_at != self.iteration:
             self._save()
         if not finished:
@@ -259,11 +257,11 @@ class Trainer:
                 outputs |= means
             self.program.losses.append(loss)
             self._show(self.iteration, outputs, rate=None)
-            self._require_finite_loss("train", loss)
+            require_finite_loss(self.job, self.iteration, "train", loss)
         if schedule.test_at_end and schedule.is_due("test", self.iteration):
             for event in self.test():
                 losses = (sum(event.outputs[name]) for name in event.weights if name in event.outputs)
-                self._require_finite_loss(event.phase, sum(losses))
+                require_finite_loss(self.job, self.iteration, event.phase, sum(losses))
         self._end()
         return True
 
@@ -451,27 +449,9 @@ class Trainer:
         records = (iteration - last[0]) * self._loaders["train"].batch_size * self.job.solver.accumulate
         return records / (now - last[1])
 
-    def _require_finite(self) -> None:
-        """Refuse to go on with parameters that the last update made nan or inf: its loss was still finite."""
-        key = parameter_not_finite(self.nets["train"], self.job.phases["train"].graph)
-        if key is not None:
-            raise RunError(
-                f"{self.job.name}: the update of iteration {self.iteration - 1} left nan or inf in the "
-                f"parameter {key!r}; nothing is written from here on. Take a lower learning rate, or clip "
-                "gradients, and resume from an earlier checkpoint"
-            )
-
-    def _require_finite_loss(self, phase: str, loss: float) -> None:
-        """Fail a run whose last loss is nan or inf, which no further iteration would find."""
-        if not math.isfinite(loss):
-            raise RunError(
-                f"{self.job.name}: after iteration {self.iteration} the loss of {phase!r} is {loss}. Take a "
-                "lower learning rate, or clip gradients, and resume from an earlier checkpoint"
-            )
-
     def _save(self) -> None:
         self.program.wait()
-        self._require_finite()
+        require_finite_parameters(self.job, self.nets["train"], self.iteration)
         self._average_states()
         content = {
             **self._content(),
@@ -523,9 +503,3 @@ class Trainer:
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         return replace(config, turns=self._turns(name))
-
-
-def _norms_of(job: Job) -> list[NormWatch]:
-    """Return what looks at the norms that a Job asks for."""
-    wanted = job.schedule.display_norms
-    return [NormWatch(job.phases["train"].graph, job.schedule)] if wanted else []
