@@ -10,6 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from netweave.api.testing import load_phases  # noqa: E402
 from netweave.engine import ThreadedEngine  # noqa: E402
 from netweave.errors import ReadError, UnsupportedError, UsageError  # noqa: E402 - after the check for torch
 from netweave.files import Source  # noqa: E402
@@ -271,3 +272,13 @@ def test_sizes_of_singa_01_without_its_records(tmp_path):
     message = r"--input-shape mnist=2x1xHxW.* sizes come from the records, and .*there is no such file"
     with pytest.raises(ReadError, match=message):
         shard_job(tmp_path, tmp_path / "shards")
+
+
+def test_sizes_of_singa_01_where_records_may_be_missing(tmp_path):
+    shard_job(tmp_path, tmp_path / "shard")
+    job_file = tmp_path / "job.conf"
+    (phase,) = load_phases(job_file, "TRAIN", missing_data=True).values()
+    assert tuple(phase.graph.inputs[0].shape)[1:] == (1, 4, 4)
+    (tmp_path / "shard" / "shard.dat").unlink()
+    with pytest.raises(ReadError, match=r"--input-shape mnist=2x1xHxW, with numbers for letters and dots$"):
+        load_phases(job_file, "TRAIN", missing_data=True)

@@ -151,13 +151,16 @@ class _Nets:
             if path is not None:
                 source = replace(source, settings={**source.settings, "path": path})
             try:
-                return probe(source)[name]
+                found = probe(source)
             except ReadError as failure:
                 raise ReadError(
                     f"{error.message}. Without that, sizes come from the records, and {failure.message}",
                     place=error.place,
                     open_inputs=error.open_inputs,
                 ) from failure
+            if name not in found:  # where missing data are no error
+                raise error
+            return found[name]
 
         return look_up
 
