@@ -48,7 +48,7 @@ def arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--weights", type=Path, metavar="FILE.caffemodel", help="weights of VGG-19")
     parser.add_argument("--size", type=int, default=192, help="height of the picture (default 192)")
     parser.add_argument("--steps", type=int, default=200, help="steps of descent (default 200)")
-    parser.add_argument("--style-weight", type=float, default=3.0, help="of the style beside the content")
+    parser.add_argument("--style-weight", type=float, default=5.0, help="of the style beside the content")
     parser.add_argument("--save-every", type=int, metavar="STEPS", help="also write the picture on the way")
     parser.add_argument("--output", type=Path, default=HERE / "style.png", help="the file that is written")
     return parser.parse_args(argv)
