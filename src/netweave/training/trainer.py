@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,6 +38,7 @@ from netweave.training.output_metrics import MeanOutputs, OutputElements, averag
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
+from netweave.training.record_speed import RecordSpeed
 from netweave.training.same_run import run_in_common, values_in_common
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class Trainer:
         run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
         self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
         self._saved_at: int | None = None
-        self._shown: tuple[int, float] | None = None
+        self._speed = RecordSpeed()
         self._since_display = MeanOutputs()
         self._num_samples = 0
         for net in self.nets.values():
@@ -429,6 +429,7 @@ class Trainer:
 
     def _show(self, iteration: int, outputs: Mapping[str, torch.Tensor], *, rate: float | None) -> None:
         losses = self.program.losses
+        records = self._loaders["train"].batch_size * self.job.solver.accumulate
         self._watch(
             Shown(
                 iteration,
@@ -436,18 +437,9 @@ class Trainer:
                 rate,
                 {name: elements(tensor) for name, tensor in outputs.items()},
                 self.job.phases["train"].losses,
-                self._speed(iteration),
+                self._speed.since_last(iteration, records),
             )
         )
-
-    def _speed(self, iteration: int) -> float | None:
-        """Return the records per second since the last call."""
-        now, last = perf_counter(), self._shown
-        self._shown = (iteration, now)
-        if last is None or iteration <= last[0]:
-            return None
-        records = (iteration - last[0]) * self._loaders["train"].batch_size * self.job.solver.accumulate
-        return records / (now - last[1])
 
     def _save(self) -> None:
         self.program.wait()
