@@ -81,7 +81,7 @@ def vgg19(weights: Path) -> FeatureNet:
                 f"layer {layer!r} of VGG-19 needs a {kind} of {'x'.join(map(str, shape))}, found {found}",
                 place=str(weights),
             )
-        arrays[name] = np.asarray(blob.load(), np.float32).reshape(shape)
+        arrays[name] = np.array(blob.load(), np.float32).reshape(shape)
     return FeatureNet(values, arrays, style, content, CHANNEL_MEANS, 1.0, blue_first=True)
 
 

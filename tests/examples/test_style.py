@@ -185,7 +185,7 @@ def test_vgg_has_the_weights_of_a_caffemodel(tmp_path):
     bgr = image.numpy()[:, ::-1] * 255 - np.array([103.939, 116.779, 123.68]).reshape(1, 3, 1, 1)
     np.testing.assert_allclose(prepared, bgr, rtol=1e-5, atol=1e-4)
     found = run(net.values.graph(arrays=net.arrays, data=SHAPE), {"data": prepared})
-    weight, bias = (torch.from_numpy(stored.layer("conv1_1")[number].load()) for number in (0, 1))
+    weight, bias = (torch.from_numpy(np.array(stored.layer("conv1_1")[n].load())) for n in (0, 1))
     first = torch.nn.functional.conv2d(torch.from_numpy(prepared), weight, bias.reshape(-1), padding=1)
     np.testing.assert_allclose(found["conv1_1_relu_output"], first.relu(), rtol=1e-3, atol=1e-3)
     drawing = transfer(net, image, picture(4))
