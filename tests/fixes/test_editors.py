@@ -186,6 +186,22 @@ def test_an_argument_of_a_call_is_changed(line, layer, settings, expected):
     assert any(call in wanted for call in found)
 
 
+def test_settings_stand_where_the_module_is_made_not_where_it_is_called():
+    text = (
+        PYTHON
+        + """        self.features = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    def forward(self, x):
+        return self.features(self.größe(x))
+"""
+    )
+    changed = edit_python(text, 12, "größe", edits(padding="0"))
+    assert "nn.Conv2d(3, 8, 3, 1, (0), bias=False)" in changed
+    changed = edit_python(text, 12, "features.2", edits(stride="2"))
+    assert "nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2))" in changed
+    with pytest.raises(NotAppliedError, match="no call at line 12"):
+        edit_python(text, 12, "features.1", edits(stride="2"))
+
+
 @pytest.mark.parametrize(
     ("line", "settings", "why"),
     [

@@ -154,7 +154,10 @@ def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) 
     if editor is None or not line or not file.endswith(ends):
         name = Path(file or finding.place_b or net.name).name
         raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
-    others = {layer.name for layer in net.layers.values() if str(layer.origin) == finding.place_b}
+    here = [layer for layer in net.layers.values() if str(layer.origin) == finding.place_b]
+    types = {layer.type for layer in here if layer.name == finding.layer_b}
+    # other types come from other calls on the line
+    others = {layer.name for layer in here if layer.type in types}
     mended = {f.layer_b for f in wanted if f.place_b == finding.place_b and f.edits == finding.edits}
     if others - mended:
         names = ", ".join(sorted(others - mended)[:4])

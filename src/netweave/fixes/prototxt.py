@@ -36,7 +36,7 @@ EXCLUSIVE = (
 )
 """Settings that say the same of both axes or of one; a new one takes the place of all others."""
 
-PARAMS = {
+PARAMS: dict[str, str] = {
     name.replace("_", ""): name
     for name in re.findall(r"\b(\w+_(?:param|conf)) \w+", schemas.caffe.BVLC + schemas.singa.NET)
 }

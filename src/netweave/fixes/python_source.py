@@ -54,6 +54,9 @@ def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast
     ]
     taking = [call for call in calls if all(_takes(call, edit.name) for edit in edits)]
     names = ", ".join(edit.name for edit in edits)
+    if not taking and (made := _module(tree, layer)) is not None:
+        # the line is that of the call in forward; the settings stand where the module is made
+        taking = [made] if all(_takes(made, edit.name) for edit in edits) else []
     if not taking:
         raise NotAppliedError(f"no call at line {line} is known to take {names}")
     inner = [call for call in taking if not any(_holds(call, other) for other in taking)]
@@ -62,6 +65,30 @@ def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast
     if len(chosen) != 1:
         raise NotAppliedError(f"line {line} has {len(inner)} calls that take {names}")
     return chosen[0]
+
+
+def _module(tree: ast.Module, layer: str) -> ast.Call | None:
+    """Return the call whose value is the module of a name: ``conv1``, or ``features.3`` in a Sequential.
+
+    None if there is none, or several, as in classes of blocks with the same names.
+    """
+    owner, _, place = layer.rpartition(".")
+    name = (owner.rpartition(".")[2] if place.isdecimal() else place) or layer
+    made = [
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and any(isinstance(target, ast.Attribute) and target.attr == name for target in node.targets)
+    ]
+    if len(made) != 1:
+        return None
+    (call,) = made
+    assert isinstance(call, ast.Call)
+    if not place.isdecimal():
+        return call
+    inner = call.args[int(place)] if int(place) < len(call.args) else None
+    return inner if isinstance(inner, ast.Call) and _callee(call) == "Sequential" else None
 
 
 def _takes(call: ast.Call, name: str) -> bool:
