@@ -111,6 +111,12 @@ def test_a_symbol_is_changed_in_one_node_and_keeps_its_form(indent, name):
     assert abs(changed.count("\n") - text.count("\n")) <= 2
 
 
+def test_the_operator_of_a_symbol_is_changed():
+    nodes = [{"op": "elemwise_mul", "name": "sum", "inputs": [[0, 0, 0], [1, 0, 0]]}]
+    changed = edit_symbol(json.dumps({"nodes": nodes}), 0, "sum", edits(op="elemwise_add"))
+    assert json.loads(changed) == {"nodes": [nodes[0] | {"op": "elemwise_add"}]}
+
+
 def test_a_symbol_without_the_node_is_refused():
     with pytest.raises(NotAppliedError, match="no node 'gone'"):
         edit_symbol(json.dumps({"nodes": NODES}), 0, "gone", edits(pad="0"))
@@ -196,6 +202,9 @@ def test_settings_stand_where_the_module_is_made_not_where_it_is_called():
     )
     changed = edit_python(text, 12, "größe", edits(padding="0"))
     assert "nn.Conv2d(3, 8, 3, 1, (0), bias=False)" in changed
+    both = text.replace("self.features(x)", "self.größe(F.max_pool2d(x, 3))")
+    assert "nn.Conv2d(3, 8, 3, 1, (7), bias" in edit_python(both, 12, "größe", edits(padding="7"))
+    assert "F.max_pool2d(x, 3, padding=7)" in edit_python(both, 12, "max_pool2d", edits(padding="7"))
     changed = edit_python(text, 12, "features.2", edits(stride="2"))
     assert "nn.ReLU(), nn.Conv2d(8, 8, 3, stride=2))" in changed
     with pytest.raises(NotAppliedError, match="no call at line 12"):

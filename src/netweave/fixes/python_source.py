@@ -54,9 +54,10 @@ def _call(tree: ast.Module, line: int, layer: str, edits: Sequence[Edit]) -> ast
     ]
     taking = [call for call in calls if all(_takes(call, edit.name) for edit in edits)]
     names = ", ".join(edit.name for edit in edits)
-    if not taking and (made := _module(tree, layer)) is not None:
+    if not taking or any(_is_call_of(call, _attribute(layer)) for call in calls):
         # the line is that of the call in forward; the settings stand where the module is made
-        taking = [made] if all(_takes(made, edit.name) for edit in edits) else []
+        made = _module(tree, layer)
+        taking = [made] if made is not None and all(_takes(made, edit.name) for edit in edits) else []
     if not taking:
         raise NotAppliedError(f"no call at line {line} is known to take {names}")
     inner = [call for call in taking if not any(_holds(call, other) for other in taking)]
@@ -72,14 +73,13 @@ def _module(tree: ast.Module, layer: str) -> ast.Call | None:
 
     None if there is none, or several, as in classes of blocks with the same names.
     """
-    owner, _, place = layer.rpartition(".")
-    name = (owner.rpartition(".")[2] if place.isdecimal() else place) or layer
+    place, attribute = layer.rpartition(".")[2], _attribute(layer)
     made = [
         node.value
         for node in ast.walk(tree)
         if isinstance(node, ast.Assign)
         and isinstance(node.value, ast.Call)
-        and any(isinstance(target, ast.Attribute) and target.attr == name for target in node.targets)
+        and any(isinstance(target, ast.Attribute) and target.attr == attribute for target in node.targets)
     ]
     if len(made) != 1:
         return None
@@ -89,6 +89,23 @@ def _module(tree: ast.Module, layer: str) -> ast.Call | None:
         return call
     inner = call.args[int(place)] if int(place) < len(call.args) else None
     return inner if isinstance(inner, ast.Call) and _callee(call) == "Sequential" else None
+
+
+def _is_call_of(call: ast.Call, attribute: str) -> bool:
+    """Whether a call is ``self.ATTRIBUTE(...)``."""
+    function = call.func
+    return (
+        isinstance(function, ast.Attribute)
+        and function.attr == attribute
+        and isinstance(function.value, ast.Name)
+        and function.value.id == "self"
+    )
+
+
+def _attribute(layer: str) -> str:
+    """Return the attribute that holds the module of a name, or the Sequential that it stands in."""
+    owner, _, place = layer.rpartition(".")
+    return (owner.rpartition(".")[2] if place.isdecimal() else place) or layer
 
 
 def _takes(call: ast.Call, name: str) -> bool:

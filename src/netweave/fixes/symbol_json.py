@@ -32,7 +32,9 @@ def edit_symbol(text: str, line: int, layer: str, edits: Sequence[Edit]) -> str:
         places = list(_items(text, members["inputs"][0]))
         names = permuted([text[begin:stop] for begin, stop in places], in_order_of(edit))
         changes += [Replacement(*place, name) for place, name in zip(places, names, strict=True)]
-    edits = [edit for edit in edits if edit.name != INPUT_ORDER]
+    for edit in [edit for edit in edits if edit.name == "op"]:  # the operator stands beside its settings
+        changes.append(Replacement(*members["op"], json.dumps(edit.value)))
+    edits = [edit for edit in edits if edit.name not in {INPUT_ORDER, "op"}]
     if not edits:
         return replaced(text, changes)
     holder = next((members[key] for key in ATTRIBUTES if key in members), None)

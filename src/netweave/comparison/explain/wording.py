@@ -135,6 +135,7 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
             "Relu": "act_type=relu", "Sigmoid": "act_type=sigmoid", "Softplus": "act_type=softrelu",
             "Softsign": "act_type=softsign", "Tanh": "act_type=tanh",
         },
+        {"Add": "op=elemwise_add", "Mul": "op=elemwise_mul", "Sub": "op=elemwise_sub"},
     ),
 }  # fmt: skip
 """How files say which operator a layer computes: one table for each setting, whose values stand in it."""
