@@ -202,7 +202,7 @@ def test_settings_stand_where_the_module_is_made_not_where_it_is_called():
     )
     changed = edit_python(text, 12, "größe", edits(padding="0"))
     assert "nn.Conv2d(3, 8, 3, 1, (0), bias=False)" in changed
-    both = text.replace("self.features(x)", "self.größe(F.max_pool2d(x, 3))")
+    both = text.replace("self.features(self.größe(x))", "self.größe(F.max_pool2d(x, 3))")
     assert "nn.Conv2d(3, 8, 3, 1, (7), bias" in edit_python(both, 12, "größe", edits(padding="7"))
     assert "F.max_pool2d(x, 3, padding=7)" in edit_python(both, 12, "max_pool2d", edits(padding="7"))
     changed = edit_python(text, 12, "features.2", edits(stride="2"))
