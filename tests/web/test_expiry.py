@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from datetime import timedelta
 
 import pytest
@@ -67,3 +69,17 @@ def test_a_net_that_was_read_lately_or_is_being_read_stays(pair, choose):
 def test_what_is_younger_stays(pair, choose):
     choose(keep_days=31.0)
     assert delete_unused_nets() == 0
+
+
+def test_folders_of_killed_workers_go_and_those_of_others_stay(tmp_path, monkeypatch):
+    from netweave.web.work import storage
+
+    monkeypatch.setattr(storage.tempfile, "gettempdir", lambda: str(tmp_path))
+    for name, age in (("netweave-job-old", 2000), ("netweave-job-new", 10), ("somebody-else", 2000)):
+        (tmp_path / name / "net").mkdir(parents=True)
+        then = time.time() - age
+        os.utime(tmp_path / name, (then, then))
+    (tmp_path / "netweave-job-link").symlink_to(tmp_path / "somebody-else")
+    assert storage.remove_left_scratch(600.0) == 1
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left == ["netweave-job-link", "netweave-job-new", "somebody-else"]

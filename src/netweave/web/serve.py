@@ -51,6 +51,7 @@ def serve(
             nobody said under which names.
         ReadError: The operator's choices cannot be read.
     """
+    os.umask(0o077)  # database, uploads and results are the owner's, also in a folder that others may enter
     data = data.expanduser().resolve()
     options = read_options(data)
     _check(options, host, port)

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from django.http import HttpRequest
 
 
+NAME_FACTOR = 20
+"""So many times as often as one address a name may be tried by all addresses together."""
+
+
 class _WithAccounts:
     """A view that is not there where accounts are off."""
 
@@ -66,7 +70,9 @@ def _counted(request: HttpRequest) -> HttpResponse | None:
     limit = settings.OPTIONS.sign_ins_per_minute
     try:
         count("tries to sign in", client(request), limit=limit)
-        count("tries to sign in", f"name {request.POST.get('username', '')}", limit=limit)
+        # many addresses against one name: far more than its owner tries, who must not be locked out by others
+        name = request.POST.get("username", "")
+        count("tries to sign in", f"name {name}", limit=limit * NAME_FACTOR)
     except TooManyError as error:
         return too_many(request, error)
     return None

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import tempfile
+import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,12 +23,32 @@ if TYPE_CHECKING:
 
 SCRATCH_PREFIX = "netweave-job-"
 
+SCRATCH_MARGIN_S = 600.0
+
 
 @contextmanager
 def scratch() -> Iterator[Path]:
     """Give an empty folder for one job; it goes when the job ends."""
     with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
         yield Path(folder).resolve()
+
+
+def remove_left_scratch(max_seconds: float) -> int:
+    """Remove the folders of jobs whose worker was killed; return how many there were.
+
+    Args:
+        max_seconds: Longest time of a job: a folder that is older by a margin has none.
+    """
+    oldest = time.time() - max_seconds - SCRATCH_MARGIN_S
+    left = [
+        path
+        for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")
+        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid()
+        if path.stat().st_mtime < oldest
+    ]
+    for path in left:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(left)
 
 
 def lay_out(net: Net, folder: Path) -> list[Path]:

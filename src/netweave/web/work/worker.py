@@ -58,10 +58,12 @@ def end_with_parent() -> None:
 
 
 def _sweep() -> None:
+    from django.conf import settings
     from django.db import Error, close_old_connections
 
     from netweave.web.work.expiry import delete_unused_nets
     from netweave.web.work.leases import requeue_lost
+    from netweave.web.work.storage import remove_left_scratch
     from netweave.web.work.tasks import TASKS
     from netweave.web.work.upload_quota import release_abandoned
 
@@ -75,6 +77,7 @@ def _sweep() -> None:
                 swept = time.monotonic()
                 delete_unused_nets()
                 release_abandoned()
+                remove_left_scratch(settings.OPTIONS.max_seconds)
         except Error:  # the database may be away for a while; the next round tries again
             log.exception("cannot look for lost jobs and old nets")
 
