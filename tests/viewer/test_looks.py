@@ -18,27 +18,26 @@ def table(name: str) -> str:
     return LOOKS.split(f"export const {name}")[1].split("\n};")[0]
 
 
-def test_every_verdict_has_its_mark_and_its_colour():
-    rows = re.findall(
-        r'\s*"?(\w[\w, ]+?)"?: \{\s*mark: "(.)",.*?key: "(\w+)",?\s*\}', table("VERDICTS"), re.DOTALL
-    )
-    assert {name: mark for name, mark, _ in rows} == {verdict.value: verdict.mark for verdict in Verdict}
-    for _, _, key in rows:
-        assert f'[data-verdict="{key}"]' in VIEWER_STYLE
+def test_every_verdict_has_a_colour_on_the_page_and_in_the_workbench():
+    """Marks and words come with the document, and with the help page, from Python's own list."""
+    for verdict in Verdict:
+        assert f'[data-verdict="{verdict.key}"]' in VIEWER_STYLE
+        assert f'.verdict[data-verdict="{verdict.key}"]' in WEB_STYLE
+
+
+def test_a_document_brings_the_verdicts_along(port):
+    from netweave.viewer import comparison_document
+
+    document = comparison_document(port)
+    assert [row["words"] for row in document["verdicts"]] == [verdict.value for verdict in Verdict]
+    marks = {row["mark"] for row in document["verdicts"]}
+    assert len(marks) == len(Verdict)
 
 
 def test_every_status_of_a_group_has_a_look_and_a_colour():
     for status in Status:
         assert re.search(rf"\b{status.name}: look\(", table("LOOKS")), status
         assert f'[data-status="{status.name}"]' in VIEWER_STYLE
-
-
-def test_the_list_of_the_workbench_colours_every_verdict():
-    """By the class that its template makes of the name."""
-    from django.utils.text import slugify
-
-    for verdict in Verdict:
-        assert f".verdict-{slugify(verdict.value)}" in WEB_STYLE
 
 
 def test_a_verdict_has_one_colour_on_the_page_and_in_the_workbench():
