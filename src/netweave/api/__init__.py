@@ -5,6 +5,7 @@ from typing import Any
 
 from netweave import symbol
 from netweave.api import kvstore
+from netweave.api.anchors import AnchorResult, find_anchors
 from netweave.api.arrays import draw_inputs, load_arrays, save_arrays
 from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
@@ -16,6 +17,7 @@ from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
+from netweave.api.pruning import PruneResult, prune
 from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.sampling import CharacterModel, sample, stream_sample
@@ -41,6 +43,7 @@ from netweave.parallel.devices import Context, cpu, device, gpu
 
 __all__ = [
     "OUTPUT_TOLERANCE",
+    "AnchorResult",
     "CharacterModel",
     "Comparison",
     "Context",
@@ -51,6 +54,7 @@ __all__ = [
     "Job",
     "Mended",
     "Module",
+    "PruneResult",
     "Sequential",
     "SortedParts",
     "Verdict",
@@ -65,6 +69,7 @@ __all__ = [
     "evaluate",
     "evaluate_boxes",
     "extract",
+    "find_anchors",
     "find_boxes",
     "find_checkpoints",
     "find_runs",
@@ -87,6 +92,7 @@ __all__ = [
     "operator",
     "pack",
     "plan_memory",
+    "prune",
     "read_curves",
     "replicate",
     "run",

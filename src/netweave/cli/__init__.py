@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from netweave import __version__
+from netweave.cli.anchors import anchors
 from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare
 from netweave.cli.convert import convert
@@ -23,6 +24,7 @@ from netweave.cli.inspect import inspect
 from netweave.cli.jobs import jobs
 from netweave.cli.memory import memory
 from netweave.cli.pack import pack
+from netweave.cli.prune import prune
 from netweave.cli.run import run
 from netweave.cli.sample import sample
 from netweave.cli.serve import serve
@@ -54,6 +56,8 @@ COMMANDS = (
     memory,
     pack,
     evaluate_boxes,
+    anchors,
+    prune,
     zoo,
     serve,
 )

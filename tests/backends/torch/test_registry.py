@@ -204,6 +204,18 @@ def multibox_losses():
         yield Case("MultiBoxLoss", inputs, attributes)
 
 
+def yolo_losses():
+    truth = np.zeros((2, 3, 6))
+    truth[0, :2] = [[0.3, 0.4, 0.2, 0.3, 1, 0], [0.7, 0.6, 0.5, 0.4, 0, 0]]
+    anchors = {"anchors": [20.0, 30.0, 50.0, 40.0], "classes": 2}
+    yolo = {**anchors, "mask": [0, 1], "width": 96, "height": 96, "ignore_thresh": 0.2}
+    yield Case("YoloLoss", (real(2, 14, 3, 4), truth), yolo)
+    cells = {"anchors": [0.7, 1.0, 1.6, 1.3], "classes": 2, "thresh": 0.2}
+    # a net that nobody trains is at its first update: one pass of the images has been seen
+    for attributes in ({"softmax": 1, "seen": 13000}, {"bias_match": 1, "rescore": 1, "noobject_scale": 0.5}):
+        yield Case("RegionLoss", (real(2, 14, 3, 4), truth), cells | attributes)
+
+
 CASES = [
     *poolings(),
     *normalisations(),
@@ -214,6 +226,7 @@ CASES = [
     *caffe_recurrences(),
     *choices(),
     *multibox_losses(),
+    *yolo_losses(),
     *mxnet_choices(),
     *regions(),
 ]

@@ -156,9 +156,8 @@ class _Nets:
             nets[f"test-{index}" if index else "test"] = net
         unknown = [name for name in data if name not in nets]
         if unknown:
-            raise UsageError(
-                f"{self.path}: data is given for phase {unknown[0]!r}; expected one of {', '.join(nets)}"
-            )
+            what = f"for phase {unknown[0]!r}" if unknown[0] else f"as {data['']!r} and for no phase"
+            raise UsageError(f"{self.path}: data is given {what}; expected one of {', '.join(nets)}")
         # the caffe tool writes its flags -stage and -level into the solver's train_state, and nowhere else
         tests = replace(self.reading, stages=(), level=0)
         return {

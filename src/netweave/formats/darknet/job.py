@@ -14,6 +14,7 @@ from netweave.formats.darknet.data_file import with_lists
 from netweave.formats.darknet.losses import images_per_pass
 from netweave.formats.darknet.reader import INPUT, TRUTH, build, match
 from netweave.formats.darknet.solver import NOT_DONE, read_solver
+from netweave.graph import known_shape
 from netweave.job import Checkpoints, DataSource, Job, JobOptions, Phase, Schedule
 
 if TYPE_CHECKING:
@@ -83,6 +84,28 @@ def read_job(path: Path, options: JobOptions) -> Job:
         raise UsageError(f"{images.place}: has no images to train on; give --data train=LIST")
     reader = _JobReader(path, sections, heads, images, options)
     return reader.job()
+
+
+def class_names(images: DataFile) -> tuple[str, ...]:
+    """Return the names of the classes; none where nothing says. A folder without them has Pascal VOC's."""
+    return images.names or (VOC_NAMES if Path(images.place).is_dir() else ())
+
+
+def anchor_unit(path: Path) -> tuple[str, tuple[int, int]]:
+    """Return what anchors of a net are in, and how many of it make the width and height of its input.
+
+    Raises:
+        SourceError: The net cannot be read, or has no head with anchors.
+    """
+    sections = read_config(path)
+    head = next((section for section in reversed(sections) if section.type in MAX_BOXES), None)
+    if head is None:
+        raise UnsupportedError("has no [yolo] and no [region] layer, which have anchors", place=str(path))
+    width, height = (sections[0].integer(name, 0, least=1) for name in ("width", "height"))
+    if head.type == "yolo":
+        return "pixels", (width, height)
+    shape = known_shape(build(sections, Source(path), None).graph.outputs[-1]) or ()
+    return "cells", (int(shape[3] or 1), int(shape[2] or 1))
 
 
 class _JobReader:
@@ -178,10 +201,9 @@ class _JobReader:
 
     def _names(self) -> tuple[str, ...]:
         """Return the names of the classes."""
-        if self._images.names:
-            return self._images.names
-        if self._classes == len(VOC_NAMES) and Path(self._images.place).is_dir():
-            return VOC_NAMES
+        names = class_names(self._images)
+        if len(names) == self._classes:
+            return names
         return tuple(f"class {number}" for number in range(self._classes))
 
     def _rows(self, data: DataSource) -> int:

@@ -173,7 +173,8 @@ def _moved(phases: Mapping[str, Phase], data: Mapping[str, str], place: str) -> 
     """Return the phases with other paths in the sources that have any."""
     unknown = [name for name in data if name not in phases]
     if unknown:
-        raise UsageError(f"{place}: data is given for phase {unknown[0]!r}; there are: {', '.join(phases)}")
+        what = f"for phase {unknown[0]!r}" if unknown[0] else f"as {data['']!r} and for no phase"
+        raise UsageError(f"{place}: data is given {what}; there are: {', '.join(phases)}")
     return {
         name: replace(phase, data=with_path(phase.data, data[name], phase=repr(name), place=place))
         if name in data
