@@ -45,8 +45,9 @@ def find_boxes(
     tables = [_of_rows(outputs[value.name or ""], value) for value in graph.outputs if _gives_rows(value)]
     if graph.format == "darknet":
         heads = [layer for layer in graph.layers.values() if layer.type in _DECODERS]
-        if heads and len(heads) == len(graph.outputs):
-            arrays = [outputs[value.name or ""] for value in graph.outputs]
+        images = [value for value in graph.outputs if len(known_shape(value) or ()) == 4]
+        if heads and len(heads) == len(images):  # a net that is tested gives losses, too
+            arrays = [outputs[value.name or ""] for value in images]
             tables = [_of_heads(graph, heads, arrays, threshold, overlap)]
     if not tables:
         raise UsageError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,6 +152,7 @@ class _JobReader:
     def _test(self, valid: Path) -> Phase:
         num_images = len(image_files(valid, self._images.root))
         data = self._data(valid, order={"last": "pad"}, difficult=True)
+        data = replace(data, batch_size=min(data.batch_size, num_images))
         source = Source(self._path, input_shapes=self._options.input_shapes)
         net = build(self._sections, source, None, max_boxes=self._rows(data))
         metric = {

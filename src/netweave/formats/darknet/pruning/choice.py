@@ -90,7 +90,7 @@ class _Ranking:
             count = max(1, ceil(least * len(one.outputs)))
             best = one.outputs[np.argsort(-self.scores[one.outputs], kind="stable")[:count]]
             protected[self._roots[best]] = True
-        return protected[self._roots]
+        return np.asarray(protected[self._roots])
 
     def kept(self, threshold: float) -> np.ndarray:
         """Return which channels stay."""
