@@ -10,7 +10,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WRITTEN = ("*.caffemodel", "*.params", "*_lmdb", "snapshots", "*.onnx", "mended-*")
-WRITTEN += ("inception-*", "*.svg", "*.png", "*_data.bin", "workspace", "__pycache__")
+WRITTEN += (
+    "shapes",
+    "shapes_voc",
+    "pruned*",
+    "inception-*",
+    "*.svg",
+    "*.png",
+    "*_data.bin",
+    "workspace",
+    "__pycache__",
+)
 
 
 def copied(folder: Path) -> Path:

@@ -42,6 +42,13 @@ WINDOWS = """# 0
 """
 
 
+LABELS = b"0 0.5 0.5 0.25 0.5\n1 0.25 0.75 0.125 0.25\n"
+XML = (
+    b"<annotation><size><width>6</width><height>5</height></size><object><name>dog</name><difficult>1</difficult>"
+    b"<bndbox><xmin>2</xmin><ymin>1</ymin><xmax>5</xmax><ymax>4</ymax></bndbox></object></annotation>"
+)
+
+
 def png(pixels):
     return cv2.imencode(".png", pixels)[1].tobytes()
 
@@ -78,6 +85,7 @@ def stores():
     idx = bytes([0, 0, 8, 3]) + struct.pack(">3I", 4, 5, 6) + IMAGES[..., 0].tobytes()
     labels = bytes([0, 0, 8, 1]) + struct.pack(">I", 4) + bytes(4)
     cifar = b"".join(bytes([number]) + bytes(3072) for number in range(3))
+    boxes = {"path": "l.txt", "classes": 2, "names": ["cat", "dog"]}
     images = {f"{number}.png": png(pixels) for number, pixels in enumerate(IMAGES)}
     of_list = "".join(f"{name} {label}\n" for label, name in enumerate(images)).encode()
     rows = b"1,2,3.5,4\n0,5,6,7e3\n"
@@ -107,10 +115,26 @@ def stores():
         "windows": ("w.txt", {"w.txt": WINDOWS.encode(), **images}, windows),
         "hdf5": ("x.h5", {"x.h5": hdf5_file()}, hdf5),
         "hdf5 in chunks": ("x.h5", {"x.h5": hdf5_file(chunks=True, compression="gzip")}, hdf5),
+        "boxes": ("0.txt", {"l.txt": b"0.png\n1.png\n", "0.txt": LABELS, "1.txt": LABELS, **images}, boxes),
+        "boxes with a list": (
+            "l.txt",
+            {"l.txt": b"0.png\n1.png\n", "0.txt": LABELS, "1.txt": LABELS, **images},
+            boxes,
+        ),
+        "boxes in XML": (
+            "Annotations/0.xml",
+            {
+                "l.txt": b"JPEGImages/0.png\n" * 2,
+                "Annotations/0.xml": XML,
+                "JPEGImages/0.png": images["0.png"],
+            },
+            boxes,
+        ),
     }
 
 
 TEXTS = {"recordio with index", "textfile", "csv", "images", "windows"}
+TEXTS |= {"boxes", "boxes with a list", "boxes in XML"}
 
 
 def read_all(name, content, folder, monkeypatch_chdir):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
-from netweave.files.source import read_bytes
+from netweave.files.source import is_file, is_folder, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,13 +29,15 @@ def image_files(path: Path, root: Path) -> list[Path]:
     Raises:
         ReadError: There are none, or there is no such list.
     """
-    if path.is_dir():
+    if is_folder(path):
         files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
     elif path.parent.parent.name == "ImageSets":
         folder = path.parent.parent.parent / "JPEGImages"
         files = [_of_name(folder, words) for line in _lines(path) if _is_in(words := line.split())]
     else:
-        files = [_of_line(root, line) for line in _lines(path)]
+        lines = _lines(path)
+        folder = _folder_of(lines, path, root)
+        files = [folder / line for line in lines]
     if not files:
         raise ReadError("lists no images", place=str(path))
     return files
@@ -48,13 +50,13 @@ def _is_in(words: Sequence[str]) -> bool:
 
 def _of_name(folder: Path, words: Sequence[str]) -> Path:
     candidates = (folder / f"{words[0]}{suffix}" for suffix in sorted(SUFFIXES))
-    return next((file for file in candidates if file.is_file()), folder / f"{words[0]}.jpg")
+    return next((file for file in candidates if is_file(file)), folder / f"{words[0]}.jpg")
 
 
-def _of_line(root: Path, line: str) -> Path:
-    """Return the image that a line names: beside the root, or else where the working folder says."""
-    file = root / line
-    return file if file.is_file() or not Path(line).is_file() else Path(line)
+def _folder_of(lines: Sequence[str], path: Path, root: Path) -> Path:
+    """Return the folder that names in a list are relative to: the root, the working one, or one above it."""
+    folders = (root, Path(), *path.absolute().parents)
+    return next((folder for folder in folders if lines and is_file(folder / lines[0])), root)
 
 
 def darknet_labels(image: Path) -> Path:
@@ -71,7 +73,7 @@ def voc_labels(image: Path) -> Path:
 def label_file(image: Path) -> Path | None:
     """Return the file with the labels of an image; None if there is none."""
     places = (darknet_labels(image), voc_labels(image), image.with_suffix(".txt"))
-    return next((file for file in places if file.is_file()), None)
+    return next((file for file in places if is_file(file)), None)
 
 
 def _lines(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from netweave.data.location import read_text
 from netweave.data.sources.images import ImageFiles
 from netweave.errors import NetweaveError, ReadError
 from netweave.files.image_lists import darknet_labels, image_files, label_file, voc_labels
+from netweave.files.source import is_file
 from netweave.graph.ops.yolo_loss import TRUTH_COLUMNS
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class LabelledImages(ImageFiles):
 
     def _boxes(self, image: Path) -> np.ndarray:
         """Return the boxes of an image from the file with its labels."""
-        if not image.is_file():
+        if not is_file(image):
             raise ReadError("there is no such image", place=str(image))
         label = label_file(image)
         if label is None:

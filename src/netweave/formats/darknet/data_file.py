@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UsageError
 from netweave.files import read_bytes
+from netweave.files.source import is_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -51,7 +52,7 @@ def read_data_file(path: Path) -> DataFile:
     Raises:
         ReadError: It cannot be read, or is neither.
     """
-    return _voc_folder(path) if path.is_dir() else _data_file(path)
+    return _voc_folder(path) if is_folder(path) else _data_file(path)
 
 
 def with_lists(given: Mapping[str, str]) -> DataFile:

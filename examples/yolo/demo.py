@@ -1,0 +1,65 @@
+"""Train a small YOLO on shapes, remove half of its multiply-adds, and train what is left.
+
+Run it with ``python -m examples.yolo.demo`` in the folder above ``examples``; it takes some minutes. With
+``--quick`` it makes a few updates only, to show the way.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+from examples.story import netweave, say
+from examples.yolo import make_data
+
+HERE = Path(__file__).parent
+NET, DATA, PRUNED = HERE / "yolo.cfg", HERE / "shapes" / "shapes.data", HERE / "pruned.cfg"
+SPARSITY = "0.01"
+"""Weight of the penalty on the scales of batch normalisation."""
+
+TUNING = {"learning_rate": "0.003", "burn_in": "30", "max_batches": "600", "steps": "400,520"}
+"""The solver of the fine-tuning, half as long as the training."""
+
+QUICK = {"burn_in": "2", "max_batches": "4", "steps": "3,4"}
+
+
+def with_solver(net: Path, target: Path, settings: dict[str, str]) -> Path:
+    """Write a net with other settings of its solver."""
+    text = net.read_text()
+    for name, value in settings.items():
+        text = re.sub(rf"^{name}=.*$", f"{name}={value}", text, count=1, flags=re.MULTILINE)
+    target.write_text(text)
+    return target
+
+
+def main(*, quick: bool = False) -> int:
+    """Return 0 if everything went as told."""
+    say("Draw images with boxes, balls and tents, and label them as Darknet does.")
+    if quick:
+        make_data.write(DATA.parent, num_train=32, num_test=8)
+    else:
+        make_data.write(DATA.parent)
+
+    say("Find anchors for them: three sizes that most boxes overlap.")
+    statuses = [netweave("anchors", DATA, "--count", "3", "--net", NET)]
+
+    say("Train. A penalty on the scales of batch normalisation makes some channels superfluous.")
+    net = with_solver(NET, HERE / "pruned_none.cfg", QUICK) if quick else NET
+    statuses.append(netweave("train", net, "--data", DATA, "--scale-l1", SPARSITY, "--seed", "1"))
+
+    say("Remove the channels with the smallest scales: half of the multiply-adds may stay.")
+    weights = max(
+        (DATA.parent / "backup").glob(f"{net.stem}_*.weights"), key=lambda file: file.stat().st_mtime
+    )
+    statuses.append(netweave("prune", net, weights, PRUNED, "--keep", "0.5", "--data", DATA))
+
+    say("Train what is left from its weights, without the penalty.")
+    with_solver(PRUNED, PRUNED, QUICK if quick else TUNING)
+    start = PRUNED.with_suffix(".weights")
+    statuses.append(netweave("train", PRUNED, "--data", DATA, "--weights", start, "--seed", "2"))
+    return max(statuses)
+
+
+if __name__ == "__main__":
+    sys.exit(main(quick="--quick" in sys.argv[1:]))
