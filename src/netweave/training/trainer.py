@@ -25,6 +25,7 @@ from netweave.training.begin import (
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
+from netweave.training.evaluating import run_batch
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
@@ -34,8 +35,8 @@ from netweave.training.metrics import make_metric
 from netweave.training.nets import make_nets, trained
 from netweave.training.norms import norms_of
 from netweave.training.openmp import release_threads
-from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements, measured
-from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of
+from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
+from netweave.training.passes import COMPUTE, NetPasses, Part, Where
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.record_speed import RecordSpeed
@@ -59,9 +60,6 @@ if TYPE_CHECKING:
 
 KEPT = 3
 """So many of Netweave's own checkpoints are kept where nobody says."""
-
-TEST_STREAM = 1 << 40
-"""Tests draw as if they were updates from this number on, so that training never draws the same."""
 
 
 class Trainer:
@@ -412,15 +410,11 @@ class Trainer:
         step, samples = self.iteration, self._loaders[name].samples
 
         def compute() -> tuple[float, dict[str, torch.Tensor]]:
+            first = number * self._loaders[name].batch_size
             net.train(name == "train")
-            if net.draws is not None:
-                first = number * self._loaders[name].batch_size
-                net.draws.at(seed=where.seed, step=TEST_STREAM + step, first=first, samples=samples)
-            with torch.no_grad(), torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
-                outputs = net.compute({key: tensor.to(where.device) for key, tensor in batch.items()})
-            names = [value.name or "" for value in phase.graph.outputs]
-            loss = float(objective_of(outputs, phase.losses))
-            return loss, measured({key: outputs[key].detach() for key in names}, batch, metric)
+            return run_batch(
+                phase, net, batch, where=where, step=step, first=first, samples=samples, metric=metric
+            )
 
         release_threads()
         reads = [*variables, *program.parameters]
