@@ -112,9 +112,17 @@ def read_annotation(file: Path) -> Annotation:
     objects = [
         _object(entry, f"{file}: object {number}") for number, entry in enumerate(root.findall("object"), 1)
     ]
-    sides = (root.findtext("size/width"), root.findtext("size/height"))
-    width, height = (int(text) if text and text.strip().isdecimal() else 0 for text in sides)
+    width, height = (_side(root.findtext(f"size/{name}"), file) for name in ("width", "height"))
     return Annotation((width, height), objects)
+
+
+def _side(text: str | None, file: Path) -> int:
+    """Return a side of the image in pixels; 0 where the file does not say."""
+    if not text or not text.strip():
+        return 0
+    if not re.fullmatch(r"\s*[0-9]{1,6}\s*", text):
+        raise ReadError(f"its <size> has {text!r:.40}, expected a number of pixels", place=str(file))
+    return int(text)
 
 
 def _object(entry: ElementTree.Element, place: str) -> Row:
