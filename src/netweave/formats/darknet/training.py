@@ -11,7 +11,7 @@ from netweave.formats.darknet.losses import images_per_update
 from netweave.formats.darknet.weights import WeightFile, encode_weights
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Container
 
     import numpy as np
 
@@ -57,6 +57,11 @@ def weights_for(path: Path, graph: Graph) -> dict[str, np.ndarray]:
         arrays[key] = file.take(shape, place=place, name=key.rpartition("/")[2])
     file.finish()
     return arrays
+
+
+def unused_in(path: Path, keys: Container[str]) -> list[str]:
+    """Return no name: arrays have none, and ``weights_for`` refuses a file with more numbers than the net."""
+    return []
 
 
 def _is_dense(graph: Graph, key: str) -> bool:
