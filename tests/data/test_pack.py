@@ -169,6 +169,8 @@ def test_nothing_is_overwritten_or_left_behind(folder, tmp_path):
 
 def test_an_index_of_another_file(folder, tmp_path):
     pack(ImageFolder(str(folder)), tmp_path / "x.rec", "recordio")
+    for name in ("x.idx.crc32", "x.rec.crc32"):
+        (tmp_path / name).unlink()
     (tmp_path / "x.idx").write_text("0\t0\n1\t99999\n")
     with pytest.raises(ReadError, match=r"x.idx: names byte 99,999 of .*x.rec, which has [\d,]+; is"):
         read_all("recordio", path=str(tmp_path / "x.rec"))

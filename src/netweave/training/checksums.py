@@ -20,11 +20,12 @@ if TYPE_CHECKING:
 SUFFIX = ".sha256"
 
 _LISTED = (
-    (re.compile(r"(?P<prefix>.*)_iter_(?P<iteration>\d+)\..*"), "{prefix}_iter_{iteration}" + SUFFIX),
+    re.compile(r"(?P<prefix>.*)_iter_(?P<iteration>\d{1,18})\..*"),
     # SINGA's own name of a checkpoint, beside which lies Netweave's step_iter_300.checkpoint
-    (re.compile(r"(?P<prefix>.*?)(?P<iteration>\d+)-worker\d+"), "{prefix}_iter_{iteration}" + SUFFIX),
+    re.compile(r"(?P<prefix>.*?)(?P<iteration>\d{1,18})-worker\d+"),
+    re.compile(r"(?P<prefix>.+)-(?P<iteration>\d{4,18})\.params"),  # MXNet's, padded with zeros
 )
-"""Names of files that a run writes, and of the list that holds their checksums."""
+"""Names of files that a run writes, with the prefix and iteration by which the list of checksums is called."""
 
 
 def checksum_lines(digests: Mapping[str, str]) -> bytes:
@@ -37,6 +38,12 @@ def checksum_lines(digests: Mapping[str, str]) -> bytes:
     '0000000000000000000000000000000000000000000000000000000000000000 *a.caffemodel\n'
     """
     return "".join(f"{digest} *{name}\n" for name, digest in digests.items()).encode()
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_as_written(path: Path) -> None:
@@ -57,9 +64,7 @@ def require_as_written(path: Path) -> None:
         return
     lines = listing.read_bytes().splitlines()
     expected = {name: digest for digest, _, name in (line.partition(b" *") for line in lines)}
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest().encode()
-    if expected.get(path.name.encode()) != digest:
+    if expected.get(path.name.encode()) != digest_of(path).encode():
         raise ReadError(
             f"is damaged: its checksum is not the one in {listing.name}; use an earlier file, or remove "
             f"{listing.name} if the change is intended",
@@ -69,7 +74,7 @@ def require_as_written(path: Path) -> None:
 
 def _listing_of(path: Path) -> Path | None:
     """Return the list that would hold a file's checksum; None for a name that no run gives."""
-    for pattern, listing in _LISTED:
+    for pattern in _LISTED:
         if match := pattern.fullmatch(path.name):
-            return path.with_name(listing.format_map(match.groupdict()))
+            return path.with_name(f"{match['prefix']}_iter_{int(match['iteration'])}{SUFFIX}")
     return None

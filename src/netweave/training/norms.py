@@ -101,9 +101,3 @@ def _owners(graph: Graph) -> dict[str, str]:
             if parameter is not None and parameter.trainable and value is not None:
                 owners.setdefault(str(value.name), next(iter(layer_keys(node)), ""))
     return owners
-
-
-def norms_of(job: Job) -> list[NormWatch]:
-    """Return what looks at the norms that a Job asks for."""
-    wanted = job.schedule.display_norms
-    return [NormWatch(job.phases["train"].graph, job.schedule)] if wanted else []

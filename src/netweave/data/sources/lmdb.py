@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from netweave.data.block_checksums import checked
 from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
@@ -122,7 +123,7 @@ def _open(path: str) -> ByteFile:
     if not exists(path) and not exists(inside):  # a store of objects knows no folders
         raise ReadError(MISSING, place=path)
     try:
-        return open_bytes(inside if exists(inside) else path)
+        return checked(open_bytes(inside if exists(inside) else path))
     except ReadError as error:
         raise ReadError(f"cannot be opened as an LMDB: {error.message}", place=path) from error
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.data.block_checksums import check_content, checked
 from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import exists, is_remote, lines_of
+from netweave.data.location import exists, is_remote, lines_of, read_file
 from netweave.data.recordio import FIRST, LAST, MIDDLE, WHOLE, Packed, head, padded, unframe, unpack
 from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
@@ -59,7 +60,7 @@ class RecordIO(StoredSource):
         self.place = path
         self._color = color
         self._label_width = label_width
-        self._file = open_bytes(path)
+        self._file = checked(open_bytes(path))
         self.remote = self._file.remote
         if not self._file.num_bytes:
             self.close()
@@ -161,6 +162,8 @@ def _index_beside(path: str) -> str:
 
 
 def _index(path: str) -> list[tuple[str, int]]:
+    if not is_remote(path):
+        check_content(path, read_file(path))
     found = []
     for number, line in lines_of(path):
         key, _, offset = line.partition("\t")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.data.block_checksums import checked
 from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
@@ -91,7 +92,7 @@ class KVFile(_Records):
     def __init__(self, path: str, shape: Sequence[int] = (), encoded: bool = False) -> None:
         super().__init__(path, shape, encoded)
         inside = f"{path.rstrip('/')}/{SHARD}"
-        self._file = open_bytes(inside if exists(inside) else path)
+        self._file = checked(open_bytes(inside if exists(inside) else path))
         self.remote = self._file.remote
         spans = array("q")
         try:

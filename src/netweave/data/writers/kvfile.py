@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.data.block_checksums import move_checksums, write_checksums
 from netweave.data.kvfile import frame, record_class
 from netweave.data.writers.writer import Writer
 
@@ -47,8 +48,14 @@ class KVFileWriter(Writer):
         self._file.write(encoded)
 
     def complete(self) -> None:
-        """Close the file."""
+        """Close the file, and write its checksums."""
         self._file.close()
+        write_checksums(self.unfinished)
+
+    def move(self) -> None:
+        """Move the file and its checksums to their places."""
+        move_checksums(self.unfinished, self.target)
+        super().move()
 
     def abandon(self) -> None:
         """Close the file."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from netweave.data.block_checksums import write_checksums
 from netweave.data.extras import need
 from netweave.data.sources.lmdb import datum_class
 from netweave.data.writers.writer import Writer
@@ -68,6 +69,7 @@ class LMDBWriter(Writer):
         self._environment.sync()
         self._environment.close()
         (self.unfinished / "lock.mdb").unlink(missing_ok=True)
+        write_checksums(self.unfinished / "data.mdb")
 
     def abandon(self) -> None:
         """Close the data base."""

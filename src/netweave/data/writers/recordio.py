@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.data.block_checksums import move_checksums, write_checksums
 from netweave.data.recordio import Packed, frame, pack
 from netweave.data.writers.writer import Writer
 
@@ -37,12 +38,16 @@ class RecordIOWriter(Writer):
         self._file.write(content)
 
     def complete(self) -> None:
-        """Close the file."""
+        """Close the file, and write its checksums."""
         self._file.close()
+        write_checksums(self.unfinished)
 
     def move(self) -> None:
         """Move the file to its place, and write the index."""
-        self.target.with_suffix(".idx").write_text("".join(self._index))
+        index = self.target.with_suffix(".idx")
+        index.write_text("".join(self._index))
+        write_checksums(index)
+        move_checksums(self.unfinished, self.target)
         super().move()
 
     def abandon(self) -> None:

@@ -6,6 +6,7 @@ import shutil
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Self
 
+from netweave.data.block_checksums import checksums_of
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class Writer(ABC):
         """Remove what is unfinished."""
         self.abandon()
         self._remove(self.unfinished)
+        self._remove(checksums_of(self.unfinished))
 
     def __enter__(self) -> Self:
         return self

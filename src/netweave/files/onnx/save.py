@@ -11,6 +11,7 @@ from netweave.errors import ReadError
 from netweave.files.onnx import metadata
 from netweave.files.onnx.model import parse
 from netweave.files.onnx.read import Rows, read_model
+from netweave.files.onnx.seal import seal
 from netweave.graph.parameters import LAYOUT_PROP, PARAMETER_PROP
 
 if TYPE_CHECKING:
@@ -87,3 +88,4 @@ def _save(model: ir.Model, path: Path) -> None:
     else:
         ir.external_data.load_to_model(model)
         ir.save(model, path)
+        seal(path)

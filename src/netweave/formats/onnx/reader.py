@@ -9,6 +9,7 @@ from netweave.errors import UsageError
 from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
 from netweave.files.onnx.model import parse
+from netweave.files.onnx.seal import is_as_sealed
 from netweave.graph import Graph
 
 if TYPE_CHECKING:
@@ -16,6 +17,12 @@ if TYPE_CHECKING:
 
     from netweave.files import Source
     from netweave.graph import Parameter
+
+
+CHANGED = (
+    "was changed since Netweave wrote it (its checksum does not match); if nobody edited it, it is damaged"
+)
+"""Said of a file that is not as it was written: a note, since it may have been edited on purpose."""
 
 
 def read(source: Source) -> Graph:
@@ -41,9 +48,12 @@ def read(source: Source) -> Graph:
         return Rows(layers, batch_is_named=saved is not None)
 
     found = read_model(parse(source.net), source.net, rows, input_shapes=source.input_shapes)
+    if not is_as_sealed(source.net):
+        found = replace(found, notes=(*found.notes, f"{place}: {CHANGED}"))
     if saved:
         saved.tag(found.model, place=place)
         graph = replace(saved.graph(found.model), files=(place,))
+        graph.notes += tuple(note for note in found.notes if note.endswith(CHANGED))
         graph.parameters = {key: _held(parameter) for key, parameter in saved.parameters.items()}
         return graph
     parameters = make_parameters(found.model, found.layers)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, BinaryIO
 
+from netweave.files.onnx.seal import SEAL_FIELD
 from netweave.files.wire import BYTES, MAX_VARINT, VARINT, read_varint
 
 if TYPE_CHECKING:
@@ -18,7 +19,8 @@ VERSIONS = frozenset({1, 8})
 
 FIELDS = {1: VARINT, 2: BYTES, 3: BYTES, 4: BYTES, 5: VARINT, 6: BYTES, GRAPH: BYTES, 8: BYTES, 14: BYTES}
 FIELDS |= {20: BYTES, 25: BYTES, 26: BYTES}
-"""All fields of ModelProto (onnx.proto, IR version 13) with their wire types."""
+FIELDS |= {SEAL_FIELD: BYTES}
+"""All fields of ModelProto (onnx.proto, IR version 13) with their wire types, and that of our checksum."""
 
 MAX_FIELDS = 10_000
 """More outermost fields are not looked at."""

@@ -1,0 +1,37 @@
+"""A checksum at the end of the ONNX files that Netweave writes, in a field that other programs skip.
+
+The field is the last of the message: a number that ONNX does not use, and the SHA-256 of all bytes before it.
+A program that edits the model may keep the field, so a wrong checksum is a note and not an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SEAL_FIELD = 20_260
+"""Far beyond the numbers of ``ModelProto``, and below those that protobuf reserves."""
+
+_KEY = b"\xa2\xf2\x09\x20"
+"""Field ``SEAL_FIELD``, of 32 bytes."""
+
+_BYTES = len(_KEY) + 32
+
+
+def seal(path: Path) -> None:
+    """Write the checksum at the end of a model."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").digest()
+    with path.open("ab") as file:
+        file.write(_KEY + digest)
+
+
+def is_as_sealed(path: Path) -> bool:
+    """Whether a model is as Netweave wrote it; one without a checksum is."""
+    content = path.read_bytes()
+    if content[-_BYTES:][: len(_KEY)] != _KEY:
+        return True
+    return hashlib.sha256(memoryview(content)[:-_BYTES]).digest() == content[-32:]
