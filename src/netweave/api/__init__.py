@@ -35,6 +35,7 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
+from netweave.files.protections import protections
 from netweave.fixes import Mended
 from netweave.formats import format_text
 from netweave.graph import Graph
@@ -92,6 +93,7 @@ __all__ = [
     "operator",
     "pack",
     "plan_memory",
+    "protections",
     "prune",
     "read_curves",
     "replicate",

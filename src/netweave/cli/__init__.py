@@ -17,6 +17,7 @@ from netweave.cli.anchors import anchors
 from netweave.cli.bisect import bisect
 from netweave.cli.compare import compare
 from netweave.cli.convert import convert
+from netweave.cli.doctor import doctor
 from netweave.cli.evaluate_boxes import evaluate_boxes
 from netweave.cli.extract import extract
 from netweave.cli.fix import fix
@@ -60,6 +61,7 @@ COMMANDS = (
     prune,
     zoo,
     serve,
+    doctor,
 )
 
 BAD_CALL = 2

@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from netweave.errors import ReadError
-from netweave.files.source import read_bytes
+from netweave.files.source import is_file, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -85,6 +85,8 @@ def read_json(path: Path) -> Any:
     Raises:
         ReadError: The file cannot be read, is no JSON, or is beyond the limits above.
     """
+    if is_file(path):
+        _check_length(path.stat().st_size, str(path))
     return parse_json(read_bytes(path), file=str(path))
 
 
@@ -98,10 +100,7 @@ def parse_json(content: bytes, *, file: str) -> Any:
     Raises:
         ReadError: It is no JSON, or is beyond the limits above.
     """
-    if len(content) > MAX_JSON_BYTES:
-        raise ReadError(
-            f"has {len(content):,} bytes of JSON, expected at most {MAX_JSON_BYTES:,}", place=file
-        )
+    _check_length(len(content), file)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -120,6 +119,11 @@ def parse_json(content: bytes, *, file: str) -> Any:
         raise ReadError(f"is not valid JSON: {error.msg}", place=f"{file}:{error.lineno}") from error
     except ValueError as error:
         raise ReadError(f"is not readable JSON: {error}", place=file) from error
+
+
+def _check_length(num_bytes: int, file: str) -> None:
+    if num_bytes > MAX_JSON_BYTES:
+        raise ReadError(f"has {num_bytes:,} bytes of JSON, expected at most {MAX_JSON_BYTES:,}", place=file)
 
 
 def _closing_lines(text: str, file: str) -> Iterator[int]:

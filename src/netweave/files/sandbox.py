@@ -39,6 +39,12 @@ belong to nobody."""
 SYSTEM = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/etc/ld.so.cache", "/etc/alternatives")
 """Where programs and libraries of the system lie."""
 
+MAX_ANSWER_BYTES = 2 << 30
+"""A file that a child leaves is at most so large: protocol buffers end there."""
+
+MIN_HOLE_BYTES, HOLE_FACTOR = 1 << 26, 20
+"""A larger file that takes a twentieth of its size on the disk is a hole; compression does not go as far."""
+
 WATCH_S = 0.2
 """How often it is looked at what a child has written."""
 
@@ -94,13 +100,22 @@ class Outcome:
     report: str
     folder: Path
 
-    def file(self, name: str) -> Path | None:
-        """Return a plain file that the child left; None if there is none, a link included."""
+    def file(self, name: str, *, most_bytes: int = MAX_ANSWER_BYTES) -> Path | None:
+        """Return a plain file that the child left; None if there is none, a link included.
+
+        Args:
+            name: Its name.
+            most_bytes: A larger file is taken for none; so is one that is mostly a hole, which says nothing
+                and would fill the memory of whoever reads it.
+        """
         path = self.folder / name
         try:
-            return path if stat.S_ISREG(path.lstat().st_mode) else None
+            status = path.lstat()
         except OSError:
             return None
+        is_hole = status.st_size > MIN_HOLE_BYTES and 512 * status.st_blocks < status.st_size // HOLE_FACTOR
+        is_good = stat.S_ISREG(status.st_mode) and status.st_size <= most_bytes and not is_hole
+        return path if is_good else None
 
 
 def has_guard() -> bool:

@@ -25,7 +25,7 @@ _LISTED = (
     re.compile(r"(?P<prefix>.*?)(?P<iteration>\d{1,18})-worker\d+"),
     re.compile(r"(?P<prefix>.+)-(?P<iteration>\d{4,18})\.params"),  # MXNet's, padded with zeros
 )
-"""Names of files that a run writes, with the prefix and iteration by which the list of checksums is called."""
+"""Names of files that a run writes, with prefix and iteration, which name the list of checksums."""
 
 
 def checksum_lines(digests: Mapping[str, str]) -> bytes:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.errors import UnsupportedError, UsageError
 from netweave.files.code_reader import run_reader
+from netweave.files.json_text import read_json
 from netweave.files.model_imports import LEVELS, Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
 from netweave.formats.pytorch.file_types import Kind, kind_of
@@ -25,8 +25,6 @@ OWN_MODULES = ("numpy", "torch")
 """Packages that are here, and never looked for beside a model's file."""
 
 CHILD = Path(__file__).with_name("child.py")
-
-MAX_TABLES_BYTES = 256 << 20
 
 
 def read(source: Source) -> Graph:
@@ -59,7 +57,7 @@ def read(source: Source) -> Graph:
         missing=imports.missing,
         beside=beside,
     ) as (net, tables):
-        found = Tables.parse(_json(tables, place), place=place)
+        found = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, found, files=names, beside=beside)
     if source.weights is None and kind is Kind.CODE:
@@ -107,12 +105,3 @@ def _need_torch(place: str) -> None:
             "pip install 'netweave[torch]'",
             place=place,
         )
-
-
-def _json(path: Path, place: str) -> Any:
-    if path.stat().st_size > MAX_TABLES_BYTES:
-        raise ReadError("its tables are too large", place=place)
-    try:
-        return json.loads(path.read_bytes())
-    except (RecursionError, ValueError) as error:
-        raise ReadError(f"the child process wrote invalid tables ({error})", place=place) from error
