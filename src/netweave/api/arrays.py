@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, BinaryIO
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
+from netweave.files import Source, read_bytes
+from netweave.files.npy import MAGIC, parse_npy, read_npz
 from netweave.passes.fitting import likely_size, open_shapes
 
 if TYPE_CHECKING:
@@ -17,6 +19,9 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.graph import Graph
+
+
+ZIP_MAGIC = b"PK"
 
 
 def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]:
@@ -30,20 +35,17 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
         ReadError: The file cannot be read, or has another format; pickled objects are never loaded.
         UsageError: An ``.npy`` is given but more than one name is expected.
     """
-    try:
-        with Path(file).open("rb") as stream:
-            content = np.load(stream, allow_pickle=False)
-            if not isinstance(content, np.ndarray):
-                with content:
-                    return {name: content[name] for name in content.files}
-    except FileNotFoundError as error:
-        raise ReadError("there is no such file; check the name and the folder", place=str(file)) from error
-    except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
+    path, place = Path(file), str(file)
+    head = Source(path).head(8)
+    if head.startswith(ZIP_MAGIC):
+        return read_npz(path, place=place)
+    if not head.startswith(MAGIC):
         raise ReadError(
-            f"not an .npy or .npz of plain arrays ({_first_line(error)}); write one with numpy.save or "
+            f"not an .npy or .npz of plain arrays (it begins with {head!r}); write one with numpy.save or "
             "numpy.savez",
-            place=str(file),
-        ) from error
+            place=place,
+        )
+    found = parse_npy(read_bytes(path), place=place)
     if len(names) != 1:
         raise UsageError(
             f"{file}: holds one array, expected {', '.join(names)}; use an .npz with these names"

@@ -15,8 +15,9 @@ from abc import ABC, abstractmethod
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Self
 
-from netweave.data.location import MISSING, is_remote, local_copy, reason_of, system_of
+from netweave.data.location import MISSING, is_remote, local_copy, system_of
 from netweave.errors import ReadError
+from netweave.files.border import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

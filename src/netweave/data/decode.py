@@ -6,16 +6,21 @@ that a camera notes in a file is not looked at: neither Caffe nor MXNet did.
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from netweave.data.extras import need
+from netweave.data.image_size import MAX_PIXELS, num_pixels
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+LIMIT = "OPENCV_IO_MAX_IMAGE_PIXELS"
+"""The environment variable that allows more than ``MAX_PIXELS``."""
 
 COLORS = ("bgr", "rgb", "gray", "native")
 """Orders of channels: Caffe's, MXNet's, one channel, and as the file has them (colours in BGR)."""
@@ -28,6 +33,8 @@ def opencv() -> Any:
     Raises:
         UsageError: It is not installed.
     """
+    # a second limit, for kinds of files that ``num_pixels`` does not know; read when OpenCV is imported
+    os.environ.setdefault(LIMIT, str(MAX_PIXELS))
     cv2 = need("cv2", "images")
     cv2.setNumThreads(0)
     return cv2
@@ -57,6 +64,13 @@ def decode(content: bytes | memoryview, color: str, place: Callable[[], str]) ->
         ReadError: It is no image that OpenCV knows, is damaged, or has more than 8 bits a channel.
     """
     cv2 = opencv()
+    most = int(os.environ[LIMIT])
+    if (declared := num_pixels(content)) > most:
+        raise ReadError(
+            f"declares {declared:,} pixels in {len(content):,} bytes, expected at most {most:,}; set "
+            f"{LIMIT} if that is right",
+            place=place(),
+        )
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), _flags(color)) if len(content) else None
     except cv2.error as error:

@@ -6,16 +6,16 @@ Large files are read by ranges of bytes instead (``byte_file``).
 from __future__ import annotations
 
 import glob
-import gzip
 import re
 import tempfile
-import zlib
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.data.extras import need
 from netweave.errors import ReadError
+from netweave.files.border import reason_of
+from netweave.files.expansion import gunzip
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,10 +94,10 @@ def read_file(name: str) -> bytes:
     """
     try:
         content = _fetch(name) if is_remote(name) else Path(name).read_bytes()
-        return gzip.decompress(content) if name.endswith(".gz") else content
+        return gunzip(content, place=name) if name.endswith(".gz") else content
     except FileNotFoundError as error:
         raise ReadError(MISSING, place=name) from error
-    except (OSError, EOFError, ValueError, zlib.error) as error:  # ValueError: a name with a zero byte
+    except (OSError, ValueError) as error:  # ValueError: a name with a zero byte
         raise ReadError(f"cannot be read: {error}", place=name) from error
 
 
@@ -108,12 +108,6 @@ def _fetch(name: str) -> bytes:
         raise
     except Exception as error:  # each file system raises errors of its own library
         raise ReadError(f"cannot be read: {reason_of(error)}", place=name) from error
-
-
-def reason_of(error: BaseException) -> str:
-    """Return what an error says, or at least its name."""
-    said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return said or type(error).__name__
 
 
 def read_text(name: str) -> str:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from netweave.data.kvfile import MAX_KEY_BYTES, SHARD, is_kvfile
 from netweave.data.location import local_copy
 from netweave.data.source import SCHEMES, SOURCES, open_source
 from netweave.errors import UsageError
+from netweave.files.zipped import zip_errors
 from netweave.job import DataSource
 
 if TYPE_CHECKING:
@@ -134,10 +134,11 @@ def _numpy(name: str, said: Named) -> dict[str, Any]:
 
 def _names_in(name: str) -> Sequence[str]:
     """Return the arrays of an ``.npz`` that hold images and labels, by the usual names; none for all."""
-    with np.load(local_copy(name), allow_pickle=False) as archive:
-        for data, label in (("data", "label"), ("x", "y"), ("images", "labels"), ("X", "y")):
-            if data in archive.files and label in archive.files:
-                return (data, label)
+    with zip_errors(name, "a complete .npz file of arrays"), zipfile.ZipFile(local_copy(name)) as archive:
+        there = {member.removesuffix(".npy") for member in archive.namelist()}
+    for data, label in (("data", "label"), ("x", "y"), ("images", "labels"), ("X", "y")):
+        if {data, label} <= there:
+            return (data, label)
     return ()
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from netweave.data.item import Item
 from netweave.data.location import part_names
 from netweave.errors import UsageError
+from netweave.files.border import reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -206,9 +207,11 @@ def open_source(wanted: DataSource) -> Source:
         raise UsageError(f"{prefix}data of kind {wanted.kind!r}: {error}; it takes: {takes}") from error
     path = wanted.settings.get("path")
     names = part_names(path) if isinstance(path, str) and wanted.kind not in SCHEMES.values() else []
-    if not names:
-        return made(**wanted.settings)
-    return _open_parts(str(path), [{**wanted.settings, "path": name} for name in names], made)
+    place = str(path or wanted.place or wanted.kind)
+    with reading(place):
+        if not names:
+            return made(**wanted.settings)
+        return _open_parts(str(path), [{**wanted.settings, "path": name} for name in names], made)
 
 
 def _open_parts(place: str, settings: Sequence[Mapping[str, Any]], made: type[Source]) -> Source:

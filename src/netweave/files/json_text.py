@@ -90,12 +90,13 @@ def read_json(path: Path) -> Any:
     return parse_json(read_bytes(path), file=str(path))
 
 
-def parse_json(content: bytes, *, file: str) -> Any:
+def parse_json(content: bytes, *, file: str, allow_nan: bool = False) -> Any:
     """Return the value of a JSON text, every object as a ``JsonObject``.
 
     Args:
         content: The text in UTF-8.
         file: Its name, for messages and places.
+        allow_nan: Whether NaN and Infinity are numbers, as in what Python writes.
 
     Raises:
         ReadError: It is no JSON, or is beyond the limits above.
@@ -114,7 +115,7 @@ def parse_json(content: bytes, *, file: str) -> Any:
         raise ReadError(f"{name} is not a JSON number", place=file)
 
     try:
-        return json.loads(text, object_pairs_hook=make, parse_constant=refuse)
+        return json.loads(text, object_pairs_hook=make, parse_constant=float if allow_nan else refuse)
     except json.JSONDecodeError as error:
         raise ReadError(f"is not valid JSON: {error.msg}", place=f"{file}:{error.lineno}") from error
     except ValueError as error:

@@ -384,7 +384,7 @@ class _Tree:
                 message.put(known.name, self._value(item, known, kind.schema))
         for known in kind.fields.values():
             if known.packed and known.name not in message:
-                _add_unpacked(message, wire, known)
+                _add_unpacked(message, wire, known, place=self._place)
         return message
 
     def _value(self, item: Any, known: Field, schema: Schema) -> Any:
@@ -400,10 +400,15 @@ def _array(content: bytes, known: Field) -> np.ndarray:
     return np.frombuffer(content, dtype, count=len(content) // dtype.itemsize)
 
 
-def _add_unpacked(message: Message, wire: WireMessage, known: Field) -> None:
+def _add_unpacked(message: Message, wire: WireMessage, known: Field, *, place: str) -> None:
     """Find values that the writer stored one by one; parsing left them, as numbers of their bits."""
     unknown: Any = UnknownFieldSet(wire)
     bits = [item.data for item in unknown if item.field_number == known.number]
     if bits:
         dtype = _DTYPES[known.type]
-        message.put_array(known.name, np.array(bits, f"<u{dtype.itemsize}").view(dtype))
+        try:
+            message.put_array(known.name, np.array(bits, f"<u{dtype.itemsize}").view(dtype))
+        except (OverflowError, TypeError, ValueError) as error:  # numbers, or bytes, of another width
+            raise ReadError(
+                f"a value of {known.name!r} is no {known.type}; was the file copied whole?", place=place
+            ) from error

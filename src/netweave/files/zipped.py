@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import lzma
 import re
+import struct
 import zipfile
 import zlib
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.files.border import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,6 +24,32 @@ _UNSAFE = re.compile(r"[^\w.+@ -]", re.ASCII)
 
 IGNORED_FOLDERS = ("__MACOSX",)
 """What systems add to archives by themselves, besides hidden files."""
+
+
+_ERRORS = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, OSError, RuntimeError),
+    *(KeyError, OverflowError, ValueError),
+)
+"""What zipfile raises: a RuntimeError for an encrypted member, a KeyError for one that is not there."""
+
+
+@contextmanager
+def zip_errors(place: str, what: str = "a complete archive") -> Iterator[None]:
+    """Turn what zipfile and its decompressors raise into a ReadError.
+
+    Args:
+        place: The archive, for messages.
+        what: What it should be.
+
+    Raises:
+        ReadError: The archive is damaged, encrypted, or packed in a way that is not read.
+    """
+    try:
+        yield
+    except _ERRORS as error:
+        raise ReadError(
+            f"is not {what} ({reason_of(error)}); was it copied or downloaded whole?", place=place
+        ) from error
 
 
 def unpack(archive: Path, folder: Path, *, max_bytes: int) -> list[Path]:
@@ -37,14 +67,11 @@ def unpack(archive: Path, folder: Path, *, max_bytes: int) -> list[Path]:
         ReadError: It is damaged, encrypted, too large, or holds too many files or two of one name.
     """
     place = str(archive)
-    try:
-        with zipfile.ZipFile(archive) as opened:
-            found = dict(_named(opened, place))
-            left = max_bytes
-            for name, member in found.items():
-                left -= _extract(opened, member, folder / name, left, place)
-    except (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError, EOFError, OSError) as error:
-        raise ReadError(f"cannot be unpacked: {error}; unpack it and give its files", place=place) from error
+    with zip_errors(place), zipfile.ZipFile(archive) as opened:
+        found = dict(_named(opened, place))
+        left = max_bytes
+        for name, member in found.items():
+            left -= _extract(opened, member, folder / name, left, place)
     return [folder / name for name in found]
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError, ReadError, UsageError
+from netweave.files.border import reading
 from netweave.files.source import Source, is_file, is_folder
 from netweave.graph.collection import collector_at_rest
 
@@ -83,7 +84,9 @@ class Format:
             WeightError: The stored arrays are not those of the net.
             UsageError: The caller gave sizes for an input that the net does not have.
         """
-        graph: Graph = self._load(".reader").read(source)
+        reader = self._load(".reader")
+        with reading(str(source.net)):
+            graph: Graph = reader.read(source)
         return graph
 
     def write(self, graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:
@@ -113,7 +116,9 @@ class Format:
             SourceError: The file, a net or its data cannot be read, or they do not match.
             UsageError: An option does not fit the file.
         """
-        job: Job = self._load(".job").read_job(path, options)
+        reader = self._load(".job")
+        with reading(str(path)):
+            job: Job = reader.read_job(path, options)
         return job
 
     def load_training(self) -> ModuleType:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import onnx_ir as ir
 
+from netweave.errors import ReadError
 from netweave.graph.graph import Graph
 from netweave.graph.layers import Layer, LayerTable, Origin
 from netweave.graph.opset import OPSET
@@ -43,6 +44,9 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
         format_name: Name of the format that they were read from.
         file: The file, as given.
 
+    Raises:
+        ReadError: An array holds something else than numbers.
+
     >>> graph = graph_of_weights({"conv1/weights": np.ones(3)}, format_name="arrays", file="net.npz")
     >>> list(graph.layers), graph.parameters["conv1/weights"].role
     (['conv1'], 'weight')
@@ -52,6 +56,8 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
     members: dict[str, list[str]] = {}
     settings: dict[str, dict[str, list[int]]] = {}
     for name, array in arrays.items():
+        if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
+            raise ReadError(f"{name!r:.200} holds {array.dtype}, expected numbers", place=file)
         layer, role = split_name(name)
         settings.setdefault(layer, {})[name[len(layer) + 1 :] or role] = list(array.shape)
         parameters[name] = Parameter(name, array.shape, role=role, trainable=role not in {"mean", "variance"})

@@ -25,6 +25,10 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, RunError, WeightError
+from netweave.files.expansion import check_expansion
+from netweave.files.json_text import checked, parse_json
+from netweave.files.npy import parse_npy
+from netweave.files.zipped import zip_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -34,6 +38,11 @@ if TYPE_CHECKING:
 MAGIC = b"netweave checkpoint 2\n"
 MAGIC_WITHOUT_ORIGIN = b"netweave checkpoint 1\n"
 SUFFIX = ".checkpoint"
+
+STATE = "state.json"
+"""The member that holds the values that are no arrays."""
+
+_ORIGIN = re.compile(rb"(?P<run>[!-~]+) (?P<generation>\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +73,11 @@ class Origin:
         text, _, checksum = line.rpartition(b" ")
         if checksum != b"%08x\n" % zlib.crc32(text):
             raise ReadError("is damaged: the checksum of its header does not match", place=place)
-        run, _, generation = text.decode().partition(" ")
-        return cls("" if run == "-" else run, int(generation))
+        match = _ORIGIN.fullmatch(text)
+        if match is None:
+            raise ReadError(f"is damaged: its header says {text!r:.60}", place=place)
+        run = match["run"].decode()
+        return cls("" if run == "-" else run, int(match["generation"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +99,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
     """Return the bytes of a checkpoint; equal ones for equal checkpoints."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w") as archive:
-        archive.writestr(_entry("state.json"), json.dumps(checkpoint.state))
+        archive.writestr(_entry(STATE), json.dumps(checkpoint.state))
         for name, array in checkpoint.arrays.items():
             with archive.open(_entry(f"{name}.npy"), "w", force_zip64=True) as member:
                 np.lib.format.write_array(member, np.asarray(array, order="C"), allow_pickle=False)
@@ -156,16 +168,16 @@ def read_checkpoint(path: Path) -> Checkpoint:
     body = content[header.tell() :]
     if _digest(origin_line, body) != digest:
         raise ReadError("is damaged: its checksum does not match; use an earlier one", place=place)
-    with zipfile.ZipFile(io.BytesIO(body)) as archive:
+    origin = Origin.decode(origin_line, place) if origin_line else Origin()
+    with zip_errors(place, "a complete checkpoint"), zipfile.ZipFile(io.BytesIO(body)) as archive:
+        check_expansion(sum(member.file_size for member in archive.infolist()), len(body), place=place)
         arrays = {
-            name.removesuffix(".npy"): np.lib.format.read_array(
-                io.BytesIO(archive.read(name)), allow_pickle=False
-            )
+            name.removesuffix(".npy"): parse_npy(archive.read(name), place=f"{place}: {name!r:.200}")
             for name in archive.namelist()
             if name.endswith(".npy")
         }
-        origin = Origin.decode(origin_line, place) if origin_line else Origin()
-        return Checkpoint(json.loads(archive.read("state.json")), arrays, origin)
+        state = parse_json(archive.read(STATE), file=f"{place}: {STATE}", allow_nan=True)
+    return Checkpoint(checked(state, dict, what="its state", place=place), arrays, origin)
 
 
 def read_origin(path: Path) -> Origin:

@@ -16,6 +16,8 @@ from netweave.comparison.result.report import VERSION, comparison_to_json
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
+from netweave.files import read_bytes
+from netweave.files.json_text import parse_json
 from netweave.graph import Graph, Layer, LayerTable, Origin
 
 NAMES = {"Graph": Graph, "NetRecord": NetRecord}
@@ -34,21 +36,16 @@ def open_comparison(file: str | Path) -> Comparison:
         ReadError: The file is missing, or no saved comparison, or of another version.
     """
     place = str(file)
-    try:
-        content = json.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror or error}", place=place) from error
-    except (ValueError, RecursionError) as error:
-        raise ReadError(f"is not a saved comparison: {error}", place=place) from error
+    content = parse_json(read_bytes(Path(file)), file=place, allow_nan=True)
     if not isinstance(content, dict) or "verdict" not in content or "groups" not in content:
         raise ReadError(
             "is not a saved comparison, as 'netweave compare A B --json FILE' writes it", place=place
         )
-    if content.get("version") not in {1, VERSION}:
+    if content.get("version") not in (1, VERSION):
         raise ReadError(f"is of version {content.get('version')!r}, expected 1 or {VERSION}", place=place)
     try:
         return _comparison(of_version_1(content) if content["version"] == 1 else content)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, StopIteration, TypeError, ValueError) as error:
         raise ReadError(f"is a damaged comparison: {type(error).__name__}: {error}", place=place) from error
 
 

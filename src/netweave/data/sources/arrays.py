@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from netweave.data.location import read_file, reason_of
+from netweave.data.location import read_file
 from netweave.data.source import Record, Source
 from netweave.errors import ReadError, UsageError
+from netweave.files.npy import parse_npy, read_npz
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -71,13 +71,9 @@ class NumpyFiles(Arrays):
 
 def _load(path: str, names: Sequence[str]) -> list[np.ndarray]:
     content = read_file(path)
-    try:
-        loaded = np.load(io.BytesIO(content), allow_pickle=False)
-        arrays = {"": loaded} if isinstance(loaded, np.ndarray) else dict(loaded)
-    except Exception as error:  # NumPy evaluates the header by Python's parser, and unzips: many errors
-        raise ReadError(f"is not a NumPy file: {reason_of(error)}", place=path) from error
-    if isinstance(loaded, np.ndarray):
-        return [loaded]
+    if not content.startswith(b"PK"):
+        return [parse_npy(content, place=path)]
+    arrays = read_npz(content, place=path)
     missing = [name for name in names if name not in arrays]
     if missing:
         raise ReadError(f"has no array {missing[0]!r}, only {', '.join(arrays)}", place=path)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.byte_file import ByteStream, open_bytes
 from netweave.data.extras import need
 from netweave.data.location import lines_of
 from netweave.data.source import Record, Source
+from netweave.data.sources.hdf5_process import Described, HDF5Process
 from netweave.errors import ReadError
+from netweave.files.expansion import allowed_bytes
+from netweave.files.source import is_file
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,9 @@ KEPT_BYTES = 1 << 28
 
 MAX_ROW_BYTES = 1 << 30
 """A larger row is taken for a damaged file."""
+
+MOST_BYTES = MAX_ROW_BYTES
+"""The most that is read at once: one row, or a block."""
 
 OPEN_FILES = 8
 """Files that are open at once."""
@@ -51,18 +55,18 @@ class HDF5(Source):
     """
 
     def __init__(self, path: str, datasets: Sequence[str], root: str = "") -> None:
-        self._h5py = need("h5py", "HDF5 files")
+        need("h5py", "HDF5 files")
         self.place = path
         self._datasets = tuple(datasets)
         self._lock = threading.Lock()
-        self._opened: OrderedDict[str, Any] = OrderedDict()
-        self._streams: dict[str, ByteStream] = {}
+        self._process = HDF5Process(MOST_BYTES)
+        self._opened: OrderedDict[str, tuple[Described, ...]] = OrderedDict()
         alone = path.endswith((".h5", ".hdf5"))
         self._files = [path] if alone else [_found(line.strip(), root) for _, line in lines_of(path)]
         if not self._files:
             raise ReadError("lists no files", place=path)
         try:
-            shapes = self._shapes_of_all()
+            shapes = self._all_shapes()
         except ReadError:
             self.close()
             raise
@@ -106,106 +110,77 @@ class HDF5(Source):
 
     def close(self) -> None:
         """Close all files."""
-        while self._opened:
-            self._close_oldest()
+        self._opened.clear()
+        self._process.end()
 
-    def _close_oldest(self) -> None:
-        name, opened = self._opened.popitem(last=False)
-        opened.close()
-        self._streams.pop(name).close()  # h5py leaves what it was given open
+    def _all_shapes(self) -> list[list[tuple[int, ...]]]:
+        shapes = [[described.shape for described in self._described(file)] for file in self._files]
+        for file, found in zip(self._files, shapes, strict=True):
+            if any(not shape or shape[0] != found[0][0] or not shape[0] for shape in found):
+                raise ReadError(f"has datasets of {found}, expected the same number of rows", place=file)
+            if [shape[1:] for shape in found] != [shape[1:] for shape in shapes[0]]:
+                raise ReadError(f"has rows of {found}, the first file {shapes[0]}", place=file)
+        return shapes
 
     def _row(self, file: int, part: int, row: int) -> np.ndarray:
         """Return a row of a dataset of a file, from the block that it is in."""
         name = self._files[file]
-        try:
-            dataset = self._file(name)[self._datasets[part]]
-            num_rows = _rows_of_block(dataset)
-            key = (file, part, row // num_rows)
-            if key not in self._kept:
-                self._keep(key, _block(dataset, key[2] * num_rows, num_rows))
-        except ReadError:
-            raise
-        except Exception as error:
-            raise self._read_error(name, f"row {row} cannot be read", error) from error
+        described = self._described(name)[part]
+        num_rows = _rows_of_block(described)
+        key = (file, part, row // num_rows)
+        if key not in self._kept:
+            first = key[2] * num_rows
+            last = min(first + num_rows, described.shape[0])
+            block = self._read(name, part, first, last)
+            self._kept[key] = block
+            self._kept_bytes += block.nbytes
+            while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
+                self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
         self._kept.move_to_end(key)
         found: np.ndarray = self._kept[key][row % num_rows]
         return found
 
-    def _keep(self, key: tuple[int, int, int], block: np.ndarray) -> None:
-        self._kept[key] = block
-        self._kept_bytes += block.nbytes
-        while self._kept_bytes > KEPT_BYTES and len(self._kept) > 1:
-            self._kept_bytes -= self._kept.popitem(last=False)[1].nbytes
+    def _read(self, name: str, part: int, first: int, last: int) -> np.ndarray:
+        expected = (last - first, *self._opened[name][part].shape[1:])
+        num_bytes = (last - first) * self._opened[name][part].row_bytes
+        block = self._process.read(name, self._datasets[part], first, last, num_bytes=num_bytes)
+        if block.shape != expected:
+            raise ReadError(f"gives rows of {block.shape}, expected {expected}", place=name)
+        return block
 
-    def _shapes(self, file: str) -> list[tuple[int, ...]]:
-        """Return the sizes of the datasets of a file."""
-        # HDF5 reads the parts of a file when they are asked for, and h5py raises another kind of error for
-        # each damage: KeyError, RuntimeError, ValueError, TypeError, OSError
-        try:
-            return self._checked_shapes(file)
-        except ReadError:
-            raise
-        except Exception as error:
-            raise self._read_error(file, "is damaged", error) from error
-
-    def _checked_shapes(self, file: str) -> list[tuple[int, ...]]:
-        opened = self._file(file)
-        missing = [name for name in self._datasets if not self._is_array(opened.get(name))]
-        if missing:
-            found = ", ".join(opened)
-            raise ReadError(f"has no dataset {', '.join(missing)}, only {found}", place=file)
-        for name in self._datasets:
-            dataset = opened[name]
-            if dataset.dtype.kind not in "biuf" or _row_bytes(dataset) > MAX_ROW_BYTES:
-                raise ReadError(
-                    f"dataset {name!r} has rows of {dataset.shape[1:]} of type {dataset.dtype}, expected "
-                    f"numbers, and at most {MAX_ROW_BYTES:,} bytes a row",
-                    place=file,
-                )
-        shapes = [tuple(opened[name].shape) for name in self._datasets]
-        if any(not shape or shape[0] != shapes[0][0] or not shape[0] for shape in shapes):
-            raise ReadError(f"has datasets of {shapes}, expected the same number of rows", place=file)
-        return shapes
-
-    def _is_array(self, found: Any) -> bool:
-        return isinstance(found, self._h5py.Dataset) and found.shape is not None
-
-    def _file(self, name: str) -> Any:
-        """Return an open file."""
-        if name not in self._opened:
+    def _described(self, name: str) -> tuple[Described, ...]:
+        """Return what the datasets of a file are; it is open then."""
+        if name not in self._opened or not self._process.is_open(name):
             while len(self._opened) >= OPEN_FILES:
-                self._close_oldest()
-            self._streams[name] = stream = ByteStream(open_bytes(name))
-            try:
-                self._opened[name] = self._h5py.File(stream, "r")
-            except (OSError, RuntimeError) as error:
-                stream.close()
-                raise self._read_error(name, "cannot be opened as HDF5", error) from error
+                self._process.close(self._opened.popitem(last=False)[0])
+            there = self._process.open(name)
+            described = [self._process.describe(name, dataset) for dataset in self._datasets]
+            missing = [row for row, found in zip(self._datasets, described, strict=True) if found is None]
+            if missing:
+                raise ReadError(f"has no dataset {', '.join(missing)}, only {', '.join(there)}", place=name)
+            self._opened[name] = tuple(found for found in described if found is not None)
+            for dataset, found in zip(self._datasets, self._opened[name], strict=True):
+                self._check(name, dataset, found)
         self._opened.move_to_end(name)
         return self._opened[name]
 
-    def _read_error(self, name: str, what: str, error: Exception) -> ReadError:
-        """Return what HDF5's error comes from: the file, or the store that it is in."""
-        of_store = self._streams[name].error
-        return of_store or ReadError(f"{what}: {error}", place=name)
+    def _check(self, name: str, dataset: str, found: Described) -> None:
+        most = min(MAX_ROW_BYTES, allowed_bytes(self._process.num_bytes(name)))
+        if not found.numbers or found.row_bytes > most:
+            raise ReadError(
+                f"dataset {dataset!r} has rows of {found.shape[1:]} of type {found.dtype}, expected "
+                f"numbers, and at most {most:,} bytes a row",
+                place=name,
+            )
 
 
-def _rows_of_block(dataset: Any) -> int:
-    row_bytes = max(1, _row_bytes(dataset))
-    wanted = dataset.chunks[0] if dataset.chunks else BLOCK_BYTES // row_bytes
+def _rows_of_block(found: Described) -> int:
+    row_bytes = max(1, found.row_bytes)
+    wanted = found.chunk or BLOCK_BYTES // row_bytes
     return int(max(1, min(wanted, MAX_BLOCK_BYTES // row_bytes)))
-
-
-def _block(dataset: Any, first: int, num_rows: int) -> np.ndarray:
-    with np.errstate(over="ignore"):  # what float32 cannot hold is infinite, and so is then the loss
-        return np.asarray(dataset[first : first + num_rows], np.float32)
-
-
-def _row_bytes(dataset: Any) -> int:
-    return int(math.prod(dataset.shape[1:]) * max(4, dataset.dtype.itemsize))
 
 
 def _found(name: str, root: str) -> str:
     """Return the path of a file of a list: as it is, or below the root if it is there."""
     below = Path(root) / name
-    return str(below) if root and not Path(name).exists() and below.exists() else name
+    return str(below) if root and not is_file(Path(name)) and is_file(below) else name

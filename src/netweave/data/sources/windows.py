@@ -21,6 +21,12 @@ WARP, SQUARE = "warp", "square"
 HEAD = 6
 """Lines before the windows of an image."""
 
+MAX_NUMBER = 1e6
+"""Corners, classes and overlaps are less: no image has sides of a million pixels."""
+
+MAX_DIGITS = 10
+"""Of the number of windows of an image; Python takes a second for 100,000 digits and refuses 5,000."""
+
 
 @dataclass(frozen=True, slots=True)
 class Window:
@@ -150,7 +156,7 @@ class Windows(Source):
         while at < len(lines):
             head = [line for _, line in lines[at : at + HEAD]]
             _expect(
-                len(head) == HEAD and head[0].startswith("#") and head[-1].strip().isdecimal(),
+                len(head) == HEAD and head[0].startswith("#") and _is_count(head[-1].strip()),
                 path,
                 *lines[at],
             )
@@ -174,12 +180,15 @@ def _expect(good: bool, path: str, number: int, line: str) -> None:
         )
 
 
+def _is_count(text: str) -> bool:
+    return text.isdecimal() and len(text) < MAX_DIGITS
+
+
 def _is_number(text: str) -> bool:
     try:
-        float(text)
+        return abs(float(text)) < MAX_NUMBER
     except ValueError:
         return False
-    return True
 
 
 def place(box: tuple[int, int, int, int], size: tuple[int, int], side: int, pad: int, *, square: bool) -> Cut:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.npy import read_header, read_npz
 from netweave.files.safetensors import read_safetensors
-from netweave.files.source import MAX_BYTES, read_bytes
+from netweave.files.source import read_bytes
 from netweave.formats.arrays.file_types import kind_of
 from netweave.formats.arrays.pickles import read_object
 from netweave.graph import graph_of_weights
@@ -19,12 +17,10 @@ from netweave.graph.budget import num_elements
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import numpy as np
+
     from netweave.files import Source
     from netweave.graph import Graph
-
-
-_BAD_HEADER = (ArithmeticError, LookupError, MemoryError, OSError, RecursionError, TypeError, ValueError)
-"""What NumPy raises over a header, which it reads as an expression of Python of at most 10,000 characters."""
 
 
 def read(source: Source) -> Graph:
@@ -50,12 +46,7 @@ def read(source: Source) -> Graph:
 def _read_npy(path: Path) -> dict[str, np.ndarray]:
     place = str(path)
     file = io.BytesIO(read_bytes(path))
-    try:
-        major, _ = np.lib.format.read_magic(file)
-        head = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = head(file)
-    except _BAD_HEADER as error:
-        raise ReadError(f"is not a complete .npy file: {_first_line(error)}", place=place) from error
+    shape, _, dtype = read_header(file, place=place)
     if not dtype.hasobject:
         count = num_elements(shape)
         sizes = "more elements than are read" if count is None else "x".join(map(str, shape))
@@ -68,19 +59,4 @@ def _read_npy(path: Path) -> dict[str, np.ndarray]:
 
 
 def _read_npz(path: Path) -> dict[str, np.ndarray]:
-    place = str(path)
-    try:
-        with zipfile.ZipFile(path) as archive:
-            num_bytes = sum(info.file_size for info in archive.infolist())
-        if num_bytes > MAX_BYTES:
-            raise UnsupportedError(f"its arrays would have {num_bytes:,} bytes", place=place)
-        with np.load(path, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in arrays.files}
-    except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, NotImplementedError) as error:
-        raise ReadError(
-            f"is not a complete .npz file of arrays: {_first_line(error)}", place=place
-        ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0] or type(error).__name__
+    return read_npz(path, place=str(path))

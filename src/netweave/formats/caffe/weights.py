@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +16,7 @@ from netweave.formats.caffe.file_types import HEAD_BYTES, find_kind
 from netweave.formats.caffe.schema import caffe_schema
 from netweave.formats.caffe.upgrade import upgrade
 from netweave.graph import graph_of_weights
+from netweave.graph.budget import MAX_AXES, num_elements
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -157,10 +157,12 @@ def stored_blob(blob: Message, *, place: str) -> StoredBlob:
     dims = [blob[name] for name in ("num", "channels", "height", "width")] if legacy else blob["shape"]["dim"]
     shape = tuple(dims)
     values = np.asarray(blob["double_data" if "double_data" in blob else "data"])
-    if any(dim < 0 for dim in shape) or prod(shape) != values.size:
+    count = num_elements(shape)
+    if count is None or count != values.size:
+        needed = "more values than an array may have" if count is None else f"{count:,} values"
         raise WeightError(
-            f"the sizes {'x'.join(map(str, shape)) or '()'} need {prod(shape):,} values, but "
-            f"the file has {values.size:,}; is it complete?",
+            f"the sizes {'x'.join(map(str, shape[:MAX_AXES])) or '()'} need {needed}, but the file has "
+            f"{values.size:,}; is it complete?",
             place=place,
         )
     return StoredBlob(shape, legacy, lambda: values.astype(np.float32, copy=False).reshape(shape))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
 from typing import TYPE_CHECKING
-
-import numpy as np
 
 from netweave.errors import ReadError
 from netweave.files.hdf5 import HDF5_MAGIC, read_hdf5
+from netweave.files.npy import read_npz
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    import numpy as np
 
 
 def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
@@ -29,9 +29,6 @@ def read_weights(path: Path, *, place: str) -> dict[str, np.ndarray]:
         head = file.read(8)
     if head == HDF5_MAGIC:
         return dict(read_hdf5(path, place=place).arrays())
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name.lstrip("/"): archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise ReadError(f"is not a weights file of Chainer (.npz or HDF5): {error}", place=place) from error
-    return {name: array for name, array in arrays.items() if array.dtype != object}
+    if head[:2] != b"PK":
+        raise ReadError("is not a weights file of Chainer (.npz or HDF5)", place=place)
+    return {name.lstrip("/"): array for name, array in read_npz(path, place=place).items()}

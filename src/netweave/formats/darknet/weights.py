@@ -6,6 +6,7 @@ nothing about sizes, so that a wrong net is noticed by the length alone.
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ class WeightFile:
         Raises:
             WeightError: The file ends before it does.
         """
-        size = int(np.prod(shape, dtype=object))
+        size = math.prod(shape)
         left = self.num_left
         if size > left:
             raise WeightError(

@@ -20,6 +20,7 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.files.pickled import Name, Persistent, PickledCall, describe, read_pickled
 from netweave.files.safetensors import read_safetensors
+from netweave.files.zipped import zip_errors
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -95,27 +96,22 @@ def read_state(path: Path) -> dict[str, np.ndarray]:
 
 
 def _archive(content: bytes, place: str) -> _File:
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-            if len(names) != 1:
-                raise ReadError("is not a PyTorch archive: data.pkl is missing", place=place)
-            folder = names[0].removesuffix("data.pkl")
-            _check_plain(archive, len(content), place)
-            order = folder + "byteorder"
-            if order in archive.namelist() and archive.read(order) != b"little":
-                raise UnsupportedError("was written on a big-endian machine", place=place)
-            root = read_pickled(io.BytesIO(archive.read(names[0])), place=place)
-            data = folder + "data/"
-            storages = {
-                name.removeprefix(data): archive.read(name)
-                for name in archive.namelist()
-                if name.startswith(data)
-            }
-    except (zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as error:
-        raise ReadError(
-            f"is not a complete archive ({error}); was it copied or downloaded whole?", place=place
-        ) from error
+    with zip_errors(place), zipfile.ZipFile(io.BytesIO(content)) as archive:
+        names = [name for name in archive.namelist() if name.endswith("/data.pkl")]
+        if len(names) != 1:
+            raise ReadError("is not a PyTorch archive: data.pkl is missing", place=place)
+        folder = names[0].removesuffix("data.pkl")
+        _check_plain(archive, len(content), place)
+        order = folder + "byteorder"
+        if order in archive.namelist() and archive.read(order) != b"little":
+            raise UnsupportedError("was written on a big-endian machine", place=place)
+        root = read_pickled(io.BytesIO(archive.read(names[0])), place=place)
+        data = folder + "data/"
+        storages = {
+            name.removeprefix(data): archive.read(name)
+            for name in archive.namelist()
+            if name.startswith(data)
+        }
     return _File(root, storages, place)
 
 
@@ -137,8 +133,8 @@ def _legacy(content: bytes, place: str) -> _File:
         if not isinstance(key, str) or key not in sizes or len(head) < 8:
             raise ReadError(f"storage {describe(key)} is missing or truncated", place=place)
         count = struct.unpack("<q", head)[0]
-        if count < 0:
-            raise ReadError(f"storage {describe(key)} has {count} elements", place=place)
+        if not 0 <= count <= len(content):
+            raise ReadError(f"storage {describe(key)} would have {count:,} elements", place=place)
         storages[key] = file.read(count * sizes[key])
     return _File(root, storages, place)
 
@@ -217,7 +213,7 @@ def _array(value: Any, file: _File, name: str) -> np.ndarray:
         raise type(error)(error.message, place=place) from error
     offset, sizes, strides = call[1], call[2], call[3]
     numbers = (offset, *sizes, *strides) if isinstance(sizes, tuple) and isinstance(strides, tuple) else ()
-    if not numbers or not all(isinstance(n, int) and 0 <= n < 2**48 for n in numbers):
+    if not numbers or not all(type(n) is int and 0 <= n < 2**48 for n in numbers):
         raise ReadError("its sizes are not numbers", place=place)
     if key not in file.storages or len(sizes) != len(strides):
         raise ReadError(f"its storage {describe(key)} is not in the file", place=place)

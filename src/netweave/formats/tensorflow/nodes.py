@@ -38,6 +38,14 @@ OUTPUTS = {
 }
 """Names of the outputs of operators with several, by which the nodes of a function call them."""
 
+MIN_INPUTS = {
+    **dict.fromkeys(("Neg", "Rsqrt", "Floor", "Identity", "Cast"), 1),
+    **dict.fromkeys(("Add", "AddV2", "Sub", "Mul", "RealDiv", "Div", "Maximum", "Minimum"), 2),
+    **dict.fromkeys(("GreaterEqual", "Greater", "Less", "BiasAdd", "Conv2D", "DepthwiseConv2dNative"), 2),
+    **dict.fromkeys(("SpaceToBatchND", "BatchToSpaceND"), 3),
+}
+"""Inputs of the operators that are looked for in patterns of several nodes, before a rule asks for them."""
+
 Ref = tuple[str, int]
 """A node's name and which of its outputs."""
 
@@ -167,6 +175,8 @@ def _node(message: Message, file: str, *, in_function: bool) -> Node:
         raise ReadError(f"contains a node without a {'name' if op else 'type'}", place=place)
     where = f"{place}: node {name!r} ({op})"
     inputs = tuple(_ref(text, in_function) for text in message["input"] if not text.startswith("^"))
+    if len(inputs) < MIN_INPUTS.get(op, 0):
+        raise ReadError(f"has {len(inputs)} inputs, expected at least {MIN_INPUTS[op]}", place=where)
     attributes = {item["key"]: attribute(item["value"], place=where) for item in message["attr"]}
     return Node(name, op, inputs, attributes, line)
 

@@ -280,6 +280,8 @@ class ChannelsLastLayer(LayerContext):
         self, op_type: str, operands: Sequence[Operand], attributes: Mapping[str, Any] | None = None
     ) -> Tensor:
         """Add an operator that broadcasts its inputs, counted from the source's last axis."""
+        if not operands:
+            raise self.read_error(f"{op_type} has no inputs")
         rank = max(map(self.rank, operands))
         first = any(is_first(x) and self.rank(x) == rank for x in operands)
         values = [self.aligned(x, rank) if first else self.source(x) for x in operands]
