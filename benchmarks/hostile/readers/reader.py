@@ -1,0 +1,63 @@
+"""What is fuzzed: a reader, the files that it is given, and how they are damaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import random
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+    from benchmarks.hostile.mutations import Mutation
+
+MAX_TRIES = 8
+"""Damages that change nothing are drawn again, at most so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """Whole files that a reader reads, one of which is damaged.
+
+    Attributes:
+        files: Content by name.
+        damaged: The file that is damaged.
+        mutation: How.
+        read: Reads the files in a folder, which is the working folder too.
+    """
+
+    files: Mapping[str, bytes]
+    damaged: str
+    mutation: Mutation
+    read: Callable[[Path], object]
+
+    def write(self, folder: Path) -> None:
+        """Write the files, undamaged."""
+        for name, content in self.files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+    def content(self, rng: random.Random) -> bytes:
+        """Return a damaged content of the damaged file."""
+        whole = self.files[self.damaged]
+        for _ in range(MAX_TRIES):
+            if (content := self.mutation(rng, whole)) != whole:
+                break
+        return content
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One reader, or one source of records, with its seeds.
+
+    Attributes:
+        name: Such as ``caffe.prototxt``.
+        make_seeds: Makes the seeds; called when the reader is fuzzed.
+        is_guarded: Whether reading starts a guarded child process, which imports PyTorch: seconds each.
+    """
+
+    name: str
+    make_seeds: Callable[[], list[Seed]]
+    is_guarded: bool = False

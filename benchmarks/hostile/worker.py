@@ -1,0 +1,167 @@
+"""One run of cases in a process of its own, measured case by case.
+
+The process is forked from one that has everything imported, and reads many cases one after another: that is
+what makes hundreds of cases a second. Processor time, that of children included, is measured for each; so is
+the peak of memory, whose mark the kernel resets. A case that ends the process, or does not end, is known to
+the parent by what was announced last.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import tempfile
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from netweave.errors import NetweaveError
+
+if TYPE_CHECKING:
+    from benchmarks.hostile.readers import Seed
+
+MAX_SECONDS = 2.0
+"""Processor time that a case may take: the pledge."""
+
+MAX_BYTES = 500_000_000
+"""Memory of a process that reads a case: the pledge."""
+
+ADDRESS_BYTES = 6 << 30
+"""Address space of the process: a case that asks for more fails with a MemoryError, and not the machine."""
+
+STOP_SECONDS = 12
+"""Processor time after which a case is ended; it counts as slow."""
+
+BORDER = "border.py"
+"""Where the last resort is; an error made there was foreseen by nobody (``netweave.files.border``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a case.
+
+    Attributes:
+        kind: ``read``, ``typed``, ``unforeseen`` (typed, by the last resort), ``untyped`` or ``crashed``.
+        seconds: Processor time.
+        num_bytes: Peak of memory of the process.
+        key: Of an untyped or unforeseen error: its type and the place in the program, to tell kinds apart.
+    """
+
+    kind: str
+    seconds: float
+    num_bytes: int
+    key: str = ""
+
+    @property
+    def faults(self) -> list[str]:
+        """What the case counts as, of what must not be."""
+        marks = {"slow": self.seconds > MAX_SECONDS, "large": self.num_bytes > MAX_BYTES}
+        return [self.kind] * (self.kind in {"untyped", "crashed"}) + [
+            name for name, is_so in marks.items() if is_so
+        ]
+
+
+def rng_of(reader: str, seed: int, number: int) -> random.Random:
+    """Return the generator of a case, which says everything about it."""
+    return random.Random(f"{reader}:{seed}:{number}")
+
+
+def make_case(seeds: list[Seed], reader: str, seed: int, number: int) -> tuple[int, bytes]:
+    """Return which seed a case damages, and the damaged content."""
+    rng = rng_of(reader, seed, number)
+    chosen = rng.randrange(len(seeds))
+    return chosen, seeds[chosen].content(rng)
+
+
+def run_cases(
+    seeds: list[Seed], reader: str, seed: int, numbers: range, seconds: float, out: IO[str]
+) -> None:
+    """Read cases until their time is over; report each before and after, as a line of JSON."""
+    _limit()
+    until = time.monotonic() + seconds
+    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as base:
+        folders: dict[int, Path] = {}
+        for number in numbers:
+            chosen, content = make_case(seeds, reader, seed, number)
+            if chosen not in folders:
+                folders[chosen] = Path(base) / str(chosen)
+                folders[chosen].mkdir()
+                seeds[chosen].write(folders[chosen])
+            print(number, file=out, flush=True)
+            outcome = measure(seeds[chosen], folders[chosen], content)
+            print(
+                json.dumps([outcome.kind, round(outcome.seconds, 3), outcome.num_bytes, outcome.key]),
+                file=out,
+            )
+            if {"slow", "large"} & set(outcome.faults) or time.monotonic() > until:
+                break  # what it left behind would be counted against the next cases
+    out.flush()
+
+
+def measure(seed: Seed, folder: Path, content: bytes) -> Outcome:
+    """Read one case in this process."""
+    (folder / seed.damaged).write_bytes(content)
+    os.chdir(folder)
+    _reset_peak()
+    start = _processor_s()
+    signal.setitimer(signal.ITIMER_PROF, STOP_SECONDS)
+    kind, key = "read", ""
+    try:
+        seed.read(folder)
+    except NetweaveError as error:
+        kind, key = ("unforeseen", _key(error.__cause__ or error)) if _is_unforeseen(error) else ("typed", "")
+    except BaseException as error:  # noqa: BLE001 - what this counts
+        kind, key = "untyped", _key(error)
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    seconds = _processor_s() - start
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+    return Outcome(kind, seconds, max(_peak(), children), key)
+
+
+def _limit() -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 30, 2 << 30))
+    with suppress(OSError):
+        os.setpgid(0, 0)
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)  # libraries of images complain there
+
+
+def _processor_s() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+def _reset_peak() -> None:
+    with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123 - done for every case
+        file.write("5")
+
+
+def _peak() -> int:
+    with open("/proc/self/status") as file:  # noqa: PTH123 - done for every case
+        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
+
+
+def _is_unforeseen(error: NetweaveError) -> bool:
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and Path(frames[-1].filename).name == BORDER
+
+
+def _key(error: BaseException) -> str:
+    """Return the type of an error and the last line of ours that it went through."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "netweave" in frame.filename]
+    ours = [frame for frame in frames if not frame.filename.endswith(BORDER)]
+    place = f"{Path(ours[-1].filename).name}:{ours[-1].name}" if ours else "?"
+    return f"{type(error).__name__} in {place}"
+
+
+def outcome_of(row: list[Any]) -> Outcome:
+    """Return an outcome as it was reported."""
+    return Outcome(*row)
