@@ -23,6 +23,11 @@ def _can(work: object) -> bool:
         return False
 
 
+def _become_root() -> bool:
+    os.setuid(0)
+    return os.getuid() == 0
+
+
 def main(secret: str) -> None:
     """Try everything, and print it as JSON."""
     libc = ctypes.CDLL(None, use_errno=True)
@@ -30,7 +35,7 @@ def main(secret: str) -> None:
         "network": [name for _, name in socket.if_nameindex() if name != "lo"] != [],
         "files": _can(lambda: Path(secret).read_text()),
         "processes": len(list(Path("/proc").glob("[0-9]*"))) > 8,
-        "root": _can(lambda: os.setuid(0) is None) and os.getuid() == 0,
+        "root": _can(_become_root),
         "shared": _can(lambda: mmap.mmap(-1, 1 << 16)),
         "memory": _can(lambda: bytearray(1 << 31)),
         "kernel": libc.unshare(NEW_USER) == 0,  # last: what follows would be in another namespace

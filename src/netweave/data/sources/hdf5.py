@@ -76,13 +76,6 @@ class HDF5(Source):
         self._kept: OrderedDict[tuple[int, int, int], np.ndarray] = OrderedDict()
         self._kept_bytes = 0
 
-    def _shapes_of_all(self) -> list[list[tuple[int, ...]]]:
-        shapes = [self._shapes(file) for file in self._files]
-        for file, found in zip(self._files, shapes, strict=True):
-            if [shape[1:] for shape in found] != [shape[1:] for shape in shapes[0]]:
-                raise ReadError(f"has rows of {found}, the first file {shapes[0]}", place=file)
-        return shapes
-
     def __len__(self) -> int:
         return int(self._starts[-1])
 

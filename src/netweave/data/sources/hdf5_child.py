@@ -93,7 +93,7 @@ class _Files:
         if found is None:
             raise OSError("the dataset is gone")
         rows = np.ascontiguousarray(found[first:last], np.float32)
-        return {"shape": list(rows.shape)}, rows.data.cast("B") if rows.size else b""
+        return {"shape": list(rows.shape)}, rows.tobytes()
 
     def _dataset(self, file: int, name: str) -> h5py.Dataset | None:
         group: Any = self._files[file]
