@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -87,6 +87,10 @@ class ParameterStore:
             tensor = nn.Parameter(tensor, requires_grad=parameter.trainable)
         self._stored[parameter.key] = Stored(parameter, tensor, steps)
         return self._stored[parameter.key]
+
+    def share(self, parameter: Parameter, stored: Stored) -> None:
+        """Put in an array that another store holds, perhaps by another key: nets of both compute with it."""
+        self._stored[parameter.key] = replace(stored, parameter=parameter)
 
     def add_constant(self, parameter: Parameter, values: np.ndarray) -> None:
         """Put in an array that belongs to the net's parameters although no node reads it.

@@ -21,15 +21,17 @@ class Arrays(Source):
     Args:
         arrays: One for each part of a record.
         names: What they are called, for messages.
+        images: Whether the first holds images; None to tell by its axes.
 
     Raises:
         UsageError: They have different numbers of records, or none.
     """
 
-    def __init__(self, *arrays: Any, names: Sequence[str] = ()) -> None:
+    def __init__(self, *arrays: Any, names: Sequence[str] = (), images: bool | None = None) -> None:
         self._arrays = tuple(np.asarray(array) for array in arrays)
         self.place = " and ".join(names) or "arrays in memory"
-        self.images = bool(self._arrays) and self._arrays[0].ndim == 4
+        four_axes = bool(self._arrays) and self._arrays[0].ndim == 4
+        self.images = four_axes if images is None else images
         counts = [len(array) if array.ndim else 0 for array in self._arrays]
         if len(set(counts)) != 1 or not counts[0]:
             raise UsageError(f"{self.place}: have {counts} records, expected equal numbers, at least 1")

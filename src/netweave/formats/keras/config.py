@@ -110,7 +110,22 @@ def parse_model(description: Any, *, place: str) -> Model:
         return _chain(name, layers, settings, place)
     inputs = _ends(_get(settings, "input_layers", list, place), place)
     outputs = _ends(_get(settings, "output_layers", list, place), place)
+    if _is_keras3(settings["layers"]):
+        types = {layer.name: layer.type for layer in layers}
+        # Keras 3 counts the calls of a model from 1 in this list, and from 0 among arguments
+        outputs = tuple(
+            (n, c - 1, i) if types.get(n) == "Functional" and c else (n, c, i) for n, c, i in outputs
+        )
+        return Model(name, tuple(layers), inputs, outputs)
     return Model(name, tuple(_counted(layers, outputs)), inputs, outputs)
+
+
+def _is_keras3(layers: Sequence[Any]) -> bool:
+    """Whether calls are written with their arguments by position and by name."""
+    calls = (
+        call for layer in layers if isinstance(layer, Mapping) for call in layer.get("inbound_nodes") or ()
+    )
+    return any(isinstance(call, Mapping) for call in calls)
 
 
 def _counted(layers: Sequence[LayerConfig], outputs: Sequence[Ref]) -> list[LayerConfig]:

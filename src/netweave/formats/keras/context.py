@@ -23,6 +23,10 @@ MASKS = frozenset({"mask", "query_mask", "key_mask", "value_mask", "attention_ma
 """Arguments that say what counts and are no input."""
 
 
+DROPOUTS = frozenset({"dropout", "recurrent_dropout"})
+"""Settings of layers that drop something inside while they are trained."""
+
+
 class KerasNet(ChannelsLastNet):
     """What the layers of a model share.
 
@@ -30,15 +34,23 @@ class KerasNet(ChannelsLastNet):
         builder: Where nodes are added.
         reserved: Names that only the model's outputs may have.
         version: The version of Keras that wrote the file, 2 or 3.
+        training: Whether layers do what they do while a net is trained.
 
     Attributes:
         arrays: Arrays that an earlier call of their layer has read, by key.
+        values: Values of arrays that a program gives, by key.
+        logits: What a softmax or a sigmoid has read, with its name, by the value that it made.
         masks: Which steps of a tensor count, by its value.
     """
 
-    def __init__(self, builder: GraphBuilder, *, reserved: Sequence[str], version: int) -> None:
+    def __init__(
+        self, builder: GraphBuilder, *, reserved: Sequence[str], version: int, training: bool = False
+    ) -> None:
         super().__init__(builder, reserved=reserved)
         self.version = version
+        self.training = training
+        self.values: dict[str, np.ndarray] = {}
+        self.logits: dict[ir.Value, tuple[str, Tensor]] = {}
         self.arrays: dict[str, Stored] = {}
         self.masks: dict[ir.Value, Tensor] = {}
 
@@ -76,6 +88,7 @@ class KerasLayer(ChannelsLastLayer):
         self.args = args
         self.kwargs = kwargs
         self.version = net.version
+        self.training = net.training
         self._masks = net.masks
         self._known_arrays = net.arrays
         self._arrays = arrays
@@ -137,6 +150,22 @@ class KerasLayer(ChannelsLastLayer):
             self._masks[x.value] = mask
         return x
 
+    def note_logits(self, activation: str, x: Tensor, out: Tensor) -> Tensor:
+        """Remember what an activation has read: a cross entropy is exact if it is computed from that."""
+        assert isinstance(self.net, KerasNet)
+        self.net.logits[out.value] = (activation, x)
+        return out
+
+    def logits(self, activation: str, x: Tensor) -> Tensor | None:
+        """Return what the activation that made a tensor has read; None if another one made it."""
+        assert isinstance(self.net, KerasNet)
+        made_by, before = self.net.logits.get(x.value, ("", x))
+        return before if made_by == activation else None
+
+    def known_array(self, key: str) -> Stored:
+        """Return an array that a layer before has read, by its key."""
+        return self._known_arrays[key]
+
     # Its settings.
 
     def first_setting(self, *names: str) -> str:
@@ -150,6 +179,8 @@ class KerasLayer(ChannelsLastLayer):
             UnsupportedError: There is such a setting.
         """
         for name, value in self.config.settings.items():
+            if self.training and name in DROPOUTS and value and name not in self._asked_for:
+                raise self.unsupported(f"training with {name}={value!r:.40} is not supported; set it to 0")
             if name not in self._asked_for and not is_without_effect(name, value):
                 raise self.unsupported(f"the setting {name}={value!r:.40} is not supported")
 
@@ -240,7 +271,8 @@ class KerasLayer(ChannelsLastLayer):
         inside = "/".join(filter(None, (self._inside, inside)))
         key = "/".join(filter(None, (self.name, inside.replace("cell", "").strip("/"), name)))
         if key not in self._known_arrays:
-            array: np.ndarray | None = None
+            assert isinstance(self.net, KerasNet)
+            array = self.net.values.get(key)
             if self._arrays is not None:
                 array = self._arrays.take(name, shape, inside=inside)
             self._known_arrays[key] = Stored.parameter(key, array, tuple(shape), role)

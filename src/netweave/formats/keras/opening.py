@@ -40,6 +40,16 @@ class Opened:
     files: tuple[str, ...]
 
 
+def open_weights(path: Path) -> Weights:
+    """Open a file of arrays alone.
+
+    Raises:
+        ReadError: It cannot be read or is damaged.
+    """
+    read_bytes_head(path)
+    return Weights(_read(path, str(path)), str(path))
+
+
 def match(source: Source) -> bool:
     """Whether the file is a model of Keras, by what it holds, or code that makes one."""
     if is_code(source.net):

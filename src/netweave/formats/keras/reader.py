@@ -16,7 +16,7 @@ from netweave.formats.keras.config import MODELS, Model, TensorRef, parse_model
 from netweave.formats.keras.context import KerasLayer, KerasNet, tensors_of
 from netweave.formats.keras.layers import READERS, REASONS
 from netweave.formats.keras.layers.masking import KEEPS_MASK
-from netweave.formats.keras.opening import open_model
+from netweave.formats.keras.opening import Opened, open_model
 from netweave.formats.keras.registry import read_layer
 from netweave.graph import BATCH, Graph, GraphBuilder, Layer, Origin
 from netweave.graph.ordering import CycleError, inputs_first
@@ -26,7 +26,6 @@ from netweave.lowering.inputs import check_given_sizes, unknown_sizes
 if TYPE_CHECKING:
     from netweave.files import Source
     from netweave.formats.keras.config import LayerConfig, Ref
-    from netweave.formats.keras.opening import Opened
 
 MAX_DEPTH = 32
 """Models inside models beyond this depth are refused."""
@@ -36,21 +35,51 @@ def read(source: Source) -> Graph:
     """Read a model of Keras: ``.keras``, ``.h5``, its configuration in JSON beside weights, or its code."""
     if is_code(source.net):
         return read_code(source, read)
-    return _Build(source, open_model(source)).graph()
+    return _Build(open_model(source), str(source.net), source.input_shapes).graph()
+
+
+def lower(
+    description: Mapping[str, Any],
+    *,
+    place: str,
+    training: bool = False,
+    arrays: Mapping[str, np.ndarray] | None = None,
+) -> Graph:
+    """Return the Graph of a configuration that a program made, in the form of Keras 3.
+
+    Args:
+        description: The configuration, as JSON values.
+        place: What errors say it comes from.
+        training: Whether layers do what they do while a net is trained: noise, dropout of inputs.
+        arrays: Values of arrays by key; those that it lacks are drawn.
+
+    Raises:
+        SourceError: A layer cannot be read; the message names it.
+    """
+    build = _Build(Opened(description, None, ()), place, {}, training=training)
+    build.net.values.update(arrays or {})
+    return build.graph()
 
 
 class _Build:
     """A model on its way to a Graph."""
 
-    def __init__(self, source: Source, opened: Opened) -> None:
-        self._source = source
-        self._file = str(source.net)
+    def __init__(
+        self,
+        opened: Opened,
+        place: str,
+        input_shapes: Mapping[str, Sequence[int]],
+        *,
+        training: bool = False,
+    ) -> None:
+        self._input_shapes = input_shapes
+        self._file = place
         self._weights = opened.weights
         self._model = parse_model(opened.description, place=self._file)
         self._builder = GraphBuilder(self._model.name, format="keras", files=opened.files)
         self._output_names = [_output_name(ref) for ref in self._model.outputs]
         version = 3 if _is_keras3(opened.description) else 2
-        self._net = KerasNet(self._builder, reserved=self._output_names, version=version)
+        self.net = KerasNet(self._builder, reserved=self._output_names, version=version, training=training)
 
     def graph(self) -> Graph:
         """Read every layer and return the Graph."""
@@ -58,7 +87,7 @@ class _Build:
         given = {ref: self._input(ref) for ref in self._model.inputs}
         outputs = self._read(self._model, given, (), ())
         self._check_input_shapes()
-        whole_model = ChannelsLastLayer(self._net, place=self._file)
+        whole_model = ChannelsLastLayer(self.net, place=self._file)
         return self._builder.finish(whole_model.net_outputs(outputs, self._output_names))
 
     def _read(
@@ -72,7 +101,7 @@ class _Build:
         if len(names) > MAX_DEPTH:
             raise UnsupportedError(f"models are nested more than {MAX_DEPTH} deep", place=self._file)
         arrays: dict[str, Any] = {}
-        for layer, number in _calls_in_order(model, made, place=self._file):
+        for layer, number in calls_in_order(model, made, place=self._file):
             inside, way = (*path, model.layers), (*names, layer.name)
             if layer.name not in arrays and self._weights is not None and layer.type not in MODELS:
                 arrays[layer.name] = self._weights.of(inside, way)
@@ -113,7 +142,7 @@ class _Build:
         first = f"{name}@{layer.call}" if layer.call else name
         layer = replace(layer, outputs=(first, *(f"{name}:{number}" for number in range(1, 8))))
         ctx = KerasLayer(
-            self._net, config, name=name, args=args, kwargs=kwargs, arrays=arrays, place=layer.place
+            self.net, config, name=name, args=args, kwargs=kwargs, arrays=arrays, place=layer.place
         )
         with ctx.recorded(layer, ctx.inputs) as tensors, ctx.located_errors():
             tensors += read_layer(ctx)
@@ -128,7 +157,7 @@ class _Build:
             raise ReadError(f"the input {ref[0]!r} of the model is not one of its layers", place=self._file)
         settings = layer.settings
         shape = settings.get("batch_shape") or settings.get("batch_input_shape")
-        given = self._source.input_shapes.get(layer.name)
+        given = self._input_shapes.get(layer.name)
         if not isinstance(shape, (list, tuple)):
             shape = given and [None, *given[1:]]
         if shape is None or not all(size is None or isinstance(size, int) for size in shape):
@@ -167,10 +196,10 @@ class _Build:
 
     def _check_input_shapes(self) -> None:
         inputs = [ref[0] for ref in self._model.inputs]
-        check_input_names(self._source.input_shapes, inputs, place=self._file)
+        check_input_names(self._input_shapes, inputs, place=self._file)
 
 
-def _calls_in_order(model: Model, given: Iterable[Ref], *, place: str) -> list[tuple[LayerConfig, int]]:
+def calls_in_order(model: Model, given: Iterable[Ref], *, place: str) -> list[tuple[LayerConfig, int]]:
     """Return the calls of layers that the outputs need, each after those that make its tensors.
 
     Raises:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 LIKE_EVERYWHERE = frozenset(
     {
-        "celu", "elu", "exponential", "hard_shrink", "hard_tanh", "mish", "relu", "relu6", "selu", "sigmoid",
-        "silu", "soft_shrink", "softplus", "softsign", "swish", "tanh", "tanh_shrink",
+        "celu", "elu", "exponential", "hard_shrink", "hard_tanh", "mish", "relu", "relu6", "selu", "silu",
+        "soft_shrink", "softplus", "softsign", "swish", "tanh", "tanh_shrink",
     }
 )  # fmt: skip
 """Activations that are what other frameworks call so too."""
@@ -42,6 +42,9 @@ def apply(ctx: KerasLayer, x: Tensor, name: str) -> Tensor:
     """
     if name == "linear":
         return x
+    if name in {"sigmoid", "softmax"}:
+        made = ctx.unary("Sigmoid", x) if name == "sigmoid" else along(ctx, "Softmax", x, -1)
+        return ctx.note_logits(name, x, made)
     if name in LIKE_EVERYWHERE:
         return ctx.elementwise(name, x)
     if name not in _KERAS_OWN:
@@ -87,7 +90,6 @@ _KERAS_OWN: dict[str, Callable[[KerasLayer, Tensor], Tensor]] = {
     "hard_swish": _hard_swish,
     "leaky_relu": lambda ctx, x: ctx.elementwise(rectify, x, slope=0.2),
     "log_softmax": lambda ctx, x: along(ctx, "LogSoftmax", x, -1),
-    "softmax": lambda ctx, x: along(ctx, "Softmax", x, -1),
 }
 
 
@@ -130,25 +132,6 @@ def prelu(ctx: KerasLayer) -> Tensor:
 @layer_reader("Softmax")
 def softmax(ctx: KerasLayer) -> Tensor:
     """Over one axis, the last by default."""
-    return along(ctx, "Softmax", ctx.x, ctx.one_axis(-1))
-
-
-NOISES = (
-    "ActivityRegularization", "AlphaDropout", "GaussianDropout", "GaussianNoise", "Identity",
-    "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D", "StochasticDepth",
-)  # fmt: skip
-
-
-@layer_reader(*NOISES, only_in_training=True)
-def identity(ctx: KerasLayer) -> Tensor:
-    """Nothing is disturbed in a net that predicts."""
-    return ctx.copied(ctx.x)
-
-
-@layer_reader("Dropout")
-def dropout(ctx: KerasLayer) -> Tensor:
-    """Nothing is dropped in a net that predicts, and the ratio in one that is trained."""
-    ratio = ctx.number("rate", 0.5)
-    if not 0 <= ratio < 1:
-        raise ctx.setting_error("rate", "0 <= rate < 1")
-    return ctx.unary("Dropout", ctx.x, more=[ctx.constant(ratio)])
+    axis = ctx.axis(ctx.one_axis(-1))
+    made = along(ctx, "Softmax", ctx.x, axis)
+    return ctx.note_logits("softmax", ctx.x, made) if axis == ctx.rank() - 1 else made

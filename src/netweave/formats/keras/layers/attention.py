@@ -120,7 +120,9 @@ def _weights(ctx: KerasLayer, scores: Tensor, allowed: Tensor | None) -> Tensor:
     """Return the softmax of the scores that count."""
     if allowed is not None:
         scores = ctx.broadcast("Where", [allowed, scores, ctx.scalar(LARGE, scores)])
-    return ctx.unary("Softmax", scores, {"axis": -1})
+    weights = ctx.unary("Softmax", scores, {"axis": -1})
+    rate = ctx.number("dropout", 0.0)
+    return ctx.unary("Dropout", weights, more=[ctx.constant(rate)]) if ctx.training and rate else weights
 
 
 def _allowed(ctx: KerasLayer, query: Tensor, key: Tensor, value: Tensor, *, heads: bool) -> Tensor | None:

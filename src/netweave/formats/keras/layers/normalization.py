@@ -44,17 +44,34 @@ def batch_normalization(ctx: KerasLayer) -> Tensor:
         raise ctx.unsupported("axis=0, the batch, is not supported")
     shape = [ctx.size(axis)]
     gamma, beta = _scale_and_shift(ctx, shape)
+    mean = ctx.parameter("moving_mean", shape, role="mean")
+    variance = ctx.parameter("moving_variance", shape, role="variance")
+    if ctx.training and not ctx.boolean("trainable", True):
+        # a frozen one keeps its statistics and uses them, in training too (BatchNormalization.call)
+        return _by_arithmetic(ctx, axis, gamma=gamma, beta=beta, mean=mean, variance=variance)
     return by_statistics(
         ctx,
         ctx.x,
         gamma=gamma,
         beta=beta,
-        mean=ctx.parameter("moving_mean", shape, role="mean"),
-        variance=ctx.parameter("moving_variance", shape, role="variance"),
+        mean=mean,
+        variance=variance,
         epsilon=ctx.number("epsilon", 1e-3),
         momentum=ctx.number("momentum", 0.99),
         axis=axis,
     )
+
+
+def _by_arithmetic(
+    ctx: KerasLayer, axis: int, *, gamma: Stored | None, beta: Stored | None, mean: Stored, variance: Stored
+) -> Tensor:
+    wide = tuple(ctx.size(axis) if at == axis else 1 for at in range(ctx.rank()))
+    raised = ctx.broadcast("Add", [variance.reshaped(wide), ctx.scalar(ctx.number("epsilon", 1e-3), ctx.x)])
+    centred = ctx.broadcast("Sub", [ctx.x, mean.reshaped(wide)])
+    out = ctx.broadcast("Div", [centred, ctx.unary("Sqrt", raised)])
+    out = ctx.broadcast("Mul", [out, gamma.reshaped(wide)]) if gamma else out
+    ctx.number("momentum", 0.99)
+    return ctx.broadcast("Add", [out, beta.reshaped(wide)]) if beta else out
 
 
 @layer_reader("LayerNormalization")

@@ -72,7 +72,9 @@ def center_crop(ctx: KerasLayer) -> Tensor:
 
 @layer_reader(*RANDOM, only_in_training=True)
 def random(ctx: KerasLayer) -> Tensor:
-    """Nothing is disturbed in a net that predicts."""
+    """Nothing is disturbed in a net that predicts; training with them is not supported."""
+    if ctx.training:
+        raise ctx.unsupported(f"training with {ctx.type} is not supported; change the images beforehand")
     return ctx.copied(ctx.x)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from netweave.formats.keras.layers.activation import hard_slope
 from netweave.formats.keras.layers.masking import pack
+from netweave.formats.keras.layers.noise import input_dropout
 from netweave.formats.keras.registry import READERS, layer_reader, read_layer
 from netweave.lowering.channels_last.axes import concat, flip, reshape, split
 from netweave.lowering.channels_last.recurrent import Outputs, Weights, recurrent
@@ -56,6 +57,7 @@ class Settings:
 @layer_reader("LSTM", "GRU", "SimpleRNN")
 def recurrent_layer(ctx: KerasLayer) -> list[Tensor]:
     """Over (batch, time, features); the last step, all steps, or the last states as well."""
+    ctx.setting("dropout")  # of the inputs, as ``input_dropout`` does it
     settings = settings_of(ctx)
     x, *states = ctx.inputs or [ctx.x]
     outputs = run(ctx, settings, x, ctx.mask(x), "cell", states=states)
@@ -80,6 +82,7 @@ def run(
     if settings.backwards:
         x = flip(ctx, x, [1])
         mask = flip(ctx, mask, [1]) if mask is not None else None
+    x = input_dropout(ctx, x)
     packed = pack(ctx, x, mask) if mask is not None else None
     outputs = recurrent(
         ctx,
