@@ -8,6 +8,10 @@ from netweave.optim.darknet import initializers as _darknet_initializers
 from netweave.optim.darknet import policies as _darknet_policies
 from netweave.optim.darknet import rules as _darknet_rules
 from netweave.optim.first_values import first_values
+from netweave.optim.keras import initializers as _keras_initializers
+from netweave.optim.keras import layerwise as _keras_layerwise
+from netweave.optim.keras import policies as _keras_policies
+from netweave.optim.keras import rules as _keras_rules
 from netweave.optim.layout import FlatLayout, flat_layout
 from netweave.optim.mxnet import adaptive as _mxnet_adaptive
 from netweave.optim.mxnet import initializers as _mxnet_initializers
@@ -24,6 +28,7 @@ from netweave.optim.updater import Update, Updater
 # these are imported to enter their rows in the tables
 del _caffe_fillers, _caffe_policies, _caffe_rules
 del _darknet_initializers, _darknet_policies, _darknet_rules
+del _keras_initializers, _keras_layerwise, _keras_policies, _keras_rules
 del _mxnet_adaptive, _mxnet_initializers, _mxnet_layerwise, _mxnet_policies, _mxnet_rules
 del _singa_initializers, _singa_policies, _singa_rules
 

@@ -1,0 +1,1 @@
+"""Keras 3's optimizers, learning-rate schedules and initializers."""
