@@ -14,11 +14,9 @@ if TYPE_CHECKING:
     from netweave.api import (
         Comparison,
         Context,
-        EarlyStopping,
         Graph,
         Job,
         Module,
-        Sequential,
         Verdict,
         bisect,
         compare,
@@ -50,6 +48,7 @@ if TYPE_CHECKING:
         train,
         transfer_weights,
     )
+    from netweave.keras import EarlyStopping, Sequential
 
 __all__ = [
     "Comparison",
@@ -93,11 +92,18 @@ __all__ = [
 ]
 
 
+_OF_KERAS = frozenset({"EarlyStopping", "Sequential"})
+"""Names that ``netweave.keras`` has, the same classes."""
+
 _RENAMED = frozenset({"carry"})
 """Former names, which work for one release; the API says what they are called now."""
 
 
 def __getattr__(name: str) -> Any:
+    if name in _OF_KERAS:
+        from netweave import keras
+
+        return getattr(keras, name)
     if name in __all__ or name in _RENAMED:
         from netweave import api
 

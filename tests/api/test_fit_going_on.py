@@ -9,9 +9,10 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.api.models import EarlyStopping, Module  # noqa: E402 - after the check for torch
+from netweave.api.models import Module  # noqa: E402 - after the check for torch
 from netweave.errors import UsageError  # noqa: E402
 from netweave.graph import operators  # noqa: E402
+from netweave.keras import EarlyStopping  # noqa: E402
 from netweave.symbol import registry  # noqa: E402
 from tests.api import fit_killed  # noqa: E402
 from tests.api.fit_killed import last  # noqa: E402
@@ -129,28 +130,26 @@ def test_callbacks_in_all_manners(tmp_path):
 
 
 def test_early_stopping_is_keras_rule():
-    """Each row: what is monitored, and the epoch after which Keras's rule stops (patience 1)."""
+    """Each row: what is monitored, the epoch after which Keras 3 stops (patience 1), 0 for none."""
     rows = [
-        ("val_loss", [3, 2, 2, 2.5, 1], 3),
-        ("val_loss", [3, 2, 1, 0.5], None),
-        ("val_accuracy", [0.1, 0.5, 0.4, 0.5, 0.9], 3),
-        ("val_accuracy", [0.1, 0.2, 0.3], None),
+        ("val_loss", [3, 2, 2, 2.5, 1], 2),
+        ("val_loss", [3, 2, 1, 0.5], 0),
+        ("val_accuracy", [0.1, 0.5, 0.4, 0.5, 0.9], 2),
+        ("val_accuracy", [0.1, 0.2, 0.3], 0),
     ]
 
     class Model:
-        def stop(self):
-            self.stopped = True
+        stop_training = False
 
     for monitor, values, expected in rows:
         stopping, model = EarlyStopping(monitor, patience=1), Model()
-        stopping.set_model(model)
         for epoch, value in enumerate(values):
             state = stopping.state()
             stopping = EarlyStopping(monitor, patience=1)  # as after a resume
             stopping.set_model(model)
             stopping.restore(state)
             stopping.on_epoch_end(epoch, {monitor: value})
-            if hasattr(model, "stopped"):
+            if model.stop_training:
                 break
         assert stopping.stopped_epoch == expected
     with pytest.raises(UsageError, match="looks at 'val_loss', which is not measured; expected one of loss"):

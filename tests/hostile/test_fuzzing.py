@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import pytest
+
 from benchmarks.hostile.fork import run_batch
 from benchmarks.hostile.readers import readers
 from benchmarks.hostile.worker import make_case
-
 from netweave.data import SOURCES
 from tests.hostile.stores import stores
 

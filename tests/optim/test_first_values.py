@@ -211,5 +211,7 @@ def test_every_filler_is_tried():
     mxnet_names = "zero zeros one ones constant uniform normal orthogonal xavier msraprelu bilinear lstmbias"
     mxnet_names += " fusedrnn"
     known = {f"caffe.{name}" for name in caffe_names.split()} | {f"mxnet.{n}" for n in mxnet_names.split()}
-    known |= {kind for kind in FILLERS if kind.startswith("singa.")}  # these have theirs in test_singa
+    known |= {
+        kind for kind in FILLERS if kind.startswith(("singa.", "keras."))
+    }  # in test_singa and tests/keras
     assert set(FILLERS) == known

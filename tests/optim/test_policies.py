@@ -96,5 +96,7 @@ def test_wrong_settings_are_named(kind, settings, message):
 def test_every_policy_is_tried():
     caffe = {f"caffe.{row[0]}" for row in FORMULAS} | {"caffe.multistep", "caffe.plateau"}
     mxnet = {f"mxnet.{name}" for name in ("fixed", "factor", "multifactor", "poly", "cosine")}
-    singa = {kind for kind in POLICIES if kind.startswith("singa.")}  # these have theirs in test_singa
+    singa = {
+        kind for kind in POLICIES if kind.startswith(("singa.", "keras."))
+    }  # in test_singa and tests/keras
     assert set(POLICIES) == caffe | mxnet | singa

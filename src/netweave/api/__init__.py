@@ -12,7 +12,7 @@ from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.fixing import FixedPort, fix_port, mend
 from netweave.api.gains import gain_of
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
-from netweave.api.models import EarlyStopping, History, Module, Sequential
+from netweave.api.models import History, Module
 from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
@@ -48,7 +48,6 @@ __all__ = [
     "CharacterModel",
     "Comparison",
     "Context",
-    "EarlyStopping",
     "FixedPort",
     "Graph",
     "History",
@@ -56,7 +55,6 @@ __all__ = [
     "Mended",
     "Module",
     "PruneResult",
-    "Sequential",
     "SortedParts",
     "Verdict",
     "ZooNet",

@@ -45,7 +45,7 @@ def load_arrays(file: str | Path, names: Sequence[str]) -> dict[str, np.ndarray]
             "numpy.savez",
             place=place,
         )
-    found = parse_npy(read_bytes(path), place=place)
+    content = parse_npy(read_bytes(path), place=place)
     if len(names) != 1:
         raise UsageError(
             f"{file}: holds one array, expected {', '.join(names)}; use an .npz with these names"

@@ -24,7 +24,7 @@ from netweave.api.ranks import launch
 from netweave.api.running import train_here
 from netweave.errors import NetweaveError, PeerError, RunError, UsageError
 from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
-from netweave.training.events import Note, Updated, ValuesSeen
+from netweave.training.events import Note, SentOutputs, Updated, ValuesSeen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -257,7 +257,7 @@ def _send(connection: Connection, event: Event) -> None:
 def _plain(event: Event) -> Event:
     """Return an event without what lives on a device."""
     if isinstance(event, Updated):
-        return replace(event, outputs=dict(event.outputs))
+        return replace(event, outputs=SentOutputs(event.outputs.items()))
     if isinstance(event, ValuesSeen):
         return replace(event, values={name: _on_cpu(value) for name, value in event.values.items()})
     return event

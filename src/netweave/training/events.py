@@ -7,11 +7,13 @@ a checkpoint of iteration 5 goes on with that one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from netweave.engine import LaneStatistics
     from netweave.training.work import RankWork
 
@@ -25,6 +27,29 @@ class Note:
     """
 
     text: str
+
+
+class BatchOutputs(Protocol):
+    """Outputs of the training net in one batch, taken from the device when they are read."""
+
+    def __getitem__(self, name: str) -> tuple[float, ...]:
+        """Return the elements of an output."""
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an output with its axes."""
+
+    def items(self) -> Iterable[tuple[str, tuple[float, ...]]]:
+        """Return the elements of all outputs by name."""
+
+
+class SentOutputs(dict[str, tuple[float, ...]]):
+    """Outputs that were sent to another process: their elements, without axes."""
+
+    def array(self, name: str) -> np.ndarray:
+        """Return the elements of an output."""
+        import numpy as np
+
+        return np.asarray(self[name], np.float32)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +69,7 @@ class Updated:
     iteration: int
     loss: float
     rate: float
-    outputs: Mapping[str, tuple[float, ...]]
+    outputs: BatchOutputs
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    import numpy as np
     import torch
 
     from netweave.training.metrics import PhaseMetric
@@ -90,6 +91,11 @@ class OutputElements(Mapping[str, tuple[float, ...]]):
 
     def __getitem__(self, name: str) -> tuple[float, ...]:
         return elements(self._outputs[name])
+
+    def array(self, name: str) -> np.ndarray:
+        """Return an output with its axes."""
+        values: np.ndarray = self._outputs[name].detach().cpu().numpy()
+        return values
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._outputs)

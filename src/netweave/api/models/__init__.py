@@ -1,8 +1,7 @@
-"""Models: a net with its arrays, to be trained, judged and asked; in the manner of MXNet or of Keras."""
+"""Models: a net with its arrays, to be trained, judged and asked; here in the manner of MXNet."""
 
-from netweave.api.models.callbacks import BatchEndParam, EarlyStopping
+from netweave.api.models.callbacks import BatchEndParam
 from netweave.api.models.events import BatchEnd, EpochEnd, History
 from netweave.api.models.module import Module
-from netweave.api.models.sequential import Sequential
 
-__all__ = ["BatchEnd", "BatchEndParam", "EarlyStopping", "EpochEnd", "History", "Module", "Sequential"]
+__all__ = ["BatchEnd", "BatchEndParam", "EpochEnd", "History", "Module"]

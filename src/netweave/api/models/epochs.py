@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.api.models.events import BatchEnd, EpochEnd
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from netweave.api.models.callbacks import Callbacks
-    from netweave.training.events import Event
+    from netweave.training.events import Event, Updated
 
 _log = logging.getLogger("netweave.fit")
 
@@ -27,17 +27,82 @@ class Epochs:
         count: Batches in an epoch.
         batch_size: Records in a batch.
         last_size: Records in the last batch of an epoch.
+        number: Epochs of this fit.
+        initial: Number of its first epoch.
     """
 
     first: int
     count: int
     batch_size: int
     last_size: int
+    number: int
+    initial: int = 0
 
     @property
-    def records(self) -> int:
-        """Records in an epoch."""
-        return (self.count - 1) * self.batch_size + self.last_size
+    def end(self) -> int:
+        """Number of the update after the last."""
+        return self.first + self.number * self.count
+
+    def place(self, iteration: int) -> tuple[int, int]:
+        """Return the epoch of an update, and its number in the epoch."""
+        epoch, batch = divmod(iteration - self.first, self.count)
+        return self.initial + epoch, batch
+
+
+class Measures(Protocol):
+    """What a fit measures: batch by batch, and over an epoch."""
+
+    def add(self, event: Updated, size: int) -> Mapping[str, float]:
+        """Take an update of so many records in, and return what its batch is told with."""
+
+    def result(self) -> Mapping[str, float]:
+        """Return the metrics of all batches since the last reset."""
+
+    def reset(self) -> None:
+        """Begin an epoch."""
+
+    def state(self) -> Any:
+        """Return what a checkpoint keeps, as JSON values."""
+
+    def restore(self, state: Any) -> None:
+        """Go on where ``state`` was called."""
+
+
+class MeanMeasures:
+    """Means over records, of metrics that the net itself computes for each batch.
+
+    Args:
+        names: Names of the metrics by the net's outputs.
+    """
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
+        self._sums: dict[str, float] = {}
+        self._count = 0
+
+    def add(self, event: Updated, size: int) -> Mapping[str, float]:
+        """Take an update of so many records in, and return the metrics of its batch."""
+        metrics = {name: event.outputs[value][0] for value, name in self._names.items()}
+        for name, number in metrics.items():
+            self._sums[name] = self._sums.get(name, 0.0) + number * size
+        self._count += size
+        return metrics
+
+    def result(self) -> Mapping[str, float]:
+        """Return the means over all records since the last reset."""
+        return {name: total / self._count for name, total in self._sums.items()}
+
+    def reset(self) -> None:
+        """Begin an epoch."""
+        self._sums, self._count = {}, 0
+
+    def state(self) -> Any:
+        """Return what a checkpoint keeps, as JSON values."""
+        return {"sums": dict(self._sums), "count": self._count}
+
+    def restore(self, state: Any) -> None:
+        """Go on where ``state`` was called."""
+        self._sums, self._count = dict(state["sums"]), state["count"]
 
 
 class EpochRecord:
@@ -45,10 +110,10 @@ class EpochRecord:
 
     Args:
         shape: How updates make epochs.
-        names: Names of the metrics by the net's outputs.
-        judge: Returns the metrics of the records to judge by; None if there are none.
-        loss: Whether the loss is a metric too.
+        measures: What is measured.
+        validate: Returns the metrics of the records to judge by after an epoch; None if there are none.
         callbacks: Who is told.
+        is_stopped: Says whether the fit has been asked to end.
 
     Attributes:
         epochs: The metrics of each epoch.
@@ -57,17 +122,27 @@ class EpochRecord:
     def __init__(
         self,
         shape: Epochs,
-        names: Mapping[str, str],
+        measures: Measures,
         *,
-        judge: Callable[[], Mapping[str, float]] | None,
-        loss: bool,
+        validate: Callable[[int], Mapping[str, float]] | None,
         callbacks: Callbacks,
+        is_stopped: Callable[[], bool],
     ) -> None:
         self.epochs: list[dict[str, float]] = []
-        self._shape, self._names, self._judge, self._loss = shape, names, judge, loss
-        self._callbacks = callbacks
-        self._sums: dict[str, float] = {}
+        self._shape, self._measures, self._validate = shape, measures, validate
+        self._callbacks, self._is_stopped = callbacks, is_stopped
         self._began = time.perf_counter()
+
+    def begin(self, iteration: int) -> None:
+        """Tell that the update of this number comes next, and the epoch that it begins."""
+        if iteration >= self._shape.end or self._is_stopped():
+            return
+        epoch, batch = self._shape.place(iteration)
+        if batch == 0:
+            self._measures.reset()
+            self._began = time.perf_counter()
+            self._callbacks.begin_epoch(epoch)
+        self._callbacks.begin_batch(batch)
 
     def watch(self, event: Event) -> None:
         """Take an event of the run."""
@@ -78,41 +153,35 @@ class EpochRecord:
                 _log.info("Batch: %7d %30s %s", event.iteration, name, seen)
         if not isinstance(event, Updated):
             return
-        epoch, batch = divmod(event.iteration - self._shape.first, self._shape.count)
+        epoch, batch = self._shape.place(event.iteration)
         is_last = batch == self._shape.count - 1
-        if batch == 0:
-            self._callbacks.begin_epoch(epoch)
-        metrics = {"loss": event.loss} if self._loss else {}
-        metrics |= {name: event.outputs[value][0] for value, name in self._names.items()}
         size = self._shape.last_size if is_last else self._shape.batch_size
-        for name, number in metrics.items():
-            self._sums[name] = self._sums.get(name, 0.0) + number * size
-        self._callbacks.tell(BatchEnd(epoch, batch, metrics))
+        self._callbacks.tell(BatchEnd(epoch, batch, self._measures.add(event, size)))
         if is_last:
             self._end(epoch)
+        self.begin(event.iteration + 1)
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint keeps, as JSON values."""
         return {
             "first": self._shape.first,
             "epochs": [dict(epoch) for epoch in self.epochs],
-            "sums": dict(self._sums),
+            "measures": self._measures.state(),
             "callbacks": self._callbacks.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on where ``state`` was called."""
         self.epochs = [dict(epoch) for epoch in state["epochs"]]
-        self._sums = dict(state["sums"])
+        self._measures.restore(state["measures"])
         self._callbacks.restore(state["callbacks"])
 
     def _end(self, epoch: int) -> None:
-        metrics = {name: total / self._shape.records for name, total in self._sums.items()}
-        if self._judge is not None:
-            metrics |= {f"val_{name}": number for name, number in self._judge().items()}
+        metrics = dict(self._measures.result())
+        if self._validate is not None:
+            metrics |= {f"val_{name}": number for name, number in self._validate(epoch).items()}
         seconds = time.perf_counter() - self._began
         self.epochs.append(metrics)
         shown = "  ".join(f"{name}={number:.6g}" for name, number in metrics.items())
         _log.info("epoch %d  %s  %.1f s", epoch, shown, seconds)
-        self._sums, self._began = {}, time.perf_counter()
         self._callbacks.tell(EpochEnd(epoch, metrics, seconds))

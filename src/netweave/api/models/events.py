@@ -50,9 +50,22 @@ class History:
 
     Attributes:
         epochs: The metrics of each epoch, as in ``EpochEnd``.
+        initial_epoch: Number of the first epoch.
     """
 
     epochs: tuple[Mapping[str, float], ...]
+    initial_epoch: int = 0
 
     def __getitem__(self, metric: str) -> list[float]:
         return [epoch[metric] for epoch in self.epochs]
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """The metrics of all epochs by name, as Keras has them."""
+        names = dict.fromkeys(name for epoch in self.epochs for name in epoch)
+        return {name: [epoch[name] for epoch in self.epochs if name in epoch] for name in names}
+
+    @property
+    def epoch(self) -> list[int]:
+        """The numbers of the epochs."""
+        return [self.initial_epoch + number for number in range(len(self.epochs))]

@@ -5,39 +5,48 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
-from netweave.api.models.epochs import EpochRecord, Epochs
+from netweave.api.models.epochs import EpochRecord, Epochs, MeanMeasures
 from netweave.api.models.events import History
 from netweave.api.models.monitoring import look_of
-from netweave.api.models.records import as_source, batches, record_shapes
+from netweave.api.models.records import batches
 from netweave.api.models.stores import checkpoints_of
-from netweave.api.nets import to_inference
 from netweave.api.running import need_torch, stopping
 from netweave.engine import ThreadedEngine
 from netweave.errors import UnsupportedError, UsageError
 from netweave.job import Phase
 from netweave.parallel.devices import Context
-from netweave.symbol.infer import to_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from netweave.api.models.callbacks import Callbacks
+    from netweave.api.models.epochs import Measures
     from netweave.api.models.monitoring import BatchMonitor
     from netweave.api.models.resuming import FitCheckpoints
     from netweave.backends.torch import TorchNet
     from netweave.data import Source
     from netweave.graph import Graph
     from netweave.parallel.kvstore import KVStore
-    from netweave.symbol import Initializer, Symbol
-    from netweave.symbol.training import FitConfig, TrainingGraph
+    from netweave.symbol import Initializer
+    from netweave.symbol.training import FitConfig
+    from netweave.training import Checkpoint
     from netweave.training.devices import SeveralDevices
     from netweave.training.monitor import Monitor
     from netweave.training.trainer import Trainer
+
+
+class Trainable(Protocol):
+    """A net with what is made small: a symbol with its metrics, or a model of Keras with its losses."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the inputs that records have parts for, in their order."""
+
+    def graph(self, shapes: Mapping[str, Sequence[int]]) -> tuple[Graph, dict[str, str], list[str]]:
+        """Return the Graph, the values of its metrics by name, and the values to sum."""
 
 
 class Model(ABC):
@@ -57,13 +66,15 @@ class Model(ABC):
         self._contexts = contexts
         self._compression = dict(compression or {})
         self._device = contexts[0].torch_name
-        self._bound: tuple[TrainingGraph, Graph, dict[str, str], list[str]] | None = None
+        self._bound: tuple[Trainable, Graph, dict[str, str], list[str]] | None = None
         self._net: TorchNet | None = None
         self._predictor: TorchNet | None = None
         self._sizes: dict[str, tuple[int, ...]] = {}
         self._updated: tuple[Any, dict[str, Any]] | None = None
         self._trainer: Trainer | None = None
         self._fits = 0
+        self._stopped = False
+        self._record: EpochRecord | None = None
 
     @property
     def net(self) -> TorchNet:
@@ -78,24 +89,32 @@ class Model(ABC):
 
     @property
     @abstractmethod
-    def symbol(self) -> Symbol:
-        """The net."""
+    def label(self) -> str:
+        """What messages call it."""
 
-    def get_params(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-        """Return copies of all arrays: those that are learnt, and the auxiliary states."""
-        states = set(self.symbol.list_auxiliary_states())
-        arrays = {key: np.array(tensor.detach().cpu().numpy()) for key, tensor in self.net.params.items()}
-        learnt = {key: array for key, array in arrays.items() if key not in states}
-        return learnt, {key: array for key, array in arrays.items() if key in states}
+    def parameters_for_callbacks(self) -> tuple[Any, Any, Any]:
+        """Return the net, its learnt arrays and its states, as MXNet tells ``epoch_end_callback``."""
+        raise NotImplementedError
 
     def stop(self) -> None:
         """Ask a fit, from one of its callbacks, to end after the present batch."""
         if self._trainer is not None:
+            self._stopped = True
             self._trainer.stop()
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether the fit has been asked to end; Keras' callbacks set it."""
+        return self._stopped
+
+    @stop_training.setter
+    def stop_training(self, value: bool) -> None:
+        if value:
+            self.stop()
 
     def _make(
         self,
-        training_graph: TrainingGraph,
+        training_graph: Trainable,
         shapes: Mapping[str, Sequence[int]],
         *,
         initializer: Initializer | None = None,
@@ -134,26 +153,26 @@ class Model(ABC):
         *,
         epochs: int,
         steps_per_epoch: int | None,
-        judge: Source | None,
-        loss: bool,
+        measures: Measures,
+        validate: Callable[[int], Mapping[str, float]] | None,
         callbacks: Callbacks,
         threads: int | None,
         checkpoints: FitCheckpoints,
         store: KVStore | None = None,
         sync_batch_norm: bool = False,
         monitor: Monitor | BatchMonitor | None = None,
+        initial_epoch: int = 0,
     ) -> History:
         """Train over some epochs; the config's iterations are those of this run."""
         from netweave.training.ranks import STAGES
         from netweave.training.trainer import KEPT, Trainer
 
         assert self._bound is not None
-        training_graph, graph, metrics, heads = self._bound
+        training_graph, graph, _, heads = self._bound
         count = steps_per_epoch or _batches(source, config.batch_size)
         found = checkpoints.find()
         kept = None if found is None else found[1].state.get("fit")
-        if found is not None and kept is None:
-            raise UsageError(f"{found[0]}: is a checkpoint of a solver's run, expected one of a fit")
+        _require_of_fit(found, kept)
         before, state = self._updated or (None, None)
         go_on = state is not None and before == config.solver and found is None
         first = int(kept["first"]) if kept else int(state["iteration"]) if go_on and state else 0
@@ -164,14 +183,15 @@ class Model(ABC):
             seed=None if config.seed is None else config.seed + self._fits,
         )
         rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
-        judged = None if judge is None else partial(self._judge, judge, config.batch_size, loss=loss)
         record = EpochRecord(
-            Epochs(first, count, config.batch_size, rest or config.batch_size),
-            {value: name for name, value in metrics.items()},
-            judge=judged,
-            loss=loss,
+            Epochs(first, count, config.batch_size, rest or config.batch_size, epochs, initial_epoch),
+            measures,
+            validate=validate,
             callbacks=callbacks,
+            is_stopped=lambda: self._stopped,
         )
+        self._record = record
+        self._stopped = False
         if kept:
             record.restore(kept)
         look = look_of(monitor, graph, self)
@@ -200,7 +220,9 @@ class Model(ABC):
             try:
                 if go_on and state:
                     self._trainer.load_solver_state(state)
+                self._started(self._trainer, resumed=found is not None)
                 callbacks.begin()
+                record.begin(self._trainer.iteration)
                 with stopping(self._trainer):
                     self._trainer.run()
                 callbacks.end()
@@ -209,7 +231,10 @@ class Model(ABC):
                 self._trainer.close()
                 self._trainer = None
         self._fits += 1
-        return History(tuple(record.epochs))
+        return History(tuple(record.epochs), initial_epoch)
+
+    def _started(self, trainer: Trainer, *, resumed: bool) -> None:  # noqa: B027 - most need nothing
+        """Do what has to be done when a run is ready to begin."""
 
     @contextmanager
     def _giving(self, taps: Sequence[str]) -> Iterator[None]:
@@ -253,16 +278,20 @@ class Model(ABC):
         keeping = ", ".join(memories(nets[0].module))
         if keeping and len(devices) > 1:
             raise UnsupportedError(
-                f"{self.symbol.name}: {keeping} keep their state from batch to batch, so several devices "
+                f"{self.label}: {keeping} keep their state from batch to batch, so several devices "
                 "cannot train them; use one context"
             )
         return SeveralDevices(devices, tuple(nets), store, sync_batch_norm)
 
-    def _judge(self, source: Source, batch_size: int, *, loss: bool) -> dict[str, float]:
+    def _measures(self) -> MeanMeasures:
+        """Return what measures the metrics that the net computes."""
+        assert self._bound is not None
+        return MeanMeasures({value: name for name, value in self._bound[2].items()})
+
+    def _judge(self, source: Source, batch_size: int) -> dict[str, float]:
         """Return the means of the metrics over all records, in test mode."""
         assert self._bound is not None
-        training_graph, _, measured, heads = self._bound
-        wanted = {**({"loss": heads[0]} if loss else {}), **measured}
+        training_graph, _, wanted, _ = self._bound
         totals, count = dict.fromkeys(wanted, 0.0), 0
         self.net.eval()
         for batch in batches(source, training_graph.inputs, batch_size):
@@ -273,22 +302,10 @@ class Model(ABC):
             count += size
         return {name: total / count for name, total in totals.items()}
 
-    def _predict(self, symbol: Symbol, data: Any, inputs: Sequence[str], batch_size: int) -> Any:
-        """Return the outputs of a symbol for all records: an array, or one for each output."""
-        from netweave.backends.torch import TorchNet
-        from netweave.backends.torch.node_memory import memories
 
-        source = as_source(data, None, inputs)
-        if self._predictor is None:
-            shapes = record_shapes(source, inputs)
-            graph = to_graph(symbol, {name: (batch_size, *shape) for name, shape in shapes.items()})
-            self._predictor = TorchNet(to_inference(graph), store=self.net.store).to(self._device).eval()
-        for name, memory in memories(self.net.module).items():
-            if hasattr(self._predictor.module, name):  # what the operators of the net keep by now
-                setattr(self._predictor.module, name, memory)
-        found = [self._predictor.run(batch) for batch in batches(source, inputs, batch_size)]
-        joined = [np.concatenate([row[name] for row in found]) for name in self._predictor.names]
-        return joined[0] if len(joined) == 1 else joined
+def _require_of_fit(found: tuple[Path, Checkpoint] | None, kept: Any) -> None:
+    if found is not None and kept is None:
+        raise UsageError(f"{found[0]}: is a checkpoint of a solver's run, expected one of a fit")
 
 
 def _batches(source: Source, batch_size: int) -> int:

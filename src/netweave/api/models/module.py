@@ -10,11 +10,13 @@ import numpy as np
 
 from netweave.api.models.callbacks import Callbacks
 from netweave.api.models.model import Model
-from netweave.api.models.records import as_source, record_shapes
+from netweave.api.models.records import as_source, batches, record_shapes
 from netweave.api.models.resuming import FitCheckpoints
 from netweave.api.models.stores import store_for
+from netweave.api.nets import to_inference
 from netweave.errors import UsageError
 from netweave.parallel.devices import as_contexts
+from netweave.symbol.infer import to_graph
 from netweave.symbol.metrics import find_metric
 from netweave.symbol.training import FitConfig, TrainingGraph, mxnet_solver
 
@@ -87,6 +89,22 @@ class Module(Model):
     def symbol(self) -> Symbol:
         """The net."""
         return self._symbol
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return self._symbol.name or "net"
+
+    def parameters_for_callbacks(self) -> tuple[Any, Any, Any]:
+        """Return the symbol, the learnt arrays and the states."""
+        return (self._symbol, *self.get_params())
+
+    def get_params(self) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+        """Return copies of all arrays: those that are learnt, and the auxiliary states."""
+        states = set(self.symbol.list_auxiliary_states())
+        arrays = {key: np.array(tensor.detach().cpu().numpy()) for key, tensor in self.net.params.items()}
+        learnt = {key: array for key, array in arrays.items() if key not in states}
+        return learnt, {key: array for key, array in arrays.items() if key in states}
 
     def bind(
         self,
@@ -206,8 +224,8 @@ class Module(Model):
                 config,
                 epochs=num_epoch,
                 steps_per_epoch=steps_per_epoch,
-                judge=None if eval_data is None else as_source(eval_data, None, inputs),
-                loss=False,
+                measures=self._measures(),
+                validate=self._validation(eval_data, inputs, batch_size),
                 callbacks=told,
                 threads=threads,
                 checkpoints=FitCheckpoints(checkpoint_prefix, checkpoint_interval, keep, resume),
@@ -215,6 +233,14 @@ class Module(Model):
                 sync_batch_norm=sync_batch_norm,
                 monitor=monitor,
             )
+
+    def _validation(
+        self, data: Any, inputs: Sequence[str], batch_size: int
+    ) -> Callable[[int], Mapping[str, float]] | None:
+        if data is None:
+            return None
+        source = as_source(data, None, inputs)
+        return lambda epoch: self._judge(source, batch_size)
 
     def score(
         self,
@@ -235,7 +261,7 @@ class Module(Model):
         shapes = {name: (batch_size, *shape) for name, shape in record_shapes(source, inputs).items()}
         _ = self.net
         self._make(self._training_graph(eval_metric), shapes)
-        return self._judge(source, batch_size, loss=False)
+        return self._judge(source, batch_size)
 
     def predict(self, data: Any, *, batch_size: int = 128) -> Any:
         """Return the outputs for all records: an array, or a list of one for each output.
@@ -280,3 +306,20 @@ class Module(Model):
     def _labels(self) -> list[Symbol]:
         internals = self.symbol.get_internals()
         return [internals[name] for name in self.label_names]
+
+    def _predict(self, symbol: Symbol, data: Any, inputs: Sequence[str], batch_size: int) -> Any:
+        """Return the outputs of a symbol for all records: an array, or one for each output."""
+        from netweave.backends.torch import TorchNet
+        from netweave.backends.torch.node_memory import memories
+
+        source = as_source(data, None, inputs)
+        if self._predictor is None:
+            shapes = record_shapes(source, inputs)
+            graph = to_graph(symbol, {name: (batch_size, *shape) for name, shape in shapes.items()})
+            self._predictor = TorchNet(to_inference(graph), store=self.net.store).to(self._device).eval()
+        for name, memory in memories(self.net.module).items():
+            if hasattr(self._predictor.module, name):  # what the operators of the net keep by now
+                setattr(self._predictor.module, name, memory)
+        found = [self._predictor.run(batch) for batch in batches(source, inputs, batch_size)]
+        joined = [np.concatenate([row[name] for row in found]) for name in self._predictor.names]
+        return joined[0] if len(joined) == 1 else joined

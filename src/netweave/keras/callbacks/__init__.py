@@ -1,0 +1,25 @@
+"""Callbacks: objects that are told what a fit does, and may change it."""
+
+from netweave.api.models.events import History
+from netweave.keras.callbacks.base import Callback
+from netweave.keras.callbacks.files import CSVLogger, ModelCheckpoint, TensorBoard
+from netweave.keras.callbacks.stopping import (
+    EarlyStopping,
+    LambdaCallback,
+    LearningRateScheduler,
+    ReduceLROnPlateau,
+    TerminateOnNaN,
+)
+
+__all__ = [
+    "CSVLogger",
+    "Callback",
+    "EarlyStopping",
+    "History",
+    "LambdaCallback",
+    "LearningRateScheduler",
+    "ModelCheckpoint",
+    "ReduceLROnPlateau",
+    "TensorBoard",
+    "TerminateOnNaN",
+]

@@ -1,0 +1,17 @@
+"""A model as a Graph, to be compared, converted and looked at."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.keras.objective import lower_model
+
+if TYPE_CHECKING:
+    from netweave.graph import Graph
+    from netweave.keras.network import Network
+
+
+def to_graph(network: Network) -> Graph:
+    """Return a model as a Graph, with its arrays."""
+    arrays = {key: variable.numpy() for key, (_, variable) in network.variables_by_key().items()}
+    return lower_model(network.call_graph.config(network.name), arrays=arrays)

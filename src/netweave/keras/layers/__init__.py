@@ -1,0 +1,67 @@
+"""Keras' layers, by their own names and with their own arguments; images have channels last by default.
+
+A layer is a class for each row of ``signatures``; what it computes is the rule that the reader of Keras'
+files has for it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from netweave.formats.keras.layers import READERS
+from netweave.keras.layer import LAYERS, Layer, layer_class
+from netweave.keras.layers.input import Input, InputLayer
+from netweave.keras.layers.signatures import SIGNATURES
+
+if TYPE_CHECKING:
+    from netweave.keras.operation import KerasTensor
+
+OTHER_NAMES = {
+    "AvgPool1D": "AveragePooling1D",
+    "AvgPool2D": "AveragePooling2D",
+    "AvgPool3D": "AveragePooling3D",
+    "Convolution1D": "Conv1D",
+    "Convolution2D": "Conv2D",
+    "Convolution3D": "Conv3D",
+    "GlobalAvgPool1D": "GlobalAveragePooling1D",
+    "GlobalAvgPool2D": "GlobalAveragePooling2D",
+    "GlobalAvgPool3D": "GlobalAveragePooling3D",
+    "GlobalMaxPool1D": "GlobalMaxPooling1D",
+    "GlobalMaxPool2D": "GlobalMaxPooling2D",
+    "GlobalMaxPool3D": "GlobalMaxPooling3D",
+    "MaxPool1D": "MaxPooling1D",
+    "MaxPool2D": "MaxPooling2D",
+    "MaxPool3D": "MaxPooling3D",
+}
+"""Names that Keras has for the same classes."""
+
+MERGING = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "Dot")
+"""Layers that Keras also has as functions of a list of tensors, by their names in lower case."""
+
+for _name, _parameters in SIGNATURES.items():
+    _doc = (READERS[_name].read.__doc__ or "").strip()
+    layer_class(_name, _parameters, f"Keras' {_name}: {_doc[:1].lower()}{_doc[1:]}")
+
+
+def _merged(name: str, tensors: list[Any], settings: dict[str, Any]) -> "KerasTensor":
+    made: KerasTensor = LAYERS[name](**settings)(tensors)
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    known = OTHER_NAMES.get(name, name)
+    if known in LAYERS:
+        return LAYERS[known]
+    for merging in MERGING:
+        if name == merging.lower():
+            return lambda inputs, **settings: _merged(merging, inputs, settings)
+    if name.startswith("__"):
+        raise AttributeError(name)
+    from netweave.keras.objects import suggestion
+
+    raise AttributeError(f"netweave.keras has no layer {name!r}{suggestion(name, LAYERS)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({"Input", "InputLayer", "Layer", *LAYERS, *OTHER_NAMES, *map(str.lower, MERGING)})
+
+
+__all__ = ["LAYERS", "Input", "InputLayer", "Layer"]

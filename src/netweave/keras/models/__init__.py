@@ -1,0 +1,7 @@
+"""Models, and their files."""
+
+from netweave.keras.layers import Input
+from netweave.keras.models.loading import load_model, model_from_config
+from netweave.keras.models.model import Model, Sequential
+
+__all__ = ["Input", "Model", "Sequential", "load_model", "model_from_config"]

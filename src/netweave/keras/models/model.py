@@ -1,0 +1,256 @@
+"""``Model`` and ``Sequential``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.errors import UsageError
+from netweave.keras.fitting import FitNetwork
+from netweave.keras.graphs import CallGraph
+from netweave.keras.layer import Layer
+from netweave.keras.layers.input import Input, InputLayer
+from netweave.keras.network import Network
+from netweave.keras.operation import KerasTensor, tensors_in
+from netweave.keras.state import unique_name
+from netweave.keras.summary import summary_text
+
+if TYPE_CHECKING:
+    from netweave.graph import Graph
+
+
+class _WithFiles(FitNetwork):
+    """What models do besides learning: they print themselves, give a Graph, and are written to files."""
+
+    def summary(self, line_length: int | None = None, print_fn: Callable[[str], object] = print) -> None:
+        """Print a table of the layers with sizes and numbers of parameters.
+
+        Args:
+            line_length: Of no effect: columns are as wide as they need to be.
+            print_fn: Given the text.
+        """
+        print_fn(summary_text(self))
+
+    def graph(self) -> Graph:
+        """Return the model as a Graph, with its arrays."""
+        from netweave.keras.export import to_graph
+
+        return to_graph(self)
+
+    def save(self, filepath: Any, overwrite: bool = True, include_optimizer: bool = True) -> None:
+        """Write the model: ``.keras`` as Keras 3 has it, or ``.h5``.
+
+        Args:
+            filepath: The file.
+            overwrite: Whether a file that is there is replaced.
+            include_optimizer: Whether ``compile``'s settings are written too.
+
+        Raises:
+            UsageError: The name has another ending, or the file is there.
+        """
+        from netweave.keras.saving import save_model
+
+        save_model(self, filepath, overwrite=overwrite, include_optimizer=include_optimizer)
+
+    def save_weights(self, filepath: Any, overwrite: bool = True) -> None:
+        """Write all arrays to a ``.weights.h5``.
+
+        Raises:
+            UsageError: The name has another ending, or the file is there.
+        """
+        from netweave.keras.saving import save_weights
+
+        save_weights(self, filepath, overwrite=overwrite)
+
+    def load_weights(self, filepath: Any) -> None:
+        """Replace all arrays by those of a ``.weights.h5``, a ``.keras`` or an ``.h5``.
+
+        Raises:
+            SourceError: The file cannot be read, or does not fit.
+        """
+        from netweave.keras.saving import load_weights
+
+        load_weights(self, filepath)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model makes of symbolic tensors, or of arrays."""
+        if tensors_in([*args, *kwargs.values()]):
+            return Network.__call__(self, *args, **kwargs)
+        kwargs.pop("training", None)
+        return self.predict_on_batch(*args, **kwargs)
+
+
+class Model(_WithFiles):
+    """Operations between inputs and outputs.
+
+    >>> x = Input((6,))                                                              # doctest: +SKIP
+    >>> model = Model(x, layers.Dense(3)(x))                                         # doctest: +SKIP
+
+    Args:
+        inputs: What the net is given: a tensor of ``Input``, a list or a dictionary of them.
+        outputs: What it makes: a tensor, a list or a dictionary.
+        name: Its name.
+        device: Where to compute, as torch names it.
+
+    Raises:
+        UsageError: An output does not follow from the inputs, or two layers have one name.
+    """
+
+    def __init__(
+        self, inputs: Any = None, outputs: Any = None, name: str | None = None, *, device: str = "cpu"
+    ) -> None:
+        given, made = tensors_in([inputs]), tensors_in([outputs])
+        if not given or not made:
+            raise UsageError(
+                "Model needs inputs and outputs: Model(keras.Input(...), ...); a class of your own with "
+                "call() is not supported"
+            )
+        super().__init__("Functional", name=name or unique_name("functional"), device=device)
+        self._graph = CallGraph(given, made)
+
+
+class Sequential(_WithFiles):
+    """Layers in a row.
+
+    >>> model = Sequential([Dense(64, "relu"), Dense(10, "softmax")])  # doctest: +SKIP
+    >>> model.compile("adam", loss="sparse_categorical_crossentropy", metrics=["accuracy"])  # doctest: +SKIP
+    >>> model.fit(images, labels, epochs=5, validation_split=0.2)                    # doctest: +SKIP
+
+    Args:
+        layers: The layers; an ``Input`` first, or ``input_shape`` of the first one, says the sizes of a
+            record, else the first records do.
+        name: Its name.
+        device: Where to compute, as torch names it.
+
+    Raises:
+        UsageError: Something among the layers is none.
+    """
+
+    def __init__(
+        self, layers: Sequence[Any] | None = None, name: str | None = None, *, device: str = "cpu"
+    ) -> None:
+        super().__init__("Sequential", name=name or unique_name("sequential"), device=device)
+        self._stacked: list[Any] = []
+        for layer in layers or ():
+            self._add(layer)
+        self._rebuild()
+
+    @property
+    def layers(self) -> list[Any]:
+        """Its layers, models among them."""
+        return [one for one in self._stacked if not isinstance(one, InputLayer)]
+
+    def add(self, layer: Any) -> None:
+        """Put a layer at the end.
+
+        Raises:
+            UsageError: It is no layer, or does not fit.
+        """
+        self._add(layer)
+        self._rebuild()
+
+    def pop(self) -> Any:
+        """Take the last layer away, and return it.
+
+        Raises:
+            UsageError: There is none.
+        """
+        if not self.layers:
+            raise UsageError("a Sequential without layers; there is none to take away")
+        last = self._stacked.pop()
+        self._rebuild()
+        return last
+
+    def build(self, input_shape: Sequence[int | None] | None = None) -> None:
+        """Make the arrays for records of a size.
+
+        Args:
+            input_shape: Sizes of a batch, its number of records as None.
+
+        Raises:
+            UsageError: There are no layers, or the sizes do not fit.
+        """
+        if input_shape is not None and not self._has_input:
+            self._stacked.insert(0, InputLayer(batch_shape=tuple(input_shape)))
+        self._rebuild()
+        _ = self.call_graph
+
+    @property
+    def call_graph(self) -> CallGraph:
+        """The calls between input and output.
+
+        Raises:
+            UsageError: There are no layers, or the sizes of the input are not known yet.
+        """
+        if not self.layers:
+            raise UsageError("a Sequential without layers; add one")
+        return Network.call_graph.fget(self)  # type: ignore[attr-defined,no-any-return]
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the settings, JSON values."""
+        layers = [layer.to_json() for layer in self._stacked]
+        config = {"name": self.name, "trainable": True, "dtype": "float32", "layers": layers}
+        if self._graph is not None:
+            config["build_input_shape"] = list(self._graph.inputs[0].shape)
+        return config
+
+    def results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Return the sizes of what the model makes of tensors of the sizes that it was built with."""
+        if self._graph is None:
+            self.build(tensors_in([*args, *kwargs.values()])[0].shape)
+        return super().results(args, kwargs)
+
+    @property
+    def _has_input(self) -> bool:
+        return bool(self._stacked) and isinstance(self._stacked[0], InputLayer)
+
+    def _add(self, layer: Any) -> None:
+        if isinstance(layer, KerasTensor) and isinstance(layer.node.operation, InputLayer):
+            layer = layer.node.operation
+        if not isinstance(layer, (Layer, Network)):
+            raise UsageError(f"{layer!r:.60} among the layers of a Sequential, expected a layer")
+        if isinstance(layer, InputLayer) and self._stacked:
+            raise UsageError("an Input in a Sequential comes first")
+        if any(one.name == layer.name for one in self._stacked):
+            raise UsageError(f"two layers have the name {layer.name!r}; give one of them another name")
+        shape = getattr(layer, "given_shape", None)
+        if shape is not None and not self._stacked and not isinstance(layer, InputLayer):
+            self._stacked.append(InputLayer(shape))
+        self._stacked.append(layer)
+
+    def _rebuild(self) -> None:
+        """Call the layers one after another, where the sizes of the input are known."""
+        from netweave.keras.nets import Nets
+
+        self._graph, self._nets = None, Nets(self, self._device)
+        first = self._stacked[0] if self._stacked else None
+        if isinstance(first, Network) and first._graph is not None:
+            x = Input(batch_shape=first.inputs[0].shape)
+            rest = self._stacked
+        elif self._has_input and self.layers:
+            x, rest = self._stacked[0].output, self._stacked[1:]
+        else:
+            return
+        begin = x
+        for layer in rest:
+            x = layer(x)
+        self._graph = CallGraph([begin], [x])
+
+    def _require_built(self, x: Any) -> None:
+        """Find out the sizes of the input from records."""
+        if self._graph is not None:
+            return
+        _ = self.layers or self.call_graph
+        first: Any = x
+        if hasattr(x, "peek"):
+            self.build((None, *np.shape(x.peek()[0])))
+            return
+        while isinstance(first, (list, tuple, Mapping)):
+            first = next(iter(first.values())) if isinstance(first, Mapping) else first[0]
+        if not hasattr(first, "shape") and not hasattr(first, "__array__"):
+            raise UsageError(
+                "the sizes of a record are unknown; begin the Sequential with keras.Input(shape=...)"
+            )
+        self.build((None, *np.shape(first)[1:]))
