@@ -1,0 +1,1 @@
+"""The same nets by Keras and here."""
