@@ -183,15 +183,8 @@ class Model(ABC):
             seed=None if config.seed is None else config.seed + self._fits,
         )
         rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
-        record = EpochRecord(
-            Epochs(first, count, config.batch_size, rest or config.batch_size, epochs, initial_epoch),
-            measures,
-            validate=validate,
-            callbacks=callbacks,
-            is_stopped=lambda: self._stopped,
-        )
-        self._record = record
-        self._stopped = False
+        shape = Epochs(first, count, config.batch_size, rest or config.batch_size, epochs, initial_epoch)
+        record = self._new_record(shape, measures, validate, callbacks)
         if kept:
             record.restore(kept)
         look = look_of(monitor, graph, self)
@@ -232,6 +225,20 @@ class Model(ABC):
                 self._trainer = None
         self._fits += 1
         return History(tuple(record.epochs), initial_epoch)
+
+    def _new_record(
+        self,
+        shape: Epochs,
+        measures: Measures,
+        validate: Callable[[int], Mapping[str, float]] | None,
+        callbacks: Callbacks,
+    ) -> EpochRecord:
+        """Return what takes in a run that begins; it was not asked to stop yet."""
+        self._stopped = False
+        self._record = EpochRecord(
+            shape, measures, validate=validate, callbacks=callbacks, is_stopped=lambda: self._stopped
+        )
+        return self._record
 
     def _started(self, trainer: Trainer, *, resumed: bool) -> None:  # noqa: B027 - most need nothing
         """Do what has to be done when a run is ready to begin."""
