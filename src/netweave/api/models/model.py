@@ -182,8 +182,7 @@ class Model(ABC):
             checkpoints=checkpoints_of(store, checkpoints.settings(count)),
             seed=None if config.seed is None else config.seed + self._fits,
         )
-        rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
-        shape = Epochs(first, count, config.batch_size, rest or config.batch_size, epochs, initial_epoch)
+        shape = Epochs(first, count, config.batch_size, _last_size(source, config), epochs, initial_epoch)
         record = self._new_record(shape, measures, validate, callbacks)
         if kept:
             record.restore(kept)
@@ -313,6 +312,12 @@ class Model(ABC):
 def _require_of_fit(found: tuple[Path, Checkpoint] | None, kept: Any) -> None:
     if found is not None and kept is None:
         raise UsageError(f"{found[0]}: is a checkpoint of a solver's run, expected one of a fit")
+
+
+def _last_size(source: Source, config: FitConfig) -> int:
+    """Return how many records the last batch of an epoch has."""
+    rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
+    return rest or config.batch_size
 
 
 def _batches(source: Source, batch_size: int) -> int:
