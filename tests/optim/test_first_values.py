@@ -212,6 +212,6 @@ def test_every_filler_is_tried():
     mxnet_names += " fusedrnn"
     known = {f"caffe.{name}" for name in caffe_names.split()} | {f"mxnet.{n}" for n in mxnet_names.split()}
     known |= {
-        kind for kind in FILLERS if kind.startswith(("singa.", "keras."))
+        kind for kind in FILLERS if kind.startswith(("darknet.", "keras.", "singa."))
     }  # in test_singa and tests/keras
     assert set(FILLERS) == known

@@ -97,6 +97,6 @@ def test_every_policy_is_tried():
     caffe = {f"caffe.{row[0]}" for row in FORMULAS} | {"caffe.multistep", "caffe.plateau"}
     mxnet = {f"mxnet.{name}" for name in ("fixed", "factor", "multifactor", "poly", "cosine")}
     singa = {
-        kind for kind in POLICIES if kind.startswith(("singa.", "keras."))
+        kind for kind in POLICIES if kind.startswith(("darknet.", "keras.", "singa."))
     }  # in test_singa and tests/keras
     assert set(POLICIES) == caffe | mxnet | singa
