@@ -164,7 +164,7 @@ WRONG = [
     ({"context": []}, {}, "the list of contexts is empty"),
     ({"context": "cpu", "device": "cpu"}, {}, "give only one"),
     ({"context": cpus(2)}, {"kvstore": None}, "would train each context by itself"),
-    ({"context": cpus(2)}, {"kvstore": "nccl"}, "no key-value store 'nccl'"),
+    ({"context": cpus(2)}, {"kvstore": "nccl"}, "unknown key-value store 'nccl'"),
     ({"context": cpus(2)}, {"batch_size": 1}, "a batch of 1 cannot be split over 2 devices"),
     ({"context": cpus(1)}, {"kvstore": "dist_sync"}, "start them with: torchrun"),
     (
@@ -181,6 +181,22 @@ def test_wrong_contexts_and_stores_are_refused(module, settings, message):
     data, labels = records(fit)
     with sym.NameManager(), pytest.raises(UsageError, match=message):
         Module(fit.make(sym), **module).fit(data, labels, **{"num_epoch": 1, "batch_size": BATCH, **settings})
+
+
+@pytest.mark.multi
+@pytest.mark.slow
+def test_workers_with_codes_resume_with_the_same_bits(tmp_path):
+    """What the codes of each worker have left out is in the checkpoint that the first one writes."""
+    command = [sys.executable, "-m", "tests.api.dist_fit", str(tmp_path), "codes"]
+    assert Launcher(command, ["cpu"] * 3, 0, print).run() == 0
+    found = {path.stem: dict(np.load(path)) for path in tmp_path.glob("*.npz")}
+    for worker in range(3):
+        assert largest_difference(found[f"resumed-{worker}"], found["whole-0"]) == 0
+    assert largest_difference(found["forgetful-0"], found["whole-0"]) > 0
+    arrays = latest(str(tmp_path / "whole"))[1].arrays
+    rows = [arrays[f"store:0:0:{worker}"] for worker in range(3)]
+    assert not np.array_equal(rows[0], rows[1])
+    assert not np.array_equal(rows[1], rows[2])
 
 
 @pytest.mark.multi

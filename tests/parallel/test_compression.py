@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netweave.parallel.compression import dequantize_2bit, num_code_bytes, quantize_2bit
+from netweave.parallel.compression import num_code_bytes, quantize_2bit, sum_2bit
 
 
 def mxnet_codes(gradient, residual, threshold):
@@ -47,12 +47,20 @@ def test_what_is_not_sent_is_sent_later(count, seed, steps):
     for _ in range(steps):
         gradient = torch.from_numpy(draw.integers(-64, 65, size=count).astype(np.float32) / 64)
         total += gradient
-        sent += dequantize_2bit(quantize_2bit(gradient, residual, 0.5), count, 0.5, torch.float32)
+        sent += sum_2bit([quantize_2bit(gradient, residual, 0.5)], count, 0.5, torch.float32)
     assert torch.equal(sent + residual, total)
+
+
+@given(st.integers(1, 5), st.integers(1, 40), st.integers(0, 2**32 - 1))
+def test_a_sum_of_codes_is_that_of_what_they_stand_for(num_ranks, count, seed):
+    gradients = torch.from_numpy(np.random.default_rng(seed).normal(size=(num_ranks, count)))
+    rows = [quantize_2bit(gradient, torch.zeros(count).double(), 0.3) for gradient in gradients]
+    expected = 0.3 * ((gradients >= 0.3).double() - (gradients <= -0.3).double()).sum(0)
+    assert torch.equal(sum_2bit(rows, count, 0.3, torch.float64), expected)
 
 
 @pytest.mark.parametrize("value", [0.5, -0.5, 0.49, -0.49, 3.0])
 def test_an_element_at_the_threshold_is_sent(value):
     residual = torch.zeros(1)
-    sent = dequantize_2bit(quantize_2bit(torch.tensor([value]), residual, 0.5), 1, 0.5, torch.float32)
+    sent = sum_2bit([quantize_2bit(torch.tensor([value]), residual, 0.5)], 1, 0.5, torch.float32)
     assert sent.item() == (0.5 if value >= 0.5 else -0.5 if value <= -0.5 else 0.0)

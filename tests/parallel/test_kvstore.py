@@ -107,12 +107,12 @@ def test_codes_of_a_device_store_are_mxnets_one_residual_for_each_device():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda store: netweave.kvstore.create("dist_async"), "there are: local, device, dist_sync"),
+        (lambda store: netweave.kvstore.create("dist_async"), "expected one of local, device, dist_sync"),
         (lambda store: netweave.kvstore.create("dist_sync"), "start them with: torchrun"),
         (lambda store: store.init("weight", torch.ones(1)), "key 'weight' of the store has a value already"),
         (
             lambda store: store.push("bias", torch.ones(1)),
-            "has no value, init gives it one; there are: 'weight'",
+            "expected one of 'weight', or call init to give it a value",
         ),
         (lambda store: store.push("weight", torch.ones(3)), r"has shape \(2, 3\), found \(3,\)"),
         (lambda store: store.push(["weight"], []), "1 keys and 0 values were given"),

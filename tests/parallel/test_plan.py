@@ -69,8 +69,8 @@ def test_what_the_next_forward_needs_first_overtakes_what_waits():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"kind": "ring"}, "no exchange 'ring'; there are: blocking, overlapped"),
-        ({"compression": "zip"}, "no compression 'zip'; there are: none, fp16"),
+        ({"kind": "ring"}, "unknown exchange 'ring'; expected one of blocking, overlapped"),
+        ({"compression": "zip"}, "unknown compression 'zip'; expected one of none, fp16"),
         ({"kind": "owner", "compression": "2bit"}, "do not go with exchange 'owner'"),
         ({"compression": "2bit", "threshold": 0.0}, "expected more than 0"),
     ],

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, distributed
 
 from netweave.errors import UsageError
-from netweave.parallel.compression import HALF, dequantize_2bit, num_code_bytes, quantize_2bit
+from netweave.parallel.compression import HALF, num_code_bytes, quantize_2bit, sum_2bit
 from netweave.parallel.flat_row import FlatRow, GradientRow
 from netweave.parallel.link import LANE, Channel, fastest_update_s
 from netweave.parallel.plan import IN_FLIGHT, plan, prioritised_order
@@ -291,14 +291,12 @@ class Exchange:
         codes = quantize_2bit(contribution, self.residuals.slice(number), self._settings.threshold)
         gathered = codes.new_empty(self._world.size * len(codes))
         self._wire[number] = gathered
-        return distributed.all_gather_into_tensor(gathered, codes, group=group, async_op=True)
+        return distributed.all_gather_single(gathered, codes, group=group, async_op=True)
 
     def _end_codes(self, number: int) -> None:
         target = self._gradients.slice(number)
         rows = self._wire.pop(number).reshape(self._world.size, num_code_bytes(len(target)))
-        target.zero_()
-        for codes in rows:  # in the order of ranks, so that all have the same bits
-            target.add_(dequantize_2bit(codes, len(target), self._settings.threshold, target.dtype))
+        target.copy_(sum_2bit(rows.unbind(), len(target), self._settings.threshold, target.dtype))
 
     # Parameters back from their owners.
 

@@ -20,7 +20,7 @@ from torch import Tensor, distributed
 from netweave.engine import ThreadedEngine, Variable
 from netweave.errors import UsageError
 from netweave.optim import Trained, Updater
-from netweave.parallel.compression import dequantize_2bit, num_code_bytes, quantize_2bit
+from netweave.parallel.compression import num_code_bytes, quantize_2bit, sum_2bit
 from netweave.parallel.link import Channel
 from netweave.symbol.training import mxnet_solver
 
@@ -54,7 +54,7 @@ class KVStore:
 
     def __init__(self, kind: str, world: World | None = None, *, engine: Engine | None = None) -> None:
         if kind not in TYPES:
-            raise UsageError(f"no key-value store {kind!r}; there are: {', '.join(TYPES)}")
+            raise UsageError(f"unknown key-value store {kind!r}; expected one of {', '.join(TYPES)}")
         self.type = kind
         self._whole_world = world
         self._world = world if world is not None and world.size > 1 else None
@@ -290,6 +290,10 @@ class KVStore:
         """Return the stored tensor itself, which tasks change that name ``variable(key)``."""
         return self._stored[key]
 
+    def share(self, value: Any, what: str) -> Any:
+        """Return the value that the first worker has: JSON values, small ones."""
+        return value if self._world is None else self._world.share(value, what)
+
     def require_equal(self, value: Any, what: str, remedy: str) -> None:
         """Refuse to go on unless all workers have the same value; see ``World.require_equal``."""
         if self._world is not None:
@@ -304,6 +308,22 @@ class KVStore:
     def residuals(self) -> dict[tuple[Key, int], Tensor]:
         """What 2-bit codes have left out so far, by key and device."""
         return dict(self._residuals)
+
+    def gather_residuals(self) -> list[dict[tuple[Key, int], Tensor]]:
+        """Return, on the first worker, the residuals of each worker; nothing on the others.
+
+        All workers call it after the same pushes, when none of them is still to be done.
+        """
+        if self._world is None or not self._residuals:
+            return [self.residuals]
+        found: list[dict[tuple[Key, int], Tensor]] = [{} for _ in range(self.num_workers)]
+        with self._world.watched("collecting residuals"):
+            for key, own in self._residuals.items():  # in the order of the first pushes, which all share
+                rows = [torch.empty_like(own) for _ in found] if self.rank == 0 else None
+                distributed.gather(own, rows, dst=0, group=self._group)
+                for residuals, row in zip(found, rows or [], strict=False):
+                    residuals[key] = row
+        return found if self.rank == 0 else []
 
     def restore_residuals(self, residuals: Mapping[tuple[Key, int], Tensor]) -> None:
         """Go on with what codes left out before."""
@@ -332,7 +352,9 @@ class KVStore:
     def _check(self, key: Key, tensors: Sequence[Tensor]) -> None:
         if key not in self._stored:
             known = ", ".join(map(repr, self._stored)) or "none"
-            raise UsageError(f"key {key!r} of the store has no value, init gives it one; there are: {known}")
+            raise UsageError(
+                f"unknown key {key!r} of the store; expected one of {known}, or call init to give it a value"
+            )
         shape = tuple(self._stored[key].shape)
         for tensor in tensors:
             if tuple(tensor.shape) != shape:
@@ -352,7 +374,7 @@ class KVStore:
         """Return what a device's codes stand for."""
         assert self._threshold is not None
         codes = self._quantize(key, device, value)
-        found = dequantize_2bit(codes, value.numel(), self._threshold, value.dtype)
+        found = sum_2bit([codes], value.numel(), self._threshold, value.dtype)
         return found.reshape(value.shape)
 
     def _quantize(self, key: Key, device: int, value: Tensor) -> Tensor:
@@ -368,7 +390,7 @@ class KVStore:
                 return distributed.all_reduce(merged[0], group=self._group, async_op=True)
             codes = self._quantize(key, 0, merged[0])
             gathered.append(codes.new_empty(self.num_workers * len(codes)))
-            return distributed.all_gather_into_tensor(gathered[0], codes, group=self._group, async_op=True)
+            return distributed.all_gather_single(gathered[0], codes, group=self._group, async_op=True)
 
         def end() -> None:
             if not gathered:
@@ -376,9 +398,7 @@ class KVStore:
             assert self._threshold is not None
             total, size = merged[0], merged[0].numel()
             rows = gathered[0].reshape(self.num_workers, num_code_bytes(size))
-            total.zero_()
-            for codes in rows:
-                total += dequantize_2bit(codes, size, self._threshold, total.dtype).reshape(total.shape)
+            total.copy_(sum_2bit(rows.unbind(), size, self._threshold, total.dtype).reshape(total.shape))
 
         channel.push(begin, self._variables[key], end=end, name=f"push of {name}")
 

@@ -48,9 +48,11 @@ class ExchangeSettings:
 
     def __post_init__(self) -> None:
         if self.kind not in EXCHANGES:
-            raise UsageError(f"no exchange {self.kind!r}; there are: {', '.join(EXCHANGES)}")
+            raise UsageError(f"unknown exchange {self.kind!r}; expected one of {', '.join(EXCHANGES)}")
         if self.compression not in COMPRESSIONS:
-            raise UsageError(f"no compression {self.compression!r}; there are: {', '.join(COMPRESSIONS)}")
+            raise UsageError(
+                f"unknown compression {self.compression!r}; expected one of {', '.join(COMPRESSIONS)}"
+            )
         if not self.threshold > 0:
             raise UsageError(f"the threshold of 2-bit compression is {self.threshold}, expected more than 0")
         if self.compression == "2bit" and self.kind not in {"blocking", "overlapped", "prioritised"}:

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import tempfile
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,10 +30,10 @@ from netweave.training.checkpoint_file import (
     write_whole,
 )
 from netweave.training.nets import load_weights
+from netweave.training.run_lock import exclusive
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping
 
     from netweave.backends.torch import TorchNet
     from netweave.engine import Engine
@@ -173,14 +174,17 @@ class CheckpointWriter:
         self._origin = Origin(run)
         self._files = Variable("checkpoint files")
 
-    def require_folder(self) -> None:
-        """Look, before the first step, whether the folder of the checkpoints can be written.
+    @contextlib.contextmanager
+    def reserved(self) -> Iterator[None]:
+        """Let no other run write checkpoints of the prefix while a block runs.
 
         Raises:
-            RunError: It cannot.
+            RunError: The folder of the checkpoints cannot be written.
+            UsageError: Another run writes there.
         """
         checkpoints = self._state.job.checkpoints
         if not (checkpoints.interval or checkpoints.at_end):
+            yield
             return
         folder = checkpoint_path(checkpoints.prefix, 0).parent
         try:
@@ -191,6 +195,9 @@ class CheckpointWriter:
                 f"the folder {str(folder)!r}, for checkpoints {checkpoints.prefix!r}, cannot be written: "
                 f"{error.strerror}. Give another prefix (snapshot_prefix) or make the folder writable"
             ) from error
+        lock = folder / f"{Path(checkpoints.prefix).name}.lock"
+        with exclusive(lock, f"checkpoints {checkpoints.prefix!r}"):
+            yield
 
     def save(self, content: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
         """Begin to write everything as it is now; return the names of the files.

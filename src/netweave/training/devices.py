@@ -216,17 +216,38 @@ class StoreExchange:
                     tensor.copy_(mean)
 
     def residuals(self) -> dict[str, np.ndarray]:
-        """Return what 2-bit codes have left out so far, by ``store:slice:device``."""
-        return {f"store:{key}:{device}": to_array(row) for (key, device), row in self.store.residuals.items()}
+        """Return, on the first worker, what 2-bit codes have left out, by ``store:slice:device:worker``.
+
+        All workers call it at the same update.
+        """
+        return {
+            f"store:{key}:{device}:{worker}": to_array(row)
+            for worker, residuals in enumerate(self.store.gather_residuals())
+            for (key, device), row in residuals.items()
+        }
 
     def restore_residuals(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Go on with what codes left out before, by ``slice:device``."""
-        found: dict[tuple[int | str, int], Tensor] = {}
+        """Go on with what codes left out before, by ``slice:device:worker``.
+
+        Where there were other workers, each takes an equal share of their sum.
+        """
+        of_workers: dict[int, dict[tuple[int | str, int], Tensor]] = {}
         for name, array in arrays.items():
-            number, _, device = name.partition(":")
-            like = self._rows[int(device)].slice(int(number))
-            found[int(number), int(device)] = torch.from_numpy(array).to(like)
-        self.store.restore_residuals(found)
+            number, device, *worker = map(int, name.split(":"))  # earlier versions wrote those of one worker
+            like = self._rows[device].slice(number)
+            own = of_workers.setdefault(worker[0] if worker else 0, {})
+            own[number, device] = torch.from_numpy(array).to(like)
+        count = self.store.num_workers
+        if len(of_workers) == count:
+            self.store.restore_residuals(of_workers[self.store.rank])
+            return
+        keys = dict.fromkeys(key for residuals in of_workers.values() for key in residuals)
+        self.store.restore_residuals(
+            {
+                key: torch.stack([one[key] for one in of_workers.values() if key in one]).sum(0) / count
+                for key in keys
+            }
+        )
 
     def _take(self, number: int) -> list[Tensor]:
         return [row.take(number) for row in self._rows]

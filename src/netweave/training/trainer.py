@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.backends.torch.device import find_device
-from netweave.backends.torch.node_memory import memories, to_array
+from netweave.backends.torch.node_memory import to_array
 from netweave.backends.torch.stages import cut
-from netweave.data import Turns
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
@@ -25,17 +25,16 @@ from netweave.training.begin import (
 from netweave.training.checkpoint_file import nested, read_checkpoint
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
-from netweave.training.evaluating import run_batch
+from netweave.training.evaluation import Evaluator, turns_of
 from netweave.training.events import Ended, Evaluated, Note, Saved, Shown, Stopped, Updated
 from netweave.training.finite import require_finite_loss, require_finite_parameters
 from netweave.training.history import History
 from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
-from netweave.training.metrics import make_metric
 from netweave.training.nets import make_nets, trained
 from netweave.training.norms import norms_of
 from netweave.training.openmp import release_threads
-from netweave.training.output_metrics import MeanOutputs, OutputElements, averaged, elements
+from netweave.training.output_metrics import MeanOutputs, OutputElements, elements
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where
 from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
@@ -54,7 +53,6 @@ if TYPE_CHECKING:
     from netweave.training.devices import SeveralDevices
     from netweave.training.events import Watch
     from netweave.training.loading import Given
-    from netweave.training.metrics import PhaseMetric
     from netweave.training.monitor import Look
     from netweave.training.work import RankWork
 
@@ -178,9 +176,12 @@ class Trainer:
         for net in self.nets.values():
             net.guard(self.program.wait_for_access)
         self._loaders: dict[str, PhaseLoader] = {}
+        self._evaluator = Evaluator(
+            job, self.nets, self._loaders, self.program, engine=engine, where=where, ranks=self._ranks
+        )
         try:
             self._open_loaders(LoaderConfig(engine, self.seed, DTYPES[dtype], threads), data or {})
-            self._require_same_run(num_stages)
+            self._require_same_run(num_stages, {"the precision": precision, "numbers": str(dtype)})
             self._go_on(checkpoint, resume)
         except BaseException:
             self.close()
@@ -211,11 +212,11 @@ class Trainer:
             of_rank = self._of_rank(config, name)
             self._loaders[name] = PhaseLoader(name, phase, data.get(name, {}), of_rank)
 
-    def _require_same_run(self, num_stages: int) -> None:
+    def _require_same_run(self, num_stages: int, numbers: Mapping[str, str]) -> None:
         if self._ranks is not None:
             num_batches = {name: loader.batches_per_epoch for name, loader in self._loaders.items()}
             common = run_in_common(self.job, seed=self.seed, num_stages=num_stages, num_batches=num_batches)
-            self._ranks.require_same_start(common)
+            self._ranks.require_same_start({**common, **numbers})
 
     def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
         """Go on where a checkpoint, or a solver's state of the Job's own format, was written."""
@@ -234,10 +235,13 @@ class Trainer:
         Raises:
             RunError: The loss is no number any more, or a checkpoint cannot be written.
             SourceError: A record cannot be read.
+            UsageError: Another run is writing the checkpoints of this one's prefix.
         """
+        with self._writer.reserved() if self._is_writer else nullcontext():
+            return self._run()
+
+    def _run(self) -> bool:
         job, schedule = self.job, self.job.schedule
-        if self._ranks is None or self._ranks.world.is_first:
-            self._writer.require_folder()
         finished = self._steps()
         self.program.wait()
         require_finite_parameters(self.job, self.nets["train"], self.iteration)
@@ -247,12 +251,7 @@ class Trainer:
             self._end(Stopped(self.iteration))
             return False
         if schedule.display_at_end and schedule.is_due("display", self.iteration):
-            loss, outputs = self._evaluate("train", 0)
-            if self._ranks is not None:
-                numbers = {key: tensor for key, tensor in outputs.items() if not tensor.ndim}
-                means = self._ranks.total_means({**numbers, "": torch.tensor(loss)}, 1)
-                loss = float(means.pop(""))
-                outputs |= means
+            loss, outputs = self._evaluator.last_loss(self.iteration)
             self.program.losses.append(loss)
             self._show(self.iteration, outputs, rate=None)
             require_finite_loss(self.job, self.iteration, "train", loss)
@@ -286,15 +285,8 @@ class Trainer:
     def _evaluate_phases(self, phases: Mapping[str, Phase]) -> list[Evaluated]:
         self._average_states()
         events = []
-        for name, phase in phases.items():
-            turns = self._turns(name)
-            numbers = range(phase.num_batches or 1)
-            own = numbers if turns is None else numbers[turns.rank :: turns.size]
-            metric = make_metric(phase)
-            batches = (self._evaluate(name, number, metric)[1] for number in own)
-            means = self._ranks.total_means if self._ranks is not None and turns is not None else None
-            outputs = averaged(batches, means) | (metric.result() if metric else {})
-            event = Evaluated(self.iteration, name, outputs, phase.losses)
+        for name in phases:
+            event = self._evaluator.evaluate(name, self.iteration)
             self.history.show(event)
             self._watch(event)
             events.append(event)
@@ -395,32 +387,6 @@ class Trainer:
             outputs = self._since_display.take() if self.job.schedule.display_means else result.outputs
             self._show(step, outputs, rate=result.rate)
 
-    def _evaluate(
-        self, name: str, number: int, metric: PhaseMetric | None = None
-    ) -> tuple[float, dict[str, torch.Tensor]]:
-        """Run the net of a phase on its next batch; return the objective and the outputs.
-
-        Args:
-            name: Of the phase.
-            number: Of the batch in this pass.
-            metric: What looks at the whole pass.
-        """
-        phase, net, program, where = self.job.phases[name], self.nets[name], self.program, self._where
-        batch, variables = self._loaders[name].take()
-        step, samples = self.iteration, self._loaders[name].samples
-
-        def compute() -> tuple[float, dict[str, torch.Tensor]]:
-            first = number * self._loaders[name].batch_size
-            net.train(name == "train")
-            return run_batch(
-                phase, net, batch, where=where, step=step, first=first, samples=samples, metric=metric
-            )
-
-        release_threads()
-        reads = [*variables, *program.parameters]
-        task = self._engine.push(compute, reads, [program.state], lane=COMPUTE, name=f"{name} {step}")
-        return task.result()
-
     def _show(self, iteration: int, outputs: Mapping[str, torch.Tensor], *, rate: float | None) -> None:
         losses = self.program.losses
         records = self._loaders["train"].batch_size * self.job.solver.accumulate
@@ -456,31 +422,20 @@ class Trainer:
         if self._ranks is not None:
             self._ranks.collect_state(self.updater)
             arrays |= {f"residual:{rank}": row for rank, row in self._ranks.residuals().items()}
-            if not self._ranks.world.is_first:
-                return
+        if not self._is_writer:
+            return
         files = self._writer.save(content, arrays)
         self._watch(Saved(self.iteration, files))
+
+    @property
+    def _is_writer(self) -> bool:
+        """Whether this process writes the checkpoints, for all ranks or workers."""
+        return self._worker == 0 and (self._ranks is None or self._ranks.world.is_first)
 
     @property
     def _worker(self) -> int:
         """Number of this worker among those that each have a batch of their own."""
         return 0 if self._several is None else self._several.store.rank
-
-    def _turns(self, name: str) -> Turns | None:
-        """Return which batches of a test this rank takes; None if it takes all.
-
-        A metric of the whole pass sees all batches on each rank.
-        """
-        phase = self.job.phases[name]
-        count = phase.num_batches or 1
-        if (
-            self._ranks is None
-            or phase.metric
-            or count < self._ranks.world.size
-            or memories(self.nets[name].module)
-        ):
-            return None
-        return Turns(self._ranks.world.rank, self._ranks.world.size, count)
 
     def _of_rank(self, config: LoaderConfig, name: str) -> LoaderConfig:
         """Return how this rank loads the batches of a phase."""
@@ -488,4 +443,5 @@ class Trainer:
             return config
         if name == "train":
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
-        return replace(config, turns=self._turns(name))
+        turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
+        return replace(config, turns=turns)

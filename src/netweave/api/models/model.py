@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from dataclasses import replace
@@ -180,7 +181,7 @@ class Model(ABC):
             config,
             max_iterations=first + epochs * count,
             checkpoints=checkpoints_of(store, checkpoints.settings(count)),
-            seed=None if config.seed is None else config.seed + self._fits,
+            seed=_seed_of(store, config.seed, self._fits),
         )
         shape = Epochs(first, count, config.batch_size, _last_size(source, config), epochs, initial_epoch)
         record = self._new_record(shape, measures, validate, callbacks)
@@ -318,6 +319,13 @@ def _last_size(source: Source, config: FitConfig) -> int:
     """Return how many records the last batch of an epoch has."""
     rest = 0 if source.endless or config.last != "short" else len(source) % config.batch_size
     return rest or config.batch_size
+
+
+def _seed_of(store: KVStore | None, seed: int | None, num_fits: int) -> int | None:
+    """Return the seed of a fit: another one for each fit of a model, and the same for all workers."""
+    if seed is not None:
+        return seed + num_fits
+    return None if store is None else int(store.share(secrets.randbits(31), "seed"))
 
 
 def _batches(source: Source, batch_size: int) -> int:

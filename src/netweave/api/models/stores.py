@@ -47,16 +47,20 @@ def store_for(
 
 
 def checkpoints_of(store: KVStore | None, checkpoints: Checkpoints) -> Checkpoints:
-    """Return the checkpoints that this worker writes: the first writes those of all.
+    """Return the checkpoints that this worker takes part in: the first writes those of all.
 
     Raises:
-        UsageError: Each worker has something of its own to keep: what codes have left out.
+        UsageError: Each worker has residuals to put into them, and not all of them are to do so.
     """
     if store is None or store.num_workers == 1:
         return checkpoints
-    if store.is_compressed and checkpoints.at_end:
-        raise UsageError(
-            "checkpoints of a dist_sync store with gradient compression are not supported, since each worker "
-            "keeps residuals of its own; leave out checkpoint_prefix or the compression"
+    if store.is_compressed:
+        due = [checkpoints.interval, checkpoints.at_end]
+        store.require_equal(
+            due,
+            "checkpoint interval and end",
+            "each worker keeps residuals of gradient compression: give all the same checkpoint_prefix and "
+            "checkpoint_interval",
         )
+        return checkpoints
     return checkpoints if store.rank == 0 else Checkpoints(at_end=False)
