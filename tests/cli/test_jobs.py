@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 from netweave.api import jobs
 from netweave.errors import UsageError
+from tests.parallel import command
 from tests.training.singa_jobs import CLASSIFIER, job_text
 
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
@@ -106,6 +108,25 @@ def test_a_run_is_listed_and_stopped_with_a_checkpoint(tmp_path, netweave):
         assert process.wait(60) == 130
     assert "stopped; --resume goes on from here" in rest
     assert list((tmp_path / "checkpoint").glob("*.checkpoint"))
+    assert jobs.list_jobs() == []
+
+
+@needs_torch
+@pytest.mark.slow
+@pytest.mark.multi
+def test_ranks_of_a_job_that_is_killed_are_not_started_again(tmp_path, netweave):
+    command.write(tmp_path, steps=1_000_000, snapshot=0, display=1)
+    process = command.start(tmp_path, "--devices", "cpu:2", "--restarts", "3", "--seed", "4")
+    with command.ended(process):
+        while "Iteration 5, loss" not in process.stdout.readline():
+            assert process.poll() is None
+        pids = command.ranks_of(process)
+        assert [(job.pid, job.launcher) for job in jobs.list_jobs()] == [(pids[0], process.pid)]
+        assert ": killed" in netweave("jobs", "kill", "0", "--now").out
+        status, output = command.finish(process, 60)
+    assert status == 128 + signal.SIGTERM
+    assert "starting all" not in output
+    assert not any(map(command.is_there, pids))
     assert jobs.list_jobs() == []
 
 

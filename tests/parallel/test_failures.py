@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def lines_until(process, text):
         ({"net": NET.replace("num_output: 30", "num_output: 31")}, (), (), "has a net with the fingerprint"),
         ({}, ("--exchange", "owner"), (), 'has the exchange\'s kind "owner", the others "overlapped"'),
         ({}, ("--slice-elements", "128"), (), "has slices with the fingerprint"),
+        ({}, ("--precision", "bf16"), (), 'has the precision "bf16", the others "f32"'),
         ({}, ("--seed", "5"), (), "has parameters with the fingerprint"),
         ({"snapshot": 7}, (), (), "has iterations between checkpoints 7, the others 10"),
         ({}, (), [sys.executable, "-c", OLDER], "has netweave 0.0.9, torch"),
@@ -104,6 +106,87 @@ def test_a_rank_that_fails_alone_is_the_cause_that_the_others_name(tmp_path):
     assert "elsewhere.caffemodel" in cause
     assert f"rank 1 (pid {processes[1].pid} on " in said
     assert "failed: elsewhere.caffemodel" in said
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--data", "train=elsewhere"), "elsewhere"),
+        (("--exchange", "ring"), "Invalid value for '--exchange'"),
+    ],
+)
+def test_a_rank_that_fails_before_it_joins_is_named_at_once(tmp_path, failing, arguments, message):
+    """Not after the timeout of a minute; rank 0 then holds the store only to say so."""
+    write(tmp_path, steps=40)
+    port = free_port()
+    began_s = time.monotonic()
+    processes = [
+        start_rank(tmp_path, rank, 3, port, *SEED, *(arguments if rank == failing else ()))
+        for rank in range(3)
+    ]
+    with ended(*processes):
+        results = [finish(process) for process in processes]
+    assert time.monotonic() - began_s < 45
+    for rank, (status, output) in enumerate(results):
+        assert output.count("netweave:") == 1, output
+        assert message in output
+        if rank == failing:
+            assert status == 2
+        else:
+            assert status == 75
+            assert f"rank {failing} failed: " in output
+
+
+def test_two_runs_with_one_prefix_are_refused(tmp_path):
+    write(tmp_path, steps=1_000_000, snapshot=0, display=1)
+    first = start(tmp_path, *SEED)
+    with ended(first):
+        lines_until(first, "Iteration 2, loss")
+        status, output = finish(start(tmp_path, "--devices", "cpu:2", *SEED))
+        assert status == 2
+        assert output.count("netweave:") == 1, output
+        assert f"another run (process {first.pid} on " in output
+        assert "is writing checkpoints 'out/net'" in output
+        assert "Iteration" not in output
+        assert first.poll() is None
+        first.kill()
+        first.wait()
+    write(tmp_path, steps=2, snapshot=0)  # what was killed holds nothing any more
+    assert finish(start(tmp_path, *SEED))[0] == 0
+    assert not list((tmp_path / "out").glob("*.lock"))
+
+
+def test_a_slow_rank_is_named_while_it_is_slow(tmp_path):
+    """All ranks take equally long for an update, as they wait for each other: it computes for longer."""
+    write(tmp_path, steps=1_000_000, snapshot=0, display=1)
+    process = start(tmp_path, "--devices", "cpu:3", *SEED)
+    with ended(process):
+        lines_until(process, "Iteration 20, loss")
+        pid = ranks_of(process)[1]
+        over = threading.Event()
+        thread = threading.Thread(target=slow_down, args=(pid, over))
+        thread.start()
+        hangs = threading.Timer(90, process.kill)
+        hangs.start()
+        try:
+            said = lines_until(process, "is slow")
+            assert f"netweave: rank 1 (pid {pid} on " in said
+        finally:
+            over.set()
+            thread.join()
+        assert "is slow" not in lines_until(process, "is no longer slow")
+        hangs.cancel()
+        assert process.poll() is None
+
+
+def slow_down(pid, over):
+    """Let a process run for a quarter of the time."""
+    while not over.is_set():
+        os.kill(pid, signal.SIGSTOP)
+        time.sleep(0.06)
+        os.kill(pid, signal.SIGCONT)
+        time.sleep(0.02)
 
 
 def test_a_rank_that_was_killed_is_named_without_a_launcher(tmp_path):

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
+from netweave.parallel.environment import rank_environment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,6 +39,7 @@ class RunningJob:
         started: When, in seconds since 1970.
         folder: The working folder.
         birth: When the kernel started the process, as it counts time; empty where it does not say.
+        launcher: The process that starts the ranks again when one dies; 0 where there is none.
     """
 
     id: int
@@ -48,6 +50,7 @@ class RunningJob:
     started: float
     folder: str
     birth: str = ""
+    launcher: int = 0
 
     @property
     def here(self) -> bool:
@@ -120,6 +123,9 @@ def kill_job(number: int, *, at_once: bool = False) -> RunningJob:
     if not job.here:
         raise UsageError(f"job {number} runs on {job.host} (process {job.pid}); stop it there")
     try:
+        if at_once and job.launcher:  # first: it would start the ranks again
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(job.launcher, signal.SIGTERM)
         os.kill(job.pid, signal.SIGKILL if at_once else signal.SIGINT)
     except PermissionError as error:
         raise UsageError(f"job {number} (process {job.pid}) belongs to another user") from error
@@ -131,10 +137,13 @@ def kill_job(number: int, *, at_once: bool = False) -> RunningJob:
 def _enter(name: str, file: str) -> RunningJob:
     folder = register_folder()
     folder.mkdir(parents=True, exist_ok=True)
+    environment = rank_environment()
+    # torchrun's agent holds the store, as Netweave's own launcher does, and is the parent of its ranks
+    launcher = os.getppid() if environment is not None and environment.agent_holds_store else 0
     number = max((job.id for job in list_jobs()), default=-1) + 1
     while True:
         pid, host = os.getpid(), socket.gethostname()
-        job = RunningJob(number, name, file, host, pid, time.time(), str(Path.cwd()), _birth(pid))
+        job = RunningJob(number, name, file, host, pid, time.time(), str(Path.cwd()), _birth(pid), launcher)
         try:
             with _path(number).open("x") as entry:  # fails if another process has just taken the number
                 json.dump(asdict(job), entry)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from netweave.errors import ReadError, UsageError
+from netweave.errors import NetweaveError, PeerError, ReadError, UsageError
+from netweave.parallel.early_failure import announce_early_failure
 from netweave.parallel.environment import rank_environment
 from netweave.training import Note, latest
 from netweave.training.checkpoint_file import SUFFIX, last_generation, read_origin
@@ -20,6 +22,24 @@ if TYPE_CHECKING:
     from netweave.training.checkpoint_file import Origin
     from netweave.training.events import Watch
     from netweave.training.options import RankSettings, TrainOptions
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def announcing_early_failure(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function that trains tell the other ranks of an error that comes before this one has joined."""
+
+    @functools.wraps(function)
+    def announced(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except NetweaveError as error:
+            if not isinstance(error, PeerError):
+                announce_early_failure(str(error))
+            raise
+
+    return announced
 
 
 @contextlib.contextmanager

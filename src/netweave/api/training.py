@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.api.arguments import data_paths
-from netweave.api.ranks import device_of_rank
+from netweave.api.ranks import announcing_early_failure, device_of_rank
 from netweave.api.running import need_torch, train_here
 from netweave.data.probe import probe
 from netweave.errors import UsageError
@@ -60,6 +60,7 @@ def load_job(
     return read_job(Path(solver), options)
 
 
+@announcing_early_failure
 def train(
     job: Job | str | Path,
     *,

@@ -35,7 +35,8 @@ from netweave.cli.time import time
 from netweave.cli.train import train
 from netweave.cli.zoo import zoo
 from netweave.errors import NetweaveError, PeerError
-from netweave.parallel.environment import GROUP_LOST, leave_at_once, leave_error, rank_environment
+from netweave.parallel.early_failure import announce_early_failure
+from netweave.parallel.environment import GROUP_LOST, is_rank, leave_at_once, leave_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,21 +101,25 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Args:
         arguments: The arguments after ``netweave``; by default those of the process.
     """
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    message = ""
     try:
-        status = _run(list(sys.argv[1:] if arguments is None else arguments))
+        status = _run(given)
     except click.ClickException as error:
-        _complain(_wrong_call(error))
-        status = BAD_CALL
+        message, status = _wrong_call(error), BAD_CALL
+        _complain(message)
     except NetweaveError as error:
-        status = GROUP_LOST if isinstance(error, PeerError) else BAD_CALL
-        if not leave_error(str(error)):
-            _complain(str(error))
+        message, status = str(error), GROUP_LOST if isinstance(error, PeerError) else BAD_CALL
+        if not leave_error(message):
+            _complain(message)
     except (click.Abort, KeyboardInterrupt):
         status = INTERRUPTED
     except BrokenPipeError:
         sys.stdout = None  # so that the interpreter does not write to it once more when it ends
         status = UNREAD
-    if status and rank_environment() is not None:
+    if status and is_rank():
+        if status == BAD_CALL and given[:1] == ["train"]:
+            announce_early_failure(message)
         leave_at_once(status)
     sys.exit(status)
 

@@ -107,6 +107,11 @@ def _number(variables: Mapping[str, str], name: str, least: int, end: int | None
     return int(text)
 
 
+def is_rank() -> bool:
+    """Whether the environment says that this process is one of several, completely or not."""
+    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+
+
 def is_launched() -> bool:
     """Whether Netweave's own launcher has started this process, and still watches it."""
     return os.environ.get(LAUNCHED) == str(os.getppid())

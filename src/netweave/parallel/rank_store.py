@@ -12,7 +12,7 @@ import json
 import time
 from collections import Counter
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from torch import distributed
 
@@ -48,6 +48,7 @@ class RankStore:
         timeout_s: How long a rank, or the store, is waited for.
 
     Attributes:
+        num_joined: How many stores this process has opened so far.
         names: What each rank is called in messages.
         attempt: The keys of this attempt.
 
@@ -55,11 +56,14 @@ class RankStore:
         PeerError: There is no store.
     """
 
+    num_joined: ClassVar[int] = 0
+
     def __init__(self, environment: RankEnvironment, *, timeout_s: float) -> None:
         self.names: Sequence[str] = [f"rank {rank}" for rank in range(environment.size)]
         self._environment, self._timeout_s = environment, timeout_s
         self._num_calls: Counter[str] = Counter()
-        number = next(_joined)  # a process may train several times; keys of the last time are still there
+        # a process may train several times; keys of the last time are still there
+        RankStore.num_joined = number = next(_joined)
         self._prefix = f"netweave/{number}/attempt {environment.attempt}"
         base = self._connect(is_master=environment.hosts_store)
         self._run = distributed.PrefixStore(f"netweave/{number}/run", base)

@@ -27,7 +27,7 @@ from torch import distributed
 from netweave.backends.torch.device import find_device
 from netweave.errors import NetweaveError, PeerError, UsageError
 from netweave.parallel.environment import DEVICE, MACHINE, is_launched, rank_environment
-from netweave.parallel.monitor import BEAT_S, Monitor
+from netweave.parallel.heartbeat import BEAT_S, Heartbeat
 from netweave.parallel.occupancy import Occupancy
 from netweave.parallel.rank_store import SLACK_S, RankStore
 from netweave.parallel.waiting import within
@@ -106,11 +106,11 @@ class World:
             self.ranks = self._introduce()
             self._store.names = [str(rank) for rank in self.ranks]
             self.run: str = self.keep(lambda: secrets.token_hex(8), "run")
-            self._monitor = Monitor(self._store, self.rank, timeout_s=timeout_s, tell=tell)
+            self._heartbeat = Heartbeat(self._store, self.rank, timeout_s=timeout_s, tell=tell)
         except NetweaveError as error:
             self._announce(error)
             raise
-        self.progress = self._monitor.progress
+        self.progress = self._heartbeat.progress
         hosts = list(dict.fromkeys(rank.host for rank in self.ranks))
         self.machines = tuple(
             tuple(rank.number for rank in self.ranks if rank.host == host) for host in hosts
@@ -121,7 +121,7 @@ class World:
                 self._initialise()
             except PeerError as error:
                 self._announce(error)
-                self._monitor.close()
+                self._heartbeat.close()
                 raise
 
     @property
@@ -213,11 +213,11 @@ class World:
             has_ended: Whether a connection was closed. Whose, gloo does not say: it is the rank that has said
                 why it ends, or that does not answer from now on. The launcher knows that without waiting.
         """
-        self._monitor.hush()  # what it would say from now on is in the error
+        self._heartbeat.hush()  # what it would say from now on is in the error
         with self._blame_lock:  # collectives on their way all fail, and are told the same
             until_s = time.monotonic() + (FIND_S if has_ended and not is_launched() else 0.0)
             while self._blame is None:
-                found = self._store.failure() or self._monitor.waiting_for(has_ended=has_ended)
+                found = self._store.failure() or self._heartbeat.waiting_for(has_ended=has_ended)
                 if found or time.monotonic() >= until_s:
                     self._blame = found
                 else:
@@ -231,7 +231,7 @@ class World:
         self._closed = True
         if not failed:
             self.barrier()
-        self._monitor.close()
+        self._heartbeat.close()
         if self._owns_default and not failed:  # else peers may be dead, and the process ends soon
             distributed.destroy_process_group()
 

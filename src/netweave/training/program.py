@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
@@ -21,7 +20,6 @@ import torch
 from netweave.backends.torch.finite import first_not_finite
 from netweave.engine import Variable
 from netweave.errors import RunError
-from netweave.parallel.occupancy import COMPUTE as BUSY
 from netweave.training.openmp import single_thread
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 
@@ -230,9 +228,10 @@ class StepProgram:
             if ranks is not None and not ranks.owns(numbers[0]):
                 continue
             first, last = numbers[0], numbers[-1]
+            apply = partial(self._apply, numbers)
             named = f"slice {first}" if first == last else f"slices {first} to {last}"
             self._last = self._engine.push(
-                partial(self._apply, numbers),
+                apply if ranks is None else partial(ranks.timed, apply),
                 (self._begun, *(self.gradients[number] for number in numbers)),
                 [self.parameters[number] for number in numbers],
                 lane=lane,
@@ -331,9 +330,8 @@ class StepProgram:
 
     def _apply(self, numbers: Sequence[int]) -> None:
         assert self._update is not None
-        with nullcontext() if self._ranks is None else self._ranks.world.occupancy.busy(BUSY):
-            for number in numbers:
-                self._updater.apply(self._update, number)
+        for number in numbers:
+            self._updater.apply(self._update, number)
         self._ended_s = perf_counter()
 
 

@@ -145,7 +145,7 @@ class RankExchange:
     # In an update, see ``StepProgram``.
 
     def timed(self, task: Callable[[], T]) -> T:
-        """Do a part of a pass; how long the parts of an update take tells slow ranks from waiting ones."""
+        """Do a part of a pass or an update; how long all of them take tells slow ranks from waiting ones."""
         began, waited_s = perf_counter(), self._batch.waited_s
         try:
             with self.world.occupancy.busy(COMPUTE):
@@ -188,7 +188,8 @@ class RankExchange:
                     taken += 1
             progress = self.world.progress
             progress.iteration = step
-            progress.compute_s, self._compute_s = self._compute_s, 0.0
+            progress.updates += 1
+            progress.compute_s = self._compute_s
             return result(loss, outputs, stop=stop > 0)
 
         return self._engine.push(finish, (), [variable], lane="link", name=f"result {step}")

@@ -162,8 +162,12 @@ class Trainer:
             settings = exchange or ExchangeSettings()
             self._ranks = RankExchange(world, settings, engine=engine, sync_batch_norm=sync_batch_norm)
         parameters = trained(job.phases["train"].graph, self.nets["train"], job.solver.gradient_mult)
-        elements = saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS
-        self.updater = Updater(job.solver, parameters, seed=self.seed, slice_elements=elements)
+        self.updater = Updater(
+            job.solver,
+            parameters,
+            seed=self.seed,
+            slice_elements=saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS,
+        )
         limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages, kept=taps)
         self.program = self._make_program(num_stages)
         self._state = TrainState(job, self.nets, self.updater)

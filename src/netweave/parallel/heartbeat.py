@@ -1,9 +1,10 @@
 """Who stands still and who is slow: every rank says once a second how far it is, and reads the others.
 
-A collective that waits says nothing about whom it waits for. A beat holds the number of updates, how many
-collectives the rank has begun, and how long it computed for the last update before it waited for anybody.
-Whoever misses beats is stopped or cut off; whoever has begun the fewest collectives while nothing moves is
-the one that all others wait for; whoever computes much longer than the others is slow.
+A collective that waits says nothing about whom it waits for, and as all ranks wait for the slowest, all take
+equally long for an update. A beat therefore holds how many collectives the rank has begun, and for how long
+it has computed in all without waiting for anybody. Whoever misses beats is stopped or cut off; whoever has
+begun the fewest collectives while nothing moves is the one that all others wait for; whoever computes much
+longer for an update than the others, on average between two beats, is slow.
 """
 
 from __future__ import annotations
@@ -38,20 +39,58 @@ CLOSE_S = 2.0
 """A beat takes milliseconds, or does not come back at all."""
 
 SLOW_RATIO = 1.5
-SLOW_DIFFERENCE_S = 0.02
-"""A rank is slow when it computes so much longer for an update than the median of the others ..."""
+"""A rank is slow when it computes so many times as long for an update as the median of the others ..."""
+
+SLOW_SHARE = 0.1
+"""... what it takes longer is at least this share of the time that passes ..."""
 
 SLOW_BEATS = 3
-"""... at so many beats one after another."""
+"""... and both hold at so many beats one after another."""
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a rank is; written by the run, read by its monitor."""
+    """How far a rank is; written by the run, read by its heartbeat.
+
+    Attributes:
+        iteration: Number of the last update.
+        collectives: Collectives begun.
+        updates: Updates done by this process.
+        compute_s: Seconds for which it has computed for these, without waiting for others.
+    """
 
     iteration: int = 0
     collectives: int = 0
+    updates: int = 0
     compute_s: float = 0.0
+
+
+@dataclass(slots=True)
+class Pace:
+    """How long a rank computes for an update, on average between two beats.
+
+    Attributes:
+        compute_s: Seconds for an update; 0 while that is not known.
+        updates_per_s: Updates in a second.
+        is_new: Whether there was an update since the last judgement.
+    """
+
+    compute_s: float = 0.0
+    updates_per_s: float = 0.0
+    is_new: bool = False
+    _until: Progress = field(default_factory=Progress)
+    _until_s: float = 0.0
+
+    def note(self, progress: Progress, now_s: float) -> None:
+        """Take how far the rank is; beats without a further update say nothing."""
+        updates = progress.updates - self._until.updates
+        if not updates:
+            return
+        if self._until.updates:  # the first updates allocate, and take longer
+            self.compute_s = (progress.compute_s - self._until.compute_s) / updates
+            self.updates_per_s = updates / max(now_s - self._until_s, 1e-9)
+            self.is_new = True
+        self._until, self._until_s = progress, now_s
 
 
 @dataclass(slots=True)
@@ -62,6 +101,7 @@ class Peer:
         changed_s: When its beat changed last, by this process's clock.
         beat: Its last beat.
         progress: What that says.
+        pace: How fast it computes.
         silent: Whether it was named as silent.
         slow_beats: Beats in a row at which it was slow.
         named_slow: Whether it was named as slow.
@@ -70,12 +110,13 @@ class Peer:
     changed_s: float
     beat: bytes = b""
     progress: Progress = field(default_factory=Progress)
+    pace: Pace = field(default_factory=Pace)
     silent: bool = False
     slow_beats: int = 0
     named_slow: bool = False
 
 
-class Watch:
+class PeerWatch:
     """Judges beats; knows no threads and no store.
 
     Args:
@@ -106,6 +147,7 @@ class Watch:
             if beat != peer.beat:
                 peer.beat, peer.changed_s = beat, now_s
                 peer.progress = Progress(*json.loads(beat)[1:])
+                peer.pace.note(peer.progress, now_s)
         own = self.peers[self._rank]
         if own.silent or now_s - own.changed_s > SILENT_S:
             return self._cut_off(now_s)
@@ -174,24 +216,28 @@ class Watch:
 
     def _slow(self) -> list[str]:
         messages = []
-        times = [peer.progress.compute_s for peer in self.peers]
+        times = [peer.pace.compute_s for peer in self.peers]
         for rank, peer in enumerate(self.peers):
-            others = statistics.median([*times[:rank], *times[rank + 1 :]] or [times[rank]])
-            slow = times[rank] > max(SLOW_RATIO * others, others + SLOW_DIFFERENCE_S)
-            peer.slow_beats = peer.slow_beats + 1 if slow and others else 0
+            if not peer.pace.is_new or len(times) == 1:
+                continue
+            peer.pace.is_new = False
+            others = statistics.median([*times[:rank], *times[rank + 1 :]])
+            share = (times[rank] - others) * peer.pace.updates_per_s
+            is_slow = 0 < others < times[rank] / SLOW_RATIO and share > SLOW_SHARE
+            peer.slow_beats = peer.slow_beats + 1 if is_slow else 0
             if peer.slow_beats >= SLOW_BEATS and not peer.named_slow:
                 peer.named_slow = True
                 messages.append(
-                    f"{self._names[rank]} is slow: it computes {times[rank]:.3g} s for an update, the others "
-                    f"{others:.3g} s"
+                    f"{self._names[rank]} is slow: it computes for {times[rank]:.3g} s per update, the "
+                    f"others for {others:.3g} s"
                 )
-            elif peer.named_slow and not peer.slow_beats:
+            elif peer.named_slow and not is_slow:
                 peer.named_slow = False
                 messages.append(f"{self._names[rank]} is no longer slow")
         return messages
 
 
-class Monitor:
+class Heartbeat:
     """Beats on one thread, and watches the others on another.
 
     A rank whose store is gone ends soon: its launcher is dead, and nobody would end it otherwise.
@@ -206,12 +252,12 @@ class Monitor:
     def __init__(self, store: RankStore, rank: int, *, timeout_s: float, tell: Callable[[str], None]) -> None:
         self.progress = Progress()
         self._store, self._connection = store, store.second_connection()
-        self._keys = distributed.PrefixStore("monitor", self._connection)
+        self._keys = distributed.PrefixStore("heartbeat", self._connection)
         self._holder = store.holder
         self._rank = rank
         self._size = len(store.names)
         self._tell = tell
-        self._watch = Watch(rank, store.names, time.monotonic(), timeout_s, holder=store.holder)
+        self._watch = PeerWatch(rank, store.names, time.monotonic(), timeout_s, holder=store.holder)
         self._end = threading.Event()
         self._failure = self._lost = ""
         self._hushed = False
@@ -265,7 +311,7 @@ class Monitor:
     def _beat(self) -> None:
         self._count += 1
         own = self.progress
-        beat = json.dumps([self._count, own.iteration, own.collectives, own.compute_s])
+        beat = json.dumps([self._count, own.iteration, own.collectives, own.updates, own.compute_s])
         self._keys.set(f"beat/{self._rank}", beat)
 
     def _run_watch(self) -> None:
