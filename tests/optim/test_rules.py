@@ -188,7 +188,7 @@ def test_memory_layout_changes_nothing(kind, settings):
 def test_small_rates_take_the_long_way(monkeypatch):
     settings = {"momentum": 0.9, "weight_decay": 0.01}
     fused = by_updater("caffe.sgd", settings, np.float64)
-    monkeypatch.setattr(arithmetic, "FUSED_RATE", 1.0)
+    monkeypatch.setattr(arithmetic, "FUSED_RATES", {})
     assert_close(by_updater("caffe.sgd", settings, np.float64), fused, 1e-12)
 
 

@@ -8,37 +8,77 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from netweave.optim.rule import Block, Tensors
 
-FUSED_RATE = 1e-4
-"""From this rate on, 1 - (1 - rate) is the rate to 1e-12, and PyTorch's kernel may be used."""
+FUSED_RATES = {torch.float32: 1e-8, torch.float64: 1e-4}
+"""From this rate on PyTorch's kernel may be used, by type of the numbers. In double precision,
+1 - (1 - rate) is then the rate to 1e-8, a sixth of what float32 tells apart, and to 1e-12."""
 
 
-def heavy_ball(block: Block, gradients: Tensors, h: Tensors, *, momentum: float, sign: float = 1.0) -> None:
-    """Do h = momentum h + sign rate (g + decay w); w -= sign h.
+def heavy_ball(
+    block: Block,
+    gradients: Tensors,
+    h: Tensors,
+    *,
+    momentum: float,
+    sign: float = 1.0,
+    scale: float = 1.0,
+) -> None:
+    """Do h = momentum h + sign rate (scale g + decay w); w -= sign h.
 
-    PyTorch's kernel does b = momentum b + (1 - dampening) g; w -= lr b, in one pass over memory, and so the
-    same where the rate is put into the dampening.
+    PyTorch's kernel does b = momentum b + (1 - dampening) (g + weight_decay w); w -= lr b, in one pass over
+    memory, and so the same where rate and scale are put into the dampening.
     """
-    if block.rate >= FUSED_RATE:
+    rate = block.rate * scale
+    if rate >= max(map(_fused_rate, h), default=math.inf):
         torch._fused_sgd_(
             block.weights,
             gradients,
             h,
-            weight_decay=block.decay,
+            weight_decay=block.decay / scale,
             momentum=momentum,
             lr=sign,
-            dampening=1.0 - sign * block.rate,
+            dampening=1.0 - sign * rate,
             nesterov=False,
             maximize=False,
             is_first_step=False,
         )
         return
+    if scale != 1.0:
+        gradients = torch._foreach_mul(gradients, scale)
     if block.decay:
         gradients = torch._foreach_add(gradients, block.weights, alpha=block.decay)
     torch._foreach_mul_(h, momentum)
     torch._foreach_add_(h, gradients, alpha=sign * block.rate)
     torch._foreach_sub_(block.weights, h, alpha=sign)
+
+
+def descend(block: Block, gradients: Tensors, *, scale: float) -> None:
+    """Do w -= rate (scale g + decay w), by PyTorch's kernel, with the scale in its rate.
+
+    Args:
+        block: What is updated.
+        gradients: Of its elements.
+        scale: Factor on the gradients, not 0.
+    """
+    torch._fused_sgd_(
+        block.weights,
+        gradients,
+        [],
+        weight_decay=block.decay / scale,
+        momentum=0.0,
+        lr=block.rate * scale,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
+    )
+
+
+def _fused_rate(tensor: Tensor) -> float:
+    return FUSED_RATES.get(tensor.dtype, math.inf)
 
 
 def complement(keep: float, tensors: Tensors) -> float:

@@ -64,7 +64,12 @@ class Piece:
 
 
 def plan(
-    spans: Sequence[Span], parameters: dict[str, Trained], *, by_parameter: bool, whole: bool
+    spans: Sequence[Span],
+    parameters: dict[str, Trained],
+    *,
+    by_parameter: bool,
+    whole: bool,
+    in_one_pass: bool = False,
 ) -> list[list[Piece]]:
     """Return the blocks of a slice; all pieces of a block have equal multipliers, device and type.
 
@@ -73,6 +78,7 @@ def plan(
         parameters: The parameters by key.
         by_parameter: Let no block have elements of two parameters.
         whole: Let each block be a whole parameter.
+        in_one_pass: Leave blocks as large as they are: the rule reads and writes each element once.
     """
     if whole:
         return [[piece_of(parameters[span.key], span)] for span in spans]
@@ -85,7 +91,7 @@ def plan(
         groups.setdefault((span.key,) if by_parameter else shared, []).append(span)
     blocks: list[list[Piece]] = []
     for group in groups.values():
-        if parameters[group[0].key].tensor.device.type == "cpu":
+        if parameters[group[0].key].tensor.device.type == "cpu" and not in_one_pass:
             blocks.extend(_pack(piece for span in group for piece in _cut(parameters[span.key], span)))
         else:
             blocks.append([piece_of(parameters[span.key], span) for span in group])

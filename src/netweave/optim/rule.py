@@ -125,6 +125,11 @@ class Rule(ABC):
         """Updates that count as done before the first one, for the rule and for the learning rate."""
         return 0
 
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether an update goes over the memory of a block once, so that it need not fit into the cache."""
+        return False
+
     def measure(self, block: Block) -> torch.Tensor:
         """Return sums over the elements of a block, ``num_sums`` of them in float64.
 

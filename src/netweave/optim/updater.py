@@ -101,7 +101,13 @@ class Updater:
             whole_parameters=whole,
         )
         self._plans = [
-            plan(spans, self._trained, by_parameter=self.rule.by_parameter, whole=whole)
+            plan(
+                spans,
+                self._trained,
+                by_parameter=self.rule.by_parameter,
+                whole=whole,
+                in_one_pass=self.rule.in_one_pass,
+            )
             for spans in self.layout.slices
         ]
         self._memory: dict[str, float] = {}

@@ -98,6 +98,8 @@ class GradientRow(FlatRow):
     def __init__(self, layout: FlatLayout, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(layout, parameters)
         self._own: dict[str, Tensor | None] = {}  # the gradients of backward, until they are in the row
+        self._left: dict[str, int] = {}  # how many slices of each are still to be copied
+        self._num_slices = {key: len(layout.slices_of(key)) for key in parameters}
 
     def take(self, number: int, *, scale: float = 1.0) -> Tensor:
         """Copy the gradients of a slice into the row, put views of the row in their place; return the slice.
@@ -106,12 +108,20 @@ class GradientRow(FlatRow):
             number: The slice.
             scale: Factor on what is copied.
         """
-        for key in [span.key for span in self._layout.slices[number]]:
+        keys = [span.key for span in self._layout.slices[number]]
+        for key in keys:
             parameter = self._parameters[key]
-            if parameter.grad is None or parameter.grad.data_ptr() != self.view(key).data_ptr():
-                self._own[key] = _like(parameter.grad, parameter)
-                parameter.grad = self.view(key)
+            is_view = parameter.grad is not None and parameter.grad.data_ptr() == self.view(key).data_ptr()
+            if is_view and key in self._own:
+                continue
+            self._own[key] = None if is_view else _like(parameter.grad, parameter)  # a view is of an old one
+            self._left[key] = self._num_slices[key]
+            parameter.grad = self.view(key)
         self.load(number, self._own, scale=scale)
+        for key in keys:
+            self._left[key] -= 1
+            if not self._left[key]:  # let go of it now: backward goes on in memory that is in the cache still
+                del self._own[key]
         return self.slice(number)
 
 

@@ -80,11 +80,16 @@ class SGD(CaffeRule):
 
     names: ClassVar[tuple[str, ...]] = ("h",)
 
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether PyTorch's kernel does all of it."""
+        return bool(self.momentum and self.regularization_type == "L2")
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
         h = block.state["h"]
-        if self.momentum and self.regularization_type == "L2":
-            heavy_ball(block, block.scaled(), h, momentum=self.momentum)
+        if self.in_one_pass:
+            heavy_ball(block, block.gradients, h, momentum=self.momentum, scale=block.scale)
             return
         torch._foreach_mul_(h, self.momentum)
         torch._foreach_add_(h, self.regularised(block), alpha=block.rate)

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import torch
 
-from netweave.optim.arithmetic import heavy_ball
+from netweave.optim.arithmetic import descend, heavy_ball
 from netweave.optim.rule import Beginning, Block, Rule, Tensors, rule
 
 
@@ -97,11 +97,20 @@ class SGD(LazyRule):
 
     momentum: float = 0.0
 
+    @property
+    def in_one_pass(self) -> bool:
+        """Whether PyTorch's kernel does all of it."""
+        return not self.clip_gradient and self.rescale_grad != 0
+
     def update(self, block: Block) -> None:
         """Change weights and state by one step."""
-        if self.momentum:
-            gradients = self.clipped(block)
-            heavy_ball(block, gradients, block.state["mom"], momentum=self.momentum, sign=-1.0)
+        mom = block.state["mom"]
+        if self.in_one_pass and self.momentum:
+            heavy_ball(block, block.gradients, mom, momentum=self.momentum, sign=-1.0, scale=block.scale)
+        elif self.in_one_pass and block.scale:
+            descend(block, block.gradients, scale=block.scale)
+        elif self.momentum:
+            heavy_ball(block, self.clipped(block), mom, momentum=self.momentum, sign=-1.0)
         else:
             torch._foreach_sub_(block.weights, self.decayed(block), alpha=block.rate)
 
