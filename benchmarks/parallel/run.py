@@ -32,11 +32,14 @@ import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.parallel.critical_path import pieces, step_s
 from benchmarks.parallel.network import network
 from benchmarks.parallel.ranks import Ranks, started
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 BLOCKING, ALONE = "torch:flat", "netweave:alone"
 BUCKETS_MB = (1, 2, 5, 10, 25)
@@ -93,8 +96,10 @@ CASES = {
 }
 
 
-def measure(ranks: Ranks, names: list[str], case: Case) -> dict[str, Any]:
-    """Return the figures of all candidates."""
+def measure(
+    ranks: Ranks, names: list[str], case: Case, after_round: Callable[[dict[str, Any]], None]
+) -> dict[str, Any]:
+    """Return the figures of all candidates; give those of the rounds so far to a function after each."""
     for name in names:
         ranks.ask("load", name=name)
     wall: dict[str, list[float]] = {name: [] for name in names}
@@ -106,6 +111,13 @@ def measure(ranks: Ranks, names: list[str], case: Case) -> dict[str, Any]:
             known = [answer["known_s"] for answer in answers]
             wall[name].append(max((row[-1] - row[0]) / case.steps for row in known) * 1e3)
             processor[name].append(max(answer["processor_s"] for answer in answers) * 1e3)
+        after_round(_figures(wall, processor))
+    return _figures(wall, processor)
+
+
+def _figures(wall: dict[str, list[float]], processor: dict[str, list[float]]) -> dict[str, Any]:
+    """Return the figures of candidates from the milliseconds of a step in each round."""
+    names = list(wall)
     ddp = [name for name in names if name.startswith("torch:ddp") and not name.endswith("fp16")]
     best = min(ddp, key=lambda name: median(wall[name]), default=BLOCKING)
     return {
@@ -138,6 +150,35 @@ def critical_path(ranks: Ranks, case: Case) -> dict[str, float]:
     return {key: round(value * 1e3, 1) for key, value in found.items()} | {"MB": round(megabytes, 1)}
 
 
+@dataclass(frozen=True)
+class Results:
+    """The file of results; a run that is killed leaves the rounds that it has done.
+
+    Attributes:
+        path: The file; None for none.
+        name: Name of the case.
+        case: The case.
+        about: What the ranks say of the net and of torch.
+        is_sweep: Whether bucket sizes were measured.
+    """
+
+    path: Path | None
+    name: str
+    case: Case
+    about: dict[str, Any]
+    is_sweep: bool
+
+    def write(self, rows: dict[str, Any], path: dict[str, float] | None = None) -> None:
+        """Put rows, and the critical path, into the file."""
+        if self.path is None:
+            return
+        results = json.loads(self.path.read_text()) if self.path.exists() else {}
+        results["machine"] = {"cores": os.cpu_count(), "processor": platform.machine(), "torch": self.about}
+        key = f"{self.name} sweep" if self.is_sweep else self.name
+        results[key] = {"case": asdict(self.case), "candidates": rows, "critical path": path or {}}
+        self.path.write_text(json.dumps(results, indent=1) + "\n")
+
+
 def show(title: str, rows: dict[str, Any]) -> None:
     """Print a table in Markdown."""
     print(f"\n{title}\n\n| | ms of a step | fastest to slowest | x blocking | x best DDP | processor ms |")
@@ -168,18 +209,14 @@ def main() -> None:
         nodes = stack.enter_context(network(case.rate)) if case.rate else ()
         placed = [nodes[rank * 2 // case.ranks] for rank in range(case.ranks)] if nodes else []
         ranks = stack.enter_context(started(case.net, case.batch, nodes=placed, count=case.ranks))
-        rows = measure(ranks, names, case)
+        found = Results(options.json, options.case, case, ranks.about, is_sweep=options.sweep)
+        rows = measure(ranks, names, case, found.write)
         path = critical_path(ranks, case) if ALONE in names else {}
     where = case.rate or "loopback"
     show(f"{case.net}, batch {case.batch} over {case.ranks} ranks, {where}", rows)
     if path:
         print("\ncritical path: " + ", ".join(f"{key} {value:,.0f}" for key, value in path.items()))
-    if options.json:
-        results = json.loads(options.json.read_text()) if options.json.exists() else {}
-        results["machine"] = {"cores": os.cpu_count(), "processor": platform.machine(), "torch": ranks.about}
-        key = f"{options.case} sweep" if options.sweep else options.case
-        results[key] = {"case": asdict(case), "candidates": rows, "critical path": path}
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    found.write(rows, path)
 
 
 def _ratio(base: list[float], own: list[float]) -> float:

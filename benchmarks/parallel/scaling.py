@@ -13,8 +13,8 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import runpy
 import shutil
+import subprocess
 import sys
 import tempfile
 from dataclasses import asdict
@@ -68,7 +68,7 @@ def samples_to_loss(num_ranks: int) -> dict[str, Any]:
         before = Path.cwd()
         os.chdir(folder)
         try:
-            runpy.run_path("make_data.py", run_name="__main__")
+            subprocess.run([sys.executable, "make_data.py"], check=True, stdout=subprocess.DEVNULL)
             solver = Path("solver.prototxt")
             solver.write_text(
                 solver.read_text().replace("max_iter: 600", f"max_iter: {LENET_UPDATES}")
@@ -154,14 +154,15 @@ def main() -> None:
         found["samples to loss"][str(count)] = loss
         print(
             f"{count} ranks: {speed}; loss {WANTED_LOSS} after {loss['samples']:,} samples, "
-            f"{loss['seconds']} s"
+            f"{loss['seconds']} s",
+            flush=True,
         )
-    if options.json:
-        results = json.loads(options.json.read_text()) if options.json.exists() else {}
-        results["scaling"] = found
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
-    if options.picture:
-        draw(found, options.picture)
+        if options.json:  # after each number of ranks: a run that is killed leaves what it has measured
+            results = json.loads(options.json.read_text()) if options.json.exists() else {}
+            results["scaling"] = found
+            options.json.write_text(json.dumps(results, indent=1) + "\n")
+        if options.picture:
+            draw(found, options.picture)
 
 
 if __name__ == "__main__":
