@@ -230,6 +230,9 @@ def changed(text: str) -> str:
     for old, new in REMOVED.items():
         text = re.sub(old, new, text)
     text = re.sub(r"^(\s*)import\s+mxnet\s*$", r"\1import netweave.mxnet as mxnet", text, flags=re.MULTILINE)
+    # a plain import of a submodule binds the package's name, too
+    both = r"\1import netweave.\2; import netweave.mxnet as mxnet"
+    text = re.sub(r"^(\s*)import\s+(mxnet\.[\w.]+)\s*$", both, text, flags=re.MULTILINE)
     return IMPORT.sub(r"\1\2\3netweave.mxnet", text)
 
 

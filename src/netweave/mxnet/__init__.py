@@ -41,6 +41,7 @@ MODULES = {
         "monitor",
         "name",
         "ndarray",
+        "notebook",
         "operator",
         "optimizer",
         "profiler",

@@ -66,7 +66,9 @@ def resize_short(src: NDArray, size: int, interp: int = 2) -> NDArray:
 def fixed_crop(src: NDArray, x0: int, y0: int, w: int, h: int, size: Any = None, interp: int = 2) -> NDArray:
     """Return a window of an image, scaled if ``size`` says so."""
     window = src[y0 : y0 + h, x0 : x0 + w]
-    return imresize(window, *size, interp=interp) if size is not None and (w, h) != tuple(size) else window
+    return (
+        imresize(window, size[0], size[1], interp) if size is not None and (w, h) != tuple(size) else window
+    )
 
 
 def scale_down(src_size: Any, size: Any) -> tuple[int, int]:
@@ -100,7 +102,7 @@ def random_crop(src: NDArray, size: Any, interp: int = 2) -> tuple[NDArray, tupl
 
 def color_normalize(src: NDArray, mean: Any, std: Any = None) -> NDArray:
     """Return (image - mean) / std."""
-    found = src.astype("float32") - mean
+    found: NDArray = src.astype("float32") - mean
     return found if std is None else found / std
 
 

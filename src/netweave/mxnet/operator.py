@@ -154,9 +154,9 @@ def _gradient(
     own = _operator(inputs, op_type, settings, node)
     heads = above if isinstance(above, list) else [above]
     grads = [NDArray(torch.zeros_like(one)) for one in inputs]
-    lists = [[NDArray(one.detach()) for one in tensors] for tensors in (heads, inputs, outputs)]
+    top, in_data, out_data = ([NDArray(one.detach()) for one in row] for row in (heads, inputs, outputs))
     with recording.modes(recording=False, training=None):
-        own.backward(["write"] * len(grads), *lists, grads, [])
+        own.backward(["write"] * len(grads), top, in_data, out_data, grads, [])
     return [one.tensor for one in grads]
 
 

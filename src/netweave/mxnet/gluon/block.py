@@ -307,7 +307,7 @@ def evaluate(net: Symbol, values: dict[str, NDArray]) -> list[NDArray]:
             continue
         inputs = [found[entry.vertex][entry.number] for entry in vertex.inputs if found[entry.vertex]]
         settings = {key: text for key, text in vertex.attributes.items() if not key.startswith("__")}
-        made = nd.operator_function(vertex.op)(*inputs, **settings)
+        made = NDArray.operator_function(vertex.op)(*inputs, **settings)
         found[vertex] = made if isinstance(made, list) else [made]
     return [found[output.vertex][output.number] for output in net.outputs]
 

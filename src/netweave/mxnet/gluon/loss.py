@@ -41,7 +41,7 @@ class L2Loss(Loss):
     def __init__(self, weight: float = 1.0, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         return self._mean(F, F.square(pred - _like(F, label, pred)), sample_weight, 0.5)
 
@@ -52,7 +52,7 @@ class L1Loss(Loss):
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **kwargs: Any) -> None:
         super().__init__(weight, batch_axis, **kwargs)
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         return self._mean(F, F.abs(pred - _like(F, label, pred)), sample_weight)
 
@@ -73,7 +73,7 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_sigmoid = from_sigmoid
 
-    def hybrid_forward(  # type: ignore[override]
+    def hybrid_forward(
         self, F: Any, pred: Any, label: Any, sample_weight: Any = None, pos_weight: Any = None
     ) -> Any:
         """Compute the loss of each record."""
@@ -116,7 +116,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._axis, self._sparse, self._from_logits = axis, sparse_label, from_logits
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         logs = pred if self._from_logits else F.log_softmax(pred, axis=self._axis)
         if self._sparse:
@@ -143,7 +143,7 @@ class KLDivLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._from_logits, self._axis = from_logits, axis
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         logs = pred if self._from_logits else F.log_softmax(pred, axis=self._axis)
         return self._mean(F, label * (F.log(label + LEAST) - logs), sample_weight)
@@ -158,7 +158,7 @@ class HuberLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._rho = rho
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         size = F.abs(pred - _like(F, label, pred))
         loss = F.where(size > self._rho, size - 0.5 * self._rho, (0.5 / self._rho) * F.square(size))
@@ -174,7 +174,7 @@ class HingeLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         return self._mean(F, F.relu(self._margin - pred * _like(F, label, pred)), sample_weight)
 
@@ -182,7 +182,7 @@ class HingeLoss(Loss):
 class SquaredHingeLoss(HingeLoss):
     """The square of the hinge loss."""
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         return self._mean(F, F.square(F.relu(self._margin - pred * _like(F, label, pred))), sample_weight)
 
@@ -198,7 +198,7 @@ class LogisticLoss(Loss):
             raise UsageError(f"label_format is {label_format!r}, expected 'signed' or 'binary'")
         self._label_format = label_format
 
-    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         label = _like(F, label, pred)
         if self._label_format == "signed":
@@ -216,7 +216,7 @@ class TripletLoss(Loss):
         super().__init__(weight, batch_axis, **kwargs)
         self._margin = margin
 
-    def hybrid_forward(  # type: ignore[override]
+    def hybrid_forward(
         self, F: Any, pred: Any, positive: Any, negative: Any, sample_weight: Any = None
     ) -> Any:
         """Compute the loss of each record."""

@@ -131,7 +131,7 @@ class RNN(_Layer):
     def __init__(
         self, hidden_size: int, num_layers: int = 1, activation: str = "relu", *args: Any, **kw: Any
     ) -> None:
-        super().__init__(hidden_size, num_layers, *args, mode=f"rnn_{activation}", **kw)
+        super().__init__(hidden_size, num_layers, *args, **{**kw, "mode": f"rnn_{activation}"})
 
 
 class LSTM(_Layer):
@@ -140,7 +140,7 @@ class LSTM(_Layer):
     gates, num_states = 4, 2
 
     def __init__(self, hidden_size: int, num_layers: int = 1, *args: Any, **kw: Any) -> None:
-        super().__init__(hidden_size, num_layers, *args, mode="lstm", **kw)
+        super().__init__(hidden_size, num_layers, *args, **{**kw, "mode": "lstm"})
 
 
 class GRU(_Layer):
@@ -149,7 +149,7 @@ class GRU(_Layer):
     gates = 3
 
     def __init__(self, hidden_size: int, num_layers: int = 1, *args: Any, **kw: Any) -> None:
-        super().__init__(hidden_size, num_layers, *args, mode="gru", **kw)
+        super().__init__(hidden_size, num_layers, *args, **{**kw, "mode": "gru"})
 
 
 def __getattr__(name: str) -> Any:

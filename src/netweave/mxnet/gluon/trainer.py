@@ -44,6 +44,13 @@ class Trainer:
         if not all(isinstance(one, Parameter) for one in found):
             raise UsageError("a Trainer needs parameters, as block.collect_params() returns them")
         self._params = [one for one in found if one.grad_req != "null"]
+        self._init_optimizer(optimizer, optimizer_params)
+        self._kind, self._compression = kvstore, compression_params
+        self._store: KVStore | None = None
+        self._begun = False
+
+    def _init_optimizer(self, optimizer: Any, optimizer_params: Any) -> None:
+        """Begin with an optimizer; scripts of 0.11 call it to change the rate."""
         settings = dict(optimizer_params or {})
         self._scale = float(settings.get("rescale_grad", 1.0))
         by_index = dict(enumerate(self._params))
@@ -53,9 +60,6 @@ class Trainer:
             optimizer.param_dict = by_index
         self._optimizer: opt.Optimizer = optimizer
         self._updater = opt.get_updater(optimizer)
-        self._kind, self._compression = kvstore, compression_params
-        self._store: KVStore | None = None
-        self._begun = False
 
     @property
     def optimizer(self) -> opt.Optimizer:

@@ -306,6 +306,7 @@ ImageRecordIter_v1 = ImageRecordIter
 def _settle(settings: dict[str, Any]) -> None:
     """Take out settings of MXNet's threads and buffers, which are found out here."""
     for name in (
+        "data_shape",
         "prefetch_buffer",
         "round_batch",
         "ctx",

@@ -255,11 +255,11 @@ class NDArray:
         return (self[number] for number in range(len(self)))
 
     def slice(self, begin: Any, end: Any, step: Any = None) -> NDArray:
-        """Return a part: from ``begin`` to before ``end``, along each axis."""
+        """Return a copy of a part: from ``begin`` to before ``end``, along each axis."""
         if isinstance(begin, int):
-            return self[begin:end]
+            return self[begin:end].copy()
         steps = step or (None,) * len(begin)
-        return self[tuple(map(_SLICE, begin, end, steps))]
+        return self[tuple(map(_SLICE, begin, end, steps))].copy()
 
     def reshape(self, *shape: Any, **kwargs: Any) -> NDArray:
         """Return the elements in other sizes; 0, -1, -2, -3 and -4 as ``Reshape`` has them."""

@@ -109,6 +109,13 @@ def onehot_encode(indices: NDArray, out: NDArray) -> NDArray:
     return out
 
 
+def fill_element_0index(lhs: NDArray, mhs: NDArray, rhs: NDArray) -> NDArray:
+    """Return a matrix with one element of each row replaced: by ``mhs``, at the column ``rhs``."""
+    with scope():
+        columns = rhs.tensor.long().reshape(-1, 1)
+        return NDArray(lhs.tensor.scatter(1, columns, mhs.tensor.to(lhs.tensor).reshape(-1, 1)))
+
+
 def norm(data: NDArray, ord: int = 2, axis: Any = None, keepdims: bool = False, out: Any = None) -> Any:  # noqa: A002 - MXNet's name
     """Return the norm of an array, or along axes."""
     with scope():

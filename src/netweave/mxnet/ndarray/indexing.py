@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def select(tensor: Tensor, key: Any) -> Tensor:
-    """Return the elements of a key: a view where the key has integers and slices only.
+    """Return the elements of a key: a view where they lie side by side in MXNet's memory, else a copy.
 
     Raises:
         IndexError: An index is out of range.
@@ -20,7 +20,9 @@ def select(tensor: Tensor, key: Any) -> Tensor:
         raise IndexError(f"index {key} is out of range for an array of {len(tensor)}")
     plain, turned = _converted(tensor, key)
     found = tensor[plain]
-    return found.flip(turned) if turned else found
+    if turned:
+        return found.flip(turned)
+    return found if not _is_basic(plain) or _is_run(plain) else found.clone()
 
 
 def assign(tensor: Tensor, key: Any, value: Any) -> None:
@@ -45,6 +47,18 @@ def assign(tensor: Tensor, key: Any, value: Any) -> None:
 def _is_basic(key: Any) -> bool:
     parts = key if isinstance(key, tuple) else (key,)
     return all(isinstance(part, int | np.integer | slice) or part is None or part is ... for part in parts)
+
+
+def _is_run(key: Any) -> bool:
+    """Whether a key names elements that lie side by side: integers, then at most one slice of step 1."""
+    parts = [part for part in (key if isinstance(key, tuple) else (key,)) if part is not None]
+    if parts and parts[-1] is ...:
+        parts = parts[:-1]
+    while parts and parts[-1] == slice(None):
+        parts = parts[:-1]
+    *first, last = parts or [0]
+    whole = all(isinstance(part, int) for part in first)
+    return whole and (isinstance(last, int) or (isinstance(last, slice) and last.step in {None, 1}))
 
 
 def _converted(tensor: Tensor, key: Any) -> tuple[Any, list[int]]:

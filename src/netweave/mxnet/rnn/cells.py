@@ -150,7 +150,7 @@ class BaseRNNCell:
 
     def _activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
         if isinstance(activation, str):
-            return sym.Activation(inputs, act_type=activation, **kwargs)  # type: ignore[no-any-return, attr-defined]
+            return sym.Activation(inputs, act_type=activation, **kwargs)  # type: ignore[no-any-return]
         return activation(inputs, **kwargs)  # type: ignore[no-any-return]
 
 

@@ -125,7 +125,8 @@ class FusedRNNCell(BaseRNNCell):
         for layer in range(self._num_layers):
             cells = [self._single(f"{self._prefix}{way}{layer}_") for way in self._directions]
             if self._bidirectional:
-                stack.add(BidirectionalCell(*cells, output_prefix=f"{self._prefix}bi_l{layer}_"))
+                prefix = f"{self._prefix}bi_l{layer}_"
+                stack.add(BidirectionalCell(cells[0], cells[1], output_prefix=prefix))
             else:
                 stack.add(cells[0])
             if self._dropout > 0 and layer != self._num_layers - 1:

@@ -81,7 +81,7 @@ class transforms:  # noqa: N801 - a namespace, as MXNet has it
 
         def __call__(self, x: NDArray) -> NDArray:
             """Apply it."""
-            return nd.transpose(x.astype("float32") / 255.0, axes=(2, 0, 1))
+            return (x.astype("float32") / 255.0).transpose((2, 0, 1))
 
     class Cast:
         """Another element type."""

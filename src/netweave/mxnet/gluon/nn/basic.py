@@ -91,7 +91,7 @@ class Dense(HybridBlock):
         if use_bias:
             self.bias = self.params.get("bias", shape=(units,), init=bias_initializer, **late)
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any = None, bias: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any = None, bias: Any = None) -> Any:
         """Compute the outputs."""
         given = [one for one in (x, weight, bias) if one is not None]
         found = F.FullyConnected(
@@ -121,7 +121,7 @@ class Dropout(HybridBlock):
         super().__init__(**kwargs)
         self._rate, self._axes = rate, axes
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         if self._rate <= 0:
             return F.identity(x)
@@ -140,7 +140,7 @@ class Activation(HybridBlock):
         super().__init__(**kwargs)
         self._act = activation
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.Activation(x, act_type=self._act, **_name(F, self, "fwd"))
 
@@ -152,7 +152,7 @@ class LeakyReLU(HybridBlock):
         super().__init__(**kwargs)
         self._alpha = alpha
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.LeakyReLU(x, act_type="leaky", slope=self._alpha)
 
@@ -167,7 +167,7 @@ class PReLU(HybridBlock):
         rule = Constant(0.25) if alpha_initializer is None else alpha_initializer
         self.alpha = self.params.get("alpha", shape=(in_channels,), init=rule)
 
-    def hybrid_forward(self, F: Any, x: Any, alpha: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, alpha: Any = None) -> Any:
         """Compute the outputs."""
         return F.LeakyReLU(x, alpha, act_type="prelu")
 
@@ -179,7 +179,7 @@ class ELU(HybridBlock):
         super().__init__(**kwargs)
         self._alpha = alpha
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.LeakyReLU(x, act_type="elu", slope=self._alpha)
 
@@ -187,7 +187,7 @@ class ELU(HybridBlock):
 class SELU(HybridBlock):
     """ELU scaled so that it normalises."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.LeakyReLU(x, act_type="selu")
 
@@ -195,7 +195,7 @@ class SELU(HybridBlock):
 class GELU(HybridBlock):
     """x times the share of normal numbers below it."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.LeakyReLU(x, act_type="gelu")
 
@@ -207,7 +207,7 @@ class Swish(HybridBlock):
         super().__init__(**kwargs)
         self._beta = beta
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return x * F.sigmoid(self._beta * x)
 
@@ -215,7 +215,7 @@ class Swish(HybridBlock):
 class Flatten(HybridBlock):
     """All axes but the first taken together."""
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.Flatten(x)
 
@@ -246,7 +246,7 @@ class Embedding(HybridBlock):
         shape = (input_dim, output_dim)
         self.weight = self.params.get("weight", shape=shape, init=weight_initializer, dtype=dtype)
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any = None) -> Any:
         """Compute the outputs."""
         return F.Embedding(x, weight, **self._sizes)
 
@@ -299,7 +299,7 @@ class BatchNorm(HybridBlock):
         self.running_mean = get("running_mean", grad_req="null", init=running_mean_initializer, **late)
         self.running_var = get("running_var", grad_req="null", init=running_variance_initializer, **late)
 
-    def hybrid_forward(  # type: ignore[override]
+    def hybrid_forward(
         self,
         F: Any,
         x: Any,
@@ -338,7 +338,7 @@ class _Scaled(HybridBlock):
         self.gamma = get("gamma", grad_req="write" if scale else "null", init=gamma_initializer, **late)
         self.beta = get("beta", grad_req="write" if center else "null", init=beta_initializer, **late)
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any = None, beta: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any = None, beta: Any = None) -> Any:
         """Compute the outputs."""
         return getattr(F, self.op)(x, gamma, beta, **self._settings)
 

@@ -74,7 +74,7 @@ class _Convolution(HybridBlock):
         if use_bias:
             self.bias = self.params.get("bias", shape=(channels,), init=bias_initializer, **late)
 
-    def hybrid_forward(self, F: Any, x: Any, weight: Any = None, bias: Any = None) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any, weight: Any = None, bias: Any = None) -> Any:
         """Compute the outputs."""
         name = {"name": f"{self.prefix}fwd"} if F is sym else {}
         given = [one for one in (x, weight, bias) if one is not None]
@@ -174,7 +174,7 @@ class _Pooling(HybridBlock):
             if self.kind == "avg":
                 self._settings["count_include_pad"] = count_include_pad
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.Pooling(x, **self._settings)
 
@@ -218,6 +218,6 @@ class ReflectionPad2D(HybridBlock):
         super().__init__(**kwargs)
         self._width = (0, 0, 0, 0, *(padding,) * 4) if isinstance(padding, int) else tuple(padding)
 
-    def hybrid_forward(self, F: Any, x: Any) -> Any:  # type: ignore[override]
+    def hybrid_forward(self, F: Any, x: Any) -> Any:
         """Compute the outputs."""
         return F.Pad(x, mode="reflect", pad_width=self._width)

@@ -1,0 +1,1 @@
+"""``mx.notebook``: callbacks that keep curves."""

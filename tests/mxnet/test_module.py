@@ -1,0 +1,150 @@
+"""``mx.mod.Module`` against ``netweave.Module``: two ways to the same numbers, and what files hold."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+import netweave
+import netweave.mxnet as mx
+from tests.oracles.mxnet_api import arrays_of, net, numbers
+
+RECORDS = 40
+
+
+def data():
+    return numbers(RECORDS, 2, 6, 6, seed=9), (np.arange(RECORDS) % 3).astype(np.float32)
+
+
+def first_values():
+    return arrays_of(mx, net(mx), data=(8, 2, 6, 6))
+
+
+def mxnet_fit(**settings):
+    images, labels = data()
+    module = mx.mod.Module(net(mx))
+    args, aux = first_values()
+    batches = mx.io.NDArrayIter(images, labels, 8)
+    module.fit(batches, arg_params=args, aux_params=aux, optimizer_params=settings, num_epoch=3)
+    return module, batches
+
+
+def test_fit_ends_where_the_fit_on_the_engine_ends():
+    settings = {"learning_rate": 0.05, "momentum": 0.9, "wd": 1e-3}
+    module, _ = mxnet_fit(**settings)
+    other = netweave.Module(net(mx))
+    args, aux = ({k: v.asnumpy() for k, v in arrays.items()} for arrays in first_values())
+    other.fit(*data(), num_epoch=3, batch_size=8, optimizer_params=settings, arg_params=args, aux_params=aux)
+    for found, wanted in zip(module.get_params(), other.get_params(), strict=True):
+        assert found.keys() == wanted.keys()
+        for name, array in found.items():
+            np.testing.assert_allclose(array.asnumpy(), wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
+
+
+def test_two_devices_without_statistics_end_where_one_ends():
+    x = mx.sym.FullyConnected(mx.sym.Variable("data"), num_hidden=3, name="fc")
+    symbol = mx.sym.SoftmaxOutput(x, name="softmax")
+    images = data()[0].reshape(RECORDS, -1)
+    args, _ = arrays_of(mx, symbol, data=(8, 72))
+    found = []
+    for context in (mx.cpu(), [mx.cpu(0), mx.cpu(1)]):
+        module = mx.mod.Module(symbol, context=context)
+        module.fit(mx.io.NDArrayIter(images, data()[1], 8), arg_params=args, num_epoch=2)
+        found.append(module.get_params()[0]["fc_weight"].asnumpy())
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-5, atol=1e-7)
+    assert np.abs(found[0] - args["fc_weight"].asnumpy()).max() > 1e-3
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nadam", "lbsgd"])
+def test_a_module_resumes_where_it_was_saved(tmp_path, optimizer):
+    settings = {"learning_rate": 0.01} | ({"momentum": 0.9} if optimizer == "sgd" else {})
+    images, labels = data()
+    batches = mx.io.NDArrayIter(images, labels, 8)
+
+    def fit(module, begin, end, **given):
+        module.fit(
+            batches, optimizer=optimizer, optimizer_params=settings, begin_epoch=begin, num_epoch=end, **given
+        )
+        return module
+
+    args, aux = first_values()
+    whole = fit(mx.mod.Module(net(mx)), 0, 2, arg_params=args, aux_params=aux)
+    half = fit(mx.mod.Module(net(mx)), 0, 1, arg_params=args, aux_params=aux)
+    half.save_checkpoint(str(tmp_path / "net"), 1, save_optimizer_states=True)
+    rest = fit(mx.mod.Module.load(str(tmp_path / "net"), 1, True), 1, 2)
+    for one, other in zip(whole.get_params(), rest.get_params(), strict=True):
+        for name, array in one.items():
+            np.testing.assert_array_equal(array.asnumpy(), other[name].asnumpy(), err_msg=name)
+
+
+def test_a_bucketing_module_shares_its_arrays():
+    def generate(length):
+        x = mx.sym.Embedding(mx.sym.Variable("data"), input_dim=5, output_dim=4, name="embed")
+        stack = mx.rnn.SequentialRNNCell()
+        stack.add(mx.rnn.LSTMCell(4, prefix="l0_"))
+        outputs, _ = stack.unroll(length, x, merge_outputs=True)
+        x = mx.sym.FullyConnected(mx.sym.Reshape(outputs, shape=(-1, 4)), num_hidden=5, name="fc")
+        label = mx.sym.Reshape(mx.sym.Variable("softmax_label"), shape=(-1,))
+        return mx.sym.SoftmaxOutput(x, label, name="softmax"), ("data",), ("softmax_label",)
+
+    sentences = [
+        [(start + step) % 4 + 1 for step in range(length)] for length in (4, 6) for start in range(12)
+    ]
+    mx.random.seed(3)
+    batches = mx.rnn.BucketSentenceIter(sentences, 4, buckets=[4, 6], invalid_label=0)
+    module = mx.mod.BucketingModule(generate, batches.default_bucket_key)
+    perplexity = mx.metric.Perplexity(0)
+    module.fit(
+        batches,
+        eval_metric=perplexity,
+        optimizer="adam",
+        optimizer_params={"learning_rate": 0.05},
+        initializer=mx.init.Xavier(),
+        num_epoch=25,
+    )
+    assert perplexity.get_global()[1] < 1.5  # the next word follows from the one before
+    weights = [one.get_params()[0]["fc_weight"].asnumpy() for one in module._buckets.values()]
+    assert len(weights) == 2
+    np.testing.assert_array_equal(*weights)
+
+
+def test_a_monitor_sees_outputs_and_arrays():
+    images, labels = data()
+    seen = []
+    monitor = mx.mon.Monitor(2, lambda x: seen.append(x.shape) or x.sum(), pattern="fc.*", sort=True)
+    module = mx.mod.Module(net(mx))
+    module.bind([("data", (8, 2, 6, 6))], [("softmax_label", (8,))])
+    module.install_monitor(monitor)
+    args, aux = first_values()
+    module.init_params(arg_params=args, aux_params=aux)
+    names = []
+    for _ in range(3):
+        monitor.tic()
+        module.forward(mx.io.DataBatch([mx.nd.array(images[:8])], [mx.nd.array(labels[:8])]), is_train=True)
+        names.append([name for _, name, _ in monitor.toc()])
+    assert names == [["fc_bias", "fc_output", "fc_weight"], [], ["fc_bias", "fc_output", "fc_weight"]]
+    assert (8, 3) in seen
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda m: m.init_params(), "call bind before init_params"),
+        (lambda m: m.update(), "there is no optimizer yet"),
+        (lambda m: m.fit(mx.io.NDArrayIter(data()[0], data()[1], 8)), "fit needs num_epoch"),
+        (lambda m: m.forward(None), "has no sizes or no values yet"),
+    ],
+)
+def test_steps_in_the_wrong_order(call, message):
+    with pytest.raises(mx.MXNetError, match=message):
+        call(mx.mod.Module(net(mx)))
+
+
+def test_values_of_other_sizes_are_named():
+    module = mx.mod.Module(net(mx))
+    module.bind([("data", (8, 2, 6, 6))], [("softmax_label", (8,))])
+    args, aux = first_values()
+    with pytest.raises(mx.MXNetError, match=r"array 'fc_bias' has the shape \(4,\), expected \(3,\)"):
+        module.init_params(arg_params={**args, "fc_bias": mx.nd.zeros((4,))}, aux_params=aux)
