@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,14 +17,24 @@ from netweave.mxnet import optimizer as opt
 from netweave.mxnet.context import as_contexts
 from netweave.mxnet.executor import Executor, simple_bind
 from netweave.mxnet.initializer import InitDesc, Uniform
-from netweave.mxnet.io.batch import DataDesc
 from netweave.mxnet.kvstore import store_of
 from netweave.mxnet.module.base_module import BaseModule
+from netweave.mxnet.module.batches import (
+    batch_axis,
+    copy_values,
+    description,
+    following_sizes,
+    join_arrays,
+    shared_arrays,
+    split_batch,
+    with_batch,
+)
 from netweave.mxnet.ndarray.array import NDArray
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from netweave.mxnet.io.batch import DataDesc
     from netweave.symbol import Symbol
 
 
@@ -67,18 +76,18 @@ class Module(BaseModule):
         self._shares = list(work_load_list or [1.0] * len(self._contexts))
         known = symbol.list_arguments()
         self.data_names = list(data_names or ())
-        self._label_names = [name for name in label_names or () if name in known]
+        self.label_names = [name for name in label_names or () if name in known]
         self._state_names = list(state_names or ())
         self._fixed = list(fixed_param_names or ())
         self._compression = compression_params
         for name in [*self.data_names, *self._state_names, *self._fixed]:
             if name not in known:
                 raise UsageError(f"the symbol has no argument {name!r}; it has: {', '.join(known)}")
-        inputs = {*self.data_names, *self._label_names, *self._state_names}
+        inputs = {*self.data_names, *self.label_names, *self._state_names}
         self._param_names = [name for name in known if name not in inputs]
         self._aux_names = symbol.list_auxiliary_states()
         self.output_names = symbol.list_outputs()
-        self._execs: list[Executor] = []
+        self.execs: list[Executor] = []  # one for each device
         self._bounds: list[tuple[int, int]] = []
         self._data_shapes: list[DataDesc] = []
         self._label_shapes: list[DataDesc] | None = None
@@ -115,11 +124,6 @@ class Module(BaseModule):
     # Sizes.
 
     @property
-    def label_names(self) -> list[str]:
-        """Inputs that are labels."""
-        return self._label_names
-
-    @property
     def data_shapes(self) -> list[DataDesc]:
         """Names and sizes of the data."""
         return self._data_shapes
@@ -132,7 +136,7 @@ class Module(BaseModule):
     @property
     def output_shapes(self) -> list[tuple[str, tuple[int, ...]]]:
         """Names and sizes of the outputs."""
-        if self._execs[0].outputs:
+        if self.execs[0].outputs:
             shapes = [one.shape for one in self.get_outputs()]
         else:
             given = {one[0]: one[1] for one in [*self._data_shapes, *(self._label_shapes or ())]}
@@ -143,11 +147,6 @@ class Module(BaseModule):
     def _exec_group(self) -> Module:
         """MXNet's group of executors, for scripts that look into it: the module itself."""
         return self
-
-    @property
-    def execs(self) -> list[Executor]:
-        """The executors, one for each device."""
-        return self._execs
 
     def bind(
         self,
@@ -179,7 +178,7 @@ class Module(BaseModule):
             return
         kept = self.get_params() if self.binded and self.params_initialized else self._loaded
         self.for_training, self.inputs_need_grad, self._grad_req = for_training, inputs_need_grad, grad_req
-        self._bind_to(data_shapes, label_shapes, None if shared_module is None else shared_module._execs)
+        self._bind_to(data_shapes, label_shapes, None if shared_module is None else shared_module.execs)
         self.binded = True
         if shared_module is not None and shared_module.params_initialized:
             self.params_initialized = True
@@ -189,18 +188,18 @@ class Module(BaseModule):
             self.params_initialized = True
 
     def _bind_to(self, data_shapes: Any, label_shapes: Any, shared: list[Executor] | None) -> None:
-        self._data_shapes = [_description(one) for one in data_shapes]
-        labels = [_description(one) for one in label_shapes or ()]
-        self._label_shapes = [one for one in labels if one[0] in self._label_names] or None
-        self._bounds = _split(self._data_shapes[0], self._shares)
+        self._data_shapes = [description(one) for one in data_shapes]
+        labels = [description(one) for one in label_shapes or ()]
+        self._label_shapes = [one for one in labels if one[0] in self.label_names] or None
+        self._bounds = split_batch(self._data_shapes[0], self._shares)
         reqs = self._requests()
         described = [*self._data_shapes, *(self._label_shapes or ())]
         types = {one[0]: one.dtype for one in described if np.dtype(one.dtype) != np.float32}
-        self._execs = []
+        self.execs = []
         for number, (context, (start, stop)) in enumerate(zip(self._contexts, self._bounds, strict=True)):
-            shapes = {one[0]: _with_batch(one, stop - start) for one in described}
-            same = None if shared is None else _only(shared[number], self._param_names)
-            self._execs.append(
+            shapes = {one[0]: with_batch(one, stop - start) for one in described}
+            same = None if shared is None else shared_arrays(shared[number], self._param_names)
+            self.execs.append(
                 simple_bind(
                     self._symbol, context, grad_req=reqs, type_dict=types, shared_exec=same, shapes=shapes
                 )
@@ -221,7 +220,7 @@ class Module(BaseModule):
 
     def reshape(self, data_shapes: Any, label_shapes: Any = None) -> None:
         """Go on with other sizes and the same arrays."""
-        self._bind_to(data_shapes, label_shapes, self._execs)
+        self._bind_to(data_shapes, label_shapes, self.execs)
 
     # Values.
 
@@ -253,7 +252,7 @@ class Module(BaseModule):
             raise UsageError("call bind before init_params, so that the sizes of the arrays are known")
         if initializer is None and arg_params is None:
             initializer = Uniform(0.01)
-        first = self._execs[0]
+        first = self.execs[0]
         attributes = self._symbol.attr_dict()
         given = {**(arg_params or {}), **(aux_params or {})}
         names = [*self._param_names, *self._aux_names]
@@ -265,7 +264,7 @@ class Module(BaseModule):
         for name in names:
             own = first.arg_dict[name] if name in first.arg_dict else first.aux_dict[name]
             if name in given:
-                _copy(name, given[name], own)
+                copy_values(name, given[name], own)
             elif (arg_params is not None or aux_params is not None) and not allow_missing:
                 raise UsageError(f"there are no values for {name!r}; pass allow_missing=True to draw them")
             elif initializer is not None:
@@ -274,13 +273,13 @@ class Module(BaseModule):
         self.params_initialized = True
 
     def _set(self, args: Mapping[str, NDArray], states: Mapping[str, NDArray]) -> None:
-        first = self._execs[0]
+        first = self.execs[0]
         first.copy_params_from(args, states, allow_extra_params=True)
         self._copy_to_others()
 
     def _copy_to_others(self) -> None:
-        first = self._execs[0]
-        for other in self._execs[1:]:
+        first = self.execs[0]
+        for other in self.execs[1:]:
             for name in [*self._param_names, *self._aux_names]:
                 source, target = (
                     one.arg_dict[name] if name in one.arg_dict else one.aux_dict[name]
@@ -304,18 +303,18 @@ class Module(BaseModule):
             total = torch.stack([one.tensor.double().cpu() for one in arrays]).mean(0)
             return NDArray(total.to(arrays[0].tensor.dtype))
 
-        args = {name: mean([one.arg_dict[name] for one in self._execs]) for name in self._param_names}
-        states = {name: mean([one.aux_dict[name] for one in self._execs]) for name in self._aux_names}
+        args = {name: mean([one.arg_dict[name] for one in self.execs]) for name in self._param_names}
+        states = {name: mean([one.aux_dict[name] for one in self.execs]) for name in self._aux_names}
         return args, states
 
     def get_states(self, merge_multi_context: bool = True) -> Any:
         """Return the inputs that ``set_states`` sets."""
-        return [_joined([one.arg_dict[name] for one in self._execs], 0) for name in self._state_names]
+        return [join_arrays([one.arg_dict[name] for one in self.execs], 0) for name in self._state_names]
 
     def set_states(self, states: Any = None, value: float | None = None) -> None:
         """Set inputs that are states: to arrays, or all to one number."""
         for number, name in enumerate(self._state_names):
-            for one in self._execs:
+            for one in self.execs:
                 one.arg_dict[name][:] = value if states is None else states[number]
 
     # Updates.
@@ -360,8 +359,8 @@ class Module(BaseModule):
         self.optimizer_initialized = True
         if self._kvstore is not None:
             for number, name in enumerate(self._param_names):
-                self._kvstore.init(number, self._execs[0].arg_dict[name])
-                self._kvstore.pull(number, [one.arg_dict[name] for one in self._execs])
+                self._kvstore.init(number, self.execs[0].arg_dict[name])
+                self._kvstore.pull(number, [one.arg_dict[name] for one in self.execs])
         if self._states_file is not None:
             self.load_optimizer_states(self._states_file)
             self._states_file = None
@@ -380,9 +379,9 @@ class Module(BaseModule):
         """
         if self._updater is None:
             raise UsageError("there is no optimizer yet; call init_optimizer first")
-        first = self._execs[0]
+        first = self.execs[0]
         for number, name in enumerate(self._param_names):
-            gradients = [one.grad_dict[name] for one in self._execs if name in one.grad_dict]
+            gradients = [one.grad_dict[name] for one in self.execs if name in one.grad_dict]
             if not gradients:
                 continue
             total = gradients[0]
@@ -390,7 +389,7 @@ class Module(BaseModule):
                 self._kvstore.push(number, gradients, priority=-number)
                 self._kvstore.pull(number, [total], priority=-number)
             self._updater(number, total, first.arg_dict[name])
-            for other in self._execs[1:]:
+            for other in self.execs[1:]:
                 first.arg_dict[name].copyto(other.arg_dict[name])
 
     def save_optimizer_states(self, fname: str) -> None:
@@ -409,7 +408,7 @@ class Module(BaseModule):
         """
         if self._updater is None:
             raise UsageError("there is no optimizer yet; call init_optimizer first")
-        first = self._execs[0]
+        first = self.execs[0]
         weights = {
             number: first.arg_dict[name]
             for number, name in enumerate(self._param_names)
@@ -428,51 +427,35 @@ class Module(BaseModule):
         """
         self._require_ready()
         if isinstance(data_batch, list):
-            for one, batch in zip(self._execs, data_batch, strict=True):
+            for one, batch in zip(self.execs, data_batch, strict=True):
                 self._load(one, batch, 0, None)
         else:
             self._follow_sizes(data_batch)
-            for one, (start, stop) in zip(self._execs, self._bounds, strict=True):
+            for one, (start, stop) in zip(self.execs, self._bounds, strict=True):
                 self._load(one, data_batch, start, stop)
         training = self.for_training if is_train is None else is_train
-        for one in self._execs:
+        for one in self.execs:
             one.forward(is_train=training)
 
     def _follow_sizes(self, data_batch: Any) -> None:
-        shapes = [array.shape for array in data_batch.data]
-        if shapes == [tuple(one[1]) for one in self._data_shapes]:
-            return
-        given = data_batch.provide_data or [
-            DataDesc(one[0], shape, one.dtype, one.layout)
-            for one, shape in zip(self._data_shapes, shapes, strict=True)
-        ]
-        labels = data_batch.provide_label
-        if not labels and data_batch.label and self._label_shapes:
-            labels = [
-                DataDesc(one[0], array.shape, one.dtype, one.layout)
-                for one, array in zip(self._label_shapes, data_batch.label, strict=True)
-            ]
-        elif not labels and self._label_shapes:
-            batch = shapes[0][0]
-            labels = [
-                DataDesc(one[0], (batch, *one[1][1:]), one.dtype, one.layout) for one in self._label_shapes
-            ]
-        self.reshape(given, labels)
+        following = following_sizes(data_batch, self._data_shapes, self._label_shapes)
+        if following is not None:
+            self.reshape(*following)
 
     def _load(self, executor: Executor, batch: Any, start: int, stop: int | None) -> None:
         pairs = list(zip(self._data_shapes, batch.data, strict=True))
         if self._label_shapes and batch.label:
-            named = {one[0]: array for one, array in zip(self._labels_of(batch), batch.label, strict=False)}
+            named = {
+                one[0]: array
+                for one, array in zip(batch.provide_label or self._label_shapes, batch.label, strict=False)
+            }
             pairs += [(one, named[one[0]]) for one in self._label_shapes if one[0] in named]
         for one, array in pairs:
             part = array
-            if stop is not None and len(self._execs) > 1:
-                axis = _batch_axis(one)
+            if stop is not None and len(self.execs) > 1:
+                axis = batch_axis(one)
                 part = NDArray(array.tensor.narrow(axis, start, stop - start))
             executor.arg_dict[one[0]][:] = part
-
-    def _labels_of(self, batch: Any) -> Any:
-        return batch.provide_label or self._label_shapes
 
     def backward(self, out_grads: Any = None) -> None:
         """Compute the gradients.
@@ -481,16 +464,16 @@ class Module(BaseModule):
             out_grads: Gradients of the outputs; losses ignore them.
         """
         given = [out_grads] if isinstance(out_grads, NDArray) else out_grads
-        for one, (start, stop) in zip(self._execs, self._bounds, strict=True):
+        for one, (start, stop) in zip(self.execs, self._bounds, strict=True):
             parts = given
-            if given is not None and len(self._execs) > 1:
+            if given is not None and len(self.execs) > 1:
                 parts = [NDArray(array.tensor[start:stop]) for array in given]
             one.backward(parts)
 
     def get_outputs(self, merge_multi_context: bool = True) -> Any:
         """Return the outputs of the last ``forward``, joined over devices unless said otherwise."""
-        columns = [list(arrays) for arrays in zip(*(one.outputs for one in self._execs), strict=True)]
-        return [_joined(arrays, 0) for arrays in columns] if merge_multi_context else columns
+        columns = [list(arrays) for arrays in zip(*(one.outputs for one in self.execs), strict=True)]
+        return [join_arrays(arrays, 0) for arrays in columns] if merge_multi_context else columns
 
     def get_input_grads(self, merge_multi_context: bool = True) -> Any:
         """Return the gradients of the data.
@@ -500,8 +483,8 @@ class Module(BaseModule):
         """
         if not self.inputs_need_grad:
             raise UsageError("bind the module with inputs_need_grad=True to have gradients of the data")
-        columns = [[one.grad_dict[name] for one in self._execs] for name in self.data_names]
-        return [_joined(arrays, 0) for arrays in columns] if merge_multi_context else columns
+        columns = [[one.grad_dict[name] for one in self.execs] for name in self.data_names]
+        return [join_arrays(arrays, 0) for arrays in columns] if merge_multi_context else columns
 
     def update_metric(self, eval_metric: Any, labels: Any, pre_sliced: bool = False) -> None:
         """Let a metric take in the outputs of the last ``forward``."""
@@ -513,53 +496,5 @@ class Module(BaseModule):
 
     def install_monitor(self, mon: Any) -> None:
         """Let a monitor look at values of the net."""
-        for one in self._execs:
+        for one in self.execs:
             mon.install(one)
-
-
-def _description(given: Any) -> DataDesc:
-    return given if isinstance(given, DataDesc) else DataDesc(*given)
-
-
-def _batch_axis(described: DataDesc) -> int:
-    return max(0, DataDesc.get_batch_axis(described.layout))
-
-
-def _with_batch(described: DataDesc, size: int) -> tuple[int, ...]:
-    shape = list(described[1])
-    if shape:
-        shape[_batch_axis(described)] = size
-    return tuple(shape)
-
-
-def _split(described: DataDesc, shares: Sequence[float]) -> list[tuple[int, int]]:
-    """Return first and last record of each device; the last one has the remainder."""
-    size = described[1][_batch_axis(described)]
-    if size < len(shares):
-        raise UsageError(f"a batch of {size} records cannot be split over {len(shares)} devices")
-    total, bounds, start = sum(shares), [], 0
-    for number, share in enumerate(shares):
-        stop = size if number == len(shares) - 1 else start + round(share * size / total)
-        bounds.append((start, stop))
-        start = stop
-    return bounds
-
-
-def _only(executor: Executor, names: Sequence[str]) -> Any:
-    """Return the arrays of an executor that another one may share: not those of its inputs."""
-    kept = {name: executor.arg_dict[name] for name in names if name in executor.arg_dict}
-    return SimpleNamespace(arg_dict=kept, aux_dict=executor.aux_dict)
-
-
-def _copy(name: str, value: Any, own: NDArray) -> None:
-    if tuple(value.shape) != own.shape:
-        raise UsageError(f"array {name!r} has the shape {tuple(value.shape)}, expected {own.shape}")
-    if value is not own:
-        own[:] = value
-
-
-def _joined(arrays: list[NDArray], axis: int) -> NDArray:
-    if len(arrays) == 1:
-        return arrays[0]
-    place = arrays[0].tensor.device
-    return NDArray(torch.cat([one.tensor.to(place) for one in arrays], axis))
