@@ -40,7 +40,9 @@ def test_fit_ends_where_the_fit_on_the_engine_ends():
     for found, wanted in zip(module.get_params(), other.get_params(), strict=True):
         assert found.keys() == wanted.keys()
         for name, array in found.items():
-            np.testing.assert_allclose(array.asnumpy(), wanted[name], rtol=1e-5, atol=1e-6, err_msg=name)
+            # MXNet lets the decay shrink a fixed gamma, which no net computes with, until the next forward
+            atol = 1e-3 if name == "bn_gamma" else 1e-6
+            np.testing.assert_allclose(array.asnumpy(), wanted[name], rtol=1e-5, atol=atol, err_msg=name)
 
 
 def test_two_devices_without_statistics_end_where_one_ends():

@@ -12,7 +12,7 @@ import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import ShapeError, UsageError
-from netweave.graph import known_shape
+from netweave.graph import known_shape, unread_arrays
 from netweave.mxnet import recording
 from netweave.mxnet.context import Context, as_contexts
 from netweave.mxnet.ndarray.array import NDArray, torch_type
@@ -64,6 +64,7 @@ class Executor:
         self.arg_dict, self.grad_dict, self.aux_dict = args, grads, aux
         self._grad_req = dict(grad_req)
         self._net = self._lowered(())
+        self._fixed = {name: float(array.flat[0]) for name, array in unread_arrays(graph).items()}
         self._inputs = [value.name or "" for value in graph.inputs]
         self._heads: list[torch.Tensor] = []
         self._leaves: dict[str, torch.Tensor] = {}
@@ -106,6 +107,9 @@ class Executor:
         net, names = self._net, None
         if self._monitor is not None:
             net, names, _ = self._monitor
+        if is_train:
+            for name, number in self._fixed.items():  # as MXNet's BatchNorm does to a gamma that is fixed
+                self._array(name)[:] = number
         values = self._take_inputs(is_train)
         self._follow_memory(net)
         wants_grad = is_train and any(req != "null" for req in self._grad_req.values())
