@@ -32,7 +32,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "nadam": {"learning_rate": 0.005},
     "ftml": {"learning_rate": 0.01},
     "lamb": {"learning_rate": 0.01},
-    "lars": {"momentum": 0.9, "learning_rate": 0.5, "eta": 0.1},
+    "lars": {"momentum": 0.9, "learning_rate": 0.1, "eta": 0.01},
 }
 
 

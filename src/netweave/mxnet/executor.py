@@ -17,9 +17,10 @@ from netweave.mxnet import recording
 from netweave.mxnet.context import Context, as_contexts
 from netweave.mxnet.ndarray.array import NDArray, torch_type
 from netweave.symbol.build import build
+from netweave.symbol.compose import cut
 from netweave.symbol.registry import ROLES
 from netweave.symbol.settings import DTYPES
-from netweave.symbol.vertex import sorted_vertices
+from netweave.symbol.vertex import Output, sorted_vertices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from netweave.symbol import Symbol
 
 Arrays = dict[str, NDArray]
+
+CASTS = frozenset({"Cast", "cast", "amp_cast"})
+"""Operators that change the type of an array and keep its sizes."""
 
 
 class Executor:
@@ -266,7 +270,31 @@ def sized(symbol: Symbol, shapes: Mapping[str, Sequence[int]]) -> Graph:
     if unknown:
         raise UsageError(f"the net has no argument {unknown[0]!r}; it has: {', '.join(known)}")
     given = {name: tuple(shape) for name, shape in shapes.items()}
-    return build(symbol.document(), name=symbol.name or "net", input_shapes=given, open_batch=False)
+    try:
+        return _built(symbol, given)
+    except ShapeError as error:
+        behind_casts = _sizes_behind_casts(symbol, given) if error.open_inputs else {}
+        if not behind_casts:
+            raise
+    return _built(symbol, behind_casts | given)
+
+
+def _built(symbol: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> Graph:
+    return build(symbol.document(), name=symbol.name or "net", input_shapes=shapes, open_batch=False)
+
+
+def _sizes_behind_casts(symbol: Symbol, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]]:
+    """Return the sizes of variables that layers read through a Cast, as nets in 16 bits do with weights."""
+    casts = {
+        Output(vertex): vertex.inputs[0]
+        for vertex in sorted_vertices(symbol.outputs)
+        if vertex.op in CASTS and vertex.inputs[0].vertex.is_variable
+    }
+    names = {entry.vertex.name for entry in casts.values()} - shapes.keys()
+    if not names:
+        return {}
+    found = shapes_of(_built(type(symbol)(cut(symbol.outputs, casts)), shapes))
+    return {name: found[name] for name in names}
 
 
 def shapes_of(graph: Graph) -> dict[str, tuple[int, ...]]:

@@ -146,7 +146,11 @@ class KLDivLoss(Loss):
     def hybrid_forward(self, F: Any, pred: Any, label: Any, sample_weight: Any = None) -> Any:
         """Compute the loss of each record."""
         logs = pred if self._from_logits else F.log_softmax(pred, axis=self._axis)
-        return self._mean(F, label * (F.log(label + LEAST) - logs), sample_weight)
+        loss = label * (F.log(label + LEAST) - logs)
+        if sample_weight is not None:
+            loss = F.broadcast_mul(loss, sample_weight)
+        found = F.sum(loss, axis=self._batch_axis, exclude=True)  # a sum, unlike the other losses
+        return found if self._weight is None else found * self._weight
 
 
 class HuberLoss(Loss):

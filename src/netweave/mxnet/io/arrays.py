@@ -65,6 +65,7 @@ class NDArrayIter(DataIter):
     def _begin(self) -> None:
         if self.shuffle:
             self.idx = random.generator().permutation(self.num_data)
+        self._rolled = len(self._rest)
         self._order = np.concatenate([self._rest, self.idx])
         self._rest = np.arange(0)
         self.cursor = -self.batch_size
@@ -105,7 +106,7 @@ class NDArrayIter(DataIter):
 
     def _records(self) -> np.ndarray:
         chosen = self._order[self.cursor : self.cursor + self.batch_size]
-        return np.concatenate([chosen, np.resize(self._order, self.getpad())])
+        return np.concatenate([chosen, np.resize(self._order, self._missing)])
 
     def _batch(self, arrays: list[tuple[str, np.ndarray]]) -> list[NDArray]:
         records = self._records()
@@ -120,7 +121,15 @@ class NDArrayIter(DataIter):
         return self._batch(self.label)
 
     def getpad(self) -> int:
-        """Return how many of its records only fill it."""
+        """Return how many of its records only fill it; of a first batch, how many have rolled over."""
+        return self._rolled if self._is_first else self._missing
+
+    @property
+    def _is_first(self) -> bool:
+        return self.cursor == 0 and self._rolled > 0
+
+    @property
+    def _missing(self) -> int:
         return max(0, self.cursor + self.batch_size - len(self._order))
 
     def getindex(self) -> np.ndarray:

@@ -6,7 +6,7 @@ The words of the formulas are those of ``rules``; e is epsilon.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import torch
@@ -320,7 +320,8 @@ class LAMB(MXNetRule):
     def measure(self, block: Block) -> torch.Tensor:
         """Return the sums of w^2 and of u^2, u being made from copies of the averages."""
         averages = [[tensor.clone() for tensor in block.state[name]] for name in self.names]
-        direction = self._direction(block, *averages)
+        # the averages are of rescaled gradients, and what is measured is not scaled yet
+        direction = self._direction(replace(block, scale=self.rescale_grad), *averages)
         return torch.stack([sum_of_squares(block.weights), sum_of_squares(direction)])
 
     def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:

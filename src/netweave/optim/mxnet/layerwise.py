@@ -39,7 +39,8 @@ class LARS(LazyRule):
 
     def measure(self, block: Block) -> torch.Tensor:
         """Return the sums of w^2 and of the rescaled g^2."""
-        return torch.stack([sum_of_squares(block.weights), sum_of_squares(block.gradients) * block.scale**2])
+        squares = sum_of_squares(block.gradients) * self.rescale_grad**2
+        return torch.stack([sum_of_squares(block.weights), squares])
 
     def begin(self, beginning: Beginning) -> Mapping[str, tuple[float, ...]]:
         """Return the momentum and the factor on the rate of each parameter."""
