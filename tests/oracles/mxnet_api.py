@@ -2,8 +2,8 @@
 
     cd REPOSITORY; ORACLES/bin/python -m tests.oracles.mxnet_api
 
-Writes ``tests/golden/mxnet_api.npz`` (MXNet 1.9.1). A program takes the package and returns arrays by name; it
-draws nothing from the package's generators, which differ.
+Writes ``tests/golden/mxnet_api.npz`` (MXNet 1.9.1). A program takes the package and returns arrays by
+name; it draws nothing from the package's generators, which differ.
 """
 
 from __future__ import annotations
