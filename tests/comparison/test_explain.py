@@ -127,7 +127,7 @@ WITHIN = {"local_size": "3", "alpha": "0.9", "beta": "0.75", "norm_region": "WIT
         ("alpha", "8.1", "lrn-alpha", "alpha: 0.9"),
         ("beta", "0.5", "lrn-beta", "beta: 0.75"),
         ("local_size", "5", "lrn-size", "local_size: 3"),
-        ("norm_region", "ACROSS_CHANNELS", "operator", "compute LRN within each channel"),
+        ("norm_region", "ACROSS_CHANNELS", "operator", "norm_region: WITHIN_CHANNEL"),
     ],
 )
 def test_settings_of_a_normalisation_within_channels_are_explained(tmp_path, name, value, mismatch, fix):
