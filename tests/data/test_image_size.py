@@ -53,3 +53,10 @@ def test_a_small_file_that_declares_a_billion_pixels_is_refused():
 def test_damaged_headers_declare_nothing(start):
     assert num_pixels(start) == 0
     assert num_pixels(start + bytes(3)) == 0
+
+
+def test_a_chunk_of_four_gigabytes_is_refused():
+    content = cv2.imencode(".png", np.zeros((5, 6, 3), np.uint8))[1].tobytes()
+    damaged = content[:33] + b"\xff\x00\x01\x6a" + content[37:]
+    with pytest.raises(ReadError, match="x: is a damaged image: it declares a chunk that is longer"):
+        decode(damaged, "bgr", lambda: "x")

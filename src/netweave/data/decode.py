@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.data.extras import need
-from netweave.data.image_size import MAX_PIXELS, num_pixels
+from netweave.data.image_size import MAX_PIXELS, has_endless_chunk, num_pixels
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
@@ -71,6 +71,8 @@ def decode(content: bytes | memoryview, color: str, place: Callable[[], str]) ->
             f"{LIMIT} if that is right",
             place=place(),
         )
+    if has_endless_chunk(content):
+        raise ReadError("is a damaged image: it declares a chunk that is longer than the file", place=place())
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), _flags(color)) if len(content) else None
     except cv2.error as error:

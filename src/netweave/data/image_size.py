@@ -9,6 +9,8 @@ import re
 import struct
 from typing import TYPE_CHECKING
 
+from netweave.files.expansion import ALLOWED_BYTES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -29,6 +31,17 @@ def num_pixels(content: bytes | memoryview) -> int:
         return max((width * height for width, height in _sizes(content, head)), default=0)
     except (IndexError, struct.error, ValueError):
         return 0
+
+
+def has_endless_chunk(content: bytes | memoryview) -> bool:
+    """Whether a PNG has a chunk that declares far more bytes than the file has; OpenCV allocates them."""
+    at = 8
+    while bytes(content[:4]) == b"\x89PNG" and at + 8 <= len(content):
+        (length,) = struct.unpack_from(">I", content, at)
+        if length > len(content) + ALLOWED_BYTES:
+            return True
+        at += 12 + length
+    return False
 
 
 def _sizes(content: bytes | memoryview, head: bytes) -> Iterator[tuple[int, int]]:
