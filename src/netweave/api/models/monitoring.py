@@ -66,7 +66,7 @@ class MonitoredNet:
         return self._arrays(states=True)
 
     def _arrays(self, *, states: bool) -> dict[str, Tensor]:
-        known = set(self._model.symbol.list_auxiliary_states())
+        known = set(self._model.parameters_for_callbacks()[0].list_auxiliary_states())
         return {name: t.detach() for name, t in self._model.net.params.items() if (name in known) == states}
 
 
