@@ -43,8 +43,7 @@ def rooms_table() -> str:
 
 
 def _first_lines(layers: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for layer in layers:
-        room = layer.strip("()")
+    for room in (name.strip(" ()") for layer in layers for name in layer.split("|")):
         for path in (SOURCE / room / "__init__.py", SOURCE / f"{room}.py"):
             if path.exists():
                 yield room, (ast.get_docstring(ast.parse(path.read_text())) or "").split("\n")[0]
