@@ -155,7 +155,3 @@ def _sizes(value: ir.Value, graph: Graph, open_size: int | None, batch: int) -> 
             f"set it with --input-shape {value.name}=SIZES, or pass the array"
         )
     return tuple(size for size in sizes if size is not None)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0] or type(error).__name__

@@ -6,7 +6,6 @@ gets it in few requests; single reads go through a small cache of blocks that gr
 
 from __future__ import annotations
 
-import io
 import os
 import stat
 import threading
@@ -290,56 +289,3 @@ def _gives_ranges(system: Any, name: str, found: Any) -> bool:
             return len(file.read(1)) == 1
     except (ValueError, OSError):
         return False
-
-
-class ByteStream(io.RawIOBase):
-    """A ``ByteFile`` as a file object of Python, for libraries that read one (h5py).
-
-    Args:
-        file: The file; closed with the stream.
-
-    Attributes:
-        error: The last error of a read, which a library in between may replace by one of its own.
-    """
-
-    def __init__(self, file: ByteFile) -> None:
-        super().__init__()
-        self._file = file
-        self._at = 0
-        self.error: ReadError | None = None
-
-    def readable(self) -> bool:
-        """Whether it can be read: yes."""
-        return True
-
-    def seekable(self) -> bool:
-        """Whether it can be read at any place: yes."""
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Go to a place."""
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._file.num_bytes}[whence]
-        self._at = base + offset
-        return self._at
-
-    def tell(self) -> int:
-        """Return the place."""
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        """Read into a buffer; return the number of bytes."""
-        view = memoryview(buffer).cast("B")
-        try:
-            content = self._file.read(self._at, len(view))
-        except ReadError as error:
-            self.error = error
-            raise OSError(str(error)) from error
-        view[: len(content)] = content
-        self._at += len(content)
-        return len(content)
-
-    def close(self) -> None:
-        """Close the file too."""
-        if not self.closed:
-            self._file.close()
-        super().close()

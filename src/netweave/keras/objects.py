@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import inspect
-import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 from netweave.errors import UsageError
+from netweave.formats.keras.weights import snake_case
 
 T = TypeVar("T")
 
@@ -165,14 +165,3 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {near[0]}?"
     return f"; expected one of {', '.join(sorted(names))}" if names else "; it has none"
-
-
-def snake_case(name: str) -> str:
-    """Return the name of a class as Keras names its objects.
-
-    >>> [snake_case(name) for name in ("Conv2D", "MaxPooling2D", "LSTM", "ReLU")]
-    ['conv2d', 'max_pooling2d', 'lstm', 're_lu']
-    """
-    name = re.sub(r"\W+", "", name)
-    name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
-    return re.sub("([a-z])([A-Z])", r"\1_\2", name).lower()

@@ -18,9 +18,8 @@ from netweave.formats.keras.config import LayerConfig
 from netweave.formats.keras.context import KerasLayer, KerasNet
 from netweave.formats.keras.layers import READERS
 from netweave.formats.keras.registry import read_layer
-from netweave.formats.keras.weights import LayerArrays
+from netweave.formats.keras.weights import LayerArrays, snake_case
 from netweave.graph import BATCH, GraphBuilder, Layer
-from netweave.keras.objects import snake_case
 from netweave.keras.state import unique_name
 from netweave.lowering.channels_last import Tensor
 

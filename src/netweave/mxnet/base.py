@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.errors import NetweaveError, RunError, UnsupportedError, UsageError
+from netweave.errors import NetweaveError, UnsupportedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,13 +66,3 @@ def require_torch() -> None:
 def unsupported(what: str, remedy: str) -> UnsupportedError:
     """Return the error for an argument of MXNet that cannot be carried out."""
     return UnsupportedError(f"{what} is not supported; {remedy}")
-
-
-def usage_error(message: str) -> UsageError:
-    """Return the error for a wrong call."""
-    return UsageError(message)
-
-
-def run_error(message: str) -> RunError:
-    """Return the error for a net that cannot be run."""
-    return RunError(message)

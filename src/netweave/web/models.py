@@ -87,11 +87,6 @@ class Job(models.Model):
         abstract = True
         ordering: ClassVar = ["-created"]
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether a worker has it, or will."""
-        return self.state in UNFINISHED
-
 
 class Net(Job):
     """A net: its files, and what was read from them.

@@ -171,33 +171,6 @@ def cut(net: TorchNet, num_stages: int) -> list[Stage]:
     return _stages(net, chosen)
 
 
-def cut_before(net: TorchNet, names: Sequence[str]) -> list[Stage]:
-    """Cut a net before given nodes.
-
-    Args:
-        net: The net.
-        names: Names of nodes of the graph, in its order.
-
-    Raises:
-        UsageError: There is no such node, or the net cannot be cut before it.
-    """
-    nodes = list(net.module.graph.nodes)
-    places = set(_places(net.module.graph))
-    chosen = []
-    for name in names:
-        at = next((i for i, node in enumerate(nodes) if _name_of(node) == name), None)
-        if at is None or at not in places:
-            known = ", ".join(_name_of(nodes[place]) for place in sorted(places)[:10])
-            raise UsageError(f"the net cannot be cut before {name!r}; the first places are: {known}")
-        chosen.append(at)
-    return _stages(net, sorted(set(chosen)))
-
-
-def _name_of(node: fx.Node) -> str:
-    made = node.meta.get("node")
-    return (made.name or "") if made is not None else ""
-
-
 def _parameters_of_nodes(net: TorchNet) -> list[float]:
     """Return the trained elements that each node of a net's module is the first to read."""
     seen: set[fx.Node] = set()

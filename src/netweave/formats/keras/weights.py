@@ -168,10 +168,10 @@ def _array(member: Any, file: str) -> np.ndarray:
 
 
 def snake_case(name: str) -> str:
-    """Return a class's name as Keras 3 calls its group.
+    """Return the name of a class as Keras 3 names its objects, and their groups in files.
 
-    >>> [snake_case(name) for name in ("Conv2D", "DepthwiseConv2D", "ReLU", "InputLayer")]
-    ['conv2d', 'depthwise_conv2d', 're_lu', 'input_layer']
+    >>> [snake_case(name) for name in ("DepthwiseConv2D", "MaxPooling2D", "LSTM", "ReLU")]
+    ['depthwise_conv2d', 'max_pooling2d', 'lstm', 're_lu']
     """
     name = re.sub(r"\W+", "", name)
     name = re.sub("(.)([A-Z][a-z]+)", r"\1_\2", name)
