@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.keras.objects import snake_case
+from netweave.formats.keras.weights import snake_case
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
