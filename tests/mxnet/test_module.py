@@ -9,6 +9,7 @@ pytest.importorskip("torch")
 
 import netweave
 import netweave.mxnet as mx
+from netweave.errors import UsageError
 from tests.oracles.mxnet_api import arrays_of, net, numbers
 
 RECORDS = 40
@@ -150,3 +151,21 @@ def test_values_of_other_sizes_are_named():
     args, aux = first_values()
     with pytest.raises(mx.MXNetError, match=r"array 'fc_bias' has the shape \(4,\), expected \(3,\)"):
         module.init_params(arg_params={**args, "fc_bias": mx.nd.zeros((4,))}, aux_params=aux)
+
+
+def test_a_file_without_states_is_no_state_of_an_optimizer(tmp_path):
+    module, _ = mxnet_fit(learning_rate=0.05)
+    module.save_params(str(tmp_path / "net.params"))
+    with pytest.raises(UsageError, match="holds no states of an optimizer"):
+        module.load_optimizer_states(str(tmp_path / "net.params"))
+
+
+@pytest.mark.parametrize(
+    ("is_train", "count", "message"),
+    [(False, 1, r"needs a forward\(is_train=True\)"), (True, 2, "got 2 gradients, expected at most 1")],
+)
+def test_backward_without_what_it_needs(is_train, count, message):
+    executor = (2 * mx.sym.Variable("x")).simple_bind(mx.cpu(), x=(3,))
+    executor.forward(is_train=is_train, x=mx.nd.ones((3,)))
+    with pytest.raises(UsageError, match=message):
+        executor.backward([mx.nd.ones((3,))] * count)

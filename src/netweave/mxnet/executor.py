@@ -122,8 +122,9 @@ class Executor:
         with mode, recording.modes(recording=False, training=is_train):
             found = net.train(is_train).compute(values)
         heads = [value.name or "" for value in self._graph.outputs]
-        self._heads = [found[name] for name in heads]
-        self.outputs = [NDArray(tensor.detach()) for tensor in self._heads]
+        tensors = [found[name] for name in heads]
+        self._heads = tensors if is_train else []
+        self.outputs = [NDArray(tensor.detach()) for tensor in tensors]
         if names is not None and self._monitor is not None:
             for name in names:
                 self._monitor[2](name, NDArray(found[name].detach()))
@@ -137,11 +138,14 @@ class Executor:
             is_train: As MXNet has it.
 
         Raises:
-            UsageError: ``forward(is_train=True)`` has not been called before.
+            UsageError: ``forward(is_train=True)`` has not been called before, or there are more gradients
+                than outputs.
         """
         if not self._heads:
             raise UsageError("backward needs a forward(is_train=True) before it")
         given = [out_grads] if isinstance(out_grads, NDArray) else list(out_grads or [])
+        if len(given) > len(self._heads):
+            raise UsageError(f"backward got {len(given)} gradients, expected at most {len(self._heads)}")
         given += [None] * (len(self._heads) - len(given))
         roots = [(head, grad) for head, grad in zip(self._heads, given, strict=True) if head.requires_grad]
         self._forget_gradients()

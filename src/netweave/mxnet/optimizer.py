@@ -326,6 +326,10 @@ class Updater:
             UsageError: They are of another optimizer or another net.
         """
         optimizer = self.optimizer
+        if "num_update" not in arrays:
+            raise UsageError(
+                "the file holds no states of an optimizer; give one that save_optimizer_states wrote"
+            )
         for index, weight in weights.items():
             state = self.states[index] = optimizer.create_state_multi_precision(index, weight)
             kept = state if isinstance(state, tuple | list) else [] if state is None else [state]

@@ -48,7 +48,7 @@ def limit_memory(
     if num_stages != 1:
         raise UsageError(
             f"{job.name}: memory is limited and the net cut into {num_stages} stages, between which all "
-            "values stay; leave one of the two away"
+            "values stay; leave one of the two out"
         )
     phase = job.phases["train"]
     batch = phase.data[0].batch_size if phase.data else 1
