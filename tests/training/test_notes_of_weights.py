@@ -60,10 +60,10 @@ def test_caffe(tmp_path, monkeypatch, suffix):
         trainer.run()
         trainer.close()
     file = tmp_path / f"kept/c_iter_1.{suffix}"
-    unused = "b, c" if suffix == "caffemodel" else "b/0, b/1, c/0, c/1"
+    unused = "'b', 'c'" if suffix == "caffemodel" else "'b/0', 'b/1', 'c/0', 'c/1'"
     assert notes_of(caffe_job(tmp_path, ["a", "new"]), [file], data) == [
         f"{file}: ignoring {unused}, which the net does not have",
-        f"{file}: no values for new/0, new/1, which the run starts from fresh ones",
+        f"{file}: no values for 'new/0', 'new/1', which the run starts from fresh ones",
     ]
     assert notes_of(caffe_job(tmp_path, ["a", "b", "c"]), [file], data) == []
 
@@ -73,11 +73,11 @@ def test_singa(tmp_path):
     file = tmp_path / "checkpoint" / "step2-worker0"
     _, events = run(job(tmp_path, CLASSIFIER, more=f'train_steps: 0 checkpoint_path: "{file}"'))
     assert [event.text for event in events if isinstance(event, Note)] == [
-        f"{file}: ignoring c, which the net does not have"
+        f"{file}: ignoring 'c', which the net does not have"
     ]
     run(job(tmp_path, CLASSIFIER, more="train_steps: 3"))
     file = tmp_path / "checkpoint" / "step3-worker0"
     _, events = run(job(tmp_path, TIED, more=f'train_steps: 0 checkpoint_path: "{file}"'))
     assert [event.text for event in events if isinstance(event, Note)] == [
-        f"{file}: no values for c, which the run starts from fresh ones"
+        f"{file}: no values for 'c', which the run starts from fresh ones"
     ]

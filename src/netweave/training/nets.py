@@ -12,6 +12,7 @@ from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import UsageError
 from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
+from netweave.graph.wording import names_text
 from netweave.optim import Trained, first_values
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
 from netweave.training.checksums import require_as_written
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
     from netweave.job import Phase
+
+NAMED = 12
+"""So many names without a counterpart are told: about the layers of a small net."""
 
 
 def make_nets(
@@ -70,10 +74,10 @@ def make_nets(
     for file in map(Path, weights):
         known |= load_weights(phases, nets, file)
         if unused := _unused(file, phases):
-            tell(f"{file}: ignoring {_listed(unused)}, which the net does not have")
+            tell(f"{file}: ignoring {names_text(unused, NAMED)}, which the net does not have")
     if weights and (without := _without_values(phases, known)):
         files = " and ".join(map(str, weights))
-        tell(f"{files}: no values for {_listed(without)}, which the run starts from fresh ones")
+        tell(f"{files}: no values for {names_text(without, NAMED)}, which the run starts from fresh ones")
     for name, phase in phases.items():
         for key, parameter in phase.graph.parameters.items():
             if key not in known and not parameter.loaded:
@@ -135,11 +139,6 @@ def _without_values(phases: Mapping[str, Phase], known: Container[str]) -> list[
     """Return the parameters that neither weights nor the file of the net has values for."""
     parameters = {key: one for phase in phases.values() for key, one in phase.graph.parameters.items()}
     return [key for key, one in parameters.items() if key not in known and not one.loaded]
-
-
-def _listed(names: Sequence[str], most: int = 12) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
 
 
 def trained(graph: Graph, net: TorchNet, gradient_mult: Mapping[str, float] | None = None) -> list[Trained]:
