@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tests.keras.examples import BATCH, RECORDS, STEPS, first_weights
+from tests.keras.masks import masked_curves
 
 Make = Callable[[Any], Any]
 
@@ -248,4 +249,4 @@ def all_curves(keras: Any) -> dict[str, list[float]]:
         found[f"metric {name}"] = measured(make(keras), weighted=False)
         if not name.startswith(UNWEIGHTED):
             found[f"weighted metric {name}"] = measured(make(keras), weighted=True)
-    return found
+    return {**found, **masked_curves(keras)}

@@ -14,6 +14,7 @@ import netweave
 from netweave import keras
 from netweave.errors import RunError, UsageError
 from netweave.keras import layers
+from tests.keras.masks import tagger, words
 
 
 def data(count=60):
@@ -74,6 +75,37 @@ def test_weights_of_records_and_of_classes():
     p = model.predict(x)
     expected = np.mean(-np.log(p[np.arange(12), y]) * weights)
     assert by_class[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_steps_that_a_mask_leaves_out_do_not_count():
+    """The mean over the words that count, of loss and metrics, weighted and not; no such word makes 0."""
+    ids, labels, weights = words()
+    model = tagger(keras, "sum_over_batch_size", metrics=["accuracy"], weighted_metrics=["acc"])
+    p = model.predict(ids).astype(np.float64)
+    counts = ids != 0
+    losses = -np.log(np.take_along_axis(p, labels[..., None].astype(int), -1))[..., 0]
+    right = p.argmax(-1) == labels
+    expected = [
+        (losses * weights)[counts].mean(),
+        right[counts].mean(),
+        np.average(right[counts], weights=weights[counts]),
+    ]
+    found = model.evaluate(ids, labels, sample_weight=weights, batch_size=10, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    assert model.evaluate(ids * 0, labels, verbose=0)[0] == 0.0
+
+
+def test_a_mask_is_followed_through_models_inside_and_ends_where_keras_ends_it():
+    """A pooled sentence has no mask any more: the loss is the mean over all sentences."""
+    ids, _, _ = words()
+    x = keras.Input((5,))
+    encoder = keras.Model(x, layers.Embedding(9, 3, mask_zero=True)(x))
+    tokens = keras.Model(x, layers.Dense(1)(encoder(x)))
+    pooled = keras.Model(x, layers.Dense(1)(layers.GRU(2)(encoder(x))))
+    for model, counts in ((tokens, ids[..., None] != 0), (pooled, np.ones((10, 1), bool))):
+        model.compile("sgd", loss="mse")
+        p = model.predict(ids)
+        assert model.evaluate(ids, p * 0, verbose=0) == pytest.approx((p[counts] ** 2).mean(), rel=1e-5)
 
 
 def test_batches_of_a_generator_and_of_an_object():

@@ -5,6 +5,8 @@ definitions. What a layer computes is the rule by which Netweave reads Keras' fi
 run by the one trainer.
 """
 
+from typing import Any
+
 from netweave.keras import (
     activations,
     callbacks,
@@ -18,9 +20,11 @@ from netweave.keras import (
     ops,
     optimizers,
     regularizers,
+    saving,
     utils,
 )
 from netweave.keras import config as backend
+from netweave.keras.absent import missing
 from netweave.keras.callbacks import Callback, EarlyStopping
 from netweave.keras.layers import Input, InputLayer, Layer
 from netweave.keras.losses import Loss
@@ -55,5 +59,10 @@ __all__ = [
     "ops",
     "optimizers",
     "regularizers",
+    "saving",
     "utils",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras", name, globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from netweave.keras import ops
+from netweave.keras.absent import missing
 from netweave.keras.layer import LAYERS
 
 NAMES = (
@@ -33,4 +34,8 @@ class Activation:
 def __getattr__(name: str) -> Any:
     if name in NAMES:
         return Activation(name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing("keras.activations", name, NAMES)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *NAMES})

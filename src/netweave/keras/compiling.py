@@ -10,6 +10,7 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.keras.losses import Loss, as_loss
+from netweave.keras.losses.functions import apply_mask
 from netweave.keras.metrics import Metric, get
 from netweave.keras.metrics.base import MeanMetricWrapper
 from netweave.keras.objects import suggestion
@@ -136,6 +137,10 @@ def as_metric(identifier: Any, label: Shape, prediction: Shape) -> Metric:
     return MeanMetricWrapper(found, name or getattr(found, "__name__", "metric"))
 
 
+def _array(outputs: Any, name: str | None) -> Any:
+    return None if name is None else outputs.array(name)
+
+
 class Measured:
     """Everything that a fit or an evaluation measures: the loss, those by output, and the metrics.
 
@@ -146,6 +151,7 @@ class Measured:
         predictions: Names of the predictions by output.
         labels: Names of the labels by output.
         weights: Names of the weights by output.
+        masks: Names of the masks by output; None where all steps count.
     """
 
     def __init__(
@@ -157,9 +163,11 @@ class Measured:
         predictions: Sequence[str],
         labels: Sequence[str],
         weights: Sequence[str | None],
+        masks: Sequence[str | None],
     ) -> None:
         self._loss, self._losses, self.metrics = loss, dict(losses), list(metrics)
-        self._predictions, self._labels, self._weights = predictions, labels, weights
+        self._predictions, self._labels = predictions, labels
+        self._weights, self._masks = weights, masks
         self._sums: dict[str, float] = {}
         self._count = 0
 
@@ -175,11 +183,13 @@ class Measured:
             self._sums[name] = self._sums.get(name, 0.0) + float(outputs.array(value)) * size
         self._count += size
         for _, at, weighted, metric in self.metrics:
+            # in Keras, means of a function see the mask of the predictions; AUC, recall and the like do not
+            mask = self._masks[at] if isinstance(metric, MeanMetricWrapper) else None
             weight = self._weights[at] if weighted else None
             metric.update_state(
                 outputs.array(self._labels[at]),
                 outputs.array(self._predictions[at]),
-                None if weight is None else outputs.array(weight),
+                apply_mask(_array(outputs, weight), _array(outputs, mask), "sum"),
             )
         return self.result()
 

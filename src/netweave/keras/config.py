@@ -1,5 +1,8 @@
 """Settings for all models: ``keras.config`` and ``keras.backend``."""
 
+from typing import Any
+
+from netweave.keras.absent import missing
 from netweave.keras.state import (
     EPSILON,
     clear_session,
@@ -18,3 +21,7 @@ def epsilon() -> float:
 def floatx() -> str:
     """Return the type of numbers."""
     return "float32"
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.config", name, globals())

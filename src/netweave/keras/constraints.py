@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from netweave.keras.absent import missing
 from netweave.keras.objects import Configured, Family
 from netweave.keras.state import EPSILON
 
@@ -88,3 +89,7 @@ def get(identifier: Any) -> Any:
         UsageError: There is none of that name, or it has other settings.
     """
     return CONSTRAINTS.get(identifier)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.constraints", name, globals())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.keras.absent import missing
 from netweave.keras.objects import Configured, Family
 from netweave.keras.state import next_seed
 
@@ -94,4 +95,8 @@ def get(identifier: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in CLASSES:
         return CLASSES[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing("keras.initializers", name, [*CLASSES, "get"])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *CLASSES})

@@ -271,16 +271,17 @@ def _given_shape(common: Mapping[str, Any]) -> tuple[int | None, ...] | None:
     return None if common.get("input_dim") is None else (int(common["input_dim"]),)
 
 
-def layer_class(name: str, parameters: str, doc: str) -> type[Layer]:
+def layer_class(name: str, parameters: str, doc: str, **methods: Callable[..., Any]) -> type[Layer]:
     """Return a class of layers.
 
     Args:
         name: Keras' name for it.
         parameters: Its own parameters, as Python writes them.
         doc: What the layer does.
+        methods: Methods that it alone has.
     """
     scope: dict[str, Any] = {}
     exec(f"def arguments({parameters}): pass", {}, scope)
-    members = {"signature": inspect.signature(scope["arguments"]), "__doc__": doc}
+    members = {"signature": inspect.signature(scope["arguments"]), "__doc__": doc, **methods}
     LAYERS[name] = type(name, (Layer,), members)
     return LAYERS[name]

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
-from netweave.formats.keras.layers.objectives import WEIGHT
-from netweave.formats.keras.reader import lower
+from netweave.formats.keras.layers.objectives import MASK, WEIGHT
+from netweave.formats.keras.reader import lower, masked_outputs
 from netweave.keras import ops, regularizers
 from netweave.keras.graphs import CallGraph
 from netweave.keras.layer import object_for
 from netweave.keras.layers.input import Input
+from netweave.keras.losses.functions import apply_mask
 from netweave.keras.operation import KerasTensor, Operation
 from netweave.keras.state import names_of_training, unique_name
 
@@ -55,6 +56,7 @@ class TrainingNet:
         predictions: Names of the predictions by output.
         labels: Names of the labels by output.
         weights: Names of the weights by output; None where there are none.
+        masks: Names of the masks by output; None where all steps count.
         label_shapes: Sizes of the label of each output, with the batch.
         config: The configuration.
         frozen: Keys of arrays that no fit changes.
@@ -67,6 +69,7 @@ class TrainingNet:
     predictions: tuple[str, ...]
     labels: tuple[str, ...]
     weights: tuple[str | None, ...]
+    masks: tuple[str | None, ...]
     label_shapes: tuple[tuple[int | None, ...], ...]
     config: Mapping[str, Any]
     frozen: frozenset[str]
@@ -96,13 +99,17 @@ def lower_model(
         training: Whether layers do what they do while a net is trained.
         arrays: Values of all arrays by key; none if not given.
     """
+    place = f"model {config['name']!r}"
+    return lower(_with_float_inputs(config), place=place, training=training, arrays=arrays)
+
+
+def _with_float_inputs(config: Mapping[str, Any]) -> dict[str, Any]:
     inputs = {row[0] for row in config["input_layers"]}
     layers = [
         {**layer, "config": {**layer["config"], "dtype": "float32"}} if layer["name"] in inputs else layer
         for layer in config["layers"]
     ]
-    description = {"class_name": "Functional", "config": {**config, "layers": layers}}
-    return lower(description, place=f"model {config['name']!r}", training=training, arrays=arrays)
+    return {"class_name": "Functional", "config": {**config, "layers": layers}}
 
 
 def training_net(
@@ -129,13 +136,14 @@ def training_net(
         weights = [
             None if shape is None else Input(shape, name=unique_name("weight")) for shape in records.weights
         ]
+        masks = _masks(network)
         values: dict[str, KerasTensor] = {}
         weighted: list[KerasTensor] = []
-        for output, name, loss, factor, label, weight in zip(
-            network.outputs, network.output_names, losses, factors, labels, weights, strict=True
+        for output, name, loss, factor, label, weight, mask in zip(
+            network.outputs, network.output_names, losses, factors, labels, weights, masks, strict=True
         ):
             if loss is not None:
-                values[name] = _named(_loss(loss, label, output, weight), f"{name}_loss")
+                values[name] = _named(_loss(loss, label, output, weight, mask), f"{name}_loss")
                 weighted.append(values[name] * float(factor))
         if not values:
             raise UsageError(f"the model {network.name!r} has no loss; give compile a loss")
@@ -151,7 +159,7 @@ def training_net(
             *values.values(),
             *predictions,
             *seen,
-            *(one for one in seen_weights if one is not None),
+            *(one for one in (*seen_weights, *masks) if one is not None),
         ]
         config = CallGraph(inputs, outputs).config(network.name)
     by_key = network.variables_by_key()
@@ -162,6 +170,7 @@ def training_net(
         predictions=tuple(tensor.name for tensor in predictions),
         labels=tuple(tensor.name for tensor in seen),
         weights=tuple(None if one is None else one.name for one in seen_weights),
+        masks=tuple(None if one is None else one.name for one in masks),
         label_shapes=tuple(label.shape for label in labels),
         config=config,
         frozen=frozenset(key for key, (layer, _) in by_key.items() if not layer.trainable),
@@ -171,9 +180,30 @@ def training_net(
     )
 
 
-def _loss(loss: Loss, label: KerasTensor, output: KerasTensor, weight: KerasTensor | None) -> KerasTensor:
+def _masks(network: Network) -> list[KerasTensor | None]:
+    """Return the mask of each output, as 0 and 1; None where all steps count."""
+    makes_masks = any(
+        layer.class_name == "Masking" or layer.config.get("mask_zero") for _, layer in network.named_layers()
+    ) or any("mask" in node.kwargs for node in network.call_graph.nodes)
+    if not makes_masks:  # the rules need not run once more
+        return [None] * len(network.outputs)
+    config = network.call_graph.config(network.name)
+    has_mask = masked_outputs(_with_float_inputs(config), place=f"model {network.name!r}")
+    return [
+        _MaskOf()(output) if masked else None
+        for output, masked in zip(network.outputs, has_mask, strict=True)
+    ]
+
+
+def _loss(
+    loss: Loss,
+    label: KerasTensor,
+    output: KerasTensor,
+    weight: KerasTensor | None,
+    mask: KerasTensor | None,
+) -> KerasTensor:
     try:
-        value: KerasTensor = loss(label, output, weight)
+        value: KerasTensor = loss(label, output, apply_mask(weight, mask, loss.reduction))
     except UsageError as error:
         raise UsageError(
             f"the loss {loss.name!r} of labels {label.shape} and predictions {output.shape}: {error}"
@@ -247,3 +277,14 @@ class _WeightOf(Operation):
     def results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
         """Return the sizes of the array."""
         return ((self._shape, "float32"),)
+
+
+class _MaskOf(Operation):
+    """Gives the mask of an output."""
+
+    def __init__(self) -> None:
+        super().__init__(MASK, {}, module="netweave", name=unique_name("mask"))
+
+    def results(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[Any, str], ...]:
+        """Return the sizes of the mask: records and steps."""
+        return ((args[0].shape[:2], "float32"),)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.keras.absent import missing
 from netweave.keras.operation import KerasTensor, call, tensors_in
 from netweave.keras.state import EPSILON
 
@@ -246,3 +247,7 @@ def normalize(x: Any, axis: int = -1) -> Any:
     """Return vectors of length 1; one of length below 1e-12 is divided by that."""
     norms = sqrt(sum(square(x), axis=axis, keepdims=True))
     return x / maximum(norms, 1e-12)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.ops", name, globals())

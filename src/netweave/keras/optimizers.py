@@ -8,6 +8,7 @@ from typing import Any
 
 from netweave.errors import UsageError
 from netweave.job import Policy, Solver
+from netweave.keras.absent import missing
 from netweave.keras.objects import Configured, Family, to_json
 
 OPTIMIZERS: Family[Any] = Family("optimizer", "keras.optimizers")
@@ -227,9 +228,10 @@ class _Schedules:
     def __getattr__(self, name: str) -> Any:
         if name in SCHEDULE_CLASSES:
             return SCHEDULE_CLASSES[name]
-        raise AttributeError(
-            f"netweave.keras has no schedule {name!r}; it has: {', '.join(SCHEDULE_CLASSES)}"
-        )
+        raise missing("keras.optimizers.schedules", name, SCHEDULE_CLASSES)
+
+    def __dir__(self) -> list[str]:
+        return ["LearningRateSchedule", *SCHEDULE_CLASSES]
 
 
 schedules = _Schedules()
@@ -250,4 +252,8 @@ def get(identifier: Any) -> Any:
 def __getattr__(name: str) -> Any:
     if name in CLASSES:
         return CLASSES[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing("keras.optimizers", name, [*CLASSES, "Optimizer", "schedules"])
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *CLASSES})

@@ -152,6 +152,7 @@ class Prepared(Network, Fitted, ABC):
                 predictions=training.predictions,
                 labels=training.labels,
                 weights=training.weights,
+                masks=training.masks,
             )
         self._measured = self._measures_of[training]
         return self._measured

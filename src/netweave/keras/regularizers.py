@@ -9,6 +9,7 @@ import numpy as np
 
 from netweave.errors import UsageError
 from netweave.keras import ops
+from netweave.keras.absent import missing
 from netweave.keras.objects import Configured, Family
 
 REGULARIZERS: Family[Any] = Family("regularizer", "keras.regularizers")
@@ -114,3 +115,7 @@ def get(identifier: Any) -> Any:
         UsageError: There is none of that name, or it has other settings.
     """
     return REGULARIZERS.get(identifier)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.regularizers", name, globals())

@@ -16,6 +16,7 @@ from netweave.files.source import Source
 from netweave.formats.keras.config import parse_model
 from netweave.formats.keras.opening import ARRAYS, CONFIG, open_model, open_weights
 from netweave.formats.keras.weights import snake_case
+from netweave.keras.absent import missing
 from netweave.keras.network import Network
 from netweave.keras.objects import to_json
 
@@ -195,3 +196,7 @@ def _named(value: Any) -> Any:
         if value.__name__ in losses.LOSSES.classes or value.__name__ in metrics.METRICS.classes:
             return value.__name__
     return to_json(value)
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.saving", name, globals())

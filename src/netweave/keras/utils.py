@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from netweave.keras.absent import missing
 from netweave.keras.state import clear_session, set_random_seed
 
 __all__ = ["PyDataset", "Sequence", "clear_session", "set_random_seed", "to_categorical"]
@@ -35,3 +36,7 @@ class PyDataset:
 
 
 Sequence = PyDataset
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.utils", name, globals())

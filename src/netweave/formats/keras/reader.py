@@ -61,6 +61,13 @@ def lower(
     return build.graph()
 
 
+def masked_outputs(description: Mapping[str, Any], *, place: str) -> list[bool]:
+    """Return which outputs of a configuration have a mask; see ``lower``."""
+    build = _Build(Opened(description, None, ()), place, {})
+    build.graph()
+    return build.has_mask
+
+
 class _Build:
     """A model on its way to a Graph."""
 
@@ -78,6 +85,7 @@ class _Build:
         self._model = parse_model(opened.description, place=self._file)
         self._builder = GraphBuilder(self._model.name, format="keras", files=opened.files)
         self._output_names = [_output_name(ref) for ref in self._model.outputs]
+        self.has_mask: list[bool] = []
         version = 3 if _is_keras3(opened.description) else 2
         self.net = KerasNet(self._builder, reserved=self._output_names, version=version, training=training)
 
@@ -86,6 +94,7 @@ class _Build:
         self._check_layers(self._model)
         given = {ref: self._input(ref) for ref in self._model.inputs}
         outputs = self._read(self._model, given, (), ())
+        self.has_mask = [output.value in self.net.masks for output in outputs]
         self._check_input_shapes()
         whole_model = ChannelsLastLayer(self.net, place=self._file)
         return self._builder.finish(whole_model.net_outputs(outputs, self._output_names))

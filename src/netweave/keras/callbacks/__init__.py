@@ -1,6 +1,9 @@
 """Callbacks: objects that are told what a fit does, and may change it."""
 
+from typing import Any
+
 from netweave.api.models.events import History
+from netweave.keras.absent import missing
 from netweave.keras.callbacks.base import Callback
 from netweave.keras.callbacks.files import CSVLogger, ModelCheckpoint, TensorBoard
 from netweave.keras.callbacks.stopping import (
@@ -23,3 +26,7 @@ __all__ = [
     "TensorBoard",
     "TerminateOnNaN",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise missing("keras.callbacks", name, globals())

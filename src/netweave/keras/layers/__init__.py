@@ -6,7 +6,9 @@ files has for it.
 
 from typing import TYPE_CHECKING, Any
 
+from netweave.errors import UsageError
 from netweave.formats.keras.layers import READERS
+from netweave.keras.absent import missing
 from netweave.keras.layer import LAYERS, Layer, layer_class
 from netweave.keras.layers.input import Input, InputLayer
 from netweave.keras.layers.signatures import SIGNATURES
@@ -36,9 +38,21 @@ OTHER_NAMES = {
 MERGING = ("Add", "Subtract", "Multiply", "Average", "Maximum", "Minimum", "Concatenate", "Dot")
 """Layers that Keras also has as functions of a list of tensors, by their names in lower case."""
 
+
+def _adapt(layer: Layer, *args: Any, **kwargs: Any) -> None:
+    """Fail with the way out: here statistics are settings, which a file of the model holds."""
+    raise UsageError(
+        f"{layer.name!r}: Normalization.adapt is not supported; pass the statistics of the data: "
+        "Normalization(mean=x.mean(axis), variance=x.var(axis)), over all axes but the one of the features"
+    )
+
+
+METHODS = {"Normalization": {"adapt": _adapt}}
+"""Methods that a class of layers alone has."""
+
 for _name, _parameters in SIGNATURES.items():
     _doc = (READERS[_name].read.__doc__ or "").strip()
-    layer_class(_name, _parameters, f"Keras' {_name}: {_doc[:1].lower()}{_doc[1:]}")
+    layer_class(_name, _parameters, f"Keras' {_name}: {_doc[:1].lower()}{_doc[1:]}", **METHODS.get(_name, {}))
 
 
 def _merged(name: str, tensors: list[Any], settings: dict[str, Any]) -> "KerasTensor":
@@ -53,11 +67,7 @@ def __getattr__(name: str) -> Any:
     for merging in MERGING:
         if name == merging.lower():
             return lambda inputs, **settings: _merged(merging, inputs, settings)
-    if name.startswith("__"):
-        raise AttributeError(name)
-    from netweave.keras.objects import suggestion
-
-    raise AttributeError(f"netweave.keras has no layer {name!r}{suggestion(name, LAYERS)}")
+    raise missing("keras.layers", name, [*LAYERS, *OTHER_NAMES])
 
 
 def __dir__() -> list[str]:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from netweave.keras.absent import missing
 from netweave.keras.losses.classes import CLASSES
 from netweave.keras.losses.functions import LOSSES, Loss, LossFunction, as_loss, get
 
@@ -13,8 +14,9 @@ def __getattr__(name: str) -> Any:
         return CLASSES[name]
     if name in LOSSES.classes and not isinstance(LOSSES.classes[name], type):
         return LOSSES.classes[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing("keras.losses", name, [*__all__, *CLASSES, *LOSSES.classes])
 
 
 def __dir__() -> list[str]:
-    return sorted({*__all__, *CLASSES, *LOSSES.classes})
+    functions = {name for name, made in LOSSES.classes.items() if not isinstance(made, type)}
+    return sorted({*__all__, *CLASSES, *functions})

@@ -105,6 +105,27 @@ class LossFunction(Loss):
         return {**self.settings, "name": self.name, "reduction": self.reduction}
 
 
+def apply_mask(sample_weight: Any, mask: Any, reduction: str | None) -> Any:
+    """Return weights that leave out masked steps, as Keras' losses and metrics do.
+
+    Where the loss is a mean over all numbers, the steps that count weigh so much more that it is the mean
+    over these alone. A mask without any step that counts gives weights of 0.
+
+    Args:
+        sample_weight: The weights; None where all are 1.
+        mask: 1 at the steps that count, else 0; None where all do.
+        reduction: That of the loss.
+    """
+    if mask is None:
+        return sample_weight
+    if reduction in {"mean", "sum_over_batch_size"}:
+        mask = mask * (ops.sum(ops.ones_like(mask)) / ops.maximum(ops.sum(mask), 1.0))
+    if sample_weight is None:
+        return mask
+    mask, sample_weight = same_rank(mask, as_values(sample_weight))
+    return sample_weight * mask
+
+
 def as_values(value: Any) -> Any:
     """Return a symbolic tensor, or an array of float32."""
     return value if ops.is_symbolic(value) else np.asarray(value, np.float32)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from netweave.keras.absent import missing
 from netweave.keras.metrics import means
 from netweave.keras.metrics.base import METRICS, Mean, MeanMetricWrapper, Metric, Sum
 from netweave.keras.metrics.confusion import (
@@ -50,4 +51,9 @@ def __getattr__(name: str) -> Any:
         return means.CLASSES.get(name) or getattr(means, name)
     if name in METRICS.classes and not isinstance(METRICS.classes[name], type):
         return METRICS.classes[name]
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise missing("keras.metrics", name, [*__all__, *means.CLASSES, *METRICS.classes])
+
+
+def __dir__() -> list[str]:
+    functions = {name for name, made in METRICS.classes.items() if not isinstance(made, type)}
+    return sorted({*__all__, *means.CLASSES, "CosineSimilarity", "RootMeanSquaredError", *functions})

@@ -1,4 +1,4 @@
-"""Functions of ``keras.ops`` that losses are made of, and arrays of other layers, for penalties on them."""
+"""Functions of ``keras.ops`` that losses are made of; arrays of other layers, and masks, for objectives."""
 
 from __future__ import annotations
 
@@ -25,6 +25,19 @@ def weight(ctx: KerasLayer) -> Tensor:
     """An array that a layer before has read, as it is stored."""
     stored = ctx.known_array(ctx.string("key", ""))
     return Tensor(ctx.in_layout(stored))
+
+
+MASK = "NetweaveMask"
+"""The class of a layer that gives the mask of a tensor; Keras has none, and no file holds it."""
+
+
+@layer_reader(MASK)
+def mask_of(ctx: KerasLayer) -> Tensor:
+    """1 at the steps of a tensor that count, else 0."""
+    mask = ctx.mask(ctx.x)
+    if mask is None:
+        raise ctx.unsupported("is given a tensor without a mask")
+    return ctx.as_type(mask, ir.DataType.FLOAT)
 
 
 @layer_reader("Where")
