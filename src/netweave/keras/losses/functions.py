@@ -62,7 +62,8 @@ class Loss(Configured):
         if self.reduction == "sum":
             return ops.sum(values)
         if self.reduction == "mean_with_sample_weight" and sample_weight is not None:
-            return ops.sum(values) / ops.sum(sample_weight)
+            total = ops.sum(sample_weight)  # 0 where a mask leaves all out: Keras' loss is 0 then
+            return ops.sum(values) / ops.where(ops.equal(total, 0.0), 1.0, total)
         return ops.mean(values)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
