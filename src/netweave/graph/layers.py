@@ -75,6 +75,7 @@ class LayerTable(Mapping[str, Layer]):
     def __init__(self, layers: Iterable[Layer] = ()) -> None:
         self._layers: dict[str, Layer] = {}
         self._calls: Counter[str] = Counter()
+        self._numbers: dict[str, int] = {}
         for layer in layers:
             self.add(layer)
 
@@ -84,7 +85,14 @@ class LayerTable(Mapping[str, Layer]):
 
     def free_key(self, name: str) -> str:
         """Return ``name``, or ``name#1``, ``name#2``, ... if it is taken."""
-        return free_name(name, self._layers, separator="#", first=1)
+        if name not in self._layers:
+            return name
+        # Keys are never taken out: all numbers before the last that was free are still taken. Counting from 1
+        # each time would make a loop that is written out quadratic in its iterations.
+        first = self._numbers.get(name, 1)
+        key = free_name(name, self._layers, separator="#", first=first)
+        self._numbers[name] = int(key.rpartition("#")[2])
+        return key
 
     def new(
         self,
