@@ -23,6 +23,19 @@ pytestmark = [
 
 
 @pytest.mark.parametrize("name", readers())
+def test_undamaged_seeds_are_read(name, tmp_path, monkeypatch):
+    """Damage to a file that is refused as it is would only show that it is refused again."""
+    seeds = readers()[name].make_seeds()
+    assert seeds
+    for number, seed in enumerate(seeds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        seed.write(folder)
+        monkeypatch.chdir(folder)
+        seed.read(folder)
+
+
+@pytest.mark.parametrize("name", readers())
 def test_damaged_files_are_read_or_refused_in_little_time_and_memory(name):
     seeds = readers()[name].make_seeds()
     outcomes = run_batch(seeds, name, SEED, 0, SECONDS)

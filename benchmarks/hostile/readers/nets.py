@@ -16,6 +16,7 @@ from benchmarks.hostile.mutations import (
     mutate_zip,
 )
 from benchmarks.hostile.readers.reader import Reader, Seed
+from netweave.formats.mxnet.ndarray import read_arrays
 from tests.formats.mxnet.cases import CASES
 from tests.hostile.nets import KERAS, TENSORFLOW, Net, hdf5_nets, nets
 from tests.oracles import mxnet_params
@@ -61,6 +62,7 @@ def readers() -> list[Reader]:
     made = [Reader(name, partial(_seeds, name)) for name in names]
     return [
         *made,
+        Reader("mxnet.arrays", _arrays),
         Reader("mxnet.operators", _operators),
         Reader("tensorflow.saved_model", _saved_models),
         Reader("tensorflow.data", _checkpoint_data),
@@ -94,8 +96,17 @@ def _more() -> dict[str, list[Net]]:
         "tensorflow.pb": files("tensorflow/*.pb"),
         "keras.h5": [*files("keras/*.h5"), Net({"all.h5": keras2}, "all.h5", text=False)],
         "keras.keras": files("keras/*.keras"),
-        "mxnet.params": files("mxnet_params/*.params"),
     }
+
+
+def _arrays() -> list[Seed]:
+    """Return lists of arrays that MXNet wrote, dense and sparse, which belong to no net."""
+    return [
+        Seed(
+            {"x.params": path.read_bytes()}, "x.params", mutate_bytes, lambda at: read_arrays(at / "x.params")
+        )
+        for path in sorted(GOLDEN.glob("mxnet_params/*.params"))
+    ]
 
 
 def _operators() -> list[Seed]:

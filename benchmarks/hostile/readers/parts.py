@@ -32,7 +32,7 @@ from netweave.formats.chainer.weights import read_weights
 from netweave.formats.pytorch import read_state
 from netweave.training.checkpoint_file import MAGIC, Checkpoint, Origin, _digest, encode, read_checkpoint
 from tests.formats.pytorch import test_state
-from tests.hostile.nets import JOB_CONF, PROTOTXT
+from tests.hostile.nets import PROTOTXT
 from tests.hostile.stores import stores
 
 if TYPE_CHECKING:
@@ -51,6 +51,25 @@ _DATA = (
     b'layer { name: "fc" type: "InnerProduct" bottom: "data" top: "fc" '
     b"inner_product_param { num_output: 3 } }\n"
     b'layer { name: "loss" type: "SoftmaxWithLoss" bottom: "fc" bottom: "label" top: "loss" }\n'
+)
+_JOB = (
+    b'name: "small" train_steps: 10 disp_freq: 2 test_freq: 5 test_steps: 2 checkpoint_freq: 5\n'
+    b"train_one_batch { alg: kBP }\n"
+    b"updater { type: kSGD momentum: 0.9 weight_decay: 0.001\n"
+    b"  learning_rate { type: kStep base_lr: 0.1 step_conf { gamma: 0.5 change_freq: 4 } } }\n"
+    b'cluster { workspace: "run" nworkers_per_group: 2 }\n'
+    b"neuralnet {\n"
+    b'  layer { name: "data" type: kRecordInput store_conf { backend: "kvfile" path: "x" batchsize: 2\n'
+    b"    shape: 3 shape: 5 shape: 6 std_value: 255 random_skip: 1 } }\n"
+    b'  layer { name: "conv" type: kCConvolution srclayers: "data"\n'
+    b"    convolution_conf { num_filters: 4 kernel: 3 pad: 1 stride: 1 }\n"
+    b'    param { name: "w" init { type: kGaussian std: 0.1 } } param { name: "b" wd_scale: 0 } }\n'
+    b'  layer { name: "act" type: kReLU srclayers: "conv" exclude: kTest }\n'
+    b'  layer { name: "ip" type: kInnerProduct srclayers: "conv" innerproduct_conf { num_output: 4 }\n'
+    b'    param { name: "w1" init { type: kUniform low: -1 high: 1 } } param { name: "b1" } }\n'
+    b'  layer { name: "loss" type: kSoftmaxLoss srclayers: "ip" srclayers: "data"\n'
+    b"    softmaxloss_conf { topk: 2 } }\n"
+    b"}\n"
 )
 
 
@@ -199,13 +218,12 @@ def _solver_states_hdf5() -> list[Seed]:
 
 
 def _jobs() -> list[Seed]:
-    conf = "updater { type: kSGD momentum: 0.9 learning_rate { type: kFixed base_lr: 0.1 } }" + JOB_CONF
     store = stores()["kvfile"].files["x"]
 
     def read(folder: Path) -> object:
         return api.load_job(folder / "job.conf")
 
-    return [Seed({"job.conf": conf.encode(), "x": store}, "job.conf", mutate_text, read)]
+    return [Seed({"job.conf": _JOB, "x": store}, "job.conf", mutate_text, read)]
 
 
 @cache
