@@ -151,6 +151,13 @@ def test_indices_that_do_not_fit_are_refused(tmp_path, rows, shape):
         read_content(tmp_path, mxnet_params.params({"a": record}))
 
 
+@pytest.mark.parametrize("rows", [np.array(1), np.array([[1]])])
+def test_indices_that_are_no_list_are_refused(tmp_path, rows):
+    record = mxnet_params.row_sparse(np.ones((1, 3), np.float32), rows, (5, 3))
+    with pytest.raises(ReadError, match=r"indices that do not fit the shape"):
+        read_content(tmp_path, mxnet_params.params({"a": record}))
+
+
 @given(data=st.data())
 def test_changed_bytes_give_arrays_or_one_clear_error(tmp_path_factory, data):
     content = bytearray((GOLDEN / data.draw(st.sampled_from(["v2.params", "sparse.params"]))).read_bytes())

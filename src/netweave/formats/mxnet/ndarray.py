@@ -202,8 +202,8 @@ def _dense(values: np.ndarray, indices: list[np.ndarray], shape: tuple[int, ...]
         IndexError: There is no such row or column.
     """
     array = np.zeros(shape, values.dtype)
-    if any((index < 0).any() for index in indices):
-        raise IndexError("negative")
+    if any(index.ndim != 1 or (index < 0).any() for index in indices):
+        raise IndexError("negative, or not in one row")
     if len(indices) == 1:
         array[indices[0]] = values.reshape(len(indices[0]), *shape[1:])
         return array
