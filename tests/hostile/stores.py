@@ -26,6 +26,13 @@ if TYPE_CHECKING:
 
 IMAGES = pictures(4, height=5, width=6)
 
+LABELS = b"0 0.5 0.5 0.25 0.5\n1 0.25 0.75 0.125 0.25\n"
+XML = (
+    b"<annotation><size><width>6</width><height>5</height></size><object><name>dog</name><difficult>1</difficult>"
+    b"<bndbox><xmin>2</xmin><ymin>1</ymin><xmax>5</xmax><ymax>4</ymax></bndbox></object></annotation>"
+)
+"""Boxes of one image, in the two forms that Darknet's data have."""
+
 MOST_READ = 50
 """Records that are read of a store."""
 
@@ -47,6 +54,11 @@ class Store:
     files: Mapping[str, bytes]
     settings: Mapping[str, Any] = field(default_factory=lambda: {"path": "x"})
     text: bool = False
+
+    @property
+    def whole(self) -> bytes:
+        """The content of the damaged file, before damage."""
+        return self.files[self.damaged]
 
     def write(self, folder: Path, content: bytes | None = None) -> None:
         """Write the files, the damaged one with such a content."""
@@ -92,7 +104,7 @@ def npy(array: np.ndarray) -> bytes:
 @cache
 def stores() -> dict[str, Store]:
     """Return a small store of each kind."""
-    return {**_of_mxnet(), **_of_caffe(), **_of_singa(), **_of_arrays()}
+    return {**_of_mxnet(), **_of_caffe(), **_of_singa(), **_of_arrays(), **_of_darknet()}
 
 
 def _of_mxnet() -> dict[str, Store]:
@@ -117,13 +129,13 @@ def _of_mxnet() -> dict[str, Store]:
 def _of_caffe() -> dict[str, Store]:
     images = {f"{number}.png": png(pixels) for number, pixels in enumerate(IMAGES)}
     of_list = "".join(f"{name} {label}\n" for label, name in enumerate(images)).encode()
-    window = b"# 0\n0.png\n3\n5\n6\n2\n1 0.9 0 0 4 3\n0 0.1 1 1 3 3\n"
+    window = b"# 0\n0.png\n3\n5\n6\n3\n1 0.9 1 1 3 4\n0 0.1 0 0 2 2\n2 0.7 0 1 5 4\n"
     planes = IMAGES.transpose(0, 3, 1, 2)
     with TemporaryDirectory() as folder:
         values = {f"{number:05d}": datum(encoded=png(pixels)) for number, pixels in enumerate(IMAGES)}
         data_base(Path(folder) / "datum", values | {"00009": datum(IMAGES[0])})
         lmdb = (Path(folder) / "datum" / "data.mdb").read_bytes()
-    windows = {"path": "w", "batch_size": 2, "crop_size": 4}
+    windows = {"path": "w", "batch_size": 2, "crop_size": 4, "context_pad": 1}
     folders = {f"{name[0]}/{name}": content for name, content in images.items()}
     kinds = {"png": "png", "jpeg": "jpg", "bmp": "bmp", "webp": "webp", "tiff": "tif"}
     hdf5_settings = {"path": "x.h5", "datasets": ["data", "label"]}
@@ -131,6 +143,7 @@ def _of_caffe() -> dict[str, Store]:
     return {
         "lmdb": Store("lmdb", "x", {"x": lmdb}),
         "hdf5": Store("hdf5", "x.h5", {"x.h5": hdf5(planes)}, hdf5_settings),
+        "hdf5 in chunks": Store("hdf5", "x.h5", {"x.h5": hdf5(planes, chunks=True)}, hdf5_settings),
         "image list": Store("images", "l.txt", {"l.txt": of_list, **images}, listed, text=True),
         "image folder": Store("folder", "0/0.png", folders, {"path": "."}),
         "windows": Store("windows", "w", {"w": window, **images}, windows, text=True),
@@ -183,11 +196,29 @@ def _of_arrays() -> dict[str, Store]:
     }
 
 
-def hdf5(planes: np.ndarray) -> bytes:
-    """Return images and labels as Caffe's HDF5 data has them."""
+def _of_darknet() -> dict[str, Store]:
+    """Return lists of images with boxes beside them, in Darknet's form and in that of Pascal VOC."""
+    settings = {"path": "l.txt", "classes": 2, "names": ["cat", "dog"]}
+    images = {f"{number}.png": png(pixels) for number, pixels in enumerate(IMAGES)}
+    labelled = {"l.txt": b"0.png\n1.png\n", "0.txt": LABELS, "1.txt": LABELS, **images}
+    voc = {
+        "l.txt": b"JPEGImages/0.png\n" * 2,
+        "Annotations/0.xml": XML,
+        "JPEGImages/0.png": images["0.png"],
+    }
+    return {
+        "boxes": Store("boxes", "0.txt", labelled, settings, text=True),
+        "boxes with a list": Store("boxes", "l.txt", labelled, settings, text=True),
+        "boxes in XML": Store("boxes", "Annotations/0.xml", voc, settings, text=True),
+    }
+
+
+def hdf5(planes: np.ndarray, *, chunks: bool = False) -> bytes:
+    """Return images and labels as Caffe's HDF5 data has them; the images packed in chunks, or not."""
     content = io.BytesIO()
+    packed = {"chunks": True, "compression": "gzip"} if chunks else {}
     with h5py.File(content, "w") as file:
-        file["data"] = planes.astype(np.float32)
+        file.create_dataset("data", data=planes.astype(np.float32), **packed)
         file.create_dataset(
             "label", data=np.arange(len(planes), dtype=np.float32), chunks=(2,), compression="gzip"
         )

@@ -9,8 +9,6 @@ import pytest
 from benchmarks.hostile.fork import run_batch
 from benchmarks.hostile.readers import readers
 from benchmarks.hostile.worker import make_case
-from netweave.data import SOURCES
-from tests.hostile.stores import stores
 
 SEED = 1000
 SECONDS = 0.3
@@ -54,13 +52,3 @@ def test_a_case_is_the_same_again():
         assert [make_case(seeds, name, 1, n) for n in range(20)] == [
             make_case(readers()[name].make_seeds(), name, 1, n) for n in range(20)
         ]
-
-
-UNTRIED = {"arrays", "boxes", "filled", "iterable", "hbase"}
-"""Kinds that parse no file, and Darknet's lists of boxes, which ``test_data_mutations`` damages."""
-
-
-def test_every_kind_of_source_takes_part():
-    tried = {store.kind for store in stores().values()}
-    assert tried | UNTRIED >= set(SOURCES)
-    assert not tried & UNTRIED

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 
     from benchmarks.hostile.mutations import Mutation
 
-_MUTATIONS: dict[str, Mutation] = {"hdf5": mutate_hdf5, "npz": mutate_zip, "numpy": mutate_npy}
+_MUTATIONS: dict[str, Mutation] = {
+    "hdf5": mutate_hdf5,
+    "hdf5 in chunks": mutate_hdf5,
+    "npz": mutate_zip,
+    "numpy": mutate_npy,
+}
 
 
 def readers() -> list[Reader]:
