@@ -18,7 +18,7 @@ import numpy as np
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.expansion import check_expansion
-from netweave.files.zipped import zip_errors
+from netweave.files.zipped import read_member, zip_errors
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,7 +90,7 @@ def read_npz(file: Path | bytes, *, place: str) -> dict[str, np.ndarray]:
         check_expansion(sum(member.file_size for member in members), num_bytes, place=place)
         return {
             member.filename.removesuffix(".npy"): parse_npy(
-                archive.read(member), place=f"{place}: {member.filename!r:.200}"
+                read_member(archive, member), place=f"{place}: {member.filename!r:.200}"
             )
             for member in members
         }

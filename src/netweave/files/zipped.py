@@ -8,7 +8,7 @@ import struct
 import zipfile
 import zlib
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
@@ -50,6 +50,36 @@ def zip_errors(place: str, what: str = "a complete archive") -> Iterator[None]:
         raise ReadError(
             f"is not {what} ({reason_of(error)}); was it copied or downloaded whole?", place=place
         ) from error
+
+
+PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""What writers of nets and arrays use; zipfile unpacks the others in one piece, however large that is."""
+
+
+def open_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> IO[bytes]:
+    """Open a member whose pieces take no more memory than is asked for.
+
+    Raises:
+        zipfile.BadZipFile: It is packed in another way than with Deflate.
+    """
+    info = archive.getinfo(member) if isinstance(member, str) else member
+    if info.compress_type not in PACKINGS:
+        raise zipfile.BadZipFile(f"{info.filename!r:.80} is packed with method {info.compress_type}")
+    return archive.open(info)
+
+
+def read_member(archive: zipfile.ZipFile, member: str | zipfile.ZipInfo) -> bytes:
+    """Return a member, never more than the size that the archive declares, which is checked before.
+
+    ``ZipFile.read`` unpacks all that is there first, and then cuts it to that size: an archive that says
+    3 bytes and unpacks to a gigabyte would fill the memory.
+
+    Raises:
+        zipfile.BadZipFile: It is damaged, or packed in another way than with Deflate.
+    """
+    info = archive.getinfo(member) if isinstance(member, str) else member
+    with open_member(archive, info) as file:
+        return file.read(info.file_size)
 
 
 def unpack(archive: Path, folder: Path, *, max_bytes: int) -> list[Path]:
@@ -95,7 +125,7 @@ def _named(opened: zipfile.ZipFile, place: str) -> Iterator[tuple[str, zipfile.Z
 
 def _extract(opened: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path, left: int, place: str) -> int:
     """Write one file and return its size in bytes."""
-    with opened.open(member) as source, path.open("xb") as target:
+    with open_member(opened, member) as source, path.open("xb") as target:
         while piece := source.read(CHUNK_BYTES):
             if target.tell() + len(piece) > left:
                 raise ReadError(

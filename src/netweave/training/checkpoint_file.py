@@ -28,7 +28,7 @@ from netweave.errors import ReadError, RunError, WeightError
 from netweave.files.expansion import check_expansion
 from netweave.files.json_text import checked, parse_json
 from netweave.files.npy import parse_npy
-from netweave.files.zipped import zip_errors
+from netweave.files.zipped import read_member, zip_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -172,11 +172,11 @@ def read_checkpoint(path: Path) -> Checkpoint:
     with zip_errors(place, "a complete checkpoint"), zipfile.ZipFile(io.BytesIO(body)) as archive:
         check_expansion(sum(member.file_size for member in archive.infolist()), len(body), place=place)
         arrays = {
-            name.removesuffix(".npy"): parse_npy(archive.read(name), place=f"{place}: {name!r:.200}")
+            name.removesuffix(".npy"): parse_npy(read_member(archive, name), place=f"{place}: {name!r:.200}")
             for name in archive.namelist()
             if name.endswith(".npy")
         }
-        state = parse_json(archive.read(STATE), file=f"{place}: {STATE}", allow_nan=True)
+        state = parse_json(read_member(archive, STATE), file=f"{place}: {STATE}", allow_nan=True)
     return Checkpoint(checked(state, dict, what="its state", place=place), arrays, origin)
 
 

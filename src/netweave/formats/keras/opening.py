@@ -11,7 +11,7 @@ from netweave.files.expansion import check_expansion
 from netweave.files.hdf5 import HDF5_MAGIC, Group, read_hdf5
 from netweave.files.json_text import parse_json
 from netweave.files.source import is_folder, read_bytes
-from netweave.files.zipped import zip_errors
+from netweave.files.zipped import read_member, zip_errors
 from netweave.formats.keras.code import is_code
 from netweave.formats.keras.weights import Weights
 
@@ -101,7 +101,7 @@ def _member(archive: zipfile.ZipFile, name: str, place: str) -> bytes:
     except KeyError as error:
         raise ReadError(f"is not a Keras archive: it has no {name!r}", place=place) from error
     check_expansion(entry.file_size, entry.compress_size, place=f"{place}: {name!r}")
-    return archive.read(entry)
+    return read_member(archive, entry)
 
 
 def _hdf5(source: Source) -> Opened:

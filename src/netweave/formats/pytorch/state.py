@@ -20,7 +20,7 @@ from netweave.errors import ReadError, UnsupportedError
 from netweave.files import read_bytes
 from netweave.files.pickled import Name, Persistent, PickledCall, describe, read_pickled
 from netweave.files.safetensors import read_safetensors
-from netweave.files.zipped import zip_errors
+from netweave.files.zipped import read_member, zip_errors
 from netweave.graph.budget import num_elements
 
 if TYPE_CHECKING:
@@ -103,12 +103,12 @@ def _archive(content: bytes, place: str) -> _File:
         folder = names[0].removesuffix("data.pkl")
         _check_plain(archive, len(content), place)
         order = folder + "byteorder"
-        if order in archive.namelist() and archive.read(order) != b"little":
+        if order in archive.namelist() and read_member(archive, order) != b"little":
             raise UnsupportedError("was written on a big-endian machine", place=place)
-        root = read_pickled(io.BytesIO(archive.read(names[0])), place=place)
+        root = read_pickled(io.BytesIO(read_member(archive, names[0])), place=place)
         data = folder + "data/"
         storages = {
-            name.removeprefix(data): archive.read(name)
+            name.removeprefix(data): read_member(archive, name)
             for name in archive.namelist()
             if name.startswith(data)
         }
