@@ -170,10 +170,14 @@ class EpochRecord:
             "callbacks": self._callbacks.state(),
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where ``state`` was called."""
+    def restore(self, state: Mapping[str, Any], iteration: int) -> None:
+        """Go on where ``state`` was called, after so many updates."""
         self.epochs = [dict(epoch) for epoch in state["epochs"]]
-        self._measures.restore(state["measures"])
+        measured = state.get("measures")
+        if measured is None:  # checkpoints written before Keras' measures have sums alone
+            _, batch = self._shape.place(iteration)
+            measured = {"sums": state["sums"], "count": batch * self._shape.batch_size}
+        self._measures.restore(measured)
         self._callbacks.restore(state["callbacks"])
 
     def _end(self, epoch: int) -> None:

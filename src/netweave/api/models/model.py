@@ -185,8 +185,8 @@ class Model(ABC):
         )
         shape = Epochs(first, count, config.batch_size, _last_size(source, config), epochs, initial_epoch)
         record = self._new_record(shape, measures, validate, callbacks)
-        if kept:
-            record.restore(kept)
+        if found is not None and kept:
+            record.restore(kept, int(found[1].state["iteration"]))
         look = look_of(monitor, graph, self)
         taps = [] if look is None else look.taps
         with ThreadedEngine() as engine, self._giving(taps):
