@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import warnings
 import zipfile
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,8 @@ def write_members(members: list[tuple[str, bytes]], *, compressed: bool = False)
     """Return an archive of some members."""
     out = io.BytesIO()
     method = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
-    with zipfile.ZipFile(out, "w", method) as archive:
+    with warnings.catch_warnings(), zipfile.ZipFile(out, "w", method) as archive:
+        warnings.simplefilter("ignore")  # two members of one name are wanted
         for name, content in members:
             entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
             entry.compress_type = method

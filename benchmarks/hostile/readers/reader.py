@@ -55,9 +55,7 @@ class Reader:
     Attributes:
         name: Such as ``caffe.prototxt``.
         make_seeds: Makes the seeds; called when the reader is fuzzed.
-        is_guarded: Whether reading starts a guarded child process, which imports PyTorch: seconds each.
     """
 
     name: str
     make_seeds: Callable[[], list[Seed]]
-    is_guarded: bool = False

@@ -38,7 +38,7 @@ def kind_of(path: Path) -> Kind | None:
         if is_legacy(head):
             return Kind.STATE
         return _archive_kind(path) if head[:4] == b"PK\x03\x04" else None
-    except (OSError, zipfile.BadZipFile, ValueError):
+    except (OSError, zipfile.BadZipFile, ValueError, RuntimeError):  # a version of zip that is not known, too
         return None
 
 

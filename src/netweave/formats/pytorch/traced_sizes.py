@@ -32,8 +32,8 @@ def settle_reshapes(model: ir.Model) -> None:
         model: The model as exported, with the tracer's shapes: a size that is open stays one.
     """
     for node in model.graph:
-        if (node.domain, node.op_type) != ("", "Reshape") or node.inputs[1] is None:
-            continue
+        if (node.domain, node.op_type) != ("", "Reshape") or len(node.inputs) < 2 or node.inputs[1] is None:
+            continue  # the model comes from a process that ran foreign code, and is not checked yet
         width = _width_of_directions(node)
         if width is not None:
             _write(model, node, [0, 0, width])
@@ -49,11 +49,11 @@ def settle_splits(model: ir.Model) -> None:
         model: The model as exported, with the tracer's shapes.
     """
     for node in list(model.graph):
-        if (node.domain, node.op_type) != ("", "SplitToSequence"):
+        if (node.domain, node.op_type) != ("", "SplitToSequence") or not (node.inputs and node.outputs):
             continue
         takers = [use.node for use in node.outputs[0].uses()]
         sizes = _sizes_of_parts(node)
-        places = [_number(taker.inputs[1]) for taker in takers if taker.op_type == "SequenceAt"]
+        places = [_number(taker.inputs[1]) for taker in takers if _is_taker(taker)]
         if sizes is None or None in places or len(places) < len(takers) or len(set(places)) < len(places):
             continue
         _split(
@@ -62,6 +62,10 @@ def settle_splits(model: ir.Model) -> None:
             sizes,
             {place: taker for place, taker in zip(places, takers, strict=True) if place is not None},
         )
+
+
+def _is_taker(node: ir.Node) -> bool:
+    return node.op_type == "SequenceAt" and len(node.inputs) == 2
 
 
 def _split(model: ir.Model, node: ir.Node, sizes: Sequence[int], takers: Mapping[int, ir.Node]) -> None:
