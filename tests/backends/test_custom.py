@@ -75,10 +75,15 @@ OWN = taken_out()
 @pytest.fixture(autouse=True)
 def own_operators():
     CALLS.clear()
+    before = [
+        dict(table) for table in TABLES
+    ]  # other modules have registered theirs since the import of this one
     for table, own in zip(TABLES, OWN, strict=True):
         table.update(own)
     yield
-    taken_out()
+    for table, rows in zip(TABLES, before, strict=True):
+        table.clear()
+        table.update(rows)
 
 
 def rows(count=4, seed=0):

@@ -20,7 +20,7 @@ from benchmarks.faults.table import bare_rows
 from benchmarks.faults.torch_source import edited, lines_of
 
 FOLDER = Path(halves.__file__).parent
-RUNS_NETWEAVE = {"run.py", "score.py", "comparing.py", "loading.py"}
+RUNS_NETWEAVE = {"run.py", "score.py", "comparing.py", "loading.py", "mending.py"}
 
 SOURCE = '''"""A net."""
 

@@ -45,7 +45,7 @@ def test_compare_writes_a_page(netweave, front_end, tmp_path):
     assert "different at pool1 / down1" in done.out
     document = document_of(file.read_text())
     assert document["verdict"] == "different"
-    assert [net["format"] for net in document["nets"]] == ["caffe", "mxnet"]
+    assert [net["format"] for net in document["nets"]] == ["Caffe", "MXNet"]
 
 
 def test_inspect_and_show_write_pages(netweave, front_end, tmp_path):

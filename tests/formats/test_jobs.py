@@ -9,6 +9,7 @@ from netweave.formats import FORMATS, find_job_format, read_job
 from netweave.job import JobOptions
 from tests.formats.singa.nets import conf
 
+DETECTOR = "[net]\nwidth=32\n\n[convolutional]\nfilters=6\n\n[yolo]\nmask=0\nanchors=1,1\nclasses=1\nnum=1\n"
 SOLVER = 'net: "net.prototxt" base_lr: 0.1 lr_policy: "fixed"\n'
 
 
@@ -39,7 +40,7 @@ def test_settings_of_caffes_nets_are_refused_for_others(tmp_path, options):
 
 
 def test_each_row_that_names_such_files_reads_them(tmp_path):
-    texts = {"caffe": SOLVER, "singa": conf("")}
+    texts = {"caffe": SOLVER, "singa": conf(""), "darknet": DETECTOR}
     assert {row.name for row in FORMATS if row.jobs} == texts.keys()
     for name, text in texts.items():
         path = written(tmp_path, "file", text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from netweave.errors import UsageError
+from netweave.graph.ops.box_geometry import intersection_over_union
 
 MOST_ROUNDS = 1000
 """Rounds after which clustering ends in any case; it ends of itself as a rule after some tens."""
@@ -55,8 +56,8 @@ def cluster(sizes: np.ndarray, count: int, *, seed: int = 0) -> Anchors:
 
 def shape_overlaps(sizes: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the overlap of each size with each of the others, about the same centre."""
-    shared = np.minimum(sizes[:, None], others[None]).prod(axis=2)
-    return np.asarray(shared / (sizes.prod(axis=1)[:, None] + others.prod(axis=1)[None] - shared))
+    boxes, other_boxes = (np.concatenate([-ends, ends], axis=1) / 2 for ends in (sizes, others))
+    return np.asarray(intersection_over_union(boxes[:, None], other_boxes[None], np))
 
 
 def mean_overlap(sizes: np.ndarray, anchors: np.ndarray) -> float:

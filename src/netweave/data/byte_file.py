@@ -12,6 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import OrderedDict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from netweave.data.location import MISSING, is_remote, local_copy, system_of
@@ -99,6 +100,7 @@ class LocalFile(ByteFile):
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str) -> None:
+        self.path = Path(path)
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
         except FileNotFoundError as error:

@@ -155,7 +155,8 @@ def run_guarded(
         )
     with _scratch_folder() as outer:
         folder = outer / "child"
-        folder.mkdir(mode=0o711)  # the guard goes in before it stops being root; around it all is closed
+        folder.mkdir()
+        folder.chmod(0o711)  # the guard goes in before it stops being root; around it all is closed
         command = [sys.executable, "-P", "-s", str(program), *arguments]
         if trust:
             command = [*_limited(limits, guarded=False), *command]

@@ -36,9 +36,11 @@ LOSSES = {
     "InfogainLoss": Loss(activation="Softmax"),
     "MultiBoxLoss": Loss(inputs=(0, 1)),
     "MultinomialLogisticLoss": Loss(),
+    "RegionLoss": Loss(inputs=()),  # beside a head of the same values, which predicts
     "SigmoidCrossEntropyLoss": Loss(activation="Sigmoid"),
     "SmoothL1Loss": Loss(),
     "SoftmaxWithLoss": Loss(activation="Softmax"),
+    "YoloLoss": Loss(inputs=()),
 }
 """Losses that give a number; to add one, add a row."""
 

@@ -246,8 +246,12 @@ def net_of(case):
     return TorchNet(builder.finish(made))
 
 
+OF_USERS = {"MXNetCustom"}
+"""What calls operators of users, registered by importing ``netweave.mxnet``; ``tests/mxnet`` has it."""
+
+
 def test_every_operator_has_a_case():
-    assert {case.op_type for case in CASES} == set(all_operators())
+    assert {case.op_type for case in CASES} == set(all_operators()) - OF_USERS
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -186,10 +186,10 @@ _CONFIGS = {
     "a sum over a word": (_function("Sum", {"axis": "wow"}), ReadError, "axis='wow'"),
     "entries by a word": (_function("Take", {"axis": 1}, "wow"), UnsupportedError, "indices='wow'"),
     "cast to a word": (_function("Cast", {"dtype": "wow"}), UnsupportedError, "dtype='wow'"),
-    "models inside models": (_nested(40), UnsupportedError, "32 deep"),
+    "models inside models": (_nested(40), ReadError, "is nested more than 100 deep"),
     "an input without sizes": (
         _chain(("ReLU", {}), shape=()).replace("[]", "null"),
-        ReadError,
+        ShapeError,
         "--input-shape x=",
     ),
     "lists without an end": ('{"class_name": ' + "[" * 100_000, ReadError, ANY),
@@ -210,7 +210,7 @@ _MODEL = (KERAS / "unet.json").read_bytes()
 _ARRAYS = (KERAS / "unet.weights.h5").read_bytes()
 _OTHER = _set("Conv2D", "filters", 5).encode()
 _ARCHIVES = {
-    "a bomb": (_archive(config=b" " * (60 << 20), arrays=_ARRAYS), ReadError, "bytes, from"),
+    "a bomb": (_archive(config=b" " * (60 << 20), arrays=_ARRAYS), ReadError, "bytes of JSON, expected"),
     "arrays that are a text": (_archive(config=_MODEL, arrays=b"hello" * 9), ReadError, "complete HDF5"),
     "arrays cut short": (_archive(config=_MODEL, arrays=_ARRAYS[: len(_ARRAYS) // 2]), ReadError, "HDF5"),
     "arrays of another model": (
@@ -218,7 +218,7 @@ _ARCHIVES = {
         WeightError,
         "with the shape .*, expected",
     ),
-    "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "not JSON"),
+    "a configuration that is no JSON": (_archive(config=b"{", arrays=_ARRAYS), ReadError, "not valid JSON"),
 }
 for _name, (_bytes, _error, _message) in _ARCHIVES.items():
     add(f"keras: {_name}", file("net.keras", _bytes), _error, _message)
@@ -229,5 +229,5 @@ add(
     "keras: a configuration that is no text",
     file("net.h5", _WHOLE.replace(b'{"class_name"', b'{"class_\x80\x80me"', 1)),
     ReadError,
-    "not JSON",
+    "not a JSON text",
 )

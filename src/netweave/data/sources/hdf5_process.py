@@ -83,7 +83,7 @@ class HDF5Process:
         num_bytes, path = file.num_bytes, None
         if isinstance(file, LocalFile):  # the process opens it itself
             file.close()
-            path = str(Path(name).absolute())
+            path = str(file.path.absolute())
         if self._child is None:
             self._files.clear()
             self._start()

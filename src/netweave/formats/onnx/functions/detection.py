@@ -15,7 +15,8 @@ from netweave.formats.onnx.functions.tape import Tensor, multi_op, op
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-without("MultiBoxLoss", reason="it is a loss; a net that predicts has none")
+for _loss in ("MultiBoxLoss", "RegionLoss", "YoloLoss"):
+    without(_loss, reason="it is a loss; a net that predicts has none")
 
 
 @body("DetectionOutput")
