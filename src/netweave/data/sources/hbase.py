@@ -84,7 +84,7 @@ class HBase(Source):
             port=url.port or PORT,
             timeout=TIMEOUT_MS,
             transport=said["transport"],
-            protocol=said["protocol"],
+            protocol=_checked_protocol(said["protocol"]),
         )
         self._idle: list[Any] = []  # connections that no thread uses now
         self._keys: list[bytes] = self._attempts(functools.partial(self._list_keys, said["prefix"].encode()))
@@ -192,6 +192,18 @@ class HBase(Source):
                 self._idle.append(connection)
                 return answer
         raise AssertionError("the last attempt returns or raises")
+
+
+def _checked_protocol(name: str) -> str:
+    """Return the name by which happybase knows the protocol; messages of the binary one are checked."""
+    if name != "binary":
+        return name
+    from happybase.connection import THRIFT_PROTOCOLS
+
+    from netweave.data.sources.thrift_messages import CheckedBinaryProtocol
+
+    THRIFT_PROTOCOLS.setdefault("netweave-binary", CheckedBinaryProtocol)
+    return "netweave-binary"
 
 
 def _parse(path: str) -> tuple[dict[str, str], str]:
