@@ -37,7 +37,9 @@ def read_case(case, folder, *, text=None, input_shapes=True):
 
 def test_every_reader_has_a_case():
     tried = {case.op for case in CASES.values()}
-    untried = {reader.read: name for name, reader in READERS.items() if not name.startswith("_netweave_")}
+    of_users = {"Custom"}  # registered by importing netweave.mxnet; tests/mxnet has it
+    rows = {name: row for name, row in READERS.items() if name not in of_users}
+    untried = {row.read: name for name, row in rows.items() if not name.startswith("_netweave_")}
     for name in tried:
         untried.pop(READERS[name].read, None)
     assert not untried

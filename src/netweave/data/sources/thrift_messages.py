@@ -67,8 +67,11 @@ class _Message:
         return b"".join(self._parts)
 
     def _take(self, num_bytes: int) -> bytes:
-        self._parts.append(self._read(num_bytes))
-        return self._parts[-1]
+        content = self._read(num_bytes)
+        if len(content) != num_bytes:
+            raise ValueError("the answer ends in the middle")
+        self._parts.append(content)
+        return content
 
     def _number(self, form: str) -> int:
         return int(struct.unpack(form, self._take(struct.calcsize(form)))[0])
