@@ -1,6 +1,10 @@
-"""Write every generated page anew."""
+"""Write every generated page anew; ``--check`` names those that list something else than the code has."""
 
-from tools.docs.pages import write_all
+import sys
 
-if __name__ == "__main__":
-    write_all()
+from tools.docs.pages import PAGES, RUN, has_stale_text, write_all
+
+if sys.argv[1:] == ["--check"]:
+    stale = [name for name in (*PAGES, *RUN) if has_stale_text(name)]
+    sys.exit(f"stale: {', '.join(stale)}" if stale else 0)
+write_all()

@@ -51,8 +51,12 @@ def generated(name: str) -> str:
     """Return what a page should be: made whole, or with its fragments and outputs renewed."""
     if name in PAGES:
         return PAGES[name]()
+    return _with_outputs(with_fragments((ROOT / name).read_text()))
+
+
+def _with_outputs(page: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
-        return Shell(Path(folder), ROOT).refreshed(with_fragments((ROOT / name).read_text()))
+        return Shell(Path(folder), ROOT).refreshed(page)
 
 
 def with_fragments(page: str) -> str:
@@ -70,11 +74,22 @@ def _with_fragment(page: str, name: str, make: Callable[[], str]) -> str:
 
 def is_stale(name: str) -> bool:
     """Whether a page says something else than the code; in outputs, rounding errors and times aside."""
+    return has_stale_text(name) or (name in RUN and has_stale_outputs(name))
+
+
+def has_stale_text(name: str) -> bool:
+    """Whether what a page lists is not what the code has; no code block is run."""
     path = ROOT / name
     if not path.exists():
         return True
-    found, made = path.read_text(), generated(name)
-    return found != made if name in PAGES else stable(found) != stable(made)
+    text = path.read_text()
+    return text != (PAGES[name]() if name in PAGES else with_fragments(text))
+
+
+def has_stale_outputs(name: str) -> bool:
+    """Whether a code block prints something else than the page shows, rounding errors and times aside."""
+    text = (ROOT / name).read_text()
+    return stable(text) != stable(_with_outputs(text))
 
 
 def write_all() -> None:
