@@ -35,6 +35,26 @@ def test_the_bits_are_those_of_the_first_time(shape, last, dtype, epsilon):
     assert torch.equal(normalised_again(x, scale, shift, statistics), y)
 
 
+@pytest.mark.parametrize("last", [True, False])
+def test_what_runs_behind_it_by_parts_gives_the_same_bits(last, monkeypatch):
+    x, other = drawn((7, 24, 9, 9), 0).float(), drawn((7, 24, 9, 9), 3).float()
+    if last:
+        x, other = (one.contiguous(memory_format=torch.channels_last) for one in (x, other))
+    scale, shift = (drawn(24, seed).float().requires_grad_() for seed in (1, 2))
+    y = normalised(x, scale, shift, 1e-5)
+    parts = []
+
+    def behind(part, where):
+        parts.append(where)
+        part.add_(other[where]).relu_()
+
+    monkeypatch.setattr("netweave.backends.torch.normalisation.PART", 2 * x[0].nbytes)
+    again = normalised_again(x, scale, shift, kept_statistics(y), behind)
+    assert torch.equal(again, (y + other).relu())
+    assert again.stride() == y.stride()
+    assert [(part.start, part.stop) for part in parts] == [(0, 2), (2, 4), (4, 6), (6, 8)]
+
+
 def test_statistics_of_another_kernel_or_rounded_ones_are_not_taken():
     x, scale, shift = drawn((3, 5, 4, 4), 0), drawn(5, 1).requires_grad_(), drawn(5, 2)
     assert kept_statistics(x * scale.reshape(-1, 1, 1)) is None

@@ -11,8 +11,13 @@ from torch.nn import functional
 from netweave.backends.torch.table import lowering
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from netweave.backends.torch.table import Ints
     from netweave.backends.torch.whole_batch import WholeBatch
+
+PART = 512 * 1024
+"""Bytes of a batch that are normalised at a time: small enough for a second-level cache, with their input."""
 
 
 def _per_channel(vector: Tensor, like: Tensor) -> Tensor:
@@ -177,15 +182,39 @@ def kept_statistics(y: Tensor) -> tuple[Tensor, Tensor] | None:
     return (mean, inverse) if mean.itemsize >= 4 else None
 
 
-def normalised_again(x: Tensor, scale: Tensor, b: Tensor, statistics: tuple[Tensor, Tensor]) -> Tensor:
+def normalised_again(
+    x: Tensor,
+    scale: Tensor,
+    b: Tensor,
+    statistics: tuple[Tensor, Tensor],
+    behind: Callable[[Tensor, slice], None] | None = None,
+) -> Tensor:
     """Normalise a batch a second time by its known statistics: the same bits in half the time.
 
     The kernel that takes stored statistics multiplies with ``scale / sqrt(variance + epsilon)``. Given a
     variance of one and no epsilon, that is the scale itself, and all else is the code that training runs.
+
+    Args:
+        x: The batch.
+        scale: One factor for each channel.
+        b: One summand for each channel.
+        statistics: Its mean and inverse deviation, as ``kept_statistics`` returns them.
+        behind: What is done in place to each part of the result, while it lies in the cache; it is given the
+            part, and where in the batch that is.
     """
     mean, inverse = statistics
-    one = torch.ones_like(inverse)
-    return torch.native_batch_norm(x, scale * inverse, b, mean, one, False, 0.0, 0.0)[0]
+    factor, one = (scale * inverse).detach(), torch.ones_like(inverse)
+    unused = {"save_mean": mean.new_empty(0), "save_invstd": mean.new_empty(0)}
+    y = torch.empty_like(x)
+    rows = max(1, PART // (x.nbytes // len(x) or 1)) if behind else len(x)
+    for where in (slice(begin, begin + rows) for begin in range(0, len(x), rows)):
+        part = y[where]
+        with torch.no_grad():
+            settings = (factor, b, mean, one, False, 0.0, 0.0)
+            torch.ops.aten.native_batch_norm.out(x[where], *settings, out=part, **unused)
+            if behind:
+                behind(part, where)
+    return y
 
 
 def _shares(count: Tensor, momentum: float) -> tuple[Tensor, Tensor]:

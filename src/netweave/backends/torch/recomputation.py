@@ -18,18 +18,22 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, fx
 
+from netweave.backends.torch.elementwise import sum_
 from netweave.backends.torch.masked_convolution import masked_conv, unmasked_relu
 from netweave.backends.torch.normalisation import kept_statistics, normalised_again
 from netweave.backends.torch.table import with_gradients
 from netweave.errors import RunError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from contextlib import AbstractContextManager
 
     import onnx_ir as ir
 
     from netweave.memory_plan import Net
+
+ELEMENTWISE_IN_PLACE = frozenset({torch.relu_, sum_})
+"""What runs behind a normalisation on the part of the batch that still lies in the cache."""
 
 STATISTICS = (3, 4)
 """Positions of the moving statistics among the inputs of a BatchNormalization."""
@@ -194,6 +198,10 @@ class _Run:
         def argument(one: fx.Node) -> Any:
             return self._argument(one, between)
 
+        chain = self._normalised_chain(node, between)
+        made = self._run_chain(chain, argument) if chain else None
+        if made is not None:
+            return made
         arguments, keywords = fx.map_arg(node.args, argument), fx.map_arg(node.kwargs, argument)
         if node.name in self._statistics:
             x, scale, shift = arguments[:3]
@@ -204,6 +212,38 @@ class _Run:
             return getattr(arguments[0], str(node.target))(*arguments[1:], **keywords)
         assert callable(node.target)
         return with_gradients(node.target)(*arguments, **keywords)
+
+    def _normalised_chain(self, node: fx.Node, between: Mapping[str, Any]) -> list[fx.Node]:
+        """Return the in-place operators that lead from a normalisation to a node, and it before them.
+
+        Empty if there is no such chain, or if the statistics of the batch are not known.
+        """
+        chain: list[fx.Node] = []
+        while node.target in ELEMENTWISE_IN_PLACE and not (chain and self._is_there(node, between)):
+            chain.append(node)
+            node = node.all_input_nodes[0]
+        if not chain or node.target is not operator.getitem or self._is_there(node, between):
+            return []
+        normalisation = node.all_input_nodes[0]
+        return [normalisation, *reversed(chain)] if normalisation.name in self._statistics else []
+
+    def _is_there(self, node: fx.Node, between: Mapping[str, Any]) -> bool:
+        return node.name in self._plan.sources or node.name in self._held or node.name in between
+
+    def _run_chain(self, chain: list[fx.Node], argument: Callable[[fx.Node], Any]) -> Tensor | None:
+        """Run a normalisation and what is behind it by parts of the batch; None where a sum broadcasts."""
+        first, *rest = chain
+        x, scale, shift = fx.map_arg(first.args, argument)[:3]
+        terms = [fx.map_arg(node.args[1:], argument) for node in rest]  # of a sum, besides the one so far
+        if any(term.shape != x.shape or term.dtype != x.dtype for row in terms for term in row):
+            return None
+
+        def behind(part: Tensor, where: slice) -> None:
+            for node, row in zip(rest, terms, strict=True):
+                assert callable(node.target)
+                node.target(part, *(term[where] for term in row))
+
+        return normalised_again(x, scale, shift, self._statistics[first.name], behind)
 
     def _argument(self, node: fx.Node, between: dict[str, Any]) -> Any:
         name = node.name
