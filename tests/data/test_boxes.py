@@ -18,7 +18,7 @@ from netweave.errors import ReadError, ShapeError
 def moved(pixels, boxes, *wanted, seed=0):
     """Return pixels and the boxes that are left, after some transforms."""
     pipeline, generator = Pipeline(wanted), np.random.default_rng(seed)
-    out = np.zeros(pipeline.shape(pixels, np.random.default_rng(seed)), np.float32)
+    out = np.zeros(pipeline.shape(pixels, np.random.default_rng(seed), lambda: "first"), np.float32)
     found = pipeline.apply(pixels, out, generator, lambda: "image", np.array(boxes, np.float32))
     return out, found[found[:, 0] != 0]
 

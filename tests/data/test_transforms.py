@@ -17,7 +17,7 @@ cv2 = pytest.importorskip("cv2")
 
 def put_through(pixels, *wanted, seed=0, dtype=np.float32):
     pipeline = Pipeline(wanted)
-    out = np.full(pipeline.shape(pixels, np.random.default_rng(seed)), np.nan, dtype)
+    out = np.full(pipeline.shape(pixels, np.random.default_rng(seed), lambda: "first"), np.nan, dtype)
     pipeline.apply(pixels, out, np.random.default_rng(seed), lambda: "list.txt: record 3")
     return out
 
@@ -267,6 +267,34 @@ def test_sizes_that_do_not_fit_name_the_record(wanted, message):
         pipeline.apply(pictures(1)[0], np.empty((10, 12, 3), np.float32), None, lambda: "list.txt: record 3")
 
 
+def test_a_first_record_that_does_not_fit_is_named():
+    crop = {"kind": "crop", "height": 11, "width": 4, "where": "centre"}
+    with pytest.raises(ShapeError, match=r"record 0: is 10 x 12 pixels, smaller than the crop of 11 x 4"):
+        Pipeline([crop]).shape(pictures(1)[0], np.random.default_rng(0), lambda: "list.txt: record 0")
+
+
+@pytest.mark.parametrize(
+    ("pixels", "wanted", "message"),
+    [
+        (
+            np.zeros((0, 4, 3), np.uint8),
+            {"kind": "resize", "height": 3, "width": 3},
+            "would be scaled from 0 x 4 to 3 x 3 pixels, expected at least 1 x 1",
+        ),
+        # OpenCV's warpAffine takes no image with sides of 32,768 pixels
+        (
+            np.zeros((1, 40_000, 3), np.uint8),
+            {"kind": "warp", "max_rotate_angle": 1},
+            "cannot be warped to 1 x 40000 pixels: ",
+        ),
+    ],
+)
+def test_what_opencv_cannot_do_names_the_record(pixels, wanted, message):
+    out = np.empty((3, 3, 3), np.float32)
+    with pytest.raises(ShapeError, match=f"list.txt: record 3: {message}"):
+        Pipeline([wanted]).apply(pixels, out, np.random.default_rng(0), lambda: "list.txt: record 3")
+
+
 def test_an_image_of_another_size_names_the_record(tmp_path):
     with pytest.raises(ShapeError, match=r"x: is 10 x 12 x 3 after its transforms, expected 5 x 5 x 3"):
         Pipeline([]).apply(pictures(1)[0], np.empty((5, 5, 3), np.float32), None, lambda: "x")
@@ -278,7 +306,7 @@ def test_an_image_of_another_size_names_the_record(tmp_path):
 
 
 def test_colour_needs_three_channels():
-    with pytest.raises(ValueError, match="has 1 channels, colour transforms need 3"):
+    with pytest.raises(ShapeError, match="first: has 1 channels, colour transforms need 3"):
         put_through(pictures(1, channels=1)[0], {"kind": "pca_noise", "level": 1.0})
 
 

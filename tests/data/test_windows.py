@@ -10,7 +10,7 @@ pytest.importorskip("cv2")
 import cv2
 
 from netweave.data.sources.windows import Windows, place
-from netweave.errors import ReadError
+from netweave.errors import ReadError, UsageError
 from netweave.training import Updated
 
 HEIGHT, WIDTH = 20, 30
@@ -101,6 +101,47 @@ def test_files_of_another_kind(folder, text, message):
     (folder / "windows.txt").write_text(text)
     with pytest.raises(ReadError, match=message):
         opened(folder)
+
+
+@pytest.mark.parametrize(
+    ("box", "settings", "message"),
+    [
+        # with its context, the window has 2,500 rows; the 20 of the image are 0.08 rows of the crop of 10
+        (
+            "0 19 9 2018",
+            {"context_pad": 1},
+            "would be scaled from 20 x 1. to 0 x . pixels, expected at",
+        ),
+        ("0 0 29 20", {}, "is not inside the image"),
+        ("-2 0 9 9", {}, "is not inside the image"),
+        ("40 40 49 49", {"context_pad": 1}, "is not inside the image"),
+        ("9 9 3 12", {"context_pad": 1}, "has its corners in the wrong order"),
+    ],
+)
+def test_a_window_that_cannot_be_cut_is_named(folder, box, settings, message):
+    (folder / "windows.txt").write_text(f"# 0\nimage.png\n3\n20\n30\n1\n1 0.9 {box}\n")
+    source = opened(folder, batch_size=1, fg_fraction=1.0, **settings)
+    where = rf"windows.txt:7: the window {box} \(x1 y1 x2 y2\) of .*image.png, which has 30 x 20 pixels, "
+    with pytest.raises(ReadError, match=f"{where}{message}.*; correct the window or remove its line"):
+        source.read(0)
+
+
+def test_the_last_row_and_column_of_an_image_may_be_in_a_window(folder):
+    image = cv2.imread(str(folder / "image.png"))
+    found = opened(folder, crop_size=20).cut(image, (10, 0, 29, 19), mirrored=False)
+    np.testing.assert_array_equal(found, image[:, 10:])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"context_pad": 5}, "context_pad 5 leaves nothing of a crop of 10 for the window; expected less"),
+        ({"mean_values": [1, 2]}, "2 mean values, expected 1 or one for each of 3 channels"),
+    ],
+)
+def test_settings_that_leave_no_window_are_refused(folder, settings, message):
+    with pytest.raises(UsageError, match=message):
+        opened(folder, **settings)
 
 
 def test_a_net_with_window_data_is_read_and_fed(folder, monkeypatch):

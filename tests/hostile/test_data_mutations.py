@@ -59,9 +59,6 @@ def test_a_damaged_store_is_read_or_refused(drawn):
     damage(*drawn)
 
 
-@pytest.mark.xfail(
-    strict=False, reason="open: a damaged store can ask OpenCV to resize to nothing, a cv2.error"
-)
 @pytest.mark.slow
 @given(damaged_stores())
 @settings(max_examples=1500, deadline=None)

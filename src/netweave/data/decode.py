@@ -7,6 +7,7 @@ that a camera notes in a file is not looked at: neither Caffe nor MXNet did.
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from netweave.data.image_size import MAX_PIXELS, has_endless_chunk, num_pixels
 from netweave.errors import ReadError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
 LIMIT = "OPENCV_IO_MAX_IMAGE_PIXELS"
 """The environment variable that allows more than ``MAX_PIXELS``."""
@@ -38,6 +39,20 @@ def opencv() -> Any:
     cv2 = need("cv2", "images")
     cv2.setNumThreads(0)
     return cv2
+
+
+@contextmanager
+def opencv_errors(what: str) -> Iterator[Any]:
+    """Give OpenCV for one call, whose own errors become those that transforms raise.
+
+    Raises:
+        ValueError: OpenCV fails; the message begins with ``what``.
+    """
+    cv2 = opencv()
+    try:
+        yield cv2
+    except cv2.error as error:
+        raise ValueError(f"{what}: {error.err}") from error
 
 
 @cache

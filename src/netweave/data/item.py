@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.data.decode import decode, opencv
-from netweave.errors import UsageError
+from netweave.errors import ShapeError, UsageError
 
 if TYPE_CHECKING:
     from netweave.data.transforms.geometry import Resize
@@ -77,8 +77,17 @@ class Item:
         return whole
 
     def resized(self, resize: Resize, generator: np.random.Generator) -> Item:
-        """Return the record with pixels of another size."""
-        return replace(self, content=None, pixels=resize.apply(self.decoded(), generator))
+        """Return the record with pixels of another size.
+
+        Raises:
+            ReadError: The file is no image.
+            ShapeError: It cannot be scaled.
+        """
+        try:
+            pixels = resize.apply(self.decoded(), generator)
+        except ValueError as error:
+            raise ShapeError(str(error), place=self.name or "a record") from error
+        return replace(self, content=None, pixels=pixels)
 
     def in_gray(self) -> Item:
         """Return the record with one channel of pixels."""

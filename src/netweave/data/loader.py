@@ -172,7 +172,7 @@ class Loader:
         source, raw = self._source, None
         first, *rest = source.peek()
         generator = self._order.generator(0)
-        out = np.empty(self._pipeline.shape(first, generator), dtype)
+        out = np.empty(self._pipeline.shape(first, generator, lambda: source.describe(0)), dtype)
         if source.remote:
             raw = source.fetch([0])[0]
         began = time.perf_counter()

@@ -26,9 +26,10 @@ def probe(source: DataSource) -> dict[str, tuple[int, ...]]:
     try:
         with open_source(source) as opened:
             first, *rest = opened.peek()
-            shape = Pipeline(source.transforms).shape(first, np.random.default_rng(0))
+            generator = np.random.default_rng(0)
+            shape = Pipeline(source.transforms).shape(first, generator, lambda: opened.describe(0))
             images = opened.images
-    except (NetweaveError, ValueError) as error:
+    except NetweaveError as error:
         raise ReadError(str(error), place=source.place) from error
     shapes = ((shape[2], *shape[:2]) if images else shape, *(np.shape(part) for part in rest))
     return {name: (source.batch_size, *sizes) for name, sizes in zip(source.outputs, shapes, strict=False)}

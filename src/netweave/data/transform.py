@@ -137,9 +137,18 @@ class Pipeline:
         self.random = any(step.random for step in steps)
         self.by_record = self.random or bool(self._geometric)
 
-    def shape(self, pixels: np.ndarray, generator: np.random.Generator) -> tuple[int, ...]:
-        """Return the shape that an array has after the transforms."""
-        return self._changed(Image(pixels), generator).pixels.shape
+    def shape(
+        self, pixels: np.ndarray, generator: np.random.Generator, place: Callable[[], str]
+    ) -> tuple[int, ...]:
+        """Return the shape that an array has after the transforms.
+
+        Raises:
+            ShapeError: Its size does not allow a transform.
+        """
+        try:
+            return self._changed(Image(pixels), generator).pixels.shape
+        except ValueError as error:
+            raise ShapeError(str(error), place=place()) from error
 
     def apply(
         self,

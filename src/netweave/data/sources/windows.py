@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.data.decode import decode, opencv
+from netweave.data.decode import decode
 from netweave.data.location import lines_of, read_file
 from netweave.data.source import Record, Source
 from netweave.data.transforms.arithmetic import read_means
-from netweave.errors import ReadError, ShapeError
+from netweave.data.transforms.geometry import scaled
+from netweave.errors import ReadError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 WARP, SQUARE = "warp", "square"
+
+CHANNELS = 3
+"""Of the images, which are decoded in colour (``CV_LOAD_IMAGE_COLOR``)."""
 
 HEAD = 6
 """Lines before the windows of an image."""
@@ -30,11 +34,19 @@ MAX_DIGITS = 10
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """A rectangle of an image, its corners included, and the class of what is in it."""
+    """A rectangle of an image, its corners included, and the class of what is in it.
+
+    Attributes:
+        image: Number of the image, from 0.
+        label: The class; 0 for background.
+        box: x1, y1, x2, y2 in pixels.
+        line: Where the window file has it, from 1, for messages.
+    """
 
     image: int
     label: float
     box: tuple[int, int, int, int]
+    line: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +87,7 @@ class Windows(Source):
 
     Raises:
         ReadError: The file is missing or of another kind, or has no things or no background.
+        UsageError: The crop has no room for its context.
     """
 
     images = True
@@ -97,6 +110,11 @@ class Windows(Source):
         scale: float = 1.0,
     ) -> None:
         self.place = path
+        if 2 * context_pad >= crop_size:
+            raise UsageError(
+                f"{path}: context_pad {context_pad} leaves nothing of a crop of {crop_size} for the window; "
+                f"expected less than {crop_size / 2:g}"
+            )
         self._files: list[str] = []
         self._things: list[Window] = []
         self._background: list[Window] = []
@@ -104,7 +122,7 @@ class Windows(Source):
             if overlap >= fg_threshold:
                 self._things.append(window)
             elif overlap < bg_threshold:
-                self._background.append(Window(window.image, 0.0, window.box))
+                self._background.append(replace(window, label=0.0))
         self._num_background = batch_size - int(np.float32(batch_size) * np.float32(fg_fraction))
         self._batch_size, self._side, self._mirror, self._scale = batch_size, crop_size, mirror, scale
         self._pad, self._square = context_pad, crop_mode == SQUARE
@@ -120,24 +138,47 @@ class Windows(Source):
         return len(self._things) + len(self._background)
 
     def read(self, index: int) -> Record:
-        """Return a window and its class; which one is drawn follows from the number of the record."""
+        """Return a window and its class; which one is drawn follows from the number of the record.
+
+        Raises:
+            ReadError: The image cannot be read, or the window does not fit in it.
+        """
         generator = np.random.default_rng([index])
         is_thing = index % self._batch_size >= self._num_background
         windows = self._things if is_thing else self._background
         window = windows[int(generator.integers(len(windows)))]
         mirrored = self._mirror and bool(generator.integers(2))
-        pixels = decode(read_file(self._files[window.image]), "bgr", lambda: self._files[window.image])
-        return self.cut(pixels, window.box, mirrored=mirrored), np.asarray(window.label, np.float32)
+        file = self._files[window.image]
+        pixels = decode(read_file(file), "bgr", lambda: file)
+        try:
+            cropped = self.cut(pixels, window.box, mirrored=mirrored)
+        except ValueError as error:
+            corners = " ".join(map(str, window.box))
+            height, width = pixels.shape[:2]
+            raise ReadError(
+                f"the window {corners} (x1 y1 x2 y2) of {file}, which has {width} x {height} pixels, "
+                f"{error}; correct the window or remove its line",
+                place=f"{self.place}:{window.line}",
+            ) from error
+        return cropped, np.asarray(window.label, np.float32)
 
     def cut(self, pixels: np.ndarray, box: tuple[int, int, int, int], *, mirrored: bool) -> np.ndarray:
-        """Return a window of an image, scaled, less the means; what lies outside the image is zero."""
-        found = place(box, pixels.shape[:2], self._side, self._pad, square=self._square)
-        region = pixels[found.rows[0] : found.rows[1] + 1, found.columns[0] : found.columns[1] + 1]
-        if not region.size:
-            raise ShapeError(f"has a window {box} outside an image of {pixels.shape[:2]}", place=self.place)
-        height, width = found.size
-        region = opencv().resize(np.ascontiguousarray(region), (width, height))
-        top, left = found.at
+        """Return a window of an image, scaled, less the means; what lies outside the image is zero.
+
+        Raises:
+            ValueError: The window does not fit in the image, or nothing of it is left after scaling.
+        """
+        if box[0] > box[2] or box[1] > box[3]:
+            raise ValueError("has its corners in the wrong order")
+        cut = place(box, pixels.shape[:2], self._side, self._pad, square=self._square)
+        # a slice would count negative numbers from the end, and cut others off, where Caffe's CHECKs fail
+        for (first, last), size in zip((cut.rows, cut.columns), pixels.shape[:2], strict=True):
+            if not 0 <= first <= last < size:
+                raise ValueError("is not inside the image")
+        region = pixels[cut.rows[0] : cut.rows[1] + 1, cut.columns[0] : cut.columns[1] + 1]
+        height, width = cut.size
+        region = scaled(region, height, width)
+        top, left = cut.at
         if mirrored:
             region, left = region[:, ::-1], self._side - width - left
         out = np.zeros((self._side, self._side, pixels.shape[2]), np.float32)
@@ -166,7 +207,7 @@ class Windows(Source):
                 fields = line.split()
                 _expect(len(fields) == 6 and all(map(_is_number, fields)), path, number, line)
                 x1, y1, x2, y2 = (int(float(corner)) for corner in fields[2:])
-                window = Window(len(self._files) - 1, float(fields[0]), (x1, y1, x2, y2))
+                window = Window(len(self._files) - 1, float(fields[0]), (x1, y1, x2, y2), number)
                 yield window, float(fields[1])
             at += HEAD + count
 
@@ -228,8 +269,12 @@ def _round(values: np.ndarray) -> np.ndarray:
 
 def _means(file: str, values: Sequence[float], side: int) -> np.ndarray:
     if not file:
+        if len(values) not in {0, 1, CHANNELS}:
+            raise UsageError(f"{len(values)} mean values, expected 1 or one for each of {CHANNELS} channels")
         return np.asarray(values or (0.0,), np.float32)
     means = read_means(file).astype(np.float32)
+    if means.shape[2] not in {1, CHANNELS}:
+        raise ReadError(f"has {means.shape[2]} channels, expected {CHANNELS} as the images", place=file)
     top, left = ((size - side) // 2 for size in means.shape[:2])
     if min(top, left) < 0:
         raise ReadError(

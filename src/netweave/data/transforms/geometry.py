@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv
+from netweave.data.decode import opencv, opencv_errors
 from netweave.data.transform import Geometric, transform
 from netweave.job.make import require
 
@@ -52,9 +52,28 @@ def interpolation(
 def resized(
     pixels: np.ndarray, height: int, width: int, method: str, generator: np.random.Generator
 ) -> np.ndarray:
-    """Return an image in another size."""
-    number = interpolation(method, pixels.shape[:2], (height, width), generator)
-    found: np.ndarray = opencv().resize(np.ascontiguousarray(pixels), (width, height), interpolation=number)
+    """Return an image in another size.
+
+    Raises:
+        ValueError: ``scaled`` cannot do it.
+    """
+    return scaled(pixels, height, width, interpolation(method, pixels.shape[:2], (height, width), generator))
+
+
+def scaled(
+    pixels: np.ndarray, height: int, width: int, number: int = INTERPOLATIONS.index("linear")
+) -> np.ndarray:
+    """Return an image in another size, by OpenCV's interpolation of a number.
+
+    Raises:
+        ValueError: One of the sizes is empty, or too large for OpenCV.
+    """
+    # OpenCV would take an empty size as an order to go by its factors, which are 0, too
+    if min(height, width, *pixels.shape[:2]) < 1:
+        old = f"{pixels.shape[0]} x {pixels.shape[1]}"
+        raise ValueError(f"would be scaled from {old} to {height} x {width} pixels, expected at least 1 x 1")
+    with opencv_errors(f"cannot be scaled to {height} x {width} pixels") as cv2:
+        found: np.ndarray = cv2.resize(np.ascontiguousarray(pixels), (width, height), interpolation=number)
     return found if found.ndim == 3 else found[:, :, None]
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from netweave.data.decode import opencv
+from netweave.data.decode import opencv_errors
 from netweave.data.transform import Geometric, transform
 from netweave.data.transforms.geometry import interpolation, require_interpolation
 from netweave.job.make import require
@@ -77,13 +77,14 @@ class Warp(Geometric):
         shift = (np.array([new_width, new_height], np.float32) - centre) / 2
         size = (int(new_width), int(new_height))
         number = interpolation(self.interpolation, (height, width), size[::-1], generator)
-        found: np.ndarray = opencv().warpAffine(
-            np.ascontiguousarray(image.pixels),
-            np.column_stack([matrix, shift]),
-            size,
-            flags=number,
-            borderValue=(self.fill,) * 3,
-        )
+        with opencv_errors(f"cannot be warped to {size[1]} x {size[0]} pixels") as cv2:
+            found: np.ndarray = cv2.warpAffine(
+                np.ascontiguousarray(image.pixels),
+                np.column_stack([matrix, shift]),
+                size,
+                flags=number,
+                borderValue=(self.fill,) * 3,
+            )
         image.replace(found if found.ndim == 3 else found[:, :, None])
 
     def _angle(self, generator: np.random.Generator) -> float:
