@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -173,6 +174,15 @@ def test_weights_of_the_first_layers_begin_a_run(tmp_path, capsys):
         pytest.raises(WeightError, match="ends in weights of layer 'conv"),
     ):
         Trainer(replace(job, checkpoints=wrong), engine=engine)
+
+
+def test_weights_say_how_many_images_were_seen_whatever_becomes_of_the_cfg(tmp_path, capsys):
+    """Darknet's header: three numbers of the version, then ``seen`` in 64 bits (``save_weights_upto``)."""
+    job = job_of(tmp_path, yolo_nets.text(batch=8, subdivisions=2))
+    (tmp_path / "net.cfg").write_text(yolo_nets.text(batch=2, subdivisions=1))
+    run(job)
+    content = (tmp_path / "backup" / "net_12.weights").read_bytes()
+    assert struct.unpack_from("<3iQ", content) == (0, 2, 0, 12 * 8)
 
 
 def test_the_penalty_makes_scales_smaller(tmp_path, capsys):

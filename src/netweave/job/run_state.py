@@ -23,6 +23,7 @@ class RunState:
     Attributes:
         graph: The training net.
         iteration: Updates done.
+        samples: Records that these updates looked at; one that came up again counts again.
         parameters: All stored arrays, by key.
         kept: What the update rule keeps, by its name for it and by key, in the source's order.
         policy: What the learning-rate policy remembers.
@@ -31,6 +32,7 @@ class RunState:
 
     graph: Graph
     iteration: int
+    samples: int
     parameters: Arrays = field(repr=False)
     kept: Mapping[str, Arrays] = field(repr=False)
     policy: Mapping[str, float] = field(default_factory=dict)

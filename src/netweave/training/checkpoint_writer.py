@@ -121,9 +121,12 @@ class TrainState:
             name: {key: to_array(store[key].as_source(own[name])) for key, own in updater.state.items()}
             for name in updater.rule.names
         }
+        train = self.job.phases["train"]
+        batch_size = train.data[0].batch_size if train.data else 0
         return RunState(
-            self.job.phases["train"].graph,
+            train.graph,
             updater.iteration,
+            updater.iteration * self.job.solver.accumulate * batch_size,
             parameters,
             kept,
             updater.policy.state(),

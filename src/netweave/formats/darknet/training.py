@@ -6,8 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from netweave.formats.darknet.config import read_config
-from netweave.formats.darknet.losses import images_per_update
 from netweave.formats.darknet.weights import WeightFile, encode_weights
 
 if TYPE_CHECKING:
@@ -28,10 +26,8 @@ def files_of(state: RunState, suffix: str, prefix: str) -> list[tuple[Path, Call
         prefix: Path that the names of the run's files start with.
     """
     path = Path(f"{prefix}_{state.iteration}.{suffix}")
-    net = read_config(Path(state.graph.files[0]))[0]
-    seen = state.iteration * images_per_update(net)
     arrays = [state.parameters[key] for key in state.graph.parameters]
-    return [(path, partial(encode_weights, arrays, seen=seen))]
+    return [(path, partial(encode_weights, arrays, seen=state.samples))]
 
 
 def weights_for(path: Path, graph: Graph) -> dict[str, np.ndarray]:
