@@ -1,6 +1,6 @@
 # Every task of a developer. Each target creates the environment that it needs.
 
-.PHONY: help env demo serve frontend test test-slow test-all test-browser check docs clean
+.PHONY: help env demo serve frontend test test-slow test-all test-browser check docs lock clean
 
 help:
 	@echo "make serve      start the workbench: compare nets in the browser (building its pages needs Node 20)"
@@ -12,6 +12,7 @@ help:
 	@echo "make test-browser test the pages in Chromium (minutes)"
 	@echo "make check      check format, lint, types and import layers"
 	@echo "make docs       rewrite the generated pages and the output of the examples"
+	@echo "make lock       pin what a release needs, with hashes (needs network)"
 	@echo "make env        create .venv, or update it to match pyproject.toml"
 	@echo "make clean      remove .venv, caches and build output"
 
@@ -45,6 +46,9 @@ check: env
 
 docs: env
 	@.venv/bin/python -m tools.docs
+
+lock:
+	@tools/lock
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
