@@ -9,6 +9,8 @@ import signal
 import time
 import traceback
 from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile.worker import STOP_SECONDS, Outcome, outcome_of, run_cases
@@ -18,18 +20,92 @@ if TYPE_CHECKING:
 
     from benchmarks.hostile.readers import Seed
 
-MAX_CASES = 2000
+MAX_CASES = 5000
 PATIENCE_S = 90.0
 """Silence after which a process is ended: processor time is limited too, but it may wait for a child."""
 
 
-def run_batch(
-    seeds: list[Seed], reader: str, seed: int, first: int, seconds: float
-) -> list[tuple[int, Outcome]]:
-    """Read cases from a number on, in another process, and return what became of them."""
-    lines, status = forked(
-        lambda out: run_cases(seeds, reader, seed, range(first, first + MAX_CASES), seconds, out)
-    )
+@dataclass(slots=True)
+class Process:
+    """A forked process that writes lines.
+
+    Attributes:
+        pid: Its id.
+        reading: Where its lines can be read.
+        content: What it wrote so far.
+        heard: When it wrote last.
+    """
+
+    pid: int
+    reading: int
+    content: bytearray = field(default_factory=bytearray)
+    heard: float = field(default_factory=time.monotonic)
+
+    def receive(self) -> bool:
+        """Take what it has written; return whether that was all."""
+        piece = os.read(self.reading, 1 << 16)
+        self.content += piece
+        self.heard = time.monotonic()
+        return not piece
+
+    def is_silent(self, patience_s: float = PATIENCE_S) -> bool:
+        """Whether it has not written for too long."""
+        return time.monotonic() - self.heard > patience_s
+
+    def end(self) -> tuple[list[str], int]:
+        """End it and what it left running; return its lines and status."""
+        os.close(self.reading)
+        if self.is_silent():
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        with suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        return self.content.decode().splitlines(), os.waitstatus_to_exitcode(status)
+
+
+def fork(work: Callable[..., None]) -> Process:
+    """Do something in a forked process."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child:
+        os.close(writing)
+        return Process(child, reading)
+    os.close(reading)
+    with os.fdopen(writing, "w") as out:
+        try:
+            work(out)
+        except BaseException:  # noqa: BLE001 - nothing of the parent may run on in the child
+            print(f"!{traceback.format_exc()!r}", file=out, flush=True)
+            os._exit(99)
+    os._exit(0)
+
+
+def wait(processes: list[Process]) -> Process:
+    """Wait until one of some processes has written all, or nothing for too long; return it."""
+    while True:
+        ready, _, _ = select.select([process.reading for process in processes], [], [], 1.0)
+        for process in processes:
+            if (process.reading in ready and process.receive()) or process.is_silent():
+                return process
+
+
+def forked(work: Callable[..., None]) -> tuple[list[str], int]:
+    """Do something in a forked process; return the lines that it wrote, and its status."""
+    return wait([fork(work)]).end()
+
+
+def start_batch(
+    seeds: list[Seed], reader: str, seed: int, first: int, *, seconds: float, count: int = MAX_CASES
+) -> Process:
+    """Read cases from a number on in another process: at most so many, for so many seconds."""
+    numbers = range(first, first + min(count, MAX_CASES))
+    return fork(partial(run_cases, seeds, reader, seed, numbers, seconds))
+
+
+def end_batch(process: Process, reader: str) -> list[tuple[int, Outcome]]:
+    """Return what became of the cases of a batch that has ended."""
+    lines, status = process.end()
     outcomes: list[tuple[int, Outcome]] = []
     number = -1
     for line in lines:
@@ -45,42 +121,15 @@ def run_batch(
     return outcomes
 
 
+def run_batch(
+    seeds: list[Seed], reader: str, seed: int, first: int, seconds: float, count: int = MAX_CASES
+) -> list[tuple[int, Outcome]]:
+    """Read cases from a number on, in another process, and return what became of them."""
+    process = start_batch(seeds, reader, seed, first, seconds=seconds, count=count)
+    return end_batch(wait([process]), reader)
+
+
 def _ended(status: int) -> Outcome:
     """Return the outcome of a case that ended its process."""
     is_time = status in {-signal.SIGPROF, -signal.SIGKILL, -signal.SIGXCPU}
     return Outcome("crashed", STOP_SECONDS if is_time else 0.0, 0, f"status {status}")
-
-
-def forked(work: Callable[..., None], *, patience_s: float = PATIENCE_S) -> tuple[list[str], int]:
-    """Do something in a forked process; return the lines that it wrote, and its status."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(reading)
-        with os.fdopen(writing, "w") as out:
-            try:
-                work(out)
-            except BaseException:  # noqa: BLE001 - nothing of the parent may run on in the child
-                print(f"!{traceback.format_exc()!r}", file=out, flush=True)
-                os._exit(99)
-        os._exit(0)
-    os.close(writing)
-    content = bytearray()
-    heard = time.monotonic()
-    while True:
-        ready, _, _ = select.select([reading], [], [], 1.0)
-        if ready:
-            piece = os.read(reading, 1 << 16)
-            if not piece:
-                break
-            content += piece
-            heard = time.monotonic()
-        elif time.monotonic() - heard > patience_s:
-            with suppress(ProcessLookupError):
-                os.killpg(child, signal.SIGKILL)
-            break
-    os.close(reading)
-    _, status = os.waitpid(child, 0)
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)  # what a case left running
-    return content.decode().splitlines(), os.waitstatus_to_exitcode(status)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile.fork import forked
-from benchmarks.hostile.worker import Outcome, _limit, measure, outcome_of
+from benchmarks.hostile.worker import Meter, Outcome, limit, measure, outcome_of
 
 if TYPE_CHECKING:
     from typing import IO
@@ -40,10 +40,10 @@ def _is_same(found: Outcome, wanted: Outcome) -> bool:
 
 def _try(seed: Seed, content: bytes) -> Outcome:
     def work(out: IO[str]) -> None:
-        _limit()
-        with tempfile.TemporaryDirectory(prefix="hostile-") as folder:
+        limit()
+        with tempfile.TemporaryDirectory(prefix="hostile-") as folder, Meter() as meter:
             seed.write(Path(folder))
-            found = measure(seed, Path(folder), content)
+            found = measure(seed, Path(folder), content, 1, meter)
         print(json.dumps([found.kind, found.seconds, found.num_bytes, found.key]), file=out)
 
     lines, status = forked(work)

@@ -1,59 +1,130 @@
-"""Fuzz every reader and source: ``python -m benchmarks.hostile.run [--seconds 500] [--resume]``.
+"""Fuzz every reader and source: ``python -m benchmarks.hostile.run [--seconds 500] [--cases N] [--resume]``.
 
-Each call goes on for so many seconds, shares them among the readers, and adds what it finds to result.json.
-``--case READER:SEED:N`` reads one case again and says what becomes of it. See README.md.
+Each call goes on for so many seconds, or until every reader has so many cases, and adds what it finds to
+result.json. ``--again`` reads the cases again that broke the pledge, and counts those as mended that keep it
+now. ``--case READER:SEED:N`` reads one case and says what becomes of it. See README.md.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import os
+import subprocess
 import tempfile
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile import results
-from benchmarks.hostile.fork import run_batch
+from benchmarks.hostile.fork import Process, end_batch, run_batch, start_batch, wait
 from benchmarks.hostile.minimise import minimise
 from benchmarks.hostile.readers import readers
-from benchmarks.hostile.worker import make_case
+from benchmarks.hostile.worker import Outcome, make_case
 
 if TYPE_CHECKING:
     from benchmarks.hostile.readers import Seed
 
 RESULT = Path(__file__).with_name("result.json")
 FAILURES = Path(tempfile.gettempdir()) / "netweave-hostile"
+MEMORY = Path("/dev/shm")
 
-SLICE_SECONDS = 1.0
+SLICE_SECONDS = 4.0
 """Time of one batch of a reader, before the next has its turn."""
+
+SAVE_SECONDS = 60.0
+NUM_WARM = 5
+"""Seeds of a reader that are read before the processes are forked, so that not each of them imports."""
+
+SOURCES = Path(results.__file__).parents[2] / "src" / "netweave"
 
 
 def main() -> None:
     """Do what the command line says."""
     options = _options()
+    if MEMORY.is_dir():
+        tempfile.tempdir = str(MEMORY)
     if options.case:
         reader, seed, number = options.case.rsplit(":", 2)
-        _again(reader, int(seed), int(number), options.failures)
+        _read_again(reader, int(seed), int(number), options.failures)
         return
-    chosen = [row for name, row in readers().items() if any(name.startswith(part) for part in options.reader)]
-    result = results.load(options.json, options.seed) if options.resume else results.new(options.seed)
-    until = time.monotonic() + options.seconds
-    seeds = {}
-    for row in chosen:
-        seeds[row.name] = row.make_seeds()
-    gc.freeze()  # so that children that collect do not copy what they share
-    while time.monotonic() < until:
-        for row in chosen:
-            counts = result.of(row.name)
-            batch = run_batch(seeds[row.name], row.name, result.seed, counts.next, SLICE_SECONDS)
-            for number, outcome in batch:
-                if counts.add(number, outcome):
-                    _save_case(seeds[row.name], row.name, result.seed, number, options.failures)
-            if time.monotonic() > until:
-                break
+    new = options.again or options.resume
+    result = results.load(options.json, options.seed) if new else results.Results(options.seed)
+    if options.again:
+        _mend(result)
+    else:
+        _fuzz(result, options)
     result.save(options.json)
     print(result.table())
+
+
+def _fuzz(result: results.Results, options: argparse.Namespace) -> None:
+    """Read cases of all readers in turn, in several processes."""
+    names = [name for name in readers() if any(name.startswith(part) for part in options.reader)]
+    seeds = {name: readers()[name].make_seeds() for name in names}
+    for name in names:
+        _warm(seeds[name])
+    gc.freeze()  # so that children that collect do not copy what they share
+    source = source_version()
+    until = time.monotonic() + options.seconds
+    saved = time.monotonic()
+    running: dict[int, tuple[str, Process]] = {}
+    while True:
+        busy = {name for name, _ in running.values()}
+        waiting = [name for name in names if name not in busy and result.of(name).cases < options.cases]
+        if waiting and len(running) < options.processes and time.monotonic() < until:
+            name = min(waiting, key=lambda name: result.of(name).cases)
+            counts = result.of(name)
+            count = options.cases - counts.cases
+            batch = start_batch(
+                seeds[name], name, result.seed, counts.next, seconds=SLICE_SECONDS, count=count
+            )
+            running[batch.pid] = name, batch
+            continue
+        if not running:
+            return
+        done = wait([process for _, process in running.values()])
+        name, _ = running.pop(done.pid)
+        for number, outcome in end_batch(done, name):
+            if result.add(name, number, outcome, source):
+                _save_case(seeds[name], name, result.seed, number, options.failures)
+        if time.monotonic() - saved > SAVE_SECONDS:
+            result.save(options.json)
+            saved = time.monotonic()
+
+
+def _warm(seeds: list[Seed]) -> None:
+    """Read some seeds here: what is imported late then is there in every process."""
+    for seed in sorted(seeds, key=lambda seed: -seed.weight)[:NUM_WARM]:
+        with tempfile.TemporaryDirectory() as folder:
+            seed.write(Path(folder))
+            os.chdir(folder)
+            seed.read(Path(folder))
+            os.chdir("/")
+
+
+def source_version() -> str:
+    """Return a name for Netweave's sources: git's hash of their folder, marked where files differ from it."""
+
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(SOURCES), *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no", ".")
+    return git("rev-parse", "--short=12", "HEAD:./") + ("+changes" if changed else "")
+
+
+def _mend(result: results.Results) -> None:
+    """Read the open findings again."""
+    source = source_version()
+    seeds: dict[str, list[Seed]] = {}
+    for finding in result.open_findings():
+        name, seed, number = finding.place
+        seeds.setdefault(name, readers()[name].make_seeds())
+        ((_, now),) = run_batch(seeds[name], name, seed, number, 0.0, 1)
+        if not now.faults:
+            before = Outcome(finding.kind, finding.seconds, finding.num_bytes, finding.key)
+            result.mend(finding, before, now, source)
 
 
 def _options() -> argparse.Namespace:
@@ -62,8 +133,13 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--reader", action="append", help="only readers whose names begin so")
     parser.add_argument("--seconds", type=float, default=500.0)
+    parser.add_argument("--cases", type=int, default=1 << 40, help="stop at so many cases of each reader")
+    parser.add_argument(
+        "--processes", type=int, default=os.cpu_count() or 1, help="that read at the same time"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--resume", action="store_true", help="add to the results that are there")
+    parser.add_argument("--again", action="store_true", help="read the cases again that broke the pledge")
     parser.add_argument("--json", type=Path, default=RESULT, help="the file of results")
     parser.add_argument("--failures", type=Path, default=FAILURES, help="where files that fail are kept")
     parser.add_argument("--case", help="READER:SEED:N, to be read again")
@@ -78,9 +154,9 @@ def _save_case(seeds: list[Seed], name: str, seed: int, number: int, folder: Pat
     (folder / f"{name}-{seed}-{number}-{seeds[chosen].damaged.replace('/', '_')}").write_bytes(content)
 
 
-def _again(name: str, seed: int, number: int, folder: Path) -> None:
+def _read_again(name: str, seed: int, number: int, folder: Path) -> None:
     seeds = readers()[name].make_seeds()
-    ((_, outcome),) = run_batch(seeds, name, seed, number, 0.0)
+    ((_, outcome),) = run_batch(seeds, name, seed, number, 0.0, 1)
     print(f"{name}:{seed}:{number}: {outcome}")
     chosen, content = make_case(seeds, name, seed, number)
     if outcome.faults or outcome.kind == "unforeseen":

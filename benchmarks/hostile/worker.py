@@ -3,7 +3,7 @@
 The process is forked from one that has everything imported, and reads many cases one after another: that is
 what makes hundreds of cases a second. Processor time, that of children included, is measured for each; so is
 the peak of memory, whose mark the kernel resets. A case that ends the process, or does not end, is known to
-the parent by what was announced last.
+the parent by what was announced last. The files are in memory, since a disk makes each case wait.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import signal
 import tempfile
 import time
 import traceback
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from benchmarks.hostile.zygote import forked_programs
 from netweave.errors import NetweaveError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def rng_of(reader: str, seed: int, number: int) -> random.Random:
 def make_case(seeds: list[Seed], reader: str, seed: int, number: int) -> tuple[int, bytes]:
     """Return which seed a case damages, and the damaged content."""
     rng = rng_of(reader, seed, number)
-    chosen = rng.randrange(len(seeds))
+    (chosen,) = rng.choices(range(len(seeds)), [seed.weight for seed in seeds])
     return chosen, seeds[chosen].content(rng)
 
 
@@ -83,9 +84,9 @@ def run_cases(
     seeds: list[Seed], reader: str, seed: int, numbers: range, seconds: float, out: IO[str]
 ) -> None:
     """Read cases until their time is over; report each before and after, as a line of JSON."""
-    _limit()
+    limit()
     until = time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as base:
+    with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as base, Meter() as meter:
         folders: dict[int, Path] = {}
         for number in numbers:
             chosen, content = make_case(seeds, reader, seed, number)
@@ -94,22 +95,19 @@ def run_cases(
                 folders[chosen].mkdir()
                 seeds[chosen].write(folders[chosen])
             print(number, file=out, flush=True)
-            outcome = measure(seeds[chosen], folders[chosen], content)
-            print(
-                json.dumps([outcome.kind, round(outcome.seconds, 3), outcome.num_bytes, outcome.key]),
-                file=out,
-            )
+            outcome = measure(seeds[chosen], folders[chosen], content, number, meter)
+            row = [outcome.kind, round(outcome.seconds, 3), outcome.num_bytes, outcome.key]
+            print(json.dumps(row), file=out)
             if {"slow", "large"} & set(outcome.faults) or time.monotonic() > until:
                 break  # what it left behind would be counted against the next cases
     out.flush()
 
 
-def measure(seed: Seed, folder: Path, content: bytes) -> Outcome:
+def measure(seed: Seed, folder: Path, content: bytes, number: int, meter: Meter) -> Outcome:
     """Read one case in this process."""
     (folder / seed.damaged).write_bytes(content)
     os.chdir(folder)
-    _reset_peak()
-    start = _processor_s()
+    meter.begin(number)
     signal.setitimer(signal.ITIMER_PROF, STOP_SECONDS)
     kind, key = "read", ""
     try:
@@ -119,12 +117,39 @@ def measure(seed: Seed, folder: Path, content: bytes) -> Outcome:
     except BaseException as error:  # noqa: BLE001 - what this counts
         kind, key = "untyped", _key(error)
     signal.setitimer(signal.ITIMER_PROF, 0)
-    seconds = _processor_s() - start
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
-    return Outcome(kind, seconds, max(_peak(), children), key)
+    return Outcome(kind, *meter.end(), key)
 
 
-def _limit() -> None:
+class Meter:
+    """Measures processor time and the peak of memory of a case, those of its child processes included."""
+
+    def __enter__(self) -> Meter:
+        """Let programs that read HDF5 be forked."""
+        self._stack = ExitStack()
+        self._zygote, self._announce = self._stack.enter_context(forked_programs())
+        self._marks = self._stack.enter_context(open("/proc/self/clear_refs", "wb", buffering=0))  # noqa: PTH123
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Start programs as ever."""
+        self._stack.close()
+
+    def begin(self, number: int) -> None:
+        """Begin a case of such a number."""
+        self._announce(number)
+        self._marks.write(b"5")  # the kernel's mark of the peak becomes what is used now
+        self._start = _processor_s()
+
+    def end(self) -> tuple[float, int]:
+        """Return the seconds and bytes since the begin."""
+        seconds = _processor_s() - self._start + self._zygote.seconds
+        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
+        return seconds, max(own, children, self._zygote.max_bytes)
+
+
+def limit() -> None:
+    """Limit this process, so that a case harms it alone."""
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_BYTES, ADDRESS_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (2 << 30, 2 << 30))
@@ -137,16 +162,6 @@ def _limit() -> None:
 def _processor_s() -> float:
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
-
-
-def _reset_peak() -> None:
-    with open("/proc/self/clear_refs", "w") as file:  # noqa: PTH123 - done for every case
-        file.write("5")
-
-
-def _peak() -> int:
-    with open("/proc/self/status") as file:  # noqa: PTH123 - done for every case
-        return next(int(line.split()[1]) << 10 for line in file if line.startswith("VmHWM"))
 
 
 def _is_unforeseen(error: NetweaveError) -> bool:

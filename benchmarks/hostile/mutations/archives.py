@@ -6,6 +6,7 @@ import io
 import struct
 import warnings
 import zipfile
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile.mutations.arrays import mutate_npy
@@ -56,8 +57,14 @@ def mutate_zip(rng: random.Random, content: bytes) -> bytes:
 
 def read_members(content: bytes) -> list[tuple[str, bytes]]:
     """Return the members of an archive."""
+    return list(_members_of(content))
+
+
+@lru_cache(256)
+def _members_of(content: bytes) -> tuple[tuple[str, bytes], ...]:
+    """Return the members of an archive; kept, since the same seeds are damaged over and over."""
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        return [(info.filename, archive.read(info)) for info in archive.infolist()]
+        return tuple((info.filename, archive.read(info)) for info in archive.infolist())
 
 
 def write_members(members: list[tuple[str, bytes]], *, compressed: bool = False) -> bytes:

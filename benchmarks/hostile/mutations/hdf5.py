@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import h5py
@@ -36,7 +37,7 @@ def mutate_hdf5(rng: random.Random, content: bytes) -> bytes:
 
 def _structures(rng: random.Random, content: bytes) -> bytes:
     damaged = bytearray(content)
-    places = [match.start() for match in _STRUCTURE.finditer(content)] or [0]
+    places = _places(content)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         at = min(rng.choice(places) + rng.randrange(160), len(damaged) - 8)
         if at < 0:
@@ -52,6 +53,12 @@ def _structures(rng: random.Random, content: bytes) -> bytes:
             case _:
                 damaged[at : at + 8] = rng.choice(places).to_bytes(8, "little")
     return bytes(damaged)
+
+
+@lru_cache(256)
+def _places(content: bytes) -> list[int]:
+    """Return where structures begin; kept, since the same seeds are damaged over and over."""
+    return [match.start() for match in _STRUCTURE.finditer(content)] or [0]
 
 
 def _rebuilt(rng: random.Random, content: bytes) -> bytes:

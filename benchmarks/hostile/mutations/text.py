@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from benchmarks.hostile.mutations.blobs import mutate_bytes
@@ -35,7 +36,7 @@ def mutate_text(rng: random.Random, content: bytes) -> bytes:
 
 
 def _tokens(rng: random.Random, text: str) -> str:
-    tokens = list(_TOKEN.finditer(text))
+    tokens = _tokens_of(text)
     edits: dict[int, str] = {}
     for _ in range(rng.choice((1, 1, 2, 3, 4))):
         kind = rng.choice(_KINDS)
@@ -49,6 +50,12 @@ def _tokens(rng: random.Random, text: str) -> str:
             pieces += [text[at : match.start()], edits[match.start()]]
             at = match.end()
     return "".join([*pieces, text[at:]])
+
+
+@lru_cache(256)
+def _tokens_of(text: str) -> list[re.Match[str]]:
+    """Return the tokens of a text; kept, since the same seeds are damaged over and over."""
+    return list(_TOKEN.finditer(text))
 
 
 def _other(rng: random.Random, kind: str, token: str, same: str) -> str:

@@ -1,7 +1,8 @@
 """Damage to protocol buffers, whose wire format can be taken apart without a schema.
 
 A message becomes a list of fields; a field of bytes that parses as a message whole is taken for one, so that
-damage reaches every depth and the lengths around it stay right (unless one of them is made to lie).
+damage reaches every depth and the lengths around it stay right (unless one of them is made to lie). Only the
+messages on the way to the damage are taken apart: of a graph with thousands of nodes, one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ VARINTS = (0, 1, 2, 3, 5, 7, 13, 40, 255, 65536, 2**31 - 1, 2**31, 2**32, 2**40,
            2**64 - 1, 2**64 - 2)  # fmt: skip
 TEXTS = (b"", b"x", b"\0", b"\xff\xfe", b"../../x", b"y" * 3000, b"Conv", b"9**9**9", b"/", b":0", b"^a",
          b"\x1b[31m")  # fmt: skip
-MAX_DEPTH = 12
+MAX_TRIES = 20
+"""Fields that are tried before a message counts as one without messages in it."""
+
 MAX_FIELDS = 4000
 
 
@@ -52,8 +55,8 @@ def mutate_wire(rng: random.Random, content: bytes) -> bytes:
     return encode(fields)
 
 
-def parse(content: bytes, depth: int = 0) -> list[Field] | None:
-    """Return the fields of a message; None for bytes that are not one from begin to end."""
+def parse(content: bytes) -> list[Field] | None:
+    """Return the fields of a message, inner ones as bytes; None for bytes that are not one as a whole."""
     fields: list[Field] = []
     at, size = 0, len(content)
     while at < size:
@@ -73,8 +76,6 @@ def parse(content: bytes, depth: int = 0) -> list[Field] | None:
             if at < 0 or at + length > size:
                 return None
             value, at = content[at : at + length], at + length
-            if kind == 2 and value and depth < MAX_DEPTH:
-                value = parse(value, depth + 1) or value
         else:
             return None
         fields.append(Field(number, kind, value))
@@ -98,11 +99,24 @@ def encode(fields: list[Field]) -> bytes:
 
 def _some_message(rng: random.Random, fields: list[Field]) -> list[Field]:
     """Return a message at any depth; long lists of messages are chosen as one."""
-    inner = [field.value for field in fields if isinstance(field.value, list) and field.value]
-    while inner and rng.random() < 0.75:
-        fields = rng.choice(inner)
-        inner = [field.value for field in fields if isinstance(field.value, list) and field.value]
+    while rng.random() < 0.75:
+        inner = _some_inner(rng, fields)
+        if inner is None:
+            break
+        fields = inner
     return fields
+
+
+def _some_inner(rng: random.Random, fields: list[Field]) -> list[Field] | None:
+    """Take apart a message directly in another, and return it; None if none is there."""
+    candidates = [field for field in fields if field.kind == 2 and field.value]
+    for _ in range(min(MAX_TRIES, len(candidates))):
+        field = candidates.pop(rng.randrange(len(candidates)))
+        if isinstance(field.value, bytes):
+            field.value = parse(field.value) or field.value
+        if isinstance(field.value, list):
+            return field.value
+    return None
 
 
 def _edit(rng: random.Random, fields: list[Field]) -> None:
@@ -135,6 +149,8 @@ def _edit(rng: random.Random, fields: list[Field]) -> None:
 
 def _changed(rng: random.Random, field: Field) -> int | bytes | list[Field]:
     value = field.value
+    if isinstance(value, bytes) and field.kind == 2 and value and rng.random() < 0.5:
+        value = parse(value) or value
     if isinstance(value, int):
         return rng.choice((rng.choice(VARINTS), value ^ 1 << rng.randrange(8), value + 1, rng.randrange(12)))
     if isinstance(value, list):

@@ -16,6 +16,10 @@ MAX_TRIES = 8
 """Damages that change nothing are drawn again, at most so often."""
 
 
+SMALL_BYTES = 4096
+"""Seeds up to this size are drawn equally often."""
+
+
 @dataclass(frozen=True, slots=True)
 class Seed:
     """Whole files that a reader reads, one of which is damaged.
@@ -38,6 +42,11 @@ class Seed:
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(content)
+
+    @property
+    def weight(self) -> float:
+        """How often the seed is drawn: large ones take longer, and are drawn less often for it."""
+        return 1 / max(SMALL_BYTES, sum(map(len, self.files.values())))
 
     def content(self, rng: random.Random) -> bytes:
         """Return a damaged content of the damaged file."""

@@ -102,6 +102,7 @@ def _means() -> list[Seed]:
     mutations = (_mutate_kvfile, mutate_wire, mutate_wire)
 
     def read(folder: Path) -> object:
+        read_means.cache_clear()
         return read_means("mean.bin")
 
     return [
