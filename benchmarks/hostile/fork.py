@@ -33,24 +33,24 @@ class Process:
         pid: Its id.
         reading: Where its lines can be read.
         content: What it wrote so far.
-        heard: When it wrote last.
+        silent_s: How long it has written nothing, without the time in which this process was stopped too.
     """
 
     pid: int
     reading: int
     content: bytearray = field(default_factory=bytearray)
-    heard: float = field(default_factory=time.monotonic)
+    silent_s: float = 0.0
 
     def receive(self) -> bool:
         """Take what it has written; return whether that was all."""
         piece = os.read(self.reading, 1 << 16)
         self.content += piece
-        self.heard = time.monotonic()
+        self.silent_s = 0.0
         return not piece
 
     def is_silent(self, patience_s: float = PATIENCE_S) -> bool:
         """Whether it has not written for too long."""
-        return time.monotonic() - self.heard > patience_s
+        return self.silent_s > patience_s
 
     def end(self) -> tuple[list[str], int]:
         """End it and what it left running; return its lines and status."""
@@ -84,8 +84,10 @@ def fork(work: Callable[..., None]) -> Process:
 def wait(processes: list[Process]) -> Process:
     """Wait until one of some processes has written all, or nothing for too long; return it."""
     while True:
+        before = time.monotonic()
         ready, _, _ = select.select([process.reading for process in processes], [], [], 1.0)
         for process in processes:
+            process.silent_s += min(time.monotonic() - before, 2.0)
             if (process.reading in ready and process.receive()) or process.is_silent():
                 return process
 
@@ -116,7 +118,7 @@ def end_batch(process: Process, reader: str) -> list[tuple[int, Outcome]]:
             number = -1
         else:
             number = int(line)
-    if number >= 0:
+    if number >= 0 and status:
         outcomes.append((number, _ended(status)))
     return outcomes
 

@@ -2,8 +2,8 @@
 
 Netweave starts one Python for each file of HDF5: 150 ms of imports before 5 ms of work. The fuzzer runs the
 same program with the same arguments, folder, limits and open sockets, but forks it from a process that holds
-nothing except h5py and NumPy, and measures it the same. Each ``REAL_EVERY``-th case starts a Python, as Netweave
-does.
+nothing except h5py and NumPy, and measures it the same. Each ``REAL_EVERY``-th case starts a Python, as
+Netweave does.
 """
 
 from __future__ import annotations

@@ -96,8 +96,9 @@ class Gateway:
 
 
 @contextmanager
-def gateway(tables) -> Iterator[Gateway]:
-    """Start a server."""
+def gateway(tables, protocol: str = "binary") -> Iterator[Gateway]:
+    """Start a server that speaks one of Thrift's protocols."""
+    from thriftpy2.protocol import TBinaryProtocolFactory, TCompactProtocolFactory
     from thriftpy2.rpc import make_server
 
     with importlib.resources.as_file(importlib.resources.files("happybase") / "Hbase.thrift") as path:
@@ -106,7 +107,15 @@ def gateway(tables) -> Iterator[Gateway]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         handler.port = free.getsockname()[1]
-    server = make_server(interface.Hbase, handler, "127.0.0.1", handler.port, client_timeout=None)
+    protocols = {"binary": TBinaryProtocolFactory, "compact": TCompactProtocolFactory}
+    server = make_server(
+        interface.Hbase,
+        handler,
+        "127.0.0.1",
+        handler.port,
+        proto_factory=protocols[protocol](),
+        client_timeout=None,
+    )
     server.daemon = True
     thread = threading.Thread(target=server.serve, daemon=True)
     thread.start()

@@ -29,7 +29,7 @@ def num_pixels(content: bytes | memoryview) -> int:
     head = bytes(content[:64])
     try:
         return max((width * height for width, height in _sizes(content, head)), default=0)
-    except (IndexError, struct.error, ValueError):
+    except (IndexError, OverflowError, struct.error, ValueError):
         return 0
 
 

@@ -6,6 +6,7 @@ To add one: a class with ``__len__`` and ``read`` in a module of ``data.sources`
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import inspect
 from abc import ABC, abstractmethod
@@ -19,7 +20,7 @@ from netweave.errors import UsageError
 from netweave.files.border import reading
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
     from netweave.job import DataSource
@@ -30,6 +31,21 @@ Record = tuple[np.ndarray, ...]
 
 class EndOfDataError(Exception):
     """There is no such record: what is read has come to its end."""
+
+
+_BORDERED = ("read", "read_many", "fetch", "parse", "peek", "seek", "item")
+"""Methods of sources that make sense of what a file or a server holds."""
+
+
+def _bordered(method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method whose errors of other libraries are ReadErrors."""
+
+    @functools.wraps(method)
+    def bordered(self: Source, *args: Any, **settings: Any) -> Any:
+        with reading(self.place, passes=(EndOfDataError,)):
+            return method(self, *args, **settings)
+
+    return bordered
 
 
 class Source(ABC):
@@ -47,6 +63,8 @@ class Source(ABC):
             and height, relative to the image, class, difficult. A centre x of 0 ends them.
         remote: Whether reading waits for another machine, so that it pays to ``fetch`` ahead of time.
         batch_axis: Axis of the records in the first part of a batch; 1 where a record is a sequence of steps.
+        stored: Whether records come from files or servers, whose errors become ReadErrors; errors of the
+            user's own code come through as they are.
     """
 
     place: str = ""
@@ -57,6 +75,14 @@ class Source(ABC):
     batch_axis: int = 0
     boxes: bool = False
     remote: bool = False
+    stored: bool = True
+
+    def __init_subclass__(cls) -> None:
+        """Put the border around the methods that the class defines itself."""
+        for name in _BORDERED if cls.stored else ():
+            method = cls.__dict__.get(name)
+            if method is not None and not getattr(method, "__isabstractmethod__", False):
+                setattr(cls, name, _bordered(method))
 
     @abstractmethod
     def __len__(self) -> int:

@@ -32,18 +32,19 @@ def reason_of(error: BaseException) -> str:
 
 
 @contextmanager
-def reading(place: str) -> Iterator[None]:
+def reading(place: str, *, passes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn every error that is not Netweave's own into a ReadError with a place.
 
     Args:
         place: The file that is read, for messages.
+        passes: Exceptions that say something else than that a file is damaged.
 
     Raises:
         ReadError: Something else than a NetweaveError was raised in the context.
     """
     try:
         yield
-    except NetweaveError:
+    except (NetweaveError, *passes):
         raise
     except MemoryError as error:
         raise ReadError("needs more memory than this process may use", place=place) from error

@@ -45,7 +45,7 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
         file: The file, as given.
 
     Raises:
-        ReadError: An array holds something else than numbers.
+        ReadError: An array holds something else than numbers, or has no name.
 
     >>> graph = graph_of_weights({"conv1/weights": np.ones(3)}, format_name="arrays", file="net.npz")
     >>> list(graph.layers), graph.parameters["conv1/weights"].role
@@ -58,6 +58,8 @@ def graph_of_weights(arrays: Mapping[str, np.ndarray], *, format_name: str, file
     for name, array in arrays.items():
         if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.names):
             raise ReadError(f"{name!r:.200} holds {array.dtype}, expected numbers", place=file)
+        if not name:
+            raise ReadError("holds an array without a name", place=file)
         layer, role = split_name(name)
         settings.setdefault(layer, {})[name[len(layer) + 1 :] or role] = list(array.shape)
         parameters[name] = Parameter(name, array.shape, role=role, trainable=role not in {"mean", "variance"})

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 class Borrowed(Source):
     """A source of somebody else's, which is not closed when it has been read."""
 
+    stored = False  # the source has its own border
+
     def __init__(self, source: Source) -> None:
         self._source = source
         self.place, self.images, self.groups = source.place, source.images, source.groups

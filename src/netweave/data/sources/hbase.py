@@ -175,9 +175,7 @@ class HBase(Source):
             try:
                 connection = self._connection()
                 answer = ask(connection.table(self._table))
-            except (
-                Exception
-            ) as error:  # thriftpy2 takes what it reads apart unchecked: struct.error, KeyError
+            except Exception as error:  # thriftpy2 raises more than its own: struct.error, KeyError
                 if connection is not None:
                     connection.close()
                 if pause_s is None:
@@ -195,15 +193,14 @@ class HBase(Source):
 
 
 def _checked_protocol(name: str) -> str:
-    """Return the name by which happybase knows the protocol; messages of the binary one are checked."""
-    if name != "binary":
-        return name
+    """Return the name by which happybase knows a protocol whose messages are checked."""
     from happybase.connection import THRIFT_PROTOCOLS
 
-    from netweave.data.sources.thrift_messages import CheckedBinaryProtocol
+    from netweave.data.sources.thrift_messages import PROTOCOLS
 
-    THRIFT_PROTOCOLS.setdefault("netweave-binary", CheckedBinaryProtocol)
-    return "netweave-binary"
+    known = f"netweave-{name}"
+    THRIFT_PROTOCOLS.setdefault(known, PROTOCOLS[name])
+    return known
 
 
 def _parse(path: str) -> tuple[dict[str, str], str]:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class _Parted(Source):
     """Records that somebody's object gives: a tuple of parts, a mapping of parts, or one array each."""
 
+    stored = False
+
     def __init__(self, place: str, names: Sequence[str]) -> None:
         self.place = place
         self._names = tuple(names)

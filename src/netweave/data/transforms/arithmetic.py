@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar
@@ -12,11 +13,14 @@ from netweave.data.kvfile import read_mean_record
 from netweave.data.location import local_copy, read_file
 from netweave.data.transform import Arithmetic, transform
 from netweave.errors import ReadError
+from netweave.files.border import reading
 from netweave.formats.caffe import read_blob
 from netweave.formats.mxnet.ndarray import is_arrays, read_arrays
 from netweave.job.make import require
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from netweave.data.transform import Image
 
 
@@ -152,14 +156,17 @@ def read_means(path: str) -> np.ndarray:
     Raises:
         ReadError: The file is missing, or holds no image.
     """
-    local = local_copy(path)
+    with reading(path):
+        return _parse_means(path, local_copy(path))
+
+
+def _parse_means(path: str, local: Path) -> np.ndarray:
     content = read_file(str(local))
     singas = read_mean_record(content, path)
     if singas is not None:
         return np.ascontiguousarray(singas.transpose(1, 2, 0)) if singas.ndim == 3 else singas.reshape(-1)
     arrays = list(read_arrays(local).values()) if is_arrays(content[:16]) else [read_blob(local)]
     shapes = [array.shape for array in arrays]
-    squeezed = arrays[0].reshape(shapes[0][-3:]) if arrays and arrays[0].ndim >= 3 else None
-    if squeezed is None:
+    if not arrays or arrays[0].ndim < 3 or arrays[0].size != math.prod(shapes[0][-3:]):
         raise ReadError(f"holds arrays of {shapes}, expected one image of means", place=path)
-    return np.ascontiguousarray(squeezed.transpose(1, 2, 0))
+    return np.ascontiguousarray(arrays[0].reshape(shapes[0][-3:]).transpose(1, 2, 0))

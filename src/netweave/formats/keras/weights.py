@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.errors import ReadError, WeightError
+from netweave.files.hdf5 import Group
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from netweave.files.hdf5 import Group, Member
+    from netweave.files.hdf5 import Member
     from netweave.formats.keras.config import LayerConfig
 
 ROOTS = ("layers", "_layer_checkpoint_dependencies")
@@ -63,15 +64,16 @@ class LayerArrays:
                 "these the weights of this model?",
                 place=self.file,
             )
-        if len(member.shape) != len(shape) or any(
-            want is not None and want != has for want, has in zip(shape, member.shape, strict=True)
+        array = _array(member, self.file)
+        if len(array.shape) != len(shape) or any(
+            want is not None and want != has for want, has in zip(shape, array.shape, strict=True)
         ):
             raise WeightError(
-                f"contains {name!r} of the layer {self._layer!r} with the shape {list(member.shape)}, "
+                f"contains {name!r} of the layer {self._layer!r} with the shape {list(array.shape)}, "
                 f"expected {[size if size is not None else '?' for size in shape]}",
                 place=self.file,
             )
-        return _array(member, self.file)
+        return array
 
 
 class Weights:
@@ -163,7 +165,13 @@ def _variable(group: Group | None, inside: str, number: int) -> Member:
 
 def _array(member: Any, file: str) -> np.ndarray:
     if not isinstance(member, np.ndarray) or member.dtype.kind not in "fiu" or member.size * 8 > MAX_BYTES:
-        raise ReadError(f"contains {member!r:.60}, expected an array of numbers", place=file)
+        if isinstance(member, Group):
+            described = f"a group ({member.name!r:.200})"
+        elif isinstance(member, np.ndarray):
+            described = f"an array of {member.dtype} of the shape {list(member.shape)}"
+        else:
+            described = f"the text {member!r:.60}"
+        raise ReadError(f"contains {described}, expected an array of numbers", place=file)
     return member.astype(np.float32, copy=False)
 
 

@@ -114,6 +114,8 @@ class MXDataIter(DataIter):
 class _Part(Source):
     """The share of a source that a worker reads."""
 
+    stored = False  # the source has its own border
+
     def __init__(self, source: Source, number: int, count: int) -> None:
         if not 0 <= number < count:
             raise UsageError(f"part_index is {number}, expected 0 to {count - 1} (num_parts)")

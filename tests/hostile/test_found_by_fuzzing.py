@@ -1,0 +1,121 @@
+"""Files that the fuzzer found, each made by a script: one clear error for each."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import h5py
+import numpy as np
+import pytest
+
+import netweave
+from netweave.data import open_source
+from netweave.data.image_size import num_pixels
+from netweave.data.source import EndOfDataError, Source
+from netweave.data.transforms.arithmetic import read_means
+from netweave.errors import ReadError, ShapeError
+from netweave.files.hdf5 import Group
+from netweave.formats.keras.weights import LayerArrays
+from netweave.job import DataSource
+from tests.data.make import field
+from tests.hostile.stores import stores
+
+
+@pytest.mark.parametrize(
+    ("member", "described"),
+    [
+        (Group("/model_weights/dense/kernel"), "a group ('/model_weights/dense/kernel')"),
+        ("a text", "the text 'a text'"),
+        (np.zeros((2, 3), bool), "an array of bool of the shape [2, 3]"),
+    ],
+)
+def test_keras_weights_that_are_no_arrays(member, described):
+    arrays = LayerArrays("net.h5", "dense", lambda inside, number: member)
+    with pytest.raises(ReadError, match=f"^net.h5: contains {re.escape(described)}, expected an array"):
+        arrays.take("kernel", (2, 3))
+
+
+def test_a_group_where_keras_keeps_an_array(tmp_path):
+    """The whole way: the array of a layer is replaced by a group."""
+    from tests.hostile.nets import hdf5_nets
+
+    net = hdf5_nets()["h5"]
+    for name, content in net.files.items():
+        (tmp_path / name).write_bytes(content)
+    with h5py.File(tmp_path / net.damaged, "r+") as file:
+        arrays = []
+        file.visititems(lambda name, item: arrays.append(name) if isinstance(item, h5py.Dataset) else None)
+        del file[arrays[0]]
+        file.create_group(arrays[0])
+    with pytest.raises(ReadError, match=r"contains a group .*, expected an array of numbers"):
+        netweave.load(tmp_path / next(iter(net.files)))
+
+
+def test_an_array_without_a_name(tmp_path):
+    np.savez(tmp_path / "x.npz", **{"": np.zeros(3)})
+    with pytest.raises(ReadError, match=r"x\.npz: holds an array without a name"):
+        netweave.load(tmp_path / "x.npz")
+
+
+def test_a_window_of_which_nothing_is_left(tmp_path, monkeypatch):
+    """A window of one row outside the image: at 4 pixels, less than one is left of it."""
+    monkeypatch.chdir(tmp_path)
+    store = stores()["windows"]
+    store.write(tmp_path, b"# 0\n0.png\n3\n5\n6\n2\n1 0.9 1 -900 3 0\n0 0.1 1 -900 3 0\n")
+    with pytest.raises(ShapeError, match=r"w: has a window \(1, -900, 3, 0\) of which nothing is left at 4"):
+        store.read()
+
+
+def test_a_directory_of_a_big_tiff_beyond_any_file():
+    content = struct.pack("<2sHHHQ", b"II", 43, 8, 0, 2**64 - 1) + bytes(100)
+    assert num_pixels(content) == 0
+
+
+def test_several_images_of_means(tmp_path):
+    sizes = b"".join(field(number, 0, size) for number, size in enumerate((3, 1, 5, 6), 1))
+    (tmp_path / "mean.binaryproto").write_bytes(sizes + field(5, 2, np.ones(90, "<f4").tobytes()))
+    with pytest.raises(ReadError, match=r"holds arrays of \[\(3, 1, 5, 6\)\], expected one image of means"):
+        read_means(str(tmp_path / "mean.binaryproto"))
+
+
+class _Failing(Source):
+    place = "shelf"
+
+    def __len__(self):
+        return 1
+
+    def read(self, index):
+        raise [ZeroDivisionError("a library's"), EndOfDataError, ReadError("our own")][index]
+
+
+class _Users(_Failing):
+    stored = False
+
+    def read(self, index):
+        raise ZeroDivisionError
+
+
+def test_every_source_has_a_border():
+    """What a library raises over a record becomes a ReadError, whichever way the record is asked for."""
+    for ask in ("read", "item", "peek"):
+        with pytest.raises(ReadError, match=r"^shelf: is damaged.*ZeroDivisionError: a library's"):
+            getattr(_Failing(), ask)(*([] if ask == "peek" else [0]))
+    with pytest.raises(EndOfDataError):
+        _Failing().read(1)
+    with pytest.raises(ReadError, match=r"^our own$"):
+        _Failing().read(2)
+    with pytest.raises(ZeroDivisionError):
+        _Users().read(0)
+
+
+def test_errors_of_an_iterable_of_the_user_come_through():
+    def records():
+        yield np.zeros(3)
+        raise ZeroDivisionError("the user's")
+
+    wanted = DataSource("iterable", ("data",), 1, {"records": records()})
+    with open_source(wanted) as source:
+        source.read(0)
+        with pytest.raises(ZeroDivisionError, match="the user's"):
+            source.read(1)
