@@ -26,10 +26,11 @@ from netweave import api
 from netweave.data import open_source
 from netweave.data.pack import pack
 from netweave.errors import NetweaveError
+from netweave.files import checksums
+from netweave.files.checksums import CHANGED
 from netweave.formats.caffe import snapshot
 from netweave.formats.mxnet.params import encode_params
 from netweave.job import DataSource
-from netweave.training import checksums
 from netweave.training.checkpoint_file import read_checkpoint
 from tests.hostile.nets import PROTOTXT
 from tests.hostile.stores import stores
@@ -124,16 +125,28 @@ def written(folder: Path) -> list[Written]:
 
 def _of_a_net(folder: Path) -> list[Written]:
     (folder / "net.prototxt").write_text(PROTOTXT)
-    path = folder / "net.onnx"
-    api.save(netweave.load(folder / "net.prototxt"), path, random_weights=True)
+    graph = netweave.load(folder / "net.prototxt")
+    return [
+        _converted(graph, folder / name, kind)
+        for name, kind in (
+            ("net.onnx", "onnx"),
+            ("converted.prototxt", "caffemodel of convert"),
+            ("converted-symbol.json", "params of convert"),
+        )
+    ]
+
+
+def _converted(graph: netweave.Graph, path: Path, kind: str) -> Written:
+    """Write a net, and return the file of its weights."""
+    files = api.save(graph, path, random_weights=True)
 
     def read() -> Any:
-        graph = netweave.load(path)
-        if any("was changed since" in note for note in graph.notes):
+        graph = netweave.load(path, weights=files.weights)
+        if any(CHANGED in note for note in graph.notes):
             raise NetweaveError("told")
         return ir.to_proto(graph.model).SerializeToString(deterministic=True), graph.layers, graph.parameters
 
-    return [Written("onnx", path, read)]
+    return Written(kind, files.weights or path, read)
 
 
 def _of_a_run(folder: Path) -> list[Written]:

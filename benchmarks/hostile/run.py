@@ -29,8 +29,8 @@ RESULT = Path(__file__).with_name("result.json")
 FAILURES = Path(tempfile.gettempdir()) / "netweave-hostile"
 MEMORY = Path("/dev/shm")
 
-SLICE_SECONDS = 4.0
-"""Time of one batch of a reader, before the next has its turn."""
+SLICE_SECONDS = 3.0
+"""Processor time of one batch of a reader, before the next has its turn."""
 
 SAVE_SECONDS = 60.0
 NUM_WARM = 5

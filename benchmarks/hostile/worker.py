@@ -83,9 +83,9 @@ def make_case(seeds: list[Seed], reader: str, seed: int, number: int) -> tuple[i
 def run_cases(
     seeds: list[Seed], reader: str, seed: int, numbers: range, seconds: float, out: IO[str]
 ) -> None:
-    """Read cases until their time is over; report each before and after, as a line of JSON."""
+    """Read cases until their processor time is over; report each before and after, as a line of JSON."""
     limit()
-    until = time.monotonic() + seconds
+    until = _processor_s() + seconds
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as base, Meter() as meter:
         folders: dict[int, Path] = {}
         for number in numbers:
@@ -98,7 +98,7 @@ def run_cases(
             outcome = measure(seeds[chosen], folders[chosen], content, number, meter)
             row = [outcome.kind, round(outcome.seconds, 3), outcome.num_bytes, outcome.key]
             print(json.dumps(row), file=out)
-            if {"slow", "large"} & set(outcome.faults) or time.monotonic() > until:
+            if {"slow", "large"} & set(outcome.faults) or _processor_s() + meter.forked_seconds > until:
                 break  # what it left behind would be counted against the next cases
     out.flush()
 
@@ -133,6 +133,11 @@ class Meter:
     def __exit__(self, *_: object) -> None:
         """Start programs as ever."""
         self._stack.close()
+
+    @property
+    def forked_seconds(self) -> float:
+        """Processor time of all programs that were forked."""
+        return self._zygote.total_seconds
 
     def begin(self, number: int) -> None:
         """Begin a case of such a number."""

@@ -35,7 +35,8 @@ class Zygote:
     """The process that programs are forked from, and what those of a case have used.
 
     Attributes:
-        seconds: Processor time of the programs that have ended.
+        seconds: Processor time of the programs of this case that have ended.
+        total_seconds: That of all cases.
         max_bytes: Most memory of one of them.
     """
 
@@ -43,6 +44,7 @@ class Zygote:
         self._link: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self.seconds = 0.0
+        self.total_seconds = 0.0
         self.max_bytes = 0
 
     def next_case(self) -> None:
@@ -117,6 +119,7 @@ class Forked:
             answer = self._zygote.ask({"do": "reap", "pid": self.pid})
             self.returncode = int(answer["status"])
             self._zygote.seconds += answer["seconds"]
+            self._zygote.total_seconds += answer["seconds"]
             self._zygote.max_bytes = max(self._zygote.max_bytes, answer["max_bytes"])
         return self.returncode
 

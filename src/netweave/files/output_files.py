@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files.checksums import write_checksum
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,12 +57,17 @@ def require_weights(graph: Graph, *, random_weights: bool) -> None:
 def replacing_files(path: Path) -> Iterator[Path]:
     """Yield a folder for a new file and those beside it; they replace the old ones when the block ends.
 
+    The files beside it get checksums (``checksums``).
+
     Raises:
         UsageError: They cannot be written; the old files are untouched.
     """
     try:
         with tempfile.TemporaryDirectory(dir=path.parent, prefix=f".{path.name}.") as folder:
             yield Path(folder)
+            for file in sorted(Path(folder).iterdir()):
+                if file.name != path.name:  # weights in a file of their own, whose formats have no checksum
+                    write_checksum(file)
             # the net last: whoever sees the new net finds the new weights beside it
             for file in sorted(Path(folder).iterdir(), key=lambda file: file.name == path.name):
                 os.replace(file, path.parent / file.name)  # noqa: PTH105

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError, ReadError, UsageError
 from netweave.files.border import reading
+from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.source import Source, is_file, is_folder
 from netweave.graph.collection import collector_at_rest
 
@@ -87,6 +88,8 @@ class Format:
         reader = self._load(".reader")
         with reading(str(source.net)):
             graph: Graph = reader.read(source)
+        changed = [name for name in graph.files if Path(name).is_file() and not is_as_written(Path(name))]
+        graph.notes += tuple(f"{name}: {CHANGED}" for name in changed)
         return graph
 
     def write(self, graph: Graph, path: Path, *, random_weights: bool = False) -> OutputFiles:

@@ -16,9 +16,9 @@ import torch
 from netweave.backends.torch.node_memory import memories, to_array
 from netweave.engine import Variable
 from netweave.errors import RunError, UsageError
+from netweave.files import checksums
 from netweave.formats.table import find_run_writer, find_state_reader
 from netweave.job.run_state import RunState
-from netweave.training import checksums
 from netweave.training.checkpoint_file import (
     Checkpoint,
     Origin,

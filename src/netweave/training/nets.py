@@ -10,12 +10,12 @@ import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.errors import UsageError
+from netweave.files.checksums import require_as_written
 from netweave.formats.table import find_weights_reader
 from netweave.graph import unread_arrays
 from netweave.graph.wording import names_text
 from netweave.optim import Trained, first_values
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
-from netweave.training.checksums import require_as_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping, Sequence

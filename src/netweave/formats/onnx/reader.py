@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
+from netweave.files.checksums import CHANGED
 from netweave.files.onnx import Rows, metadata, read_model
 from netweave.files.onnx.layers import make_layers, make_parameters
 from netweave.files.onnx.model import parse
@@ -17,12 +18,6 @@ if TYPE_CHECKING:
 
     from netweave.files import Source
     from netweave.graph import Parameter
-
-
-CHANGED = (
-    "was changed since Netweave wrote it (its checksum does not match); if nobody edited it, it is damaged"
-)
-"""Said of a file that is not as it was written: a note, since it may have been edited on purpose."""
 
 
 def read(source: Source) -> Graph:
