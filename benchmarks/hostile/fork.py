@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import select
 import signal
+import struct
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,8 +23,38 @@ if TYPE_CHECKING:
     from benchmarks.hostile.readers import Seed
 
 MAX_CASES = 5000
+MAX_BYTES = 4 << 20
+"""Text of one batch."""
+
+_HEAD = struct.Struct("<Q")
+
 PATIENCE_S = 90.0
 """Silence after which a process is ended: processor time is limited too, but it may wait for a child."""
+
+
+class Lines:
+    """Text that a process writes and another reads, in memory of both: nothing waits, and nothing is lost."""
+
+    def __init__(self) -> None:
+        self._memory = mmap.mmap(-1, MAX_BYTES)
+        self._size = _HEAD.size
+
+    def write(self, text: str) -> int:
+        """Add some text; what does not fit any more is left out."""
+        content = text.encode()
+        end = self._size + len(content)
+        if end <= MAX_BYTES:
+            self._memory[self._size : end] = content
+            self._size = end
+            _HEAD.pack_into(self._memory, 0, end)
+        return len(text)
+
+    def __len__(self) -> int:
+        return int(_HEAD.unpack_from(self._memory)[0])
+
+    def text(self) -> str:
+        """Return all text so far."""
+        return self._memory[_HEAD.size : max(len(self), _HEAD.size)].decode()
 
 
 @dataclass(slots=True)
@@ -31,22 +63,23 @@ class Process:
 
     Attributes:
         pid: Its id.
-        reading: Where its lines can be read.
-        content: What it wrote so far.
+        handle: Says when it has ended.
+        lines: What it writes.
+        known: How much it had written when last looked at.
         silent_s: How long it has written nothing, without the time in which this process was stopped too.
     """
 
     pid: int
-    reading: int
-    content: bytearray = field(default_factory=bytearray)
+    handle: int
+    lines: Lines
+    known: int = 0
     silent_s: float = 0.0
 
-    def receive(self) -> bool:
-        """Take what it has written; return whether that was all."""
-        piece = os.read(self.reading, 1 << 16)
-        self.content += piece
-        self.silent_s = 0.0
-        return not piece
+    def look(self, seconds: float) -> None:
+        """Note whether it has written in some time."""
+        num_bytes = len(self.lines)
+        self.silent_s = self.silent_s + seconds if num_bytes == self.known else 0.0
+        self.known = num_bytes
 
     def is_silent(self, patience_s: float = PATIENCE_S) -> bool:
         """Whether it has not written for too long."""
@@ -54,41 +87,38 @@ class Process:
 
     def end(self) -> tuple[list[str], int]:
         """End it and what it left running; return its lines and status."""
-        os.close(self.reading)
+        os.close(self.handle)
         if self.is_silent():
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         with suppress(ProcessLookupError):
             os.killpg(self.pid, signal.SIGKILL)
-        return self.content.decode().splitlines(), os.waitstatus_to_exitcode(status)
+        return self.lines.text().splitlines(), os.waitstatus_to_exitcode(status)
 
 
 def fork(work: Callable[..., None]) -> Process:
     """Do something in a forked process."""
-    reading, writing = os.pipe()
+    lines = Lines()
     child = os.fork()
     if child:
-        os.close(writing)
-        return Process(child, reading)
-    os.close(reading)
-    with os.fdopen(writing, "w") as out:
-        try:
-            work(out)
-        except BaseException:  # noqa: BLE001 - nothing of the parent may run on in the child
-            print(f"!{traceback.format_exc()!r}", file=out, flush=True)
-            os._exit(99)
+        return Process(child, os.pidfd_open(child), lines)
+    try:
+        work(lines)
+    except BaseException:  # noqa: BLE001 - nothing of the parent may run on in the child
+        lines.write(f"!{traceback.format_exc()!r}\n")
+        os._exit(99)
     os._exit(0)
 
 
 def wait(processes: list[Process]) -> Process:
-    """Wait until one of some processes has written all, or nothing for too long; return it."""
+    """Wait until one of some processes has ended, or written nothing for too long; return it."""
     while True:
         before = time.monotonic()
-        ready, _, _ = select.select([process.reading for process in processes], [], [], 1.0)
+        ready, _, _ = select.select([process.handle for process in processes], [], [], 1.0)
         for process in processes:
-            process.silent_s += min(time.monotonic() - before, 2.0)
-            if (process.reading in ready and process.receive()) or process.is_silent():
+            process.look(min(time.monotonic() - before, 2.0))
+            if process.handle in ready or process.is_silent():
                 return process
 
 

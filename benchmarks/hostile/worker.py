@@ -14,7 +14,6 @@ import random
 import resource
 import signal
 import tempfile
-import time
 import traceback
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
@@ -85,7 +84,6 @@ def run_cases(
 ) -> None:
     """Read cases until their processor time is over; report each before and after, as a line of JSON."""
     limit()
-    until = _processor_s() + seconds
     with tempfile.TemporaryDirectory(prefix="hostile-", ignore_cleanup_errors=True) as base, Meter() as meter:
         folders: dict[int, Path] = {}
         for number in numbers:
@@ -94,13 +92,12 @@ def run_cases(
                 folders[chosen] = Path(base) / str(chosen)
                 folders[chosen].mkdir()
                 seeds[chosen].write(folders[chosen])
-            print(number, file=out, flush=True)
+            print(number, file=out)
             outcome = measure(seeds[chosen], folders[chosen], content, number, meter)
             row = [outcome.kind, round(outcome.seconds, 3), outcome.num_bytes, outcome.key]
             print(json.dumps(row), file=out)
-            if {"slow", "large"} & set(outcome.faults) or _processor_s() + meter.forked_seconds > until:
+            if {"slow", "large"} & set(outcome.faults) or meter.total_seconds > seconds:
                 break  # what it left behind would be counted against the next cases
-    out.flush()
 
 
 def measure(seed: Seed, folder: Path, content: bytes, number: int, meter: Meter) -> Outcome:
@@ -108,7 +105,6 @@ def measure(seed: Seed, folder: Path, content: bytes, number: int, meter: Meter)
     (folder / seed.damaged).write_bytes(content)
     os.chdir(folder)
     meter.begin(number)
-    signal.setitimer(signal.ITIMER_PROF, STOP_SECONDS)
     kind, key = "read", ""
     try:
         seed.read(folder)
@@ -116,7 +112,6 @@ def measure(seed: Seed, folder: Path, content: bytes, number: int, meter: Meter)
         kind, key = ("unforeseen", _key(error.__cause__ or error)) if _is_unforeseen(error) else ("typed", "")
     except BaseException as error:  # noqa: BLE001 - what this counts
         kind, key = "untyped", _key(error)
-    signal.setitimer(signal.ITIMER_PROF, 0)
     return Outcome(kind, *meter.end(), key)
 
 
@@ -128,29 +123,44 @@ class Meter:
         self._stack = ExitStack()
         self._zygote, self._announce = self._stack.enter_context(forked_programs())
         self._marks = self._stack.enter_context(open("/proc/self/clear_refs", "wb", buffering=0))  # noqa: PTH123
+        self._first = self._start = self._own_seconds()
+        self._arm()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Start programs as ever."""
+        signal.setitimer(signal.ITIMER_PROF, 0)
         self._stack.close()
 
     @property
-    def forked_seconds(self) -> float:
-        """Processor time of all programs that were forked."""
-        return self._zygote.total_seconds
+    def total_seconds(self) -> float:
+        """Processor time of all cases so far, and of what lies between them."""
+        return self._now - self._first + self._zygote.total_seconds
 
     def begin(self, number: int) -> None:
         """Begin a case of such a number."""
         self._announce(number)
         self._marks.write(b"5")  # the kernel's mark of the peak becomes what is used now
-        self._start = _processor_s()
+        self._start = self._own_seconds()
+        if self._start - self._armed > 1:  # a call of the kernel for each case would take longer than some
+            self._arm()
 
     def end(self) -> tuple[float, int]:
         """Return the seconds and bytes since the begin."""
-        seconds = _processor_s() - self._start + self._zygote.seconds
-        own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-        children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss << 10
-        return seconds, max(own, children, self._zygote.max_bytes)
+        seconds = self._own_seconds() - self._start + self._zygote.seconds
+        return seconds, max(self._max_bytes, self._zygote.max_bytes)
+
+    def _own_seconds(self) -> float:
+        """Return the processor time of this process and its children until now, and note their peak."""
+        own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        self._max_bytes = max(own.ru_maxrss, children.ru_maxrss) << 10
+        self._now = own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+        return self._now
+
+    def _arm(self) -> None:
+        """End the process when a case goes on for too long from now."""
+        self._armed = self._now
+        signal.setitimer(signal.ITIMER_PROF, STOP_SECONDS)
 
 
 def limit() -> None:
@@ -162,11 +172,6 @@ def limit() -> None:
         os.setpgid(0, 0)
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, 2)  # libraries of images complain there
-
-
-def _processor_s() -> float:
-    children = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 def _is_unforeseen(error: NetweaveError) -> bool:

@@ -43,7 +43,16 @@ class Policy(ABC):
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if not field.init}
 
     def restore(self, state: Mapping[str, float]) -> None:
-        """Remember what ``state`` returned."""
+        """Remember what ``state`` returned.
+
+        Raises:
+            UsageError: The state is of another policy.
+        """
+        if unknown := sorted(set(state) - set(self.state())):
+            raise UsageError(
+                f"the learning-rate policy of the checkpoint remembers {unknown[0]!r:.60}, that of the Job "
+                "does not; resume with the solver that the checkpoint was written with"
+            )
         for name, value in state.items():
             setattr(self, name, value)
 

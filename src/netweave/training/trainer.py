@@ -12,6 +12,7 @@ import torch
 from netweave.backends.torch.device import find_device
 from netweave.backends.torch.node_memory import to_array
 from netweave.backends.torch.stages import cut
+from netweave.files.border import reading
 from netweave.optim import Updater
 from netweave.optim.layout import SLICE_ELEMENTS
 from netweave.parallel.plan import ExchangeSettings
@@ -22,7 +23,8 @@ from netweave.training.begin import (
     choose_seed,
     saved_slice_elements,
 )
-from netweave.training.checkpoint_file import nested, read_checkpoint
+from netweave.training.checkpoint_file import nested
+from netweave.training.checkpoint_values import read_run
 from netweave.training.checkpoint_writer import CheckpointWriter, TrainState
 from netweave.training.devices import StoreExchange, passes_on
 from netweave.training.evaluation import Evaluator, turns_of
@@ -134,7 +136,7 @@ class Trainer:
     ) -> None:
         check_can_train(job, dtype, precision, find_device(device))
         self.job = job
-        checkpoint = read_checkpoint(resume) if resume and ".solverstate" not in resume.name else None
+        checkpoint = read_run(resume) if resume and ".solverstate" not in resume.name else None
         self.seed: int = checkpoint.state["seed"] if checkpoint else choose_seed(job, seed, world)
         self._engine = engine
         self.history = History()
@@ -225,7 +227,8 @@ class Trainer:
     def _go_on(self, checkpoint: Checkpoint | None, resume: Path | None) -> None:
         """Go on where a checkpoint, or a solver's state of the Job's own format, was written."""
         if checkpoint:
-            self._restore(checkpoint)
+            with reading(str(resume)):
+                self._restore(checkpoint)
         elif resume:
             self._state.restore_foreign(resume)
             self._loaders["train"].skip(self.updater.iteration * self.job.solver.accumulate)
