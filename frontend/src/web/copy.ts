@@ -1,4 +1,4 @@
-/** Buttons that copy what a field holds. */
+/** Buttons that copy what a field holds, or what lies at an address. */
 
 export function startCopying(root: Document): void {
   for (const button of root.querySelectorAll<HTMLButtonElement>("[data-copy]"))
@@ -6,16 +6,30 @@ export function startCopying(root: Document): void {
       const field = root.querySelector<HTMLInputElement>(button.dataset.copy ?? "");
       if (!field) return;
       field.select();
-      const said = button.textContent;
-      const tell = (word: string): void => {
-        button.textContent = word;
-        setTimeout(() => (button.textContent = said), 1500);
-      };
       // the clipboard is there on https and on this machine only; else the field is selected, for Ctrl-C
-      if (!navigator.clipboard) return tell("Press Ctrl-C");
-      navigator.clipboard.writeText(field.value).then(
-        () => tell("Copied"),
-        () => tell("Press Ctrl-C"),
-      );
+      void copied(() => field.value).then((isCopied) => tell(button, isCopied ? "Copied" : "Press Ctrl-C"));
     });
+  for (const button of root.querySelectorAll<HTMLButtonElement>("[data-copy-from]"))
+    button.addEventListener("click", () => {
+      void copied(async () => {
+        const response = await fetch(button.dataset.copyFrom ?? "");
+        if (!response.ok) throw new Error(response.statusText);
+        return response.text();
+      }).then((isCopied) => tell(button, isCopied ? "Copied" : "Not copied: download it"));
+    });
+}
+
+async function copied(read: () => string | Promise<string>): Promise<boolean> {
+  try {
+    await navigator.clipboard.writeText(await read());
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function tell(button: HTMLButtonElement, words: string): void {
+  const label = button.textContent;
+  button.textContent = words;
+  setTimeout(() => (button.textContent = label), 1500);
 }

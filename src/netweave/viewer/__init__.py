@@ -1,14 +1,23 @@
 """The page of a comparison or a net: its content as JSON, and as one HTML file."""
 
 from netweave.viewer.comparison import comparison_document
+from netweave.viewer.markdown import document_markdown
 from netweave.viewer.net import net_document
-from netweave.viewer.page import check_front_end, comparison_page, document_page, net_page
+from netweave.viewer.page import (
+    check_front_end,
+    comparison_page,
+    document_page,
+    net_page,
+    stored_document_page,
+)
 
 __all__ = [
     "check_front_end",
     "comparison_document",
     "comparison_page",
+    "document_markdown",
     "document_page",
     "net_document",
     "net_page",
+    "stored_document_page",
 ]

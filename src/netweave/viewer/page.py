@@ -74,6 +74,23 @@ def document_page(document: Mapping[str, Any]) -> str:
     Raises:
         UsageError: The front end is not built.
     """
+    return _page(str(document["title"]), json_in_html(document))
+
+
+def stored_document_page(title: str, text: str) -> str:
+    """Return a document that is stored as JSON as one HTML file, without parsing it.
+
+    Args:
+        title: What the page is called.
+        text: The document.
+
+    Raises:
+        UsageError: The front end is not built.
+    """
+    return _page(title, _harmless(text))
+
+
+def _page(title: str, document: str) -> str:
     script, style = built("viewer.js"), built("viewer.css")
     policy = "; ".join(
         [
@@ -88,9 +105,9 @@ def document_page(document: Mapping[str, Any]) -> str:
     )
     return PAGE.format(
         policy=escape(policy),
-        title=escape(str(document["title"])),
+        title=escape(title),
         style=style,
-        document=json_in_html(document),
+        document=document,
         script=script,
         start=START,
     )
@@ -102,7 +119,11 @@ def json_in_html(value: Any) -> str:
     >>> print(json_in_html({"name": "</script>"}))
     {"name":"\u003c/script>"}
     """
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _harmless(json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False))
+
+
+def _harmless(text: str) -> str:
+    """Return JSON in which nothing can end the element that it stands in; ``<`` occurs in strings only."""
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 

@@ -12,6 +12,7 @@ from ninja import Query, Router, Status
 
 from netweave.web import comparisons
 from netweave.web.http.documents import document_response
+from netweave.web.http.exports import ExportKind, export_response
 from netweave.web.http.nets import own_net
 from netweave.web.http.schemas import ComparisonOut, NewComparison, Offset, Problem, Rename
 from netweave.web.models import Comparison
@@ -121,3 +122,10 @@ def comparison_result(request: HttpRequest, key: UUID) -> HttpResponse:
 def comparison_document(request: HttpRequest, key: UUID) -> HttpResponse:
     """There once the comparison is done."""
     return document_response(request, own_comparison(request, key).document)
+
+
+@router.get("/{uuid:key}/export/{kind}", summary="The comparison as a file: html, json, md or patch")
+def export_comparison(request: HttpRequest, key: UUID, kind: ExportKind) -> HttpResponse:
+    """A page that opens offline, the result, a text for an issue, or all fixes; there once it is done."""
+    found = own_comparison(request, key)
+    return export_response(found.name, kind, document=found.document, result=found.result)

@@ -12,6 +12,7 @@ from ninja import Router, Status
 
 from netweave.web import nets
 from netweave.web.http.documents import document_response
+from netweave.web.http.exports import ExportKind, export_response
 from netweave.web.http.schemas import NetChange, NetOut, NewNet, Offset, Problem
 from netweave.web.models import Net
 from netweave.web.safety import count
@@ -98,3 +99,10 @@ def remove_file(request: HttpRequest, key: UUID, name: str) -> Any:
 def net_document(request: HttpRequest, key: UUID) -> HttpResponse:
     """Layers, nodes, edges and figures; there once the net is read."""
     return document_response(request, own_net(request, key).document)
+
+
+@router.get("/{uuid:key}/export/{kind}", summary="The net as a file: html, json or md")
+def export_net(request: HttpRequest, key: UUID, kind: ExportKind) -> HttpResponse:
+    """A page that opens offline, what the viewer shows, or a text for an issue; there once it is read."""
+    found = own_net(request, key)
+    return export_response(found.name, kind, document=found.document)

@@ -88,7 +88,12 @@ def kept_bytes(name: str) -> bytes:
 
 def kept_json(name: str) -> Any:
     """Return a stored document."""
-    return json.loads(gzip.decompress(kept_bytes(name)))
+    return json.loads(kept_text(name))
+
+
+def kept_text(name: str) -> str:
+    """Return a stored document as it was written."""
+    return gzip.decompress(kept_bytes(name)).decode()
 
 
 def delete_net(net: Net) -> None:

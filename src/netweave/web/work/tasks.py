@@ -106,6 +106,7 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
     _run(comparison, lease, folder, nets=nets, chosen=comparison.settings)
     content = (folder / child.RESULT).read_bytes()
     result = json.loads(content)
+    fixes = (folder / child.FIXES).read_bytes()
     place = f"results/{comparison.pk}/{lease}"
     return {
         "verdict": result["verdict"],
@@ -113,7 +114,7 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
         "seconds": sum(result["seconds"].values()),
         "result": storage.keep(f"{place}-result.json.gz", content),
         "document": storage.keep(f"{place}-document.json.gz", (folder / child.DOCUMENT).read_bytes()),
-        "fixes": storage.keep(f"{place}-fixes.json.gz", (folder / child.FIXES).read_bytes()),
+        "fixes": storage.keep(f"{place}-fixes.json.gz", fixes) if json.loads(fixes) else "",
     }
 
 
