@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 
 import pytest
 
 import netweave
 from netweave.formats.table import _describe
+from netweave.web.samples import samples
 from netweave.web.work import child
-from tests.web.test_safety import NET, read
+from tests.web.test_safety import NET, Pipe, read
+
+
+def request_in(folder) -> child.Request:
+    """Return the request to compare the nets in two folders."""
+    return child.Request(
+        folder=folder,
+        nets=("a", "b"),
+        input_shapes=({}, {}),
+        entries=("", ""),
+        settings={},
+        code=False,
+        memory_bytes=1 << 33,
+        unpacked_bytes=1 << 20,
+    )
 
 
 class Source:
@@ -56,7 +72,7 @@ def test_inputs_without_sizes_are_named(tmp_path):
     net = b"name: 'x' input: 'image' layer { name: 'r' type: 'ReLU' bottom: 'image' top: 'r' }"
     last, _ = read(tmp_path, **{"net.prototxt": net})
     assert last[0] == "failed"
-    assert last[2] == ("image",)
+    assert last[2] == {"open_inputs": ["image"], "needs_code": False}
 
 
 def test_a_worker_that_has_lost_the_job_ends_the_child_without_a_word(tmp_path, capfd, monkeypatch):
@@ -78,3 +94,36 @@ def test_a_worker_that_has_lost_the_job_ends_the_child_without_a_word(tmp_path, 
     ours.close()
     child.work(request, theirs)
     assert capfd.readouterr().err == ""
+
+
+def test_the_verdict_is_told_before_anything_is_drawn(tmp_path, monkeypatch):
+    """And each net is read once."""
+    reads = []
+    load = child.api.load_parts
+    monkeypatch.setattr(child.api, "load_parts", lambda **given: reads.append(given) or load(**given))
+    for letter, files in (("a", samples()["padding"].a), ("b", samples()["padding"].b)):
+        (tmp_path / letter).mkdir()
+        for name, content in files.items():
+            (tmp_path / letter / name).write_bytes(content)
+    request = request_in(tmp_path)
+
+    class Watch(Pipe):
+        def send(self, message):
+            if message[0] == "verdict":
+                assert not (tmp_path / child.DOCUMENT).exists()
+            super().send(message)
+
+    pipe = Watch()
+    child.answer(request, pipe)
+    (found,) = (message for message in pipe.said if message[0] == "verdict")
+    assert found[1] == "different"
+    assert "down1" in found[2]
+    assert str(tmp_path) not in found[2]
+    assert pipe.said.index(found) < pipe.said.index(("stage", "drawing"))
+    assert len(reads) == 2
+
+
+def test_numbers_that_json_lacks_are_written_as_words(tmp_path):
+    request = request_in(tmp_path)
+    child._write(request, "x.json", {"a": [1.5, float("nan")], "b": float("-inf")})
+    assert json.loads((tmp_path / "x.json").read_text()) == {"a": [1.5, "nan"], "b": "-inf"}

@@ -13,6 +13,8 @@ NET_CALLS = (
     ("PUT", "/nets/{}/files/a.onnx"),
     ("DELETE", "/nets/{}/files/net.onnx"),
     ("GET", "/nets/{}/document"),
+    ("GET", "/nets/{}/export/html"),
+    ("POST", "/nets/{}/allow-code"),
 )
 COMPARISON_CALLS = (
     ("GET", "/comparisons/{}"),
@@ -23,6 +25,8 @@ COMPARISON_CALLS = (
     ("DELETE", "/comparisons/{}/share"),
     ("GET", "/comparisons/{}/result"),
     ("GET", "/comparisons/{}/document"),
+    ("GET", "/comparisons/{}/export/html"),
+    ("GET", "/comparisons/{}/export/patch"),
 )
 FORMS = ("rename", "delete", "cancel", "share")
 

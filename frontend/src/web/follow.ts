@@ -1,25 +1,53 @@
-/** A page that waits for a job: it says what is being done, and loads anew when it is done. */
+/** A page that waits for a job: what is being done and since when, the verdict when it is there, then the page anew. */
 
 import { call, type Job, unfinished } from "./http.ts";
 
-/** The stages of a comparison in their order, to draw how far it is. */
-const STAGES = ["starting", "reading net A", "reading net B", "normalise", "copy weights", "match weights"];
-STAGES.push("run", "match values", "align", "judge", "check another size", "drawing");
+/** The stages of a comparison in their order, to draw how far it is, and what each does in plain words. */
+const STAGES: Record<string, string> = {
+  starting: "Starting",
+  "reading net A": "Reading net A",
+  "reading net B": "Reading net B",
+  normalise: "Bringing both nets into the same form",
+  "copy weights": "Copying weights to the net that has none",
+  "match weights": "Finding layers with the same weights",
+  "compare weights": "Comparing the weights",
+  run: "Running both nets on the same inputs",
+  "match values": "Finding layers with the same outputs",
+  align: "Pairing the remaining layers",
+  judge: "Running the differing layers on their own, and trying explanations",
+  review: "Checking the explanations",
+  "check another size": "Running both nets on inputs of another size",
+  drawing: "Drawing both nets",
+};
+const NAMES = Object.keys(STAGES);
 
 const POLL_MS = [300, 300, 500, 700, 1000, 1500];
+const SECOND_MS = 1000;
 
 export function follow(root: HTMLElement): void {
-  const text = root.querySelector<HTMLElement>(".stage-text");
-  const bar = root.querySelector<HTMLElement>(".progress-bar");
-  const frame = root.querySelector<HTMLElement>(".progress");
+  const find = (selector: string): HTMLElement | null => root.querySelector<HTMLElement>(selector);
+  const begun = Date.now();
   let part = 0;
 
+  const showTime = (): void => {
+    const time = find(".elapsed");
+    if (time) time.textContent = elapsed(Date.now() - begun);
+  };
+
   const show = (job: Job): void => {
-    if (text) text.textContent = job.state === "queued" ? "Waiting for a worker …" : words(job.stage);
-    const stage = STAGES.findIndex((name) => job.stage.endsWith(name));
-    part = Math.max(part, stage < 0 ? part : (100 * (stage + 1)) / (STAGES.length + 1));
+    const text = find(".stage-text");
+    const words = job.state === "queued" ? "Waiting for a worker" : stageWords(job.stage);
+    if (text && text.textContent !== `${words} …`) text.textContent = `${words} …`;
+    const stage = NAMES.findIndex((name) => job.stage.endsWith(name));
+    part = Math.max(part, stage < 0 ? part : (100 * (stage + 1)) / (NAMES.length + 1));
+    const bar = find(".progress-bar");
     if (bar) bar.style.width = `${part}%`;
-    frame?.setAttribute("aria-valuenow", String(Math.round(part)));
+    find(".progress")?.setAttribute("aria-valuenow", String(Math.round(part)));
+    const early = find(".early");
+    if (early?.hidden && job.verdict) {
+      early.hidden = false;
+      early.textContent = job.sentence;
+    }
   };
 
   const ask = async (step: number): Promise<void> => {
@@ -29,14 +57,22 @@ export function follow(root: HTMLElement): void {
       if (!unfinished(job.state)) return location.reload();
       show(job);
     } catch (error) {
+      const text = find(".stage-text");
       if (text) text.textContent = `${error instanceof Error ? error.message : error} Retrying …`;
     }
     return ask(step + 1);
   };
+  setInterval(showTime, SECOND_MS);
   void ask(0);
 }
 
-function words(stage: string): string {
+/** A stage in plain words; one that is not known, as it is. */
+export function stageWords(stage: string): string {
   const plain = stage.replace(/^comparing: /, "");
-  return plain ? `${plain[0]?.toUpperCase()}${plain.slice(1)} …` : "Starting …";
+  return STAGES[plain] ?? (plain ? `${plain[0]?.toUpperCase()}${plain.slice(1)}` : "Starting");
+}
+
+export function elapsed(milliseconds: number): string {
+  const seconds = Math.floor(milliseconds / 1000);
+  return seconds < 60 ? `${seconds} s` : `${Math.floor(seconds / 60)} min ${seconds % 60} s`;
 }

@@ -10,6 +10,8 @@ export interface Facts {
   inputs: string[];
   /** Of a net that could not be read: the inputs whose sizes are missing. */
   open_inputs: string[];
+  /** Of a net that could not be read: only files without code are allowed here. */
+  needs_code: boolean;
   /** What became of the files. */
   sorting: { nets: string[][]; unused: { name: string; why: string }[] };
   /** Further nets that were among the files. */
@@ -34,6 +36,9 @@ export interface Job {
   stage: string;
   error: string;
   page: string;
+  /** There before the drawing is. */
+  verdict: string;
+  sentence: string;
 }
 
 /** A call that the workbench refused; the message is for people. */

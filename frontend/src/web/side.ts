@@ -235,6 +235,7 @@ export class Side {
     this.say("bad", what);
     if (known) this.read.append(element("a", { href: "/help/#formats", text: "Supported formats" }));
     if (/that construct a model/.test(error)) this.entry?.closest("details")?.setAttribute("open", "");
+    if (this.net?.facts.needs_code && "asksForCode" in this.root.dataset) this.askForCode(this.net.id);
     const [open] = this.net?.facts.open_inputs ?? [];
     if (open === undefined) return;
     this.read.append(
@@ -245,6 +246,22 @@ export class Side {
     );
     this.sizes.placeholder = `such as ${open}=1x3x224x224`;
     this.root.querySelector<HTMLDetailsElement>(".sizes")!.open = true;
+  }
+
+  /** On one's own machine one button allows files that contain code. */
+  private askForCode(net: string): void {
+    const text =
+      "Netweave can run it in a sandbox, without network and without access to your files. Allow it only if you trust where the file comes from.";
+    const button = element("button", {
+      type: "button",
+      class: "btn btn-sm btn-primary",
+      text: "Read files with code",
+    });
+    button.addEventListener("click", () => {
+      button.disabled = true;
+      void this.attempt(() => call<Net>("POST", `/api/nets/${net}/allow-code`));
+    });
+    this.read.append(element("p", { class: "hint", text }), button);
   }
 
   private say(kind: "busy" | "bad", text: string): void {

@@ -39,6 +39,7 @@ class Workspace(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE)
     token_hash = models.CharField(max_length=64, blank=True, db_index=True)
+    reads_code = models.BooleanField(default=False)
     created = models.DateTimeField(default=timezone.now)
 
     @property

@@ -11,7 +11,9 @@ from django.core.files.base import File as Content
 from django.core.files.storage import default_storage
 from django.db import transaction
 
+from netweave.web import owners
 from netweave.web.models import File, Net, State
+from netweave.web.options import FILE
 from netweave.web.safety import count
 from netweave.web.safety.names import last_part, safe_name
 from netweave.web.work import leases, storage, upload_quota
@@ -30,6 +32,7 @@ __all__ = [
     "RefusedError",
     "add_file",
     "add_files",
+    "allow_code",
     "change_net",
     "make_net",
     "parse_input_shapes",
@@ -158,6 +161,20 @@ def change_net(
     for key, value in changed.items():
         setattr(net, key, value)
     net.save(update_fields=list(changed))
+    if net.files.exists():
+        leases.queue(net, read_net)
+
+
+def allow_code(net: Net) -> None:
+    """Allow the owner's files that are code, and have this net read again.
+
+    Raises:
+        RefusedError: It is not the visitor's own machine.
+    """
+    if not owners.allow_code(net.workspace):
+        raise RefusedError(
+            f"files that contain code are not allowed here: the operator sets code = true in {FILE}"
+        )
     if net.files.exists():
         leases.queue(net, read_net)
 

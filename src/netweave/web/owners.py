@@ -64,6 +64,24 @@ def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBas
     return response
 
 
+def may_read_code(workspace: Workspace) -> bool:
+    """Whether files that are code may be read, in the guarded process: the operator's choice, or one's own.
+
+    On one's own machine the page asks for it (decision 0181); it counts no more once others come.
+    """
+    options = settings.OPTIONS
+    return bool(options.code or (options.is_personal and workspace.reads_code))
+
+
+def allow_code(workspace: Workspace) -> bool:
+    """Allow files that are code on one's own machine; False where that is the operator's choice."""
+    if not settings.OPTIONS.is_personal:
+        return False
+    workspace.reads_code = True
+    workspace.save(update_fields=["reads_code"])
+    return True
+
+
 @transaction.atomic
 def _local() -> Workspace:
     """Make the workspace of this machine; it takes over what browsers have brought before there was one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.urls import path
 
 from netweave.web.http import api
-from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs, runs
+from netweave.web.pages import accounts, comparisons, help_page, nets, new, programs, runs, trainings
 
 urlpatterns = [
     path("", new.show, name="new"),
@@ -21,10 +21,14 @@ urlpatterns = [
     path("nets/<uuid:key>/", nets.show, name="net"),
     path("nets/<uuid:key>/rename/", nets.rename, name="rename-net"),
     path("nets/<uuid:key>/download/", nets.download, name="download-net"),
+    path("nets/<uuid:key>/allow-code/", nets.allow_code, name="allow-code"),
     path("nets/<uuid:key>/delete/", nets.delete, name="delete-net"),
     path("runs/", runs.index, name="runs"),
     path("runs/curves", runs.curves, name="curves"),
     path("runs/show", runs.show, name="run"),
+    path("runs/start", trainings.start, name="start-training"),
+    path("runs/stop", trainings.stop, name="stop-training"),
+    path("runs/resume", trainings.resume, name="resume-training"),
     path("help/", help_page.show, name="help"),
     path("programs/", programs.show, name="programs"),
     path("sign-in/", accounts.SignIn.as_view(), name="sign-in"),

@@ -95,6 +95,18 @@ def remove_file(request: HttpRequest, key: UUID, name: str) -> Any:
     return net
 
 
+@router.post(
+    "/{uuid:key}/allow-code",
+    response={200: NetOut, 422: Problem},
+    summary="Allow files that contain code on one's own machine, and read the net again",
+)
+def allow_code(request: HttpRequest, key: UUID) -> Any:
+    """From then on such files are read in a sandbox; for a team it is the operator's setting ``code``."""
+    net = own_net(request, key)
+    nets.allow_code(net)
+    return net
+
+
 @router.get("/{uuid:key}/document", summary="The net as the viewer shows it, as JSON")
 def net_document(request: HttpRequest, key: UUID) -> HttpResponse:
     """Layers, nodes, edges and figures; there once the net is read."""

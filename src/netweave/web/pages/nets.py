@@ -106,6 +106,18 @@ def download(request: HttpRequest, owner: Workspace | None, key: UUID) -> FileRe
 
 @require_POST
 @owned
+def allow_code(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
+    """Allow files that contain code, and read the net again."""
+    found = _own(owner, key)
+    try:
+        nets.allow_code(found)
+    except nets.RefusedError as error:
+        messages.error(request, str(error))
+    return redirect("net", found.pk)
+
+
+@require_POST
+@owned
 def delete(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpResponse:
     """Delete a net with its files."""
     found = _own(owner, key)

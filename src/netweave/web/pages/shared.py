@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 def workbench(request: HttpRequest) -> dict[str, Any]:
     """Return what every template may use."""
-    return {"options": settings.OPTIONS}
+    options = settings.OPTIONS
+    # on one's own machine a page may ask for the model class before code is allowed
+    return {"options": options, "asks_for_code": options.is_personal and not options.code}
 
 
 def owned(view: Callable[..., HttpResponseBase]) -> Callable[..., HttpResponseBase]:

@@ -6,6 +6,7 @@ worker ends it when time is out, when the job is cancelled, and by its own end.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
-from netweave.errors import NetweaveError, SourceError
+from netweave.errors import CodeError, NetweaveError, SourceError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -65,8 +66,8 @@ class Request:
 def work(request: Request, told: Connection) -> None:
     """Carry out a request.
 
-    The last thing said is ``("done", "")`` or ``("failed", why)``, with the names of the inputs whose sizes
-    are missing if that is why.
+    The last thing said is ``("done", "")`` or ``("failed", why)``, with what the pages offer to do about it:
+    ``open_inputs`` are the inputs whose sizes are missing, ``needs_code`` says that only code is not allowed.
     """
     threading.Thread(target=_end_with_parent, daemon=True).start()
     _limit(request.memory_bytes)
@@ -82,7 +83,11 @@ def answer(request: Request, told: Connection) -> None:
     except NetweaveError as error:
         text = str(error).replace("--input-shape ", "")  # a page has a field for them, not an option
         open_inputs = error.open_inputs if isinstance(error, SourceError) else ()
-        told.send(("failed", _without_folders(text, request.folder), open_inputs))
+        facts = {
+            "open_inputs": list(open_inputs),
+            "needs_code": isinstance(error, CodeError) and not request.code,
+        }
+        told.send(("failed", _without_folders(text, request.folder), facts))
     except MemoryError:
         told.send(("failed", _too_large(request)))
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
@@ -123,8 +128,11 @@ def _carry_out(request: Request, told: Connection) -> None:
     found = api.compare(
         *graphs, **settings, progress=lambda stage: told.send(("stage", f"comparing: {stage}"))
     )
-    _write(request, RESULT, found.to_json())
+    sentence = _without_folders(found.sentence, request.folder)
+    told.send(("verdict", found.verdict.value, sentence))  # seen while the rest is drawn
     told.send(("stage", "drawing"))
+    gc.freeze()  # both nets stay to the end: the collector need not search them again
+    _write(request, RESULT, found.to_json())
     _write(request, DOCUMENT, viewer.comparison_document(found))
     _write(request, FIXES, _fixes(found))
 
@@ -188,7 +196,10 @@ def _sizes(shape: Any) -> str:
 
 
 def _write(request: Request, name: str, value: Any) -> None:
-    text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
+    try:
+        text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    except ValueError:  # numbers that JSON does not have; to look for them takes longer than to write
+        text = json.dumps(_finite(value), separators=(",", ":"), allow_nan=False)
     (request.folder / name).write_text(_without_folders(text, request.folder), encoding="utf-8")
 
 

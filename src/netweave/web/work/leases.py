@@ -66,10 +66,10 @@ def claim(model: type[Net | Comparison], pk: str) -> str | None:
 
 
 @transaction.atomic
-def alive(job: Job, lease: str, stage: str) -> bool:
-    """Give a sign of life with what is being done; False if the job is not the caller's any more."""
+def alive(job: Job, lease: str, stage: str, **known: str) -> bool:
+    """Give a sign of life with what is done and known so far; False if the job is no longer the caller's."""
     held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
-    return bool(held.update(touched=timezone.now(), stage=stage[:200]))
+    return bool(held.update(touched=timezone.now(), stage=stage[:200], **known))
 
 
 @transaction.atomic

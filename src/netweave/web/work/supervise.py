@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.web.work import child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from multiprocessing.connection import Connection
     from multiprocessing.process import BaseProcess
 
@@ -32,12 +32,12 @@ class FailedError(Exception):
     """The child failed; the message is for the user.
 
     Attributes:
-        open_inputs: The inputs of which the file lacks sizes, if that is why.
+        facts: What a page offers to do about it: ``open_inputs``, ``needs_code``.
     """
 
-    def __init__(self, message: str, open_inputs: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, facts: Mapping[str, Any] | None = None) -> None:
         super().__init__(message)
-        self.open_inputs = tuple(open_inputs)
+        self.facts = {"open_inputs": [], "needs_code": False, **(facts or {})}
 
 
 def warm_up() -> None:
@@ -45,13 +45,14 @@ def warm_up() -> None:
     forkserver.ensure_running()
 
 
-def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -> None:
+def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[str, str]], bool]) -> None:
     """Carry out a request in a child process.
 
     Args:
         request: What to do.
         max_seconds: Longest time.
-        alive: Gives a sign of life with what is being done; False if the job is lost.
+        alive: Gives a sign of life with what is being done, and what is known of the result so far; False
+            if the job is lost.
 
     Raises:
         FailedError: The child failed, was ended for its time, or ended without a word.
@@ -62,6 +63,7 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
     process.start()
     theirs.close()
     stage, given = "starting", 0.0
+    known: dict[str, str] = {}
     deadline = time.monotonic() + max_seconds
     try:
         while True:
@@ -71,14 +73,17 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str], bool]) -
                     return
                 if kind == "failed":
                     raise FailedError(text, *rest)
-                stage = text
+                if kind == "verdict":
+                    known, given = {"verdict": text, "sentence": rest[0]}, 0.0
+                else:
+                    stage = text
             if time.monotonic() > deadline:
                 raise FailedError(
                     f"took longer than the {max_seconds:g} seconds that this workbench allows ({stage}); "
                     "use the command line for it"
                 )
             if time.monotonic() - given >= SIGN_SECONDS / 2:
-                if not alive(stage):
+                if not alive(stage, known):
                     raise LostError
                 given = time.monotonic()
     finally:

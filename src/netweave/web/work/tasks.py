@@ -10,6 +10,7 @@ from django.db import transaction
 from django_tasks import task
 
 from netweave.web.models import Comparison, File, Net, State
+from netweave.web.owners import may_read_code
 from netweave.web.work import child, leases, storage, supervise
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
     except supervise.LostError:
         return
     except supervise.FailedError as error:
-        told = {"facts": {"open_inputs": list(error.open_inputs)}} if model is Net else {}
+        told = {"facts": error.facts} if model is Net else {}
         leases.end(job, lease, State.FAILED, error=str(error), **told)
         return
     kept = ("document", "result", "fixes")
@@ -133,10 +134,12 @@ def _run(
         input_shapes=tuple(net.input_shapes for net in nets),
         entries=tuple(net.entry for net in nets),
         settings=chosen or {},
-        code=options.code,
+        code=may_read_code(job.workspace),
         memory_bytes=options.max_memory_mb << 20,
         unpacked_bytes=options.max_file_mb << 20,
     )
     supervise.run(
-        request, max_seconds=options.max_seconds, alive=lambda stage: leases.alive(job, lease, stage)
+        request,
+        max_seconds=options.max_seconds,
+        alive=lambda stage, known: leases.alive(job, lease, stage, **known),
     )
