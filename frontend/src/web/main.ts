@@ -6,7 +6,7 @@ import "./web.css";
 import { follow } from "./follow.ts";
 import { startMenus } from "./menus.ts";
 import { startPair } from "./pair.ts";
-import { followRun } from "./run.ts";
+import { followRuns } from "./run.ts";
 import { startCopying } from "./copy.ts";
 
 const form = document.querySelector<HTMLFormElement>("#pair");
@@ -15,8 +15,8 @@ if (form) startPair(form);
 const waiting = document.querySelector<HTMLElement>("[data-follow]");
 if (waiting) follow(waiting);
 
-const run = document.querySelector<HTMLElement>("[data-run]");
-if (run) followRun(run);
+const run = document.querySelector<HTMLElement>("[data-runs]");
+if (run) followRuns(run);
 
 startMenus(document);
 startCopying(document);

@@ -1,84 +1,127 @@
-/** The page of a training run: curves, the latest figures and checkpoints, live while it runs. */
+/** The page of training runs: their curves over each other, figures and checkpoints of the first, live. */
 
 import { element, sizeText } from "./element.ts";
-import { chart, type Curve } from "./chart.ts";
+import { type Axis, Chart, type Curve, type Point } from "./chart.ts";
 import { call } from "./http.ts";
+
+type Curves = Record<string, Point[]>;
 
 interface Answer {
   since: string;
   live: boolean;
-  curves?: Record<string, [number, number | null][]>;
+  curves?: Curves;
   checkpoints?: { name: string; iteration: number | null; num_bytes: number; modified: string }[];
+}
+
+/** One of the runs that are shown. */
+interface Run {
+  title: string;
+  address: string;
+  since: string;
+  live: boolean;
+  curves: Curves;
 }
 
 const LIVE_MS = 2000;
 const REST_MS = 15_000;
 
-/** Curves of one name in several phases (train/loss, test/loss) share a chart. */
-function byName(curves: Record<string, [number, number | null][]>): Map<string, Curve[]> {
+/** Curves of one name, of several phases (train/loss, test/loss) and runs, share a chart. */
+export function byName(runs: Pick<Run, "title" | "curves">[]): Map<string, Curve[]> {
   const found = new Map<string, Curve[]>();
-  for (const [tag, points] of Object.entries(curves)) {
-    const cut = tag.indexOf("/");
-    const phase = cut < 0 ? tag : tag.slice(0, cut);
-    const name = cut < 0 ? tag : tag.slice(cut + 1);
-    found.set(name, [...(found.get(name) ?? []), { label: phase, points }]);
-  }
+  for (const { title, curves } of runs)
+    for (const [tag, points] of Object.entries(curves)) {
+      const cut = tag.indexOf("/");
+      const phase = cut < 0 ? tag : tag.slice(0, cut);
+      const name = cut < 0 ? tag : tag.slice(cut + 1);
+      const label = runs.length > 1 ? `${title} ${phase}` : phase;
+      found.set(name, [...(found.get(name) ?? []), { label, points }]);
+    }
   const rank = (name: string): number => ["objective", "loss", "accuracy"].indexOf(name) + 1 || 9;
   return new Map([...found].sort(([a], [b]) => rank(a) - rank(b) || a.localeCompare(b)));
 }
 
-export function followRun(root: HTMLElement): void {
+export function followRuns(root: HTMLElement): void {
   const find = (selector: string): HTMLElement => root.querySelector<HTMLElement>(selector) as HTMLElement;
   const status = find(".read");
-  let since = "";
+  const runs = [...root.querySelectorAll<HTMLElement>("[data-curves]")].map((item): Run => {
+    const { curves: address = "", title = "" } = item.dataset;
+    return { title, address, since: "", live: false, curves: {} };
+  });
+  const charts = new Map<string, Chart>();
+  const axis = (): Axis =>
+    (root.querySelector<HTMLInputElement>("[name=axis]:checked")?.value ?? "automatic") as Axis;
 
-  const show = (answer: Answer): void => {
-    find("[data-live]").hidden = !answer.live;
-    if (!answer.curves) return;
-    const groups = byName(answer.curves);
+  const draw = (): void => {
+    const groups = byName(runs);
     status.hidden = groups.size > 0;
     status.className = "read";
     status.textContent = "The event files contain no values yet.";
-    find(".charts").replaceChildren(...[...groups].map(([name, curves]) => chart(name, curves)));
-    find(".figures").replaceChildren(...figures(answer.curves));
-    const rows = (answer.checkpoints ?? []).map((file) => {
-      const cell = (text: string, right = false): HTMLElement =>
-        element("td", { text, class: right ? "text-end" : "" });
-      const iteration = file.iteration === null ? "" : file.iteration.toLocaleString("en");
-      return element(
-        "tr",
-        {},
-        cell(file.name),
-        cell(iteration, true),
-        cell(sizeText(file.num_bytes), true),
-        cell(new Date(file.modified).toLocaleString()),
-      );
-    });
-    find("tbody").replaceChildren(...rows);
-    find("section").hidden = rows.length === 0;
+    for (const [name, curves] of groups) {
+      const chart = charts.get(name) ?? new Chart(name);
+      charts.set(name, chart);
+      chart.show(curves, axis());
+    }
+    const wanted = [...groups.keys()].map((name) => charts.get(name)!.element);
+    const here = [...find(".charts").children];
+    // what has the focus keeps it, as long as nothing is moved
+    if (wanted.length !== here.length || wanted.some((chart, place) => chart !== here[place]))
+      find(".charts").replaceChildren(...wanted);
+    find("[data-live]").hidden = !runs.some((run) => run.live);
   };
 
-  const ask = async (): Promise<void> => {
+  /** Ask for what is new of a run; whether there is something. */
+  const ask = async (run: Run): Promise<boolean> => {
+    const answer = await call<Answer>("GET", `${run.address}&since=${run.since}`);
+    [run.since, run.live] = [answer.since, answer.live];
+    if (!answer.curves) return false;
+    run.curves = answer.curves;
+    if (runs.length === 1) {
+      find(".figures").replaceChildren(...figures(answer.curves));
+      showCheckpoints(find("section"), answer.checkpoints ?? []);
+    }
+    return true;
+  };
+
+  const askAll = async (): Promise<void> => {
     let pause = REST_MS;
     try {
       if (!document.hidden) {
-        const answer = await call<Answer>("GET", `${root.dataset.run}&since=${since}`);
-        since = answer.since;
-        pause = answer.live ? LIVE_MS : REST_MS;
-        show(answer);
+        const news = await Promise.all(runs.map(ask));
+        if (news.includes(true)) draw();
+        else find("[data-live]").hidden = !runs.some((run) => run.live);
+        if (runs.some((run) => run.live)) pause = LIVE_MS;
       }
     } catch (error) {
       status.hidden = false;
       status.className = "read bad";
       status.textContent = error instanceof Error ? error.message : String(error);
     }
-    setTimeout(() => void ask(), document.hidden ? LIVE_MS : pause);
+    setTimeout(() => void askAll(), document.hidden ? LIVE_MS : pause);
   };
-  void ask();
+  for (const choice of root.querySelectorAll("[name=axis]")) choice.addEventListener("change", draw);
+  void askAll();
+}
+
+function showCheckpoints(section: HTMLElement, files: NonNullable<Answer["checkpoints"]>): void {
+  const cell = (text: string, right = false): HTMLElement =>
+    element("td", { text, class: right ? "text-end" : "" });
+  const rows = files.map((file) => {
+    const iteration = file.iteration === null ? "" : file.iteration.toLocaleString("en");
+    return element(
+      "tr",
+      {},
+      cell(file.name),
+      cell(iteration, true),
+      cell(sizeText(file.num_bytes), true),
+      cell(new Date(file.modified).toLocaleString()),
+    );
+  });
+  section.querySelector("tbody")?.replaceChildren(...rows);
+  section.hidden = rows.length === 0;
 }
 
 /** The latest value of what one looks at first. */
-function figures(curves: Record<string, [number, number | null][]>): HTMLElement[] {
+function figures(curves: Curves): HTMLElement[] {
   const last = (tag: string): [number, number] | undefined => {
     const point = curves[tag]?.at(-1);
     return point && point[1] !== null ? [point[0], point[1]] : undefined;

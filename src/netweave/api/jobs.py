@@ -143,7 +143,9 @@ def _enter(name: str, file: str) -> RunningJob:
     number = max((job.id for job in list_jobs()), default=-1) + 1
     while True:
         pid, host = os.getpid(), socket.gethostname()
-        job = RunningJob(number, name, file, host, pid, time.time(), str(Path.cwd()), _birth(pid), launcher)
+        job = RunningJob(
+            number, name, file, host, pid, time.time(), str(Path.cwd()), process_birth(pid), launcher
+        )
         try:
             with _path(number).open("x") as entry:  # fails if another process has just taken the number
                 json.dump(asdict(job), entry)
@@ -173,11 +175,15 @@ def _alive(job: RunningJob) -> bool:
         return False
     except PermissionError:  # it runs, as another user
         pass
-    return not job.birth or _birth(job.pid) == job.birth
+    return not job.birth or process_birth(job.pid) == job.birth
 
 
-def _birth(pid: int) -> str:
-    """Return when the kernel started a process, with the start of the system; empty where it does not say."""
+def process_birth(pid: int) -> str:
+    """Return when the kernel started a process, with the start of the system.
+
+    Empty where the kernel does not say, or there is no such process. With it a process is known again though
+    numbers of processes are used again.
+    """
     with contextlib.suppress(OSError):
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         # the name of the program stands in brackets and may hold blanks; the 20th field after it is the time

@@ -47,6 +47,8 @@ class Options:
         code: Whether files that are code may be read, in the guarded process.
         storage: Where uploads and results lie: empty for the data folder, or ``s3://bucket/prefix``.
         runs: The folder of training runs to show; empty for none.
+        training: The folder of data that trainings started from the page may read; empty: none are started.
+        max_trainings: Trainings that are started from the page and run at the same time.
         workers: Number of comparisons that run at the same time, >= 1.
         max_seconds: Longest time of a comparison.
         max_running: Jobs of one user that run at the same time; 0 for one less than there are workers.
@@ -71,6 +73,8 @@ class Options:
     code: bool = False
     storage: str = ""
     runs: str = ""
+    training: str = ""
+    max_trainings: int = 1
     workers: int = max(1, min(4, os.cpu_count() or 1))
     max_seconds: float = 600.0
     max_running: int = 0

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.web.browser.visiting import AXE, problems
+
 pytest.importorskip("tensorboard")
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -53,3 +55,49 @@ def test_a_run_is_followed_without_reloading(page, writer, runs):
     )
     expect(page.get_by_role("row", name="net_iter_7.caffemodel")).to_contain_text("4.0 kB")
     assert page.evaluate("window.before")
+
+
+def test_values_are_read_at_any_iteration_by_pointer_and_by_keyboard(page, writer):
+    for step in range(0, 50, 10):
+        add(writer, step, objective=10.0 ** (-step / 10))
+    page.goto("/runs/show?run=lenet")
+    chart = page.locator(".chart").filter(has_text="objective")
+    expect(chart.locator(".axis")).to_have_text("logarithmic")
+    chart.get_by_role("img").hover(position={"x": 5, "y": 40})
+    expect(chart.locator("output")).to_have_text("0: train 1")
+    page.mouse.move(0, 0)
+    expect(chart.locator("output")).to_have_text("")
+    slider = chart.get_by_role("slider", name="Iteration of objective")
+    slider.focus()
+    slider.press("Home")
+    slider.press("ArrowRight")
+    expect(chart.locator("output")).to_have_text("10: train 0.1")
+    expect(slider).to_have_attribute("aria-valuetext", "iteration 10: train 0.1")
+    page.get_by_label("linear").check()
+    expect(chart.locator(".axis")).to_have_count(0)
+    page.get_by_label("logarithmic").check()
+    expect(chart.locator(".axis")).to_have_count(1)
+
+
+def test_several_runs_are_laid_over_each_other(page, runs, writer):
+    from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+    second = EventFileWriter(str(runs / "other"))
+    for step in range(4):
+        add(writer, step, objective=2.0 - step / 4)
+        add(second, step, objective=1.0 - step / 5)
+    page.goto("/runs/")
+    for name in ("lenet", "other"):
+        page.get_by_label(f"Select {name}").check()
+    page.get_by_role("button", name="Show the selected runs together").click()
+    expect(page.get_by_role("heading", name="2 runs")).to_be_visible()
+    chart = page.locator(".chart").filter(has_text="objective")
+    expect(chart.locator(".key").filter(has_text="lenet train")).to_be_visible()
+    expect(chart.locator(".key").filter(has_text="other train")).to_be_visible()
+    expect(chart.locator("path")).to_have_count(2)
+    add(second, 9, objective=0.125)
+    expect(chart.get_by_role("img", name="other train 0.125 at iteration 9")).to_be_visible()
+    expect(chart.get_by_role("img", name="lenet train 1.25 at iteration 3")).to_be_visible()
+    second.close()
+    if AXE.exists():
+        assert problems(page) == []

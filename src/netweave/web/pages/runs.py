@@ -14,6 +14,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from netweave import api
+from netweave.web import trainings
 from netweave.web.pages.shared import owned
 
 if TYPE_CHECKING:
@@ -27,6 +28,12 @@ LIVE_SECONDS = 60.0
 MAX_POINTS = 2000
 """More points than a screen has columns are thinned out."""
 
+MAX_RUNS = 16
+"""Runs that are shown over each other; more cannot be told apart."""
+
+AXES = ("automatic", "linear", "logarithmic")
+"""How the vertical axis goes (``frontend/src/web/chart.ts``)."""
+
 
 def _folder() -> Path:
     if not settings.OPTIONS.runs:
@@ -34,20 +41,26 @@ def _folder() -> Path:
     return Path(settings.OPTIONS.runs).expanduser()
 
 
-def _run(request: HttpRequest) -> tuple[str, float]:
-    """Return the run that is asked for, if it is one of the folder's, and when it last changed."""
-    name = request.GET.get("run", "")
+def _known_runs() -> dict[str, float]:
+    """Return all runs with their last changes; those that were started here may have no events yet."""
     found = api.find_runs(_folder())
-    if name not in found:
+    return {**trainings.started_runs(), **found}
+
+
+def _runs(request: HttpRequest) -> dict[str, float]:
+    """Return the runs that are asked for, if they are the folder's, and when each last changed."""
+    names = request.GET.getlist("run")
+    found = _known_runs()
+    if not names or any(name not in found for name in names):
         raise Http404
-    return name, found[name]
+    return {name: found[name] for name in names[:MAX_RUNS]}
 
 
 @require_safe
 @owned
 def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the runs, those that changed last first."""
-    found = sorted(api.find_runs(_folder()).items(), key=lambda row: row[1], reverse=True)
+    found = sorted(_known_runs().items(), key=lambda row: row[1], reverse=True)
     rows = [
         {"name": name, "title": title(name), "changed": _time(changed), "live": _is_live(changed)}
         for name, changed in found
@@ -58,16 +71,27 @@ def index(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
 @require_safe
 @owned
 def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
-    """Show a run; the curves come by ``curves``."""
-    name, changed = _run(request)
-    return render(request, "web/run.html", {"name": name, "title": title(name), "live": _is_live(changed)})
+    """Show one run, or several over each other; the curves come by ``curves``."""
+    found = _runs(request)
+    runs = [{"name": name, "title": title(name)} for name in found]
+    context = {
+        "runs": runs,
+        "title": runs[0]["title"] if len(runs) == 1 else f"{len(runs)} runs",
+        "live": any(map(_is_live, found.values())),
+        "axes": AXES,
+    }
+    if len(runs) == 1 and settings.OPTIONS.training:
+        training = trainings.find(runs[0]["name"])
+        context |= {"training": training, "run": runs[0]["name"]}
+        context["last_words"] = trainings.last_words(runs[0]["name"]) if training else ""
+    return render(request, "web/run.html", context)
 
 
 @require_safe
 @owned
 def curves(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Return the curves and checkpoints of a run; nothing if it has not changed since ``since``."""
-    name, changed = _run(request)
+    ((name, changed), *_) = _runs(request).items()
     if request.GET.get("since") == f"{changed:.3f}":
         return JsonResponse({"since": f"{changed:.3f}", "live": _is_live(changed)})
     folder = _folder() / name
