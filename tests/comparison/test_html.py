@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
-from netweave.comparison.result.html import COLOURS
+from netweave.comparison.result.html import COLOURS, comparison_html
 from tests.graph.test_html import Reader, hostile_net
 
 
@@ -16,7 +16,7 @@ def test_every_status_has_a_colour():
 def test_every_verdict_has_a_colour_and_its_mark():
     net = hostile_net()
     for verdict in Verdict:
-        shown = Comparison(net, net, verdict, "one sentence")._repr_html_()
+        shown = comparison_html(Comparison(net, net, verdict, "one sentence"))
         assert f"<div class=verdict-{verdict.look.colour}><b>{verdict.mark} one sentence</b>" in shown
     assert len({verdict.look.colour for verdict in Verdict}) == len(Verdict)
 
@@ -30,7 +30,7 @@ def test_everything_is_shown_and_nothing_from_a_file_is_markup(status):
     comparison = Comparison(
         net, net, Verdict.DIFFERENT, "<s>sentence", (group,), inputs=(mapping,), notes=("<u>note",)
     )
-    read = Reader(comparison._repr_html_())
+    read = Reader(comparison_html(comparison))
     for words in (
         "<s>sentence",
         "<s>cause",

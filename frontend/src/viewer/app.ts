@@ -26,6 +26,8 @@ export interface Address {
   /** Empty for the address of the page itself. */
   url: string;
   note: string;
+  /** The page belongs to somebody else: its address is neither read nor changed. */
+  isEmbedded?: boolean;
 }
 
 export class App {
@@ -84,7 +86,7 @@ export class App {
 
   /** Lay out and show; resolves when the first picture is on the page. */
   async start(): Promise<void> {
-    const link = readLink(location.hash);
+    const link = readLink(this.hash());
     await this.setView(link?.view ?? "layers");
     addEventListener("hashchange", () => void this.follow());
     if (!(await this.follow())) {
@@ -112,7 +114,7 @@ export class App {
     this.inspector.show(this.scene, id);
     this.showPosition();
     this.announce();
-    if (!options.keepsLink && (id === null || !this.scene.isFold(id))) {
+    if (!this.address.isEmbedded && !options.keepsLink && (id === null || !this.scene.isFold(id))) {
       history.replaceState(null, "", id === null ? location.pathname + location.search : this.link());
     }
   }
@@ -232,7 +234,8 @@ export class App {
 
   async copyLink(): Promise<void> {
     if (this.selected === null) return this.say("Nothing is selected.");
-    const { url, note } = this.address;
+    const { url, note, isEmbedded } = this.address;
+    if (isEmbedded && !url) return this.say("This drawing has no address of its own.");
     const link = new URL(this.link(), url || location.href).href;
     try {
       await navigator.clipboard.writeText(link);
@@ -332,13 +335,17 @@ export class App {
     return this.scene.leaves(id)[0]!;
   }
 
+  private hash(): string {
+    return this.address.isEmbedded ? "" : location.hash;
+  }
+
   private link(): string {
     return linkTo(this.scene.model, this.selected!, this.side);
   }
 
   /** Go where the address says; say whether it names something here. */
   private async follow(): Promise<boolean> {
-    const link = readLink(location.hash);
+    const link = readLink(this.hash());
     if (!link) return false;
     await this.setView(link.view);
     const id = this.idOf(link.side, link.name);

@@ -10,7 +10,8 @@ const ARROWS: Record<string, Direction> = {
   ArrowRight: "right",
 };
 
-export function listenToKeys(app: App, element: HTMLElement): void {
+/** Listen to keys: on the whole page, or, where the page is somebody else's, while the viewer has the focus. */
+export function listenToKeys(app: App, element: HTMLElement, isEmbedded: boolean): void {
   const keys: Record<string, () => void> = {
     "/": () => app.sidebar.focusSearch(),
     n: () => void app.step(1),
@@ -31,6 +32,7 @@ export function listenToKeys(app: App, element: HTMLElement): void {
   document.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target))
       return;
+    if (isEmbedded && !(event.target instanceof Node && element.contains(event.target))) return;
     if (!element.isConnected || document.querySelector("dialog[open]")) return;
     const act = keys[event.key];
     if (!act) return;

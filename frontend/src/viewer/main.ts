@@ -29,7 +29,7 @@ export async function mount(element: HTMLElement, document: Document, options: O
   try {
     const app = new App(element, shown, options.address ?? { url: "", note: "" }, options.fixes ?? null);
     await app.start();
-    listenToKeys(app, element);
+    listenToKeys(app, element, options.address?.isEmbedded ?? false);
   } catch (error) {
     fail(element, `The nets could not be drawn: ${error instanceof Error ? error.message : String(error)}`);
     throw error;
@@ -47,9 +47,9 @@ export async function mountText(
   await mount(element, await parsed(content), options);
 }
 
-/** Fetch the document of an element with `data-src` and show it. */
-export async function mountFrom(element: HTMLElement, options: Options = {}): Promise<void> {
-  const response = await fetch(element.dataset["src"] ?? "", { headers: { Accept: "application/json" } });
+/** Fetch a document and show it in an element. */
+export async function mountFrom(element: HTMLElement, source: string, options: Options = {}): Promise<void> {
+  const response = await fetch(source, { headers: { Accept: "application/json" } });
   if (!response.ok) {
     fail(element, `The nets could not be fetched: ${response.status} ${response.statusText}`);
     return;
@@ -89,8 +89,29 @@ function fail(element: HTMLElement, message: string): void {
   element.replaceChildren(message);
 }
 
-for (const element of document.querySelectorAll<HTMLElement>("[data-netweave-viewer][data-src]")) {
-  const { address = "", addressNote = "", fix } = element.dataset;
-  const options: Options = { address: { url: address, note: addressNote } };
-  void mountFrom(element, fix === undefined ? options : { ...options, fixes: workbenchFixes(fix) });
+/**
+ * `<netweave-viewer src="document.json">` draws a net or a comparison in any page.
+ *
+ * `src` is a document as `/api/comparisons/ID/document` has it. With `embedded` the viewer leaves the address of
+ * the page alone and listens to keys only while it has the focus. `address` and `address-note` are what "Copy link"
+ * copies and says; `fix` is where fixes are applied, in the workbench.
+ */
+class NetweaveViewer extends HTMLElement {
+  connectedCallback(): void {
+    const source = this.getAttribute("src");
+    if (source === null || this.dataset["state"]) return; // it was only moved
+    this.dataset["state"] = "fetching";
+    const fix = this.getAttribute("fix");
+    const address = {
+      url: this.getAttribute("address") ?? "",
+      note: this.getAttribute("address-note") ?? "",
+      isEmbedded: this.hasAttribute("embedded"),
+    };
+    const options: Options = fix === null ? { address } : { address, fixes: workbenchFixes(fix) };
+    mountFrom(this, source, options).catch((error: unknown) => {
+      if (this.dataset["state"] === "fetching") fail(this, `The nets could not be fetched: ${String(error)}`);
+    });
+  }
 }
+
+customElements.define("netweave-viewer", NetweaveViewer);

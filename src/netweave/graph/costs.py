@@ -59,33 +59,36 @@ def node_cost(node: ir.Node, *, batch: int = 1) -> Cost:
         exact = None not in outputs
     except _UnknownSizeError:
         multiply_adds, exact = 0, False
-    return Cost(
-        multiply_adds=multiply_adds,
-        activation_bytes=sum(num_bytes(value, batch) for value in node.outputs),
-        parameters=sum(
-            _product(sizes_of(value, batch))
-            for value in dict.fromkeys(node.inputs)
-            if value is not None and parameter_key(value) is not None
-        ),
-        exact=exact,
-    )
+    stored = {
+        id(value): _product(sizes)
+        for value, sizes in zip(node.inputs, inputs, strict=True)
+        if value is not None and parameter_key(value) is not None
+    }
+    bytes_of = (_num_bytes(*pair) for pair in zip(node.outputs, outputs, strict=True))
+    return Cost(multiply_adds, sum(bytes_of), parameters=sum(stored.values()), exact=exact)
 
 
-def layer_costs(graph: Graph, *, batch: int = 1) -> dict[str, Cost]:
+def layer_costs(graph: Graph, *, batch: int = 1, node_costs: Sequence[Cost] | None = None) -> dict[str, Cost]:
     """Return the costs of each layer by key.
 
     Parameters are counted as the source counts them, at each layer that names them; a node of several
     layers counts for its first.
+
+    Args:
+        graph: The graph.
+        batch: Stands for a symbolic batch size, >= 1.
+        node_costs: The costs of its nodes, if they are known.
     """
     sizes = {key: parameter.size for key, parameter in graph.parameters.items()}
     costs = {
         key: Cost(parameters=sum(sizes.get(name, 0) for name in layer.parameters))
         for key, layer in graph.layers.items()
     }
-    for node in graph.nodes:
+    of_nodes = node_costs or [node_cost(node, batch=batch) for node in graph.nodes]
+    for node, cost in zip(graph.nodes, of_nodes, strict=True):
         owners = graph.layers_of(node)
         if owners:
-            costs[owners[0].key] += replace(node_cost(node, batch=batch), parameters=0)
+            costs[owners[0].key] += replace(cost, parameters=0)
     return costs
 
 
@@ -121,8 +124,12 @@ def _product(sizes: tuple[int, ...] | None) -> int:
 
 def num_bytes(value: ir.Value | None, batch: int) -> int:
     """Return the bytes of a value for a batch of some size; 0 if a size is not known."""
+    return _num_bytes(value, sizes_of(value, batch))
+
+
+def _num_bytes(value: ir.Value | None, sizes: tuple[int, ...] | None) -> int:
     itemsize = value.dtype.itemsize if value is not None and value.dtype else 4
-    return int(_product(sizes_of(value, batch)) * itemsize)
+    return int(_product(sizes) * itemsize)
 
 
 _Shapes = Sequence[tuple[int, ...] | None]

@@ -151,6 +151,6 @@ class Graph:
         )
 
     def _repr_html_(self) -> str:
-        from netweave.graph.html import graph_html
+        from netweave.graph.html import drawn, graph_html
 
-        return graph_html(self)
+        return drawn(self, graph_html(self))

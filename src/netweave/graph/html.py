@@ -10,7 +10,8 @@ from netweave.graph.summary import LayerSummary, layer_summaries, value_summary
 from netweave.graph.wording import amount_text, bytes_text, settings_texts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
 
     import onnx_ir as ir
 
@@ -40,6 +41,25 @@ STYLE = """<style>
 
 COLUMNS = ("layer", "type", "settings", "input", "output", "parameters", "multiply-adds")
 NUMBERS = frozenset({"parameters", "multiply-adds"})
+
+
+_drawings: dict[type, Callable[[Any, str], str]] = {}
+
+
+def set_drawing(kind: type, draw: Callable[[Any, str], str]) -> None:
+    """Say how values of a class are drawn in notebooks; the viewer, which draws, is above this package.
+
+    Args:
+        kind: The class.
+        draw: Given a value and its table as HTML, returns what is shown.
+    """
+    _drawings[kind] = draw
+
+
+def drawn(shown: Any, table: str) -> str:
+    """Return a value as a notebook shows it: drawn, if something can draw it, else its table."""
+    draw = _drawings.get(type(shown))
+    return draw(shown, table) if draw else table
 
 
 def graph_html(graph: Graph) -> str:

@@ -3,6 +3,7 @@
 from netweave.viewer.comparison import comparison_document
 from netweave.viewer.markdown import document_markdown
 from netweave.viewer.net import net_document
+from netweave.viewer.notebook import install
 from netweave.viewer.page import (
     check_front_end,
     comparison_page,
@@ -21,3 +22,5 @@ __all__ = [
     "net_page",
     "stored_document_page",
 ]
+
+install()

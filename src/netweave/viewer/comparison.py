@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.execution.input_mapping import InputMapping
-from netweave.comparison.execution.probes import resized
+from netweave.comparison.execution.probes import resize
 from netweave.comparison.execution.sizes import declared_sizes
 from netweave.comparison.result.verdicts import Verdict
 from netweave.fixes import mend
@@ -90,13 +90,16 @@ def _nets(comparison: Comparison) -> list[Json]:
 
 def _fitted(comparison: Comparison, a: Graph, b: Graph) -> tuple[Graph, Graph]:
     """Return both nets as they were compared, at the sizes that they declare."""
-    shown_a, shown_b = to_inference(a), to_inference(b)
+    shown_a, shown_b = to_inference(a), to_inference(b)  # copies of our own
     mappings = [InputMapping.from_mapping(mapping) for mapping in comparison.inputs]
     if not mappings:
         return shown_a, shown_b
     sizes = declared_sizes(shown_a, shown_b, mappings)
     sizes_b = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in mappings}
-    return resized(shown_a, sizes) or shown_a, resized(shown_b, sizes_b) or shown_b
+    return (
+        shown_a if resize(shown_a, sizes) else to_inference(a),
+        shown_b if resize(shown_b, sizes_b) else to_inference(b),
+    )
 
 
 class _Places:

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.formats import format_text
-from netweave.graph import Cost, layer_costs, node_summaries, parameter_key, value_summary
+from netweave.graph import (
+    Cost,
+    attributes_of,
+    layer_costs,
+    layer_keys,
+    node_cost,
+    parameter_key,
+    value_summary,
+)
 from netweave.graph.collection import collector_at_rest
 from netweave.graph.wording import settings_texts
 from netweave.viewer.arrays import parameter_statistics
@@ -19,7 +27,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from netweave.comparison import NetRecord
-    from netweave.graph import Graph, Layer, NodeSummary
+    from netweave.graph import Graph, Layer
 
 VERSION = 2
 """Version of the document; the page shows those of version 1 as well, and refuses others."""
@@ -48,13 +56,13 @@ def net_json(source: Graph, shown: Graph) -> Json:
     values = _Values(shown)
     parameters = {key: number for number, key in enumerate(source.parameters)}
     numbers = {key: number for number, key in enumerate(source.layers)}
-    costs = layer_costs(shown)
-    summaries = node_summaries(shown)
+    node_costs = [node_cost(node) for node in shown.nodes]
+    costs = layer_costs(shown, node_costs=node_costs)
     nodes = [
-        _node_json(node, summary, values, parameters, numbers)
-        for node, summary in zip(shown.nodes, summaries, strict=True)
+        _node_json(node, cost, values, parameters, numbers)
+        for node, cost in zip(shown.nodes, node_costs, strict=True)
     ]
-    total = sum((summary.cost for summary in summaries), Cost())
+    total = sum(node_costs, Cost())
     texts = excerpts(source.layers.values())
     layers = [
         _layer_json(layer, values, parameters, costs.get(key, Cost())) | {"text": texts.get(key)}
@@ -169,25 +177,21 @@ def _layer_json(layer: Layer, values: _Values, parameters: Mapping[str, int], co
 
 
 def _node_json(
-    node: ir.Node,
-    summary: NodeSummary,
-    values: _Values,
-    parameters: Mapping[str, int],
-    layers: Mapping[str, int],
+    node: ir.Node, cost: Cost, values: _Values, parameters: Mapping[str, int], layers: Mapping[str, int]
 ) -> Json:
-    stored = [parameter_key(value) for value in node.inputs if value is not None]
+    given = [value for value in node.inputs if value]
+    fed = [value for value in given if not value.is_initializer()]
+    stored = [parameter_key(value) for value in given]
     return {
-        "name": summary.name,
-        "type": summary.operator,
-        "settings": [[name, _text(value)] for name, value in summary.attributes.items()],
-        "inputs": values.numbers(value.name for value in summary.inputs),
-        "outputs": values.numbers(value.name for value in summary.outputs),
+        "name": node.name or "",
+        "type": f"{node.domain}::{node.op_type}" if node.domain else node.op_type,
+        "settings": [[name, _text(value)] for name, value in attributes_of(node).items()],
+        "inputs": values.numbers(value.name or "" for value in fed),
+        "outputs": values.numbers(value.name or "" for value in node.outputs),
         "parameters": [parameters[key] for key in dict.fromkeys(stored) if key and key in parameters],
-        "constants": [
-            [value.name, None if value.dims is None else list(value.dims)] for value in summary.stored
-        ],
-        "layers": [layers[key] for key in summary.layers if key in layers],
-        "cost": _cost_json(summary.cost),
+        "constants": [[value.name or "", _sizes(value)] for value in given if value.is_initializer()],
+        "layers": [layers[key] for key in layer_keys(node) if key in layers],
+        "cost": _cost_json(cost),
     }
 
 

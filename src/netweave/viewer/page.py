@@ -43,6 +43,8 @@ START = (
     "document.getElementById('document'),{wholePage:true});"
 )
 
+EMBEDDED_START = START.replace("{wholePage", "{address:{url:'',note:'',isEmbedded:true},wholePage")
+
 
 def comparison_page(comparison: Comparison) -> str:
     """Return a comparison as one HTML file, which opens without network.
@@ -74,7 +76,16 @@ def document_page(document: Mapping[str, Any]) -> str:
     Raises:
         UsageError: The front end is not built.
     """
-    return _page(str(document["title"]), json_in_html(document))
+    return _page(str(document["title"]), json_in_html(document), START)
+
+
+def embedded_page(document: Mapping[str, Any]) -> str:
+    """Return a document as a page for a frame in somebody else's page, such as a notebook.
+
+    Raises:
+        UsageError: The front end is not built.
+    """
+    return _page(str(document["title"]), json_in_html(document), EMBEDDED_START)
 
 
 def stored_document_page(title: str, text: str) -> str:
@@ -87,15 +98,15 @@ def stored_document_page(title: str, text: str) -> str:
     Raises:
         UsageError: The front end is not built.
     """
-    return _page(title, _harmless(text))
+    return _page(title, _harmless(text), START)
 
 
-def _page(title: str, document: str) -> str:
+def _page(title: str, document: str, start: str) -> str:
     script, style = built("viewer.js"), built("viewer.css")
     policy = "; ".join(
         [
             "default-src 'none'",
-            f"script-src {_hash(script)} {_hash(START)}",
+            f"script-src {_hash(script)} {_hash(start)}",
             "worker-src blob:",
             f"style-src {_hash(style)}",
             "img-src data: blob:",
@@ -109,7 +120,7 @@ def _page(title: str, document: str) -> str:
         style=style,
         document=document,
         script=script,
-        start=START,
+        start=start,
     )
 
 

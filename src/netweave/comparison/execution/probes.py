@@ -11,7 +11,7 @@ from netweave.backends import prepare
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
 from netweave.passes.scaffolding import has_scaffolding, see_through
-from netweave.passes.specialise import specialise
+from netweave.passes.specialise import explicit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -58,21 +58,29 @@ def _is_open(value: ir.Value) -> bool:
 
 def resized(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> Graph | None:
     """Return a copy of a graph for other input sizes, the batch left open; None if they do not fit."""
+    copy = graph.clone()
+    return copy if resize(copy, sizes) else None
+
+
+def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
+    """Change a graph in place to other input sizes, the batch left open; False if they do not fit.
+
+    A graph that they do not fit is half changed then, and of no more use.
+    """
     shapes: dict[str, list[int | str]] = {}
     for value in graph.inputs:
         given = list(sizes[str(value.name)])
         shapes[str(value.name)] = [BATCH, *given[1:]] if _is_open(value) and given else [*given]
+    is_plain = not has_rules(graph) and not has_scaffolding(graph)
     try:
-        if not has_rules(graph) and not has_scaffolding(graph):
-            plain = graph.clone()
-            infer_shapes(plain, shapes)
-            return plain
-        special = specialise(graph, shapes)
-        if has_scaffolding(special):
-            see_through.edit(special)
+        infer_shapes(graph, shapes)
+        if not is_plain:
+            explicit.edit(graph)
+            if has_scaffolding(graph):
+                see_through.edit(graph)
     except ShapeError:
-        return None
-    return special
+        return False
+    return True
 
 
 def has_rules(graph: Graph) -> bool:

@@ -230,5 +230,6 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         from netweave.comparison.result.html import comparison_html
+        from netweave.graph.html import drawn
 
-        return comparison_html(self)
+        return drawn(self, comparison_html(self))
