@@ -23,7 +23,8 @@ demo: env
 	@.venv/bin/python -m examples.padding.demo
 	@.venv/bin/python -m examples.lenet.demo
 
-serve: frontend env
+serve: frontend
+	@tools/environment web hdf5
 	@.venv/bin/netweave serve
 
 frontend:

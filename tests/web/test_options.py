@@ -78,7 +78,7 @@ def start(data, **chosen):
     environment = dict(os.environ)
     try:
         serve(
-            data, **{"host": "127.0.0.1", "port": 1, "workers": None, "runs": None, "told": print, **chosen}
+            data, **{"host": "127.0.0.1", "port": 1, "workers": None, "runs": None, "ready": print, **chosen}
         )
     finally:
         os.environ.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,7 +47,15 @@ NEEDED = ("django", "django_tasks_db", "gunicorn", "ninja", "whitenoise")
     metavar="DIR",
     help="Show the training runs in DIR.",
 )
-def serve(data: Path | None, host: str, port: int, workers: int | None, runs: Path | None) -> None:
+@click.option(
+    "--open/--no-open",
+    "opens",
+    default=None,
+    help="Open the page in a browser; by default if the command runs in a terminal of a desktop.",
+)
+def serve(
+    data: Path | None, host: str, port: int, workers: int | None, runs: Path | None, opens: bool | None
+) -> None:
     """Serve the workbench: upload two nets and compare them side by side in the browser.
 
     The data folder holds everything that the workbench stores; settings.toml in it changes the defaults.
@@ -54,7 +63,13 @@ def serve(data: Path | None, host: str, port: int, workers: int | None, runs: Pa
     missing = [package for package in NEEDED if find_spec(package) is None]
     if missing:
         raise UsageError(f"the workbench needs {', '.join(missing)}: pip install 'netweave[web]'")
+    from netweave.web.browser import has_desktop, open_page
     from netweave.web.options import default_data
     from netweave.web.serve import serve as serve_workbench
 
-    serve_workbench(data or default_data(), host=host, port=port, workers=workers, runs=runs, told=click.echo)
+    def ready(address: str, folder: Path) -> None:
+        click.echo(f"The workbench is at {address} (Ctrl-C ends it); its data is in {folder}")
+        if opens or (opens is None and sys.stdout.isatty() and has_desktop()):
+            open_page(address)
+
+    serve_workbench(data or default_data(), host=host, port=port, workers=workers, runs=runs, ready=ready)

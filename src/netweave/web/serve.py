@@ -34,7 +34,13 @@ STATIC = "viewer/static/web.js"
 
 
 def serve(
-    data: Path, *, host: str, port: int, workers: int | None, runs: Path | None, told: Callable[[str], None]
+    data: Path,
+    *,
+    host: str,
+    port: int,
+    workers: int | None,
+    runs: Path | None,
+    ready: Callable[[str, Path], None],
 ) -> None:
     """Serve the workbench until Ctrl-C.
 
@@ -44,7 +50,7 @@ def serve(
         port: Port to listen at.
         workers: Number of comparisons at the same time; None for the operator's choice.
         runs: Folder of training runs to show; None for the operator's choice.
-        told: Told what a user should know.
+        ready: Called once, when the workbench answers, with its address and the data folder.
 
     Raises:
         UsageError: The port is taken, the front end is not built, or the address is open to a network and
@@ -66,7 +72,7 @@ def serve(
     parts = [_Part([*command, "gunicorn", "--config", "python:netweave.web.gunicorn", "--bind", bind])]
     parts += [_Part([*command, "netweave.web.work.worker"]) for _ in range(workers or options.workers)]
     with _until_signal() as stopped:
-        _run(parts, stopped, lambda: _say_ready(host, port, data, told))
+        _run(parts, stopped, lambda: _say_ready(host, port, data, ready))
 
 
 def _check(options: Options, host: str, port: int) -> None:
@@ -164,12 +170,12 @@ def _run(parts: Sequence[_Part], until: _until_signal, ready: Callable[[], bool]
             part.end()
 
 
-def _say_ready(host: str, port: int, data: Path, told: Callable[[str], None]) -> bool:
+def _say_ready(host: str, port: int, data: Path, ready: Callable[[str, Path], None]) -> bool:
     """Say where the workbench is once it answers."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.settimeout(0.2)
         reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
         if probe.connect_ex((reached, port)) != 0:
             return False
-    told(f"The workbench is at http://{reached}:{port}/ (Ctrl-C ends it); its data is in {data}")
+    ready(f"http://[{reached}]:{port}/" if ":" in reached else f"http://{reached}:{port}/", data)
     return True
