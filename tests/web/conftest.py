@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from pathlib import Path
+
 import pytest
+
+PROGRAMS = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
 
 
 @pytest.fixture(scope="session")
@@ -56,3 +66,32 @@ def visitor():
     from tests.web.visitor import Visitor
 
     return Visitor
+
+
+@pytest.fixture
+def postgres():
+    """Start a Postgres of its own on a free port; as root, as the user that Debian made for it."""
+    pytest.importorskip("psycopg")
+    if not PROGRAMS:
+        pytest.skip("needs Postgres")
+    as_user = []
+    folder = Path(tempfile.mkdtemp(prefix="netweave-postgres-"))
+    if os.geteuid() == 0:
+        owner = next((user for user in pwd.getpwall() if user.pw_name == "postgres"), None)
+        if owner is None:
+            pytest.skip("Postgres does not run as root, and the user postgres is not there")
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        as_user = ["setpriv", f"--reuid={owner.pw_uid}", f"--regid={owner.pw_gid}", "--clear-groups"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+
+    def run(program, *arguments):
+        command = [*as_user, PROGRAMS[-1] / program, "-D", folder / "db", *arguments]
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL, cwd="/")
+
+    run("initdb", "--auth=trust", "--username=netweave")
+    run("pg_ctl", "-w", "-l", folder / "log", "-o", f"-p {port} -k {folder} -h 127.0.0.1", "start")
+    yield f"postgres://netweave@127.0.0.1:{port}/postgres"
+    run("pg_ctl", "-m", "immediate", "stop")
+    shutil.rmtree(folder)
