@@ -50,6 +50,6 @@ def test_the_page_is_opened_on_request_and_not_where_nobody_sits(opened, tmp_pat
     assert opened == ["http://127.0.0.1:8642/"]
     assert "The workbench is at http://127.0.0.1:8642/" in said.output
     opened.clear()
-    runner.invoke(netweave, ["serve", "--data", str(tmp_path)], catch_exceptions=False)  # output is no terminal
+    runner.invoke(netweave, ["serve", "--data", str(tmp_path)], catch_exceptions=False)  # no terminal
     runner.invoke(netweave, ["serve", "--data", str(tmp_path), "--no-open"], catch_exceptions=False)
     assert opened == []

@@ -42,9 +42,10 @@ def reading(place: str, *, passes: tuple[type[Exception], ...] = ()) -> Iterator
     Raises:
         ReadError: Something else than a NetweaveError was raised in the context.
     """
+    through: tuple[type[Exception], ...] = (NetweaveError, *passes)
     try:
         yield
-    except (NetweaveError, *passes):
+    except through:
         raise
     except MemoryError as error:
         raise ReadError("needs more memory than this process may use", place=place) from error
