@@ -202,6 +202,14 @@ def test_images_seen_are_counted_behind_each_pass():
     assert draws.images_seen(per_update=8, per_pass=4) == 3 * 8 + 4
 
 
+def test_what_darknet_would_do_besides_is_said(tmp_path, capsys):
+    content = yolo_nets.text(yolo_nets.YOLO + "random=1\n").replace("hue=.1", "hue=.1\nmosaic=1")
+    notes = " ".join(job_of(tmp_path, content).notes)
+    assert "mosaic=1 is not done" in notes
+    assert "random=1 is not done: images keep the size of the net, 96x96, where Darknet draws" in notes
+    assert not job_of(tmp_path / "plain").notes
+
+
 @pytest.mark.parametrize(
     ("old", "new", "error", "message"),
     [

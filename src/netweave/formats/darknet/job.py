@@ -241,7 +241,10 @@ class _JobReader:
         ]
         if self._last.integer("random", 0):
             size = f"{self._size['width']}x{self._size['height']}"
-            notes.append(f"{self._last.place}: random=1: images keep the size of the net, {size}")
+            notes.append(
+                f"{self._last.place}: random=1 is not done: images keep the size of the net, {size}, where "
+                "Darknet draws a size from 320 to 608 every 10 updates"
+            )
         return tuple(notes)
 
 
