@@ -60,3 +60,14 @@ def test_writing_again_replaces_the_checksum(files, tmp_path):
     flip_a_weight(files.weights)
     api.save(netweave.load(tmp_path / "net.prototxt"), files.net, random_weights=True)
     assert is_as_written(files.weights)
+
+
+def test_the_checksum_of_weights_belongs_to_their_net(files):
+    """Whoever uploads the whole folder is told of a change, too."""
+    flip_a_weight(files.weights)
+    listing = Path(f"{files.weights}.sha256")
+    found = api.sort_parts([listing, files.weights, files.net])
+    ((graph, own),) = found.nets
+    assert set(own) == {files.net, files.weights, listing}
+    assert not found.unused
+    assert graph.notes == (f"{files.weights}: {CHANGED}",)

@@ -123,7 +123,7 @@ def kept(framework: str) -> dict[str, Any]:
 
 def digests(folder: Path) -> dict[str, str]:
     """Return a digest of each written file; of an archive its arrays count alone, since it holds the time."""
-    files = sorted(path for path in folder.iterdir() if path.name.startswith("written"))
+    files = sorted(path for path in folder.glob("written*") if path.suffix != ".sha256")
     return {path.name.removeprefix("written"): _digest(path) for path in files}
 
 

@@ -44,9 +44,11 @@ def of_source(kind, settings):
 
 for name, kind, settings in json.loads(sys.argv[1]):
     call = (of_source, kind, settings) if kind else (netweave.load, settings)
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     result = attempt(*call)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
-    report(name=name, peak=max(peak(), children), **result)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    result["seconds"] += after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    report(name=name, peak=max(peak(), after.ru_maxrss * 1024), **result)
 """
 
 
@@ -88,6 +90,21 @@ def hdf5() -> bytes:
     return content.getvalue()
 
 
+def packed_hdf5(folder: str, num_bytes: int) -> bytes:
+    """Return a file whose chunks really unpack to so many zeros, four megabytes each."""
+    chunk = zlib.compress(bytes(4 * PIECE))
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        file.attrs["layer_names"] = [b"dense"]
+        group = file.create_group(folder)
+        group.attrs["weight_names"] = [b"dense/0"]
+        rows = num_bytes // len(bytes(4 * PIECE))
+        data = group.create_dataset("dense/0", (rows, PIECE), "f4", chunks=(1, PIECE), compression="gzip")
+        for row in range(rows):
+            data.id.write_direct_chunk((row, 0), chunk)
+    return content.getvalue()
+
+
 def recordio(payload: bytes, *, length: int | None = None) -> bytes:
     """Return a record, which may say that it is longer."""
     size = len(payload) if length is None else length
@@ -115,6 +132,10 @@ def bombs() -> dict[str, tuple[str, bytes]]:
         "safetensors of a large header": ("x.safetensors", safetensors(b"[" + b"{}," * (16 << 20) + b"{}]")),
         "safetensors of large arrays": ("x.safetensors", safetensors(json.dumps({"a": row}).encode())),
         "HDF5": ("x.h5", hdf5()),
+        "HDF5 that unpacks": ("x.h5", packed_hdf5("data", GIGABYTE)),
+        "weights of Keras": ("x.h5", packed_hdf5("model_weights", GIGABYTE)),
+        "weights of Keras 3": ("x.weights.h5", packed_hdf5("layers", GIGABYTE)),
+        "weights of Caffe": ("x.caffemodel.h5", packed_hdf5("data", GIGABYTE)),
         "image": ("x.png", image),
         "RecordIO that declares": ("x.rec", recordio(b"", length=2**29 - 1)),
         "RecordIO of an image": ("x.rec", recordio(struct.pack("<IfQQ", 0, 1.0, 0, 0) + image)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 import struct
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -18,6 +20,7 @@ from netweave.errors import ReadError
 from netweave.files.hdf5 import Group
 from netweave.formats.keras.weights import LayerArrays
 from netweave.job import DataSource
+from netweave.job.data import root_of_names
 from tests.data.make import field
 from tests.hostile.stores import stores
 
@@ -119,3 +122,42 @@ def test_errors_of_an_iterable_of_the_user_come_through():
         source.read(0)
         with pytest.raises(ZeroDivisionError, match="the user's"):
             source.read(1)
+
+
+def test_an_operator_of_mxnet_without_its_inputs(tmp_path):
+    nodes = [
+        {"op": "null", "name": "data", "inputs": []},
+        {"op": "Concat", "name": "join", "attrs": {"num_args": "2"}, "inputs": []},
+    ]
+    content = {"nodes": nodes, "arg_nodes": [0], "heads": [[1, 0, 0]]}
+    (tmp_path / "x-symbol.json").write_text(json.dumps(content))
+    with pytest.raises(ReadError, match=r"layer 'join' \(Concat\): has 0 inputs, expected at least 1"):
+        netweave.load(tmp_path / "x-symbol.json", input_shapes={"data": (1, 2)})
+
+
+def test_a_name_that_is_longer_than_the_system_takes(tmp_path):
+    assert root_of_names(tmp_path / "job.conf", ["x" * 5000]) == Path()
+
+
+def test_a_slice_of_tensorflow_by_lists_of_other_lengths(tmp_path):
+    def constant(name, numbers):
+        content = "".join(f" int_val: {number}" for number in numbers)
+        return (
+            f'node {{ name: "{name}" op: "Const" attr {{ key: "dtype" value {{ type: DT_INT32 }} }} '
+            f'attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 tensor_shape {{ dim {{ size: {len(numbers)} }} }}'
+            f"{content} }} }} }} }}\n"
+        )
+
+    sliced = (
+        'node { name: "y" op: "StridedSlice" input: "x" input: "a" input: "b" input: "c" '
+        'attr { key: "T" value { type: DT_FLOAT } } attr { key: "Index" value { type: DT_INT32 } } }\n'
+    )
+    x = (
+        'node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } '
+        'attr { key: "shape" value { shape { dim { size: 2 } dim { size: 3 } } } } }\n'
+    )
+    text = x + constant("a", [0]) + constant("b", [1, 2, 3, 4]) + constant("c", [1]) + sliced
+    (tmp_path / "net.pbtxt").write_text(text)
+    reason = r"slices by 1 begins, 4 ends and 1 strides, expected as many of each"
+    with pytest.raises(ReadError, match=reason):
+        netweave.load(tmp_path / "net.pbtxt")

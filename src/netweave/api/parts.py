@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from netweave.api.nets import load
 from netweave.errors import CodeError, NetweaveError, ReadError, SourceError, UsageError
+from netweave.files.checksums import SUFFIX as CHECKSUM_SUFFIX
 from netweave.files.source import Source
 from netweave.files.zipped import unpack
 from netweave.formats import FORMATS, find_format
@@ -131,6 +132,8 @@ def _belongs(file: Path, known: Path) -> bool:
     """Whether a net's file names another one: external data, shards of weights, a module that is imported."""
     if file.name.startswith(f"{known.stem}.data-"):
         return True  # shards of TensorFlow's variables lie beside their index
+    if file.name == known.name + CHECKSUM_SUFFIX:
+        return True
     if file.suffix == known.suffix == ".py":
         return bool(re.search(rf"\b{re.escape(file.stem)}\b", known.read_text(errors="replace")))
     with known.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,26 +20,25 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from netweave.errors import ReadError, UsageError
+from netweave.files.expansion import allowed_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 
-SECONDS = 5
+SECONDS = 1.5
 BYTES_PER_SECOND = 20_000_000
 """Processor time that a file may take: a little, and more for a large one; good files take a tenth of it."""
 
-PATIENCE = 24
+PATIENCE = 60
 """How much longer than that is waited, for a machine that is busy with other things."""
 
-BYTES = 1 << 30
-EXPANSION = 1100
-"""Memory beyond the file's own arrays, and how much smaller than its numbers a file can be (deflate)."""
+BASE_BYTES = 192 << 20
+"""Memory of the process beside the arrays of the file, which may be as many as ``expansion`` allows."""
 
-MAX_BYTES = 8 << 30
-"""All numbers of a file together; more are refused."""
 
+_ENDED_BY_TIME = {-signal.SIGPROF, -signal.SIGKILL}
 
 Member = Union["Group", np.ndarray, str, None]
 
@@ -101,9 +101,9 @@ def read_hdf5(content: Path | bytes, *, place: str, extra: str = "hdf5") -> Grou
 
 def _read(path: Path, folder: Path, place: str) -> Group:
     num_bytes = path.stat().st_size
-    seconds = SECONDS + num_bytes // BYTES_PER_SECOND
-    most = min(MAX_BYTES, BYTES // 1024 + EXPANSION * num_bytes)
-    memory = BYTES + most
+    seconds = SECONDS + num_bytes / BYTES_PER_SECOND
+    most = allowed_bytes(num_bytes)
+    memory = BASE_BYTES + most
     program = Path(__file__).with_name("hdf5_child.py")
     words = [sys.executable, "-P", "-s", str(program), str(path), str(seconds), str(memory), str(most)]
     child = subprocess.Popen(
@@ -122,7 +122,11 @@ def _read(path: Path, folder: Path, place: str) -> Group:
         child.kill()
         child.wait()
     if status:
-        how = f"needs more than {seconds} seconds for it" if status in {-9, -24} else "does not survive it"
+        how = (
+            f"needs more than {seconds:.1f} seconds for it"
+            if status in _ENDED_BY_TIME
+            else "does not survive it"
+        )
         raise ReadError(f"is damaged: HDF5's library {how}", place=place)
     answer = json.loads((folder / "index.json").read_text())
     if "error" in answer:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import sys
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -80,7 +81,7 @@ def _text(value: Any) -> str:
 
 def main(path: str, seconds: str, memory: str, most: str) -> None:
     """Read a file; the limits are seconds of work, bytes of memory, and bytes of all arrays."""
-    resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), int(seconds)))
+    signal.setitimer(signal.ITIMER_PROF, float(seconds))  # SIGPROF ends the process
     resource.setrlimit(resource.RLIMIT_DATA, (int(memory), int(memory)))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     try:

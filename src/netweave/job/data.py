@@ -66,4 +66,11 @@ def root_of_names(path: Path, names: Iterable[str]) -> Path:
     """
     listed = list(names)
     folders = (Path(), *path.absolute().parents)
-    return next((folder for folder in folders if any((folder / name).exists() for name in listed)), Path())
+    return next((folder for folder in folders if any(_exists(folder / name) for name in listed)), Path())
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # the name is longer than the system takes
+        return False

@@ -174,6 +174,8 @@ class MXNetOperator(LayerContext):
 
     def _source(self, which: str | int) -> tuple[int, ir.Value | Vertex]:
         number = which if isinstance(which, int) else (self._names or []).index(which)
+        if number >= len(self._sources):
+            raise self.read_error(f"has {len(self._sources)} inputs, expected at least {number + 1}")
         return number, self._sources[number]
 
 

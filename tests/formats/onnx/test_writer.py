@@ -102,7 +102,11 @@ def test_large_weights_go_beside_the_net(tmp_path, monkeypatch):
     monkeypatch.setattr(save, "MIN_OUTSIDE_BYTES", 10)
     graph = small()
     write(graph, tmp_path / "small.onnx")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["small.onnx", "small.onnx.data"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [
+        "small.onnx",
+        "small.onnx.data",
+        "small.onnx.data.sha256",
+    ]
     back = read(Source(tmp_path / "small.onnx"))
     w = back.model.graph.initializers["conv1/0"].const_value
     assert isinstance(w, ir.ExternalTensor)

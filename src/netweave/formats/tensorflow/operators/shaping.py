@@ -148,6 +148,11 @@ def split_v(ctx: TensorFlowOperation) -> list[Item]:
 def strided_slice(ctx: TensorFlowOperation) -> Item:
     """``x[begin:end:step, ...]`` with NumPy's rules."""
     bounds = [_bounds(ctx, index, what) for index, what in ((1, "begin"), (2, "end"), (3, "the step"))]
+    if len(set(map(len, bounds))) > 1:
+        begins, ends, strides = map(len, bounds)
+        raise ctx.read_error(
+            f"slices by {begins} begins, {ends} ends and {strides} strides, expected as many of each"
+        )
     return axes.index(ctx, ctx.x, strided_index(ctx.node, *bounds))
 
 
