@@ -31,8 +31,30 @@ __all__ = [
 ]
 
 
+MAX_MESSAGE = 1000
+"""Characters of a message; names and texts from files, which messages quote, can have any length."""
+
+MAX_PLACE = 300
+"""Characters of a place."""
+
+
+def shortened(text: str, most: int) -> str:
+    """Return a text with its middle left out where it is longer than so many characters.
+
+    >>> shortened("a" * 30 + "b" * 30, 20)
+    'aaaaaaaaaa ... bbbbb'
+    """
+    if len(text) <= most:
+        return text
+    head = most // 2
+    return f"{text[:head]} ... {text[len(text) - (most - head - 5) :]}"
+
+
 class NetweaveError(Exception):
-    """Base of all errors that Netweave raises on purpose."""
+    """Base of all errors that Netweave raises on purpose; messages that are too long lose their middle."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(shortened(message, MAX_MESSAGE))
 
 
 class UsageError(NetweaveError):
@@ -58,6 +80,8 @@ class SourceError(NetweaveError):
     """
 
     def __init__(self, message: str, *, place: str | None = None, open_inputs: tuple[str, ...] = ()) -> None:
+        place = place if place is None else shortened(place, MAX_PLACE)
+        message = shortened(message, MAX_MESSAGE - MAX_PLACE)
         super().__init__(f"{place}: {message}" if place else message)
         self.place = place
         self.message = message

@@ -144,8 +144,8 @@ def test_a_slice_of_tensorflow_by_lists_of_other_lengths(tmp_path):
         content = "".join(f" int_val: {number}" for number in numbers)
         return (
             f'node {{ name: "{name}" op: "Const" attr {{ key: "dtype" value {{ type: DT_INT32 }} }} '
-            f'attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 tensor_shape {{ dim {{ size: {len(numbers)} }} }}'
-            f"{content} }} }} }} }}\n"
+            f'attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 '
+            f"tensor_shape {{ dim {{ size: {len(numbers)} }} }}{content} }} }} }} }}\n"
         )
 
     sliced = (

@@ -51,7 +51,8 @@ class Mortal(fsspec.get_filesystem_class("memory")):
 def train(folder, events, **options):
     (folder / "net.prototxt").write_text(NET.replace("SOURCE", "mortal://db"))
     (folder / "solver.prototxt").write_text(SOLVER)
-    net = api.train(folder / "solver.prototxt", watch=events.append, **options)
+    job = api.load_job(folder / "solver.prototxt", allow_urls=["mortal://db"])
+    net = api.train(job, watch=events.append, **options)
     return {name: tensor.detach().numpy().copy() for name, tensor in net.params.items()}
 
 

@@ -14,6 +14,7 @@ from netweave.errors import UsageError
 from netweave.formats import find_job_format
 from netweave.formats.caffe.phases import Reading, data_root, read_phase
 from netweave.job import JobOptions
+from netweave.job.urls import checked_phases, checked_probe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -37,6 +38,7 @@ def load_phases(
     stages: Sequence[str] = (),
     level: int = 0,
     missing_data: bool = False,
+    allow_urls: Sequence[str] = (),
 ) -> dict[str, Phase]:
     """Read nets together with their data: the nets of a solver, or a single net.
 
@@ -48,17 +50,25 @@ def load_phases(
         stages: Stages of the net.
         level: Level of the net.
         missing_data: Whether to accept missing data if the files give all sizes.
+        allow_urls: URLs that the files may name for their records, as for ``load_job``.
 
     Raises:
         SourceError: A file or its data cannot be read, or they do not match.
-        UsageError: The solver has no test net.
+        UsageError: The solver has no test net, or a file names a URL that is not allowed.
     """
     path, opened = Path(net), probe_if_there if missing_data else probe
     shapes = {name: tuple(shape) for name, shape in (input_shapes or {}).items()}
     row = find_job_format(path)
     if row is not None:
         paths = data_paths(data)
-        options = JobOptions(input_shapes=shapes, data=paths, stages=tuple(stages), level=level, probe=opened)
+        options = JobOptions(
+            input_shapes=shapes,
+            data=paths,
+            stages=tuple(stages),
+            level=level,
+            allow_urls=tuple(allow_urls),
+            probe=opened,
+        )
         job = row.read_job(path, options)
         phases = {"train": job.phases["train"]} if phase == "TRAIN" else job.tests
         if not phases:
@@ -69,8 +79,8 @@ def load_phases(
         return phases
     if data:
         raise UsageError(f"{path}: names its data itself; data can be given for a solver or a .cfg only")
-    reading = Reading(data_root(path), opened, shapes, tuple(stages), level)
-    return {phase.lower(): read_phase(path, phase, reading)}
+    reading = Reading(data_root(path), checked_probe(opened, allow_urls), shapes, tuple(stages), level)
+    return checked_phases({phase.lower(): read_phase(path, phase, reading)}, allow_urls)
 
 
 def evaluate(

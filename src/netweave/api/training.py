@@ -32,6 +32,7 @@ def load_job(
     stages: Sequence[str] = (),
     level: int = 0,
     scale_l1: float = 0.0,
+    allow_urls: Sequence[str] = (),
 ) -> Job:
     """Read a training configuration: ``solver.prototxt``, ``job.conf``, or a ``.cfg`` of Darknet's.
 
@@ -44,10 +45,13 @@ def load_job(
         level: Level of the training net, if not 0.
         scale_l1: For Darknet, the weight of an L1 penalty on the scales of batch normalisation, which makes
             channels that can be pruned.
+        allow_urls: URLs, or beginnings of them, that the files may name for their records; by default a URL
+            is opened only if ``data`` names it.
 
     Raises:
         SourceError: The solver, a net or its data cannot be read, or they do not match.
-        UsageError: ``data`` names an unknown phase, or one that does not read records.
+        UsageError: ``data`` names an unknown phase, or one that does not read records, or a file names a URL
+            that is not allowed.
     """
     options = JobOptions(
         input_shapes={name: tuple(shape) for name, shape in (input_shapes or {}).items()},
@@ -55,6 +59,7 @@ def load_job(
         stages=tuple(stages),
         level=level,
         scale_l1=scale_l1,
+        allow_urls=tuple(allow_urls),
         probe=probe,
     )
     return read_job(Path(solver), options)

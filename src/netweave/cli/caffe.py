@@ -33,6 +33,14 @@ gpu_option = click.option(
     "--gpu", metavar="NUMBER", help="Compute on this GPU. The default is the CPU, whatever the files say."
 )
 
+allow_url_option = click.option(
+    "--allow-url",
+    "allow_urls",
+    metavar="URL",
+    multiple=True,
+    help="Let the files name URLs below URL (s3://bucket) for their records; may be repeated.",
+)
+
 threads_option = click.option(
     "--threads",
     type=click.IntRange(1),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import device_of, files_of, gpu_option, in_state, threads_option
+from netweave.cli.caffe import allow_url_option, device_of, files_of, gpu_option, in_state, threads_option
 from netweave.cli.options import Command
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @gpu_option
 @threads_option
+@allow_url_option
 @in_state
 def extract(
     net: str,
@@ -49,6 +50,7 @@ def extract(
     phase: str,
     gpu: str | None,
     threads: int | None,
+    allow_urls: tuple[str, ...],
     stages: tuple[str, ...],
     level: int,
     input_shapes: InputShapes,
@@ -63,7 +65,9 @@ def extract(
     from netweave.cli.console import output_console, working
 
     with working(f"reading {net}"):
-        phases = api.load_phases(net, phase, input_shapes=input_shapes, stages=stages, level=level)
+        phases = api.load_phases(
+            net, phase, input_shapes=input_shapes, stages=stages, level=level, allow_urls=allow_urls
+        )
     with counting("extracting") as told:
         found = api.extract(
             phases,

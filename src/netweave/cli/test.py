@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import CaffeCommand, device_of, files_of, gpu_option, in_state, one_of, threads_option
+from netweave.cli.caffe import (
+    CaffeCommand,
+    allow_url_option,
+    device_of,
+    files_of,
+    gpu_option,
+    in_state,
+    one_of,
+    threads_option,
+)
 from netweave.cli.options import json_option, parse_paths
 
 if TYPE_CHECKING:
@@ -47,6 +56,7 @@ if TYPE_CHECKING:
 @gpu_option
 @threads_option
 @json_option
+@allow_url_option
 @in_state
 def test(
     net: str | None,
@@ -59,6 +69,7 @@ def test(
     gpu: str | None,
     threads: int | None,
     json_file: str | None,
+    allow_urls: tuple[str, ...],
     stages: tuple[str, ...],
     level: int,
     input_shapes: InputShapes,
@@ -77,7 +88,14 @@ def test(
     from netweave.cli.run_log import output_lines
 
     with working(f"reading {file}"):
-        phases = api.load_phases(file, input_shapes=input_shapes, data=data, stages=stages, level=level)
+        phases = api.load_phases(
+            file,
+            input_shapes=input_shapes,
+            data=data,
+            stages=stages,
+            level=level,
+            allow_urls=allow_urls,
+        )
     with counting("testing") as told:
         results = api.evaluate(
             phases,

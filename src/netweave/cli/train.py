@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from netweave.cli.caffe import CaffeCommand, files_of, in_state, one_of, threads_option
+from netweave.cli.caffe import CaffeCommand, allow_url_option, files_of, in_state, one_of, threads_option
 from netweave.cli.options import parse_paths
 from netweave.cli.several import is_silent_rank, launch_again, several_options
 from netweave.errors import UsageError
@@ -52,6 +52,7 @@ STOPPED = 130
     help="Read the records of a phase (train, test) from PATH instead of the path in the net; may be "
     "repeated. For Darknet: its .data file, or a folder like Pascal VOC's.",
 )
+@allow_url_option
 @click.option(
     "--scale-l1",
     type=click.FloatRange(0),
@@ -109,6 +110,7 @@ def train(
     resume: bool,
     weights: str | None,
     data: dict[str, str],
+    allow_urls: tuple[str, ...],
     scale_l1: float,
     gpu: str | None,
     devices: str | None,
@@ -153,7 +155,13 @@ def train(
 
     with working(f"reading {file}"):
         job = api.load_job(
-            file, input_shapes=input_shapes, data=data, stages=stages, level=level, scale_l1=scale_l1
+            file,
+            input_shapes=input_shapes,
+            data=data,
+            stages=stages,
+            level=level,
+            scale_l1=scale_l1,
+            allow_urls=allow_urls,
         )
     register = nullcontext() if is_silent_rank() else registered(job.name, file)
     with register as entry, TrainView(job, entry, silent=is_silent_rank()) as view:

@@ -77,8 +77,8 @@ def failure(outcome: Outcome, place: str) -> NetweaveError:
     told = outcome.file(ERROR)
     row = _row(told) if told else None
     if isinstance(row, dict) and row.get("error") in ERRORS:
-        kind, message = ERRORS[row["error"]], str(row.get("message"))[:2000]
-        where = str(row.get("place") or place)[:500]
+        kind, message = ERRORS[row["error"]], str(row.get("message"))
+        where = str(row.get("place") or place)
         if kind is UsageError:
             return UsageError(message, unknown_inputs=_names(row.get("unknown_inputs")))
         made: NetweaveError = kind(message, place=where, open_inputs=_names(row.get("open_inputs")))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from netweave.files.border import reading
 from netweave.files.checksums import CHANGED, is_as_written
 from netweave.files.source import Source, is_file, is_folder
 from netweave.graph.collection import collector_at_rest
+from netweave.job.urls import checked_job, checked_probe
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -117,12 +118,15 @@ class Format:
 
         Raises:
             SourceError: The file, a net or its data cannot be read, or they do not match.
-            UsageError: An option does not fit the file.
+            UsageError: An option does not fit the file, or it names a URL that is not allowed.
         """
         reader = self._load(".job")
+        allowed = (*options.allow_urls, *options.data.values())
+        if options.probe is not None:
+            options = replace(options, probe=checked_probe(options.probe, allowed))
         with reading(str(path)):
             job: Job = reader.read_job(path, options)
-        return job
+        return checked_job(job, allowed)
 
     def load_training(self) -> ModuleType:
         """Import what reads and writes the files of ``runs``."""

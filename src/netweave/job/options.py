@@ -22,6 +22,7 @@ class JobOptions:
         scale_l1: Weight of the sum of absolute scales of batch normalisation in the objective (Darknet).
         stages: Stages that all nets are in, besides those of the file (Caffe).
         level: Level that all nets are at, if not 0 (Caffe).
+        allow_urls: URLs, or beginnings of them, that the files may name for records (``job.urls``).
         probe: Looks into the data for sizes; without it the nets must say them.
     """
 
@@ -30,4 +31,5 @@ class JobOptions:
     stages: tuple[str, ...] = ()
     level: int = 0
     scale_l1: float = 0.0
+    allow_urls: tuple[str, ...] = ()
     probe: Probe | None = None

@@ -14,6 +14,7 @@ from netweave.data.location import is_remote, join, lines_of, read_file, read_fi
 from netweave.data.source import Record, StoredSource
 from netweave.errors import ReadError
 from netweave.files.image_lists import SUFFIXES
+from netweave.job.urls import require_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -97,12 +98,21 @@ class ImageList(_Classified):
         root_folder: Put before each file's name as it is, as Caffe does.
         base: The folder that relative names are in; absolute names and URLs stay as they are.
         color: How images are decoded.
+        urls: URLs that the list may name, or beginnings of them; None for any.
 
     Raises:
         ReadError: The list is missing, empty, or has a line of another kind.
+        UsageError: It names a URL that is not among ``urls``.
     """
 
-    def __init__(self, path: str, root_folder: str = "", base: str = "", color: str = "bgr") -> None:
+    def __init__(
+        self,
+        path: str,
+        root_folder: str = "",
+        base: str = "",
+        color: str = "bgr",
+        urls: Sequence[str] | None = None,
+    ) -> None:
         lines = list(_mxnet_lines(path) if path.endswith(".lst") else _caffe_lines(path))
         if not lines:
             raise ReadError("lists no images", place=path)
@@ -110,6 +120,8 @@ class ImageList(_Classified):
         if len(widths) > 1:
             raise ReadError(f"has lines with {widths} labels, expected the same number", place=path)
         files = [join(base, root_folder + name) for name, _ in lines]
+        for file in files if urls is not None else ():
+            require_allowed(file, urls or (), path)
         super().__init__(path, color, files, [labels for _, labels in lines])
 
 

@@ -13,6 +13,7 @@ from netweave.data.source import Record, Source
 from netweave.data.transforms.arithmetic import read_means
 from netweave.data.transforms.geometry import scaled
 from netweave.errors import ReadError, UsageError
+from netweave.job.urls import require_allowed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,6 +85,7 @@ class Windows(Source):
         mean_file: Means, of which the centre is subtracted.
         mean_values: One mean, or one for each channel.
         scale: What the numbers are multiplied by.
+        urls: URLs that the file may name, or beginnings of them; None for any.
 
     Raises:
         ReadError: The file is missing or of another kind, or has no things or no background.
@@ -108,6 +110,7 @@ class Windows(Source):
         mean_file: str = "",
         mean_values: Sequence[float] = (),
         scale: float = 1.0,
+        urls: Sequence[str] | None = None,
     ) -> None:
         self.place = path
         if 2 * context_pad >= crop_size:
@@ -133,6 +136,8 @@ class Windows(Source):
         ):
             if wanted and not found:
                 raise ReadError(f"has no windows with {what}, but a batch needs {wanted}", place=path)
+        for name in self._files if urls is not None else ():
+            require_allowed(name, urls or (), path)
 
     def __len__(self) -> int:
         return len(self._things) + len(self._background)
