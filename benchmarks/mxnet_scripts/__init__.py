@@ -1,8 +1,8 @@
 """MXNet's own example scripts with one line changed: which run over ``netweave.mxnet``, and why others not.
 
-The scripts are not part of this repository: give the folders of examples of MXNet's releases. Each script
-runs twice in a scratch folder, on small generated data: as it is under MXNet 1.9.1, and with ``mxnet``
-replaced in its import lines under Netweave. Only scripts that MXNet itself runs count.
+The scripts are not part of this repository: give folders of MXNet releases, each with its ``example``.
+Each script runs twice in a scratch folder, on small generated data: as it is under MXNet 1.9.1, and
+with ``mxnet`` replaced in its import lines under Netweave. Only scripts that MXNet itself runs count.
 
-    python -m benchmarks.mxnet_scripts.run FOLDER... --mxnet PYTHON [--random 100 --seed 18] [--limit 25]
+    python -m benchmarks.mxnet_scripts.run RELEASE... --mxnet PYTHON [--count 100 --seed 18] [--symbols]
 """

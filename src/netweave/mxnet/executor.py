@@ -124,7 +124,10 @@ class Executor:
         heads = [value.name or "" for value in self._graph.outputs]
         tensors = [found[name] for name in heads]
         self._heads = tensors if is_train else []
-        self.outputs = [NDArray(tensor.detach()) for tensor in tensors]
+        # scripts change outputs in place, which must not reach what backward needs
+        self.outputs = [
+            NDArray(tensor.detach().clone() if wants_grad else tensor.detach()) for tensor in tensors
+        ]
         if names is not None and self._monitor is not None:
             for name in names:
                 self._monitor[2](name, NDArray(found[name].detach()))

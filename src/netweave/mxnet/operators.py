@@ -24,6 +24,10 @@ POSITIONAL: dict[str, tuple[str, ...]] = {
     "Reshape": ("shape", "reverse"),
     "SliceChannel": ("num_outputs", "axis", "squeeze_axis"),
     "SwapAxis": ("dim1", "dim2"),
+    "_random_exponential": ("lam", "shape"),
+    "_random_normal": ("loc", "scale", "shape"),
+    "_random_randint": ("low", "high", "shape"),
+    "_random_uniform": ("low", "high", "shape"),
     "argmax": ("axis", "keepdims"),
     "argmin": ("axis", "keepdims"),
     "argsort": ("axis", "is_ascend", "dtype"),
@@ -63,6 +67,12 @@ POSITIONAL: dict[str, tuple[str, ...]] = {
 ALIASES = {
     "Cast": "Cast",
     "broadcast_axes": "broadcast_axis",
+    "normal": "_random_normal",
+    "random_exponential": "_random_exponential",
+    "random_normal": "_random_normal",
+    "random_randint": "_random_randint",
+    "random_uniform": "_random_uniform",
+    "uniform": "_random_uniform",
     "cast": "Cast",
     "crop": "slice",
     "reshape": "Reshape",
@@ -76,12 +86,17 @@ PREFIXES = {
     "random": ("_random_", "random_"),
     "image": ("_image_",),
     "op": ("",),
+    "sparse": ("",),
     "_internal": ("",),
 }
 """How the names of a namespace's operators begin: ``mx.sym.contrib.MultiBoxPrior``."""
 
 VARIADIC_LISTS = frozenset({"Concat", "concat", "stack", "add_n", "ElementWiseSum"})
 """Operators of any number of inputs; scripts also give these as a list."""
+
+
+SORTS = frozenset({"argsort", "sort", "topk"})
+"""Operators that take None as an axis, for the flat array; of others None is the default of a setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +141,8 @@ def take_apart(
     named = {key: value for key, value in kwargs.items() if is_input(value)}
     settings = dict(zip(names, rest, strict=False))
     settings |= {key: value for key, value in kwargs.items() if key not in named}
+    if op in SORTS and settings.get("axis", 0) is None:
+        settings["axis"] = "None"
     twice = [name for name in names[: len(rest)] if name in kwargs]
     if twice:
         raise UsageError(f"{op}: {twice[0]!r} is given twice, by place and by name")

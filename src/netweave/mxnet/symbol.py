@@ -111,8 +111,7 @@ def operator_function(op: str) -> Callable[..., Symbol]:
 
     def function(*args: Any, **kwargs: Any) -> Symbol:
         name, attr = kwargs.pop("name", None), kwargs.pop("attr", None)
-        given = {key: value for key, value in kwargs.items() if value is not None}
-        call = take_apart(op, args, given, is_symbol)
+        call = take_apart(op, args, kwargs, is_symbol)
         return apply(*call.inputs, name=name, attr=attr, **call.named, **call.settings)
 
     function.__name__ = function.__qualname__ = op

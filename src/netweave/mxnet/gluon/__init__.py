@@ -21,10 +21,12 @@ __all__ = [
     "Trainer",
 ]
 
-MODULES = ("data", "loss", "nn", "rnn", "utils")
+MODULES = ("autograd", "contrib", "data", "loss", "model_zoo", "nn", "rnn", "utils")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "autograd":  # where the first releases of Gluon had it
+        return importlib.import_module("netweave.mxnet.autograd")
     if name in MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     raise missing("mx.gluon", name, [*__all__, *MODULES])

@@ -59,6 +59,7 @@ class Block:
         self._children: OrderedDict[str, Block] = OrderedDict()
         self._reg_params: dict[str, Parameter] = {}
         self._prefix = _Scope.prefix_for(prefix, self.alias or type(self).__name__.lower())
+        self._is_unnamed = prefix == ""
         shared = params
         self._params = ParameterDict(params.prefix if params is not None else self._prefix, shared)
         self._scope = _Scope(self._prefix)
@@ -94,7 +95,8 @@ class Block:
     @contextmanager
     def name_scope(self) -> Iterator[None]:
         """Let names of blocks made in a ``with`` block begin with that of this one."""
-        before, _Scope.current = _Scope.current, self._scope
+        # as in Gluon, a block without a prefix of its own counts its children with those around it
+        before, _Scope.current = _Scope.current, _Scope.current if self._is_unnamed else self._scope
         try:
             yield
         finally:

@@ -104,11 +104,11 @@ class Parameter:
         contexts, rule = self._deferred
         self._deferred = None
         first = nd.zeros(self.shape, contexts[0], self.dtype)
-        rule = init.create(rule) if isinstance(rule, str) else rule
-        if self.init is not None and isinstance(rule, init.Initializer):
+        rule = init.create(rule) if isinstance(rule, str) else rule or init.Uniform()
+        if isinstance(rule, init.Mixed | init.Load):
+            rule(init.InitDesc(self.name), first)
+        else:  # Gluon looks at no names: a rule for other than weights is the parameter's own
             rule._init_weight(init.InitDesc(self.name), first)
-        else:
-            (rule or init.Uniform())(init.InitDesc(self.name), first)
         self._arrays = [first, *(first.copyto(one) for one in contexts[1:])]
         self.grad_req = self._grad_req
 

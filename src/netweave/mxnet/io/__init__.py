@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from netweave.mxnet.io.arrays import NDArrayIter
+from netweave.mxnet.io.arrays import NDArrayIter, _init_data
 from netweave.mxnet.io.batch import DataBatch, DataDesc, DataIter
 from netweave.mxnet.io.files import (
     CSVIter,
@@ -31,6 +31,7 @@ __all__ = [
     "NDArrayIter",
     "PrefetchingIter",
     "ResizeIter",
+    "_init_data",
 ]
 
 

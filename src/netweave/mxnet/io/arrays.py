@@ -147,6 +147,16 @@ class NDArrayIter(DataIter):
         return DataBatch(self.getdata(), self.getlabel(), pad=self.getpad())
 
 
+def _init_data(
+    data: Any, allow_empty: bool = False, default_name: str = "data"
+) -> list[tuple[str, np.ndarray]]:
+    """Return arrays with names; scripts that replace the labels of an iterator call it."""
+    found = _by_name(data, default_name)
+    if not found and not allow_empty:
+        raise UsageError("there are no arrays; pass allow_empty=True where that is meant")
+    return found
+
+
 def _by_name(arrays: Any, default: str) -> list[tuple[str, np.ndarray]]:
     """Return arrays with names, in NumPy: float64 becomes MXNet's default type, float32."""
     if arrays is None:

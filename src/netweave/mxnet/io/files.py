@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from netweave.data import Loader, Order, Source
-from netweave.data.sources.arrays import Arrays
 from netweave.data.sources.csv import CSV
 from netweave.data.sources.idx import MNIST
 from netweave.data.sources.recordio import RecordIO
@@ -191,7 +190,7 @@ def CSVIter(  # noqa: N802 - MXNet's name
     batch_size: int = 1,
     dtype: Any = "float32",
     data_name: str = "data",
-    label_name: str = "label",
+    label_name: str = "softmax_label",
     **settings: Any,
 ) -> MXDataIter:
     """Return batches of rows of numbers.
@@ -222,33 +221,53 @@ def LibSVMIter(  # noqa: N802 - MXNet's name
         ReadError: A file is missing, or damaged.
     """
     _settle(settings)
-    rows, labels = _libsvm(data_libsvm, int(np.prod(data_shape)))
-    if label_libsvm:
-        labels, _ = _libsvm(label_libsvm, int(np.prod(label_shape)))
-    source = _share(Arrays(rows, labels, names=("data", "label")), settings)
+    labels = _LibSVM(label_libsvm, int(np.prod(label_shape))) if label_libsvm else None
+    source = _share(_LibSVM(data_libsvm, int(np.prod(data_shape)), labels), settings)
     _refuse("LibSVMIter", settings)
     return MXDataIter(source, batch_size=int(batch_size), names=(data_name, label_name))
 
 
-def _libsvm(path: str, width: int) -> tuple[np.ndarray, np.ndarray]:
-    try:
-        lines = [line.split() for line in Path(path).read_text(encoding="utf-8").splitlines() if line.strip()]
-    except OSError as error:
-        raise ReadError(f"cannot be read: {error.strerror or error}", place=path) from error
-    rows, labels = np.zeros((len(lines), width), np.float32), np.zeros(len(lines), np.float32)
-    for number, fields in enumerate(lines):
+class _LibSVM(Source):
+    """Rows ``label index:value ...``, made dense when they are read.
+
+    Args:
+        path: The file.
+        width: Elements of a row.
+        labels: Rows of another file, which are the labels.
+    """
+
+    def __init__(self, path: str, width: int, labels: _LibSVM | None = None) -> None:
+        self.place, self._path, self._width, self._labels = path, path, width, labels
         try:
-            labels[number] = float(fields[0]) if ":" not in fields[0] else 0.0
-            for field in fields:
-                if ":" in field:
-                    place, value = field.split(":")
-                    rows[number, int(place)] = float(value)
+            text = Path(path).read_text(encoding="utf-8")
+        except OSError as error:
+            raise ReadError(f"cannot be read: {error.strerror or error}", place=path) from error
+        self._lines = [
+            (number, line.split()) for number, line in enumerate(text.splitlines(), 1) if line.strip()
+        ]
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    def dense(self, index: int) -> tuple[float, np.ndarray]:
+        """Return label and elements of a row."""
+        number, fields = self._lines[index]
+        row = np.zeros(self._width, np.float32)
+        try:
+            label = float(fields[0]) if ":" not in fields[0] else 0.0
+            for place, value in (field.split(":") for field in fields if ":" in field):
+                row[int(place)] = float(value)
         except (ValueError, IndexError) as error:
             raise ReadError(
-                f"expected label and index:value with indices below {width}: {error}",
-                place=f"{path}:{number + 1}",
+                f"expected label and index:value with indices below {self._width}: {error}",
+                place=f"{self._path}:{number}",
             ) from error
-    return rows, labels
+        return label, row
+
+    def read(self, index: int) -> Record:
+        """Return a record."""
+        label, row = self.dense(index)
+        return row, np.asarray(label, np.float32) if self._labels is None else self._labels.dense(index)[1]
 
 
 def ImageRecordIter(  # noqa: N802 - MXNet's name

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from netweave.errors import UsageError
-from netweave.formats.mxnet.ndarray import read_arrays
 from netweave.mxnet import checkpoint
 from netweave.mxnet import ndarray as nd
-from netweave.mxnet import optimizer as opt
 from netweave.mxnet.context import as_contexts
 from netweave.mxnet.executor import Executor, simple_bind
 from netweave.mxnet.initializer import InitDesc, Uniform
-from netweave.mxnet.kvstore import store_of
-from netweave.mxnet.module.base_module import BaseModule
 from netweave.mxnet.module.batches import (
     batch_axis,
     copy_values,
@@ -29,6 +24,7 @@ from netweave.mxnet.module.batches import (
     split_batch,
     with_batch,
 )
+from netweave.mxnet.module.optimized_module import OptimizedModule
 from netweave.mxnet.ndarray.array import NDArray
 
 if TYPE_CHECKING:
@@ -38,7 +34,7 @@ if TYPE_CHECKING:
     from netweave.symbol import Symbol
 
 
-class Module(BaseModule):
+class Module(OptimizedModule):
     """A symbol with its arrays, on one or several devices.
 
     Args:
@@ -70,16 +66,13 @@ class Module(BaseModule):
         group2ctxs: Any = None,
         compression_params: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(logger)
-        self._symbol = symbol
-        self._contexts = as_contexts(context)
+        super().__init__(symbol, as_contexts(context), logger=logger, compression=compression_params)
         self._shares = list(work_load_list or [1.0] * len(self._contexts))
         known = symbol.list_arguments()
         self.data_names = list(data_names or ())
         self.label_names = [name for name in label_names or () if name in known]
         self._state_names = list(state_names or ())
         self._fixed = list(fixed_param_names or ())
-        self._compression = compression_params
         for name in [*self.data_names, *self._state_names, *self._fixed]:
             if name not in known:
                 raise UsageError(f"the symbol has no argument {name!r}; it has: {', '.join(known)}")
@@ -87,15 +80,9 @@ class Module(BaseModule):
         self._param_names = [name for name in known if name not in inputs]
         self._aux_names = symbol.list_auxiliary_states()
         self.output_names = symbol.list_outputs()
-        self.execs: list[Executor] = []  # one for each device
-        self._bounds: list[tuple[int, int]] = []
         self._data_shapes: list[DataDesc] = []
         self._label_shapes: list[DataDesc] | None = None
         self._loaded: tuple[Any, Any] | None = None
-        self._states_file: str | None = None
-        self._optimizer: opt.Optimizer | None = None
-        self._updater: opt.Updater | None = None
-        self._kvstore: Any = None
         self._grad_req: Any = "write"
 
     @staticmethod
@@ -142,6 +129,22 @@ class Module(BaseModule):
             given = {one[0]: one[1] for one in [*self._data_shapes, *(self._label_shapes or ())]}
             shapes = [tuple(map(int, shape)) for shape in self._symbol.infer_shape(**given)[1]]
         return list(zip(self.output_names, shapes, strict=True))
+
+    @property
+    def param_names(self) -> list[str]:
+        """Names of the arrays that are learnt."""
+        return self._param_names
+
+    @property
+    def param_arrays(self) -> list[list[NDArray]]:
+        """The arrays that are learnt: for each, one on every device."""
+        return [[one.arg_dict[name] for one in self.execs] for name in self._param_names]
+
+    @property
+    def grad_arrays(self) -> list[list[NDArray]]:
+        """Their gradients, likewise; without those that have none."""
+        first = self.execs[0].grad_dict
+        return [[one.grad_dict[name] for one in self.execs] for name in self._param_names if name in first]
 
     @property
     def _exec_group(self) -> Module:
@@ -316,105 +319,6 @@ class Module(BaseModule):
         for number, name in enumerate(self._state_names):
             for one in self.execs:
                 one.arg_dict[name][:] = value if states is None else states[number]
-
-    # Updates.
-
-    def init_optimizer(
-        self,
-        kvstore: Any = "local",
-        optimizer: Any = "sgd",
-        optimizer_params: Any = (("learning_rate", 0.01),),
-        force_init: bool = False,
-    ) -> None:
-        """Make the optimizer: gradients are divided by the batch size unless it says otherwise.
-
-        Args:
-            kvstore: What sums gradients over workers: a store, its kind, or None.
-            optimizer: An optimizer, or its name.
-            optimizer_params: Its settings.
-            force_init: Whether one that is there is replaced.
-
-        Raises:
-            UsageError: There is no such optimizer or setting.
-        """
-        self._require_ready()
-        if self.optimizer_initialized and not force_init:
-            self.logger.warning("optimizer already initialized, ignoring...")
-            return
-        self._kvstore = store_of(kvstore, len(self._contexts), self._compression)
-        batch = self._bounds[-1][1]
-        if self._kvstore is not None and "dist" in self._kvstore.type and "_sync" in self._kvstore.type:
-            batch *= self._kvstore.num_workers
-        if isinstance(optimizer, str):
-            settings = {"rescale_grad": 1.0 / batch, **dict(optimizer_params)}
-            names = dict(enumerate(self._param_names))
-            optimizer = opt.create(optimizer, sym=self._symbol, param_idx2name=names, **settings)
-        elif optimizer.rescale_grad != 1.0 / batch:
-            self.logger.warning(
-                "the optimizer has rescale_grad=%g, and the batch is of %d records",
-                optimizer.rescale_grad,
-                batch,
-            )
-        self._optimizer, self._updater = optimizer, opt.get_updater(optimizer)
-        self.optimizer_initialized = True
-        if self._kvstore is not None:
-            for number, name in enumerate(self._param_names):
-                self._kvstore.init(number, self.execs[0].arg_dict[name])
-                self._kvstore.pull(number, [one.arg_dict[name] for one in self.execs])
-        if self._states_file is not None:
-            self.load_optimizer_states(self._states_file)
-            self._states_file = None
-
-    def borrow_optimizer(self, shared_module: Module) -> None:
-        """Use the optimizer of another module."""
-        self._optimizer, self._updater = shared_module._optimizer, shared_module._updater
-        self._kvstore = shared_module._kvstore
-        self.optimizer_initialized = True
-
-    def update(self) -> None:
-        """Change the arrays by the gradients of all devices and workers.
-
-        Raises:
-            UsageError: There is no optimizer yet.
-        """
-        if self._updater is None:
-            raise UsageError("there is no optimizer yet; call init_optimizer first")
-        first = self.execs[0]
-        for number, name in enumerate(self._param_names):
-            gradients = [one.grad_dict[name] for one in self.execs if name in one.grad_dict]
-            if not gradients:
-                continue
-            total = gradients[0]
-            if self._kvstore is not None:
-                self._kvstore.push(number, gradients, priority=-number)
-                self._kvstore.pull(number, [total], priority=-number)
-            self._updater(number, total, first.arg_dict[name])
-            for other in self.execs[1:]:
-                first.arg_dict[name].copyto(other.arg_dict[name])
-
-    def save_optimizer_states(self, fname: str) -> None:
-        """Write what the optimizer keeps, as arrays (MXNet itself writes a pickle there)."""
-        if self._updater is None:
-            raise UsageError("there is no optimizer yet; call init_optimizer first")
-        arrays = self._updater.arrays()
-        nd.save(fname, {name: nd.array(array, dtype=array.dtype) for name, array in arrays.items()})
-
-    def load_optimizer_states(self, fname: str) -> None:
-        """Go on with what ``save_optimizer_states`` wrote.
-
-        Raises:
-            ReadError: The file cannot be read; a pickle of MXNet's is not.
-            UsageError: It is of another net or another optimizer.
-        """
-        if self._updater is None:
-            raise UsageError("there is no optimizer yet; call init_optimizer first")
-        first = self.execs[0]
-        weights = {
-            number: first.arg_dict[name]
-            for number, name in enumerate(self._param_names)
-            if name in first.grad_dict
-        }
-        self._updater.restore(read_arrays(Path(fname)), weights)
 
     # Passes.
 

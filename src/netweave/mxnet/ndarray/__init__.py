@@ -9,7 +9,7 @@ from typing import Any
 
 from netweave.mxnet.base import missing
 from netweave.mxnet.namespace import Namespace
-from netweave.mxnet.ndarray import random
+from netweave.mxnet.ndarray import random, sparse
 from netweave.mxnet.ndarray.array import NDArray
 from netweave.mxnet.ndarray.creation import (
     arange,
@@ -94,6 +94,7 @@ __all__ = [
     "save",
     "shuffle",
     "softmax_cross_entropy",
+    "sparse",
     "subtract",
     "true_divide",
     "waitall",

@@ -80,10 +80,8 @@ class NDArray:
 
     ctx = context
 
-    @property
-    def stype(self) -> str:
-        """How it is stored: always ``default``."""
-        return "default"
+    stype = "default"
+    """Its kind: a subclass of ``sparse`` has another one."""
 
     @property
     def T(self) -> NDArray:  # noqa: N802 - NumPy's name
@@ -181,14 +179,14 @@ class NDArray:
             return self._of(self.tensor.to(torch_type(dtype), copy=copy))
 
     def tostype(self, stype: str) -> NDArray:
-        """Return the array; all are stored densely.
+        """Return the array as one of a kind.
 
         Raises:
-            UsageError: It is a sparse kind.
+            UsageError: There is no such kind.
         """
-        if stype != "default":
-            raise UsageError(f"an array stored as {stype!r} is not supported; use dense ones")
-        return self
+        from netweave.mxnet.ndarray.sparse import kind
+
+        return kind(stype)(self.tensor)
 
     def detach(self) -> NDArray:
         """Return an array of the same memory that is not recorded."""

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from netweave.symbol.settings import Settings
 
 REDUCTIONS = {
+    "_square_sum": "ReduceSumSquare",
     "sum": "ReduceSum",
     "sum_axis": "ReduceSum",
     "mean": "ReduceMean",
@@ -23,7 +24,7 @@ REDUCTIONS = {
     "min_axis": "ReduceMin",
     "prod": "ReduceProd",
 }
-WANTED = ("indices", "value", "both")
+WANTED = ("indices", "value", "both", "mask")
 NORMS = {1: "ReduceL1", 2: "ReduceL2"}
 
 
@@ -74,18 +75,40 @@ def argmax_channel(ctx: MXNetOperator) -> ir.Value:
 
 
 def _topk_outputs(settings: Settings) -> int:
-    return 2 if settings.choice("ret_typ", WANTED, "indices", unread=("mask",)) == "both" else 1
+    return 2 if settings.choice("ret_typ", WANTED, "indices") == "both" else 1
 
 
 @operator_reader("topk", count=_topk_outputs)
 def topk(ctx: MXNetOperator) -> ir.Value | tuple[ir.Value, ...]:
-    """The ``k`` largest (or smallest) elements along an axis, their places, or both."""
+    """The ``k`` largest (or smallest) elements along an axis, their places, both, or ones in these places."""
     settings = ctx.settings
-    wanted = settings.choice("ret_typ", WANTED, "indices", unread=("mask",))
+    wanted = settings.choice("ret_typ", WANTED, "indices")
     values, places = _sorted(ctx, settings.integer("k", 1), ascending=settings.flag("is_ascend", False))
+    if wanted == "mask":
+        return _mask(ctx, places)
     if wanted == "both":
         return values, places
     return places if wanted == "indices" else values
+
+
+def _mask(ctx: MXNetOperator, places: ir.Value) -> ir.Value:
+    """Return ones in some places along an axis, zeros elsewhere."""
+    x, axis = _along(ctx)
+    shape = ctx.add("Shape", [x])
+    zeros = ctx.add("Expand", [ctx.scalar(0.0, x), shape])
+    places = ctx.cast(places, ir.DataType.INT64)
+    ones = ctx.add("Expand", [ctx.scalar(1.0, x), ctx.add("Shape", [places])])
+    mask = ctx.add("ScatterElements", [zeros, places, ones], {"axis": axis})
+    return mask if x is ctx.x else ctx.add("Reshape", [mask, ctx.add("Shape", [ctx.x])])
+
+
+def _along(ctx: MXNetOperator) -> tuple[ir.Value, int]:
+    """Return the input and the axis to sort along; flat where ``axis`` is None."""
+    x = ctx.x
+    if ctx.settings.texts().get("axis") == "None":  # of other settings None is the default
+        ctx.settings.ignore("axis")
+        return ctx.add("Reshape", [x, ctx.integers([-1])]), 0
+    return x, ctx.axis(ctx.settings.integer("axis", -1))
 
 
 @operator_reader("sort", "argsort")
@@ -97,8 +120,7 @@ def sort(ctx: MXNetOperator) -> ir.Value:
 
 def _sorted(ctx: MXNetOperator, k: int, *, ascending: bool) -> tuple[ir.Value, ir.Value]:
     settings = ctx.settings
-    x = ctx.x
-    axis = ctx.axis(settings.integer("axis", -1))
+    x, axis = _along(ctx)
     count = ctx.integers([k]) if k > 0 else ctx.add("Shape", [x], {"start": axis, "end": axis + 1})
     attributes = {"axis": axis, "largest": int(not ascending)}
     values, places = ctx.add_many("TopK", [x, count], attributes, outputs=2)
