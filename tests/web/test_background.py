@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-from pathlib import Path
+import time
 
 import pytest
 
-from netweave.web.work.supervise import _fork_server
-
-SCRIPT = """
-import os
-from pathlib import Path
-from netweave.web.work import background
-print(os.getsid(0) == os.getpid(), os.nice(0))
-group = Path("/proc/self/autogroup")
-print(group.read_text() if group.exists() else "")
-"""
+from tests.web.running import Workbench
 
 
-def test_what_works_in_the_background_has_a_session_of_its_own_that_is_nice():
-    done = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
-    leads, group = done.stdout.splitlines()[:2]
-    assert leads == f"True {min(19, os.nice(0) + 10)}"
-    if not group:
-        pytest.skip("this system has no autogroups")
-    assert group.split()[-2:] == ["nice", "10"]
-    assert group.split()[0] != Path("/proc/self/autogroup").read_text().split()[0]
-
-
-def test_the_fork_server_imports_it_first():
-    from multiprocessing import forkserver
-
-    assert _fork_server.get_start_method() == "forkserver"
-    assert forkserver._forkserver._preload_modules[0] == "netweave.web.work.background"
+@pytest.mark.multi
+def test_what_reads_and_compares_is_nice_to_the_pages_of_the_same_session(tmp_path):
+    """Niceness counts only within a session where the kernel shares out the processor among sessions."""
+    with Workbench(tmp_path / "data") as bench:
+        deadline = time.monotonic() + 30
+        while not (found := bench.processes("multiprocessing.forkserver")):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        server, worker = bench.processes("gunicorn"), bench.processes("netweave.web.work.worker")
+        own = os.getpriority(os.PRIO_PROCESS, bench.process.pid)
+        while os.getpriority(os.PRIO_PROCESS, found[0]) == own:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        everyone = [bench.process.pid, *server, *worker, *found]
+        assert len({os.getsid(process) for process in everyone}) == 1
+        assert {os.getpriority(os.PRIO_PROCESS, process) for process in (*server, *worker)} == {own}
+        assert os.getpriority(os.PRIO_PROCESS, found[0]) == min(19, own + 10)
+        groups = {os.getpgid(process) for process in (*server, *worker)}
+        assert os.getpgid(bench.process.pid) not in groups, "Ctrl-C reaches the first process only"

@@ -261,7 +261,7 @@ export class Side {
       button.disabled = true;
       void this.attempt(() => call<Net>("POST", `/api/nets/${net}/allow-code`));
     });
-    this.read.append(element("p", { class: "hint", text }), button);
+    this.read.append(element("p", { text }), button);
   }
 
   private say(kind: "busy" | "bad", text: string): void {

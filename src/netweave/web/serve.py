@@ -123,8 +123,10 @@ class _Part:
         if time.monotonic() - self.started < RESTART_SECONDS:
             return
         self.started = time.monotonic()
-        # in a session of its own, so that Ctrl-C reaches this process only
-        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, start_new_session=True)
+        # in a group of its own, so that Ctrl-C reaches this process only; not in a session of its own, since
+        # Linux shares out the processor among sessions, and all that reads and compares, nice as it is, would
+        # get twice as much of it as the pages
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, process_group=0)
 
     def end(self) -> None:
         """End the process."""
