@@ -144,6 +144,14 @@ def test_what_does_not_fit_is_refused(offered, monkeypatch, name, files, data, s
     assert sorted(offered.rglob("*")) == before
 
 
+def test_a_sandbox_that_does_not_start_leaves_nothing_behind(offered, monkeypatch):
+    monkeypatch.setattr(trainings, "missing", lambda: "")
+    monkeypatch.setattr(trainings, "_guard", lambda folder, data, *, info: ["false"])
+    with pytest.raises(RefusedError, match="the sandbox did not start"):
+        trainings.start("first", "s", {"s": SOLVER}, ".")
+    assert list((offered / "runs").iterdir()) == []
+
+
 def test_without_the_operators_word_there_is_no_such_page(tmp_path, choose, visitor):
     choose(runs=str(tmp_path))
     browser = visitor()

@@ -15,6 +15,7 @@ import signal
 import site
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from importlib.util import find_spec
@@ -120,9 +121,13 @@ def start(name: str, solver: str, files: Mapping[str, bytes], data: str) -> str:
         folder.mkdir(parents=True)
     except FileExistsError:
         raise RefusedError(f"there is a run {name!r} already; choose another name") from None
-    for file, content in safe.items():
-        (folder / file).write_bytes(content)
-    _launch(folder, safe_name(solver), data, resumes=False)
+    try:
+        for file, content in safe.items():
+            (folder / file).write_bytes(content)
+        _launch(folder, safe_name(solver), data, resumes=False)
+    except BaseException:  # a full disk, a sandbox that does not start: the name is free again
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
     return name
 
 
@@ -199,7 +204,7 @@ def _launch(folder: Path, solver: str, data: str, *, resumes: bool) -> None:
     command = [sys.executable, "-m", "netweave", "train", solver, "--events", "."]
     guard = _guard(folder, _root() / data, info=write_end)
     with (folder / LOG).open("ab") as log:
-        subprocess.Popen(
+        process = subprocess.Popen(
             [*guard, *command, *(["--resume"] if resumes else [])],
             cwd=folder,
             env=_environment(folder),
@@ -209,6 +214,7 @@ def _launch(folder: Path, solver: str, data: str, *, resumes: bool) -> None:
             start_new_session=True,  # it outlives the server, and Ctrl-C does not reach it
             pass_fds=(write_end,),
         )
+    threading.Thread(target=process.wait, daemon=True).start()  # so that its entry goes when it ends
     os.close(write_end)
     with os.fdopen(read_end) as info:
         said = info.read()
