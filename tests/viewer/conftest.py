@@ -63,15 +63,16 @@ class Shown:
 
 @pytest.fixture
 def show(front_end, chromium, tmp_path):
-    """Open a net or a comparison as one file, in a window of 1280 by 720."""
+    """Open a net or a comparison as one file, in a window of 1280 by 720 unless another is asked for."""
     contexts = []
 
-    def show(shown, *, hash_="", dark=False) -> Shown:
+    def show(shown, *, hash_="", dark=False, viewport=(1280, 720)) -> Shown:
         file = tmp_path / f"page{len(contexts)}.html"
         html = net_page(shown) if isinstance(shown, Graph) else comparison_page(shown)
         file.write_text(html, encoding="utf-8")
         scheme = "dark" if dark else "light"
-        context = chromium.new_context(viewport={"width": 1280, "height": 720}, color_scheme=scheme)
+        size = dict(zip(("width", "height"), viewport, strict=True))
+        context = chromium.new_context(viewport=size, color_scheme=scheme)
         contexts.append(context)
         page = context.new_page()
         opened = Shown(page, f"{file.as_uri()}")
@@ -106,3 +107,9 @@ def port(example):
 def faulty(example):
     """The example's net and the same with three mistakes, compared."""
     return netweave.compare(example / demo.NET.name, example / "faulty.prototxt")
+
+
+@pytest.fixture(scope="session")
+def residual_pair():
+    """A net of blocks in blocks against itself."""
+    return nets.compared(nets.residual(), nets.residual(), {})

@@ -1,16 +1,19 @@
 /** The page: what is selected, folded and shown, and the parts that show it. */
 
 import { h } from "./dom.ts";
+import { Arrangement, type Panel } from "./arrangement.ts";
 import type { Box, Frame } from "./draw/scene.ts";
 import { Scene } from "./draw/scene.ts";
 import { Stage } from "./draw/stage.ts";
 import { savePng, saveSvg } from "./export.ts";
+import { HeatMap, type Shown } from "./heatmap.ts";
 import { LayoutClient } from "./layout/client.ts";
 import { linkTo, readLink } from "./link.ts";
 import type { Document } from "./model/document.ts";
 import { LOOKS } from "./model/looks.ts";
-import { type Measure, MEASURES, combined, heat, measured } from "./model/measures.ts";
-import type { Model, View } from "./model/model.ts";
+import type { Measure } from "./model/measures.ts";
+import { type OwnData, matches, parseOwnData } from "./model/owndata.ts";
+import { BOTH, type Model, type View } from "./model/model.ts";
 import { type Direction, neighbour } from "./model/neighbours.ts";
 import { buildModel } from "./model/union.ts";
 import { helpDialog } from "./panels/help.ts";
@@ -35,6 +38,9 @@ export class App {
   readonly sidebar: Sidebar;
   private readonly toolbar: Toolbar;
   private readonly inspector: Inspector;
+  private readonly arrangement: Arrangement;
+  private readonly heatMap: HeatMap;
+  private ownData: OwnData | null = null;
   private readonly help: HTMLDialogElement;
   private readonly lab = new Lab((id) => void this.select(id));
   /** Says to a screen reader what is selected; those who see, see it. */
@@ -62,7 +68,8 @@ export class App {
       clicked: (hit, side) => this.clicked(hit, side),
       opened: (hit) => void this.opened(hit),
     });
-    this.sidebar = new Sidebar((id) => void this.select(id));
+    this.heatMap = new HeatMap(document.nets.length);
+    this.sidebar = new Sidebar((id) => void this.chosen(id));
     this.inspector = new Inspector({
       copyLink: () => void this.copyLink(),
       toggleFold: (id) => void this.toggleFold(id),
@@ -72,7 +79,11 @@ export class App {
     });
     this.toolbar = new Toolbar(document, {
       setView: (view) => void this.setView(view),
-      setMeasure: (measure) => this.setMeasure(measure),
+      setHeat: (shown) => this.setHeat(shown === "own" ? this.ownData : shown),
+      ownData: (text, name) => this.takeOwnData(text, name),
+      say: (text) => this.say(text),
+      toggleOverlay: () => this.toggleOverlay(),
+      togglePanel: (panel) => this.togglePanel(panel),
       foldAll: (isOpen) => void this.foldAll(isOpen),
       zoomBy: (factor) => this.stage.zoomBy(factor),
       fit: () => this.stage.fit(),
@@ -81,7 +92,17 @@ export class App {
       help: () => this.help.showModal(),
       lab: () => this.openLab(this.selected),
     });
+    const isPair = document.kind === "comparison";
+    this.arrangement = new Arrangement(
+      { list: this.sidebar.element, nets: this.stage.element, details: this.inspector.element },
+      isPair ? "Differences" : "Layers",
+      isPair ? "Nets" : "Net",
+      () => this.showPanels(),
+    );
     this.build();
+    this.showPanels();
+    // two panes beside each other are too narrow to read on a phone
+    if (isPair && this.arrangement.isPhone) this.toggleOverlay();
   }
 
   /** Lay out and show; resolves when the first picture is on the page. */
@@ -106,7 +127,8 @@ export class App {
     this.selected = id;
     const box = id === null ? undefined : this.scene.shown(id);
     if (box) {
-      this.side = options.side ?? (box.present[this.side as 0 | 1] ? this.side : box.present[0] ? 0 : 1);
+      const side = options.side !== undefined && box.present[options.side as 0 | 1] ? options.side : null;
+      this.side = side ?? (box.present[this.side as 0 | 1] ? this.side : box.present[0] ? 0 : 1);
       if (!options.stays) this.stage.reveal(box);
     }
     this.stage.highlight({ selected: id });
@@ -133,11 +155,12 @@ export class App {
 
   async move(direction: Direction): Promise<void> {
     const from = this.selected === null ? undefined : this.scene.shown(this.selected);
-    const next = neighbour(this.scene, from, direction, this.side);
+    const next = neighbour(this.scene, from, direction, this.stage.isOverlay ? BOTH : this.side);
     if (next) await this.select(next.id);
   }
 
   moveToSide(side: number): void {
+    if (side === BOTH) return;
     const box = this.selected === null ? undefined : this.scene.shown(this.selected);
     if (!box || box.present[side as 0 | 1]) this.side = side;
   }
@@ -188,32 +211,45 @@ export class App {
     await this.select(shown?.id ?? null, { keepsLink: true });
   }
 
-  private measure: Measure | null = null;
+  /** Show a measure or the user's own data as heat; null for neither. */
+  setHeat(shown: Shown | Measure): void {
+    this.stage.highlight({ heatOf: this.heatMap.over(this.scene, shown) });
+  }
 
-  setMeasure(measure: Measure | null): void {
-    this.measure = measure;
-    if (!measure) return this.stage.highlight({ heatOf: null });
-    const { scene } = this;
-    const value = (box: Box, side: number): number | null => {
-      const leaves = scene.leaves(box.id).map((leaf) => scene.model.union[leaf]!);
-      return combined(
-        leaves.map((item) => measured(scene.model, item, side, measure)),
-        measure,
+  /** Lay the user's own figures over the nets. */
+  takeOwnData(text: string, name: string): void {
+    let data: OwnData;
+    try {
+      data = parseOwnData(text, name);
+    } catch (error) {
+      return this.say(`${name} cannot be shown. ${error instanceof Error ? error.message : String(error)}`);
+    }
+    const found = matches(this.scene.model, data);
+    if (!found) {
+      const [first] = data.values.keys();
+      return this.say(
+        `${name}: none of its ${data.values.size} names is a layer or operator here; the first is “${first}”.`,
       );
-    };
-    const sides = this.document.nets.map(
-      (_, side) => new Map(scene.boxes.map((box) => [box.id, value(box, side)])),
-    );
-    const most = Math.max(...sides.flatMap((values) => [...values.values()].map((v) => v ?? 0)), 0);
-    this.stage.highlight({
-      heatOf: (box, side) => {
-        const found = sides[side]?.get(box.id) ?? null;
-        return {
-          heat: heat(found, most, measure),
-          text: !found ? "" : MEASURES[measure].text(found),
-        };
-      },
-    });
+    }
+    this.ownData = data;
+    this.toolbar.showOwnData(data.name);
+    this.setHeat(data);
+    this.say(`${name}: ${found} of ${data.values.size} names are in the nets.`);
+  }
+
+  toggleOverlay(): void {
+    if (this.document.nets.length < 2) return;
+    this.stage.setOverlay(!this.stage.isOverlay);
+    this.toolbar.showOverlay(this.stage.isOverlay);
+  }
+
+  togglePanel(panel: Panel): void {
+    this.arrangement.toggle(panel);
+  }
+
+  search(): void {
+    this.arrangement.open("list");
+    this.sidebar.focusSearch();
   }
 
   nextMeasure(): void {
@@ -229,6 +265,7 @@ export class App {
   }
 
   focusDetails(): void {
+    this.arrangement.open("details");
     this.inspector.element.focus();
   }
 
@@ -264,18 +301,12 @@ export class App {
       { id: "nw-keys-hint", class: "nw-hidden" },
       "Arrow keys move along the net, n and p step through differences, f collapses or expands a block, Enter moves to the details, ? lists all keys.",
     );
-    const body = h(
-      "div",
-      { class: "nw-body" },
-      this.sidebar.element,
-      this.stage.element,
-      this.inspector.element,
-    );
     this.element.classList.add("nw-viewer");
-    this.stage.element.append(hint, this.busy);
+    this.stage.element.append(hint, this.busy, this.heatMap.legend);
     this.element.replaceChildren(
       this.toolbar.element,
-      body,
+      this.arrangement.body,
+      this.arrangement.tabs,
       this.help,
       this.lab.element,
       this.live,
@@ -306,7 +337,7 @@ export class App {
 
   private showScene(): void {
     this.stage.show(this.scene);
-    this.setMeasure(this.measure);
+    this.setHeat(this.heatMap.current);
     this.element.dataset["boxes"] = String(this.scene.boxes.length);
   }
 
@@ -321,10 +352,22 @@ export class App {
   }
 
   private clicked(hit: Box | Frame | undefined, side: number): void {
-    this.side = side;
+    if (side !== BOTH) this.side = side;
     const isFrame = hit !== undefined && !("status" in hit);
     if (isFrame) void this.toggleFold(hit.id);
-    else void this.select(hit?.id ?? null, { side, stays: true });
+    else void this.select(hit?.id ?? null, { side: this.side, stays: true });
+  }
+
+  /** Something was chosen in the list; on a phone its details come, which say what is wrong. */
+  private async chosen(id: number): Promise<void> {
+    await this.select(id);
+    if (this.arrangement.isPhone) this.arrangement.showPart("details");
+  }
+
+  private showPanels(): void {
+    if (!this.arrangement) return; // while it is being made
+    for (const panel of ["list", "details"] as const)
+      this.toolbar.showPanel(panel, this.arrangement.isOpen(panel));
   }
 
   private async opened(hit: Box | Frame): Promise<void> {

@@ -7,6 +7,7 @@ import { CanvasSurface } from "./draw/surface.ts";
 import type { Stage } from "./draw/stage.ts";
 import { SvgSurface } from "./draw/svg.ts";
 import { columnsOf, perPage } from "./model/columns.ts";
+import { BOTH } from "./model/model.ts";
 
 const MARGIN = 24;
 const HEAD = 34;
@@ -25,9 +26,9 @@ interface Sheet {
 }
 
 export function saveSvg(scene: Scene, stage: Stage, name: string): void {
-  const { columns, width, height } = sheetOf(scene, columnsIn(scene));
+  const { columns, width, height } = sheetOf(scene, stage, columnsIn(scene, stage));
   const surface = new SvgSurface(stage.theme, stage.fitter);
-  eachPart(scene, columns, (side, left, [top, bottom]) => {
+  eachPart(scene, stage, columns, (side, left, [top, bottom]) => {
     surface.view(left, 0, sideWidth(scene), bottom - top + HEAD + 2 * MARGIN, top - MARGIN - HEAD, -MARGIN);
     drawPart(surface, scene, stage, side, [top, bottom]);
   });
@@ -37,8 +38,8 @@ export function saveSvg(scene: Scene, stage: Stage, name: string): void {
 
 /** Save as PNG: as many pages as it takes to keep every name legible; returns how many. */
 export async function savePng(scene: Scene, stage: Stage, name: string): Promise<number> {
-  const columns = columnsIn(scene);
-  const whole = sheetOf(scene, columns);
+  const columns = columnsIn(scene, stage);
+  const whole = sheetOf(scene, stage, columns);
   const fits = Math.min(
     2,
     MAX_SIDE / Math.max(whole.width, whole.height),
@@ -46,12 +47,12 @@ export async function savePng(scene: Scene, stage: Stage, name: string): Promise
   );
   const scale = Math.max(1, fits);
   const limits = { side: MAX_SIDE, area: MAX_PIXELS };
-  const count = perPage(columns.length, columnWidth(scene), whole.height, fits >= 1 ? null : limits);
+  const count = perPage(columns.length, columnWidth(scene, stage), whole.height, fits >= 1 ? null : limits);
   const pages = Math.ceil(columns.length / count);
   if (pages > MAX_PAGES)
     throw new Error(`The picture would take ${pages} PNG files. Save it as SVG, or collapse blocks first.`);
   for (let page = 0; page < pages; page += 1) {
-    const sheet = sheetOf(scene, columns.slice(page * count, (page + 1) * count));
+    const sheet = sheetOf(scene, stage, columns.slice(page * count, (page + 1) * count));
     const number = pages > 1 ? `-${String(page + 1).padStart(2, "0")}-of-${pages}` : "";
     download(`${name}${number}.png`, await drawn(scene, stage, sheet, scale));
   }
@@ -67,7 +68,7 @@ async function drawn(scene: Scene, stage: Stage, sheet: Sheet, scale: number): P
   context.fillStyle = stage.theme.colour("ground");
   context.fillRect(0, 0, sheet.width, sheet.height);
   const surface = new CanvasSurface(context, stage.theme, stage.fitter);
-  eachPart(scene, sheet.columns, (side, left, [top, bottom]) => {
+  eachPart(scene, stage, sheet.columns, (side, left, [top, bottom]) => {
     context.save();
     context.beginPath();
     context.rect(left, 0, sideWidth(scene), bottom - top + HEAD + 2 * MARGIN);
@@ -89,7 +90,8 @@ function drawPart(
   column: Column,
 ): void {
   const [top, bottom] = column;
-  const title = scene.model.nets[side]!.name + (top > 0 ? " (continued)" : "");
+  const names = side === BOTH ? scene.model.nets : [scene.model.nets[side]!];
+  const title = names.map((net) => net.name).join(" and ") + (top > 0 ? " (continued)" : "");
   paint(surface, painting(scene, stage, side, column));
   const ground = stage.theme.colour("ground");
   // what begins in this column and ends in the next is cut off by the column's margins
@@ -99,20 +101,21 @@ function drawPart(
   surface.text(title, 0, top - HEAD / 2, style);
 }
 
-function columnsIn(scene: Scene): Column[] {
+function columnsIn(scene: Scene, stage: Stage): Column[] {
   const { height } = scene.layout;
   const boxes = scene.boxes.map(({ y, height: tall }): Column => [y, y + tall]);
-  return columnsOf(height, columnWidth(scene), boxes);
+  return columnsOf(height, columnWidth(scene, stage), boxes);
 }
 
 function eachPart(
   scene: Scene,
+  stage: Stage,
   columns: Column[],
   draw: (side: number, left: number, column: Column) => void,
 ): void {
   columns.forEach((column, index) =>
-    scene.model.nets.forEach((_, side) =>
-      draw(side, index * columnWidth(scene) + side * sideWidth(scene), column),
+    stage.sides.forEach((side, place) =>
+      draw(side, index * columnWidth(scene, stage) + place * sideWidth(scene), column),
     ),
   );
 }
@@ -121,15 +124,15 @@ function sideWidth(scene: Scene): number {
   return scene.layout.width + 2 * MARGIN;
 }
 
-function columnWidth(scene: Scene): number {
-  return scene.model.nets.length * sideWidth(scene);
+function columnWidth(scene: Scene, stage: Stage): number {
+  return stage.sides.length * sideWidth(scene);
 }
 
-function sheetOf(scene: Scene, columns: Column[]): Sheet {
+function sheetOf(scene: Scene, stage: Stage, columns: Column[]): Sheet {
   const tallest = Math.max(...columns.map(([top, bottom]) => bottom - top));
   return {
     columns,
-    width: columns.length * columnWidth(scene),
+    width: columns.length * columnWidth(scene, stage),
     height: tallest + 2 * MARGIN + HEAD,
   };
 }

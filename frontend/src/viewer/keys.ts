@@ -13,13 +13,16 @@ const ARROWS: Record<string, Direction> = {
 /** Listen to keys: on the whole page, or, where the page is somebody else's, while the viewer has the focus. */
 export function listenToKeys(app: App, element: HTMLElement, isEmbedded: boolean): void {
   const keys: Record<string, () => void> = {
-    "/": () => app.sidebar.focusSearch(),
+    "/": () => app.search(),
     n: () => void app.step(1),
     p: () => void app.step(-1),
     f: () => void app.toggleFold(),
     l: () => void app.setView("layers"),
     o: () => void app.setView("operators"),
     h: () => app.nextMeasure(),
+    v: () => app.toggleOverlay(),
+    "[": () => app.togglePanel("list"),
+    "]": () => app.togglePanel("details"),
     c: () => void app.copyLink(),
     "+": () => app.stage.zoomBy(1.3),
     "=": () => app.stage.zoomBy(1.3),
@@ -39,8 +42,8 @@ export function listenToKeys(app: App, element: HTMLElement, isEmbedded: boolean
     event.preventDefault();
     act();
   });
-  app.stage.panes.forEach((pane, side) => {
-    pane.canvas.addEventListener("focus", () => app.moveToSide(side));
+  app.stage.panes.forEach((pane) => {
+    pane.canvas.addEventListener("focus", () => app.moveToSide(pane.side));
     pane.canvas.addEventListener("keydown", (event) => {
       const direction = ARROWS[event.key];
       if (event.key === "Enter") app.focusDetails();

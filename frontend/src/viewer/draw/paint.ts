@@ -1,7 +1,18 @@
 /** Painting a scene, one net at a time: less of it from afar. */
 
 import { LOOKS, type ItemStatus } from "../model/looks.ts";
-import { type Box, type Frame, MAX_ROWS, ROW, type Row, type Scene, type SceneEdge } from "./scene.ts";
+import { BOTH } from "../model/model.ts";
+import {
+  type Box,
+  type Frame,
+  MAX_ROWS,
+  ROW,
+  type Row,
+  type Scene,
+  type SceneEdge,
+  isDrawn,
+  isPresent,
+} from "./scene.ts";
 import type { Surface } from "./surface.ts";
 import type { Theme } from "./theme.ts";
 
@@ -9,6 +20,13 @@ import type { Theme } from "./theme.ts";
 const LEGIBLE = 0.55;
 const NAMED = 0.3;
 const BORDERED = 0.16;
+
+/** Heat of a box, 0 to 1, and the words for it; a colour of its own where the user's data give one. */
+export interface Heat {
+  heat: number;
+  text: string;
+  colour?: string | undefined;
+}
 
 export interface Painting {
   scene: Scene;
@@ -21,8 +39,8 @@ export interface Painting {
   right: number;
   bottom: number;
   selected: number | null;
-  /** Heat of a box, 0 to 1, and the words for it; null while there is no overlay. */
-  heatOf: ((box: Box, side: number) => { heat: number; text: string }) | null;
+  /** What the heat map says of a box; null while there is none. */
+  heatOf: ((box: Box, side: number) => Heat) | null;
 }
 
 export function paint(surface: Surface, painting: Painting): void {
@@ -31,20 +49,22 @@ export function paint(surface: Surface, painting: Painting): void {
     if (frame.y + frame.height >= top && frame.y - 12 <= bottom) paintFrame(surface, painting, frame);
   }
   for (const edge of scene.edges) {
-    if (edge.sides & (1 << painting.side) && edge.bottom >= top && edge.top <= bottom) {
+    if (isDrawn(edge, painting.side) && edge.bottom >= top && edge.top <= bottom) {
       paintEdge(surface, painting, edge);
     }
   }
   for (const box of scene.between(top, bottom)) {
     if (box.x + box.width < painting.left || box.x > painting.right) continue;
-    if (box.present[painting.side as 0 | 1]) paintBox(surface, painting, box);
+    if (isPresent(box, painting.side)) paintBox(surface, painting, box);
     else paintGap(surface, painting, box);
   }
 }
 
 function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
   const { scene, side, theme, scale } = painting;
-  if (!scene.leaves(frame.id).some((leaf) => scene.model.union[leaf]!.members[side as 0 | 1].length)) return;
+  const isHere = (leaf: number): boolean =>
+    side === BOTH || scene.model.union[leaf]!.members[side as 0 | 1].length > 0;
+  if (!scene.leaves(frame.id).some(isHere)) return;
   const isSelected = painting.selected === frame.id;
   const { x, y, width, height } = frame;
   const stroke = theme.colour(isSelected ? "accent" : "line");
@@ -57,32 +77,41 @@ function paintFrame(surface: Surface, painting: Painting, frame: Frame): void {
   if (scale < NAMED) return;
   // written at one size on the screen, however far away
   const unit = scale < LEGIBLE ? Math.min(0.9 / scale, 2) : 1;
-  const title = scene.foldTitle(frame.id, side);
-  const room = Math.min(width - 30 * unit, 150 * unit);
+  const { title, left, width: room } = scene.label(frame, side, unit);
+  if (!room) return;
   const size = 10 * unit;
   const line = y - 7 * (unit - 1);
-  const ground = { fill: theme.colour("ground"), radius: 4 };
-  surface.box(
-    x + 9,
-    line - 7 * unit,
-    Math.min(title.length * 5.6 * unit, room) + 24 * unit,
-    14 * unit,
-    ground,
-  );
-  surface.box(x + 12, line - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });
-  surface.box(x + 12 + 2.5 * unit, line - 0.5 * unit, 5 * unit, unit, { fill: theme.colour("dim") });
-  const left = x + 12 + 15 * unit;
-  surface.text(title, left, line + 3.5 * unit, { fill: theme.colour("dim"), size, weight: 500, room });
+  surface.box(left, line - 7 * unit, room, 14 * unit, { fill: theme.colour("ground"), radius: 4 });
+  const sign = left + 3;
+  surface.box(sign, line - 5 * unit, size, size, { stroke: theme.colour("dim"), radius: 2, width: unit });
+  surface.box(sign + 2.5 * unit, line - 0.5 * unit, 5 * unit, unit, { fill: theme.colour("dim") });
+  const style = { fill: theme.colour("dim"), size, weight: 500, room: room - 18 * unit };
+  surface.text(title, sign + 15 * unit, line + 3.5 * unit, style);
 }
 
 function paintEdge(surface: Surface, painting: Painting, edge: SceneEdge): void {
   const { theme, selected, scale } = painting;
-  const { isOnlyHere } = edge;
+  const only = onlySide(painting, edge);
+  const isOnlyHere = only !== null;
   const isNear = selected !== null && (edge.source === selected || edge.target === selected);
-  const colour = isNear ? "accent" : isOnlyHere ? (painting.side ? "only-b" : "only-a") : "edge";
+  const colour = isNear ? "accent" : isOnlyHere ? ONLY[only] : "edge";
   const width = (isNear ? 1.8 : 1.2) / Math.max(Math.min(scale, 1), 0.5);
   const dash = isOnlyHere || edge.back ? [5, 4] : undefined;
   surface.line(edge.points, { stroke: theme.colour(colour), width, dash, arrow: scale >= BORDERED });
+}
+
+const ONLY = ["only-a", "only-b"] as const;
+
+/** The net that alone has an edge that the other could have; null for both, and where the boxes say it. */
+function onlySide(painting: Painting, edge: SceneEdge): 0 | 1 | null {
+  if (painting.side !== BOTH) return edge.isOnlyHere ? (painting.side as 0 | 1) : null;
+  return edge.sides === 1 ? 0 : edge.sides === 2 ? 1 : null;
+}
+
+/** In the overlay, the net that alone has a box. */
+function onlyOf(painting: Painting, box: Box): 0 | 1 | null {
+  if (painting.side !== BOTH || painting.scene.model.nets.length < 2) return null;
+  return box.present[0] ? (box.present[1] ? null : 0) : 1;
 }
 
 function paintGap(surface: Surface, painting: Painting, box: Box): void {
@@ -105,10 +134,11 @@ function paintBox(surface: Surface, painting: Painting, box: Box): void {
   const { theme, scale, side } = painting;
   const { x, y, width, height } = box;
   const look = LOOKS[box.status];
-  const colour = theme.colour(look.colour);
+  const only = onlyOf(painting, box);
+  const colour = theme.colour(only === null ? look.colour : ONLY[only]);
   const hot = painting.heatOf?.(box, side) ?? null;
   if (scale < BORDERED) {
-    surface.box(x, y, width, height, { fill: hot ? hotColour(hot.heat) : colour });
+    surface.box(x, y, width, height, { fill: hot ? warmth(hot) : colour });
     if (painting.selected === box.id) ring(surface, painting, box);
     return;
   }
@@ -118,8 +148,9 @@ function paintBox(surface: Surface, painting: Painting, box: Box): void {
       surface.box(x + offset, y + offset, width - 2 * offset, height, inset);
     }
   }
-  const fill = look.weight >= 4 ? theme.colour(`${look.colour}-soft`) : theme.colour("box");
-  const stroke = look.weight >= 5 ? colour : theme.colour("line");
+  const soft = only === null ? (look.weight >= 4 ? look.colour : null) : ONLY[only];
+  const fill = theme.colour(soft === null ? "box" : `${soft}-soft`);
+  const stroke = look.weight >= 5 || only !== null ? colour : theme.colour("line");
   surface.box(x, y, width, height, {
     fill,
     stroke,
@@ -127,8 +158,8 @@ function paintBox(surface: Surface, painting: Painting, box: Box): void {
     radius: 7,
     width: look.isDifference ? 1.5 : 1,
   });
-  if (hot && hot.heat > 0)
-    surface.box(x + 1, y + 1, width - 2, height - 2, { fill: hotColour(hot.heat), radius: 6 });
+  if (hot && (hot.heat > 0 || hot.colour))
+    surface.box(x + 1, y + 1, width - 2, height - 2, { fill: warmth(hot), radius: 6 });
   surface.box(x, y, 4, height, { fill: colour, radius: 2 });
   if (box.isFold) paintShares(surface, painting, box);
   if (scale >= LEGIBLE) paintRows(surface, painting, box, hot?.text ?? null);
@@ -182,7 +213,8 @@ function paintRows(surface: Surface, painting: Painting, box: Box, heatText: str
     const more = `and ${rows.length - MAX_ROWS} more`;
     surface.text(more, left, box.y + box.height - 7, { fill: dim, size: 10.5 });
   }
-  box.stubs[side as 0 | 1].slice(0, 2).forEach((name, index) => {
+  const stubs = side === BOTH ? [...new Set(box.stubs.flat())] : box.stubs[side as 0 | 1];
+  stubs.slice(0, 2).forEach((name, index) => {
     const x = box.x + 8 + index * 86;
     surface.box(x, box.y - 15, 82, 13, {
       fill: theme.colour("panel"),
@@ -193,7 +225,10 @@ function paintRows(surface: Surface, painting: Painting, box: Box, heatText: str
   });
 }
 
-/** The second line: sizes or heat on the right, then the settings; the type has the room that is left. */
+/**
+ * The second line: the type, then the settings, and the sizes or the heat on the right. Where there is no room
+ * for all, the sizes give way, which the details have too; the heat stays, and then the settings are cut.
+ */
 function paintDetail(
   surface: Surface,
   painting: Painting,
@@ -204,16 +239,18 @@ function paintDetail(
   amount: string | null,
 ): void {
   const dim = painting.theme.colour("dim");
+  const style = { fill: dim, size: 10.5, cut: "end" as const };
   const fill = amount === null ? dim : painting.theme.colour("text");
   const weight = amount === null ? 400 : 600;
-  let rest = room;
   const end = { fill, weight, size: 10, mono: true, align: "right" as const };
+  const needed =
+    surface.measure(row.type, style) + (row.settings ? surface.measure(row.settings, style) + 6 : 0);
   const sizes = amount ?? row.shape;
-  if (sizes) rest -= surface.text(sizes, left + room, y, end) + 7;
-  const style = { fill: dim, size: 10.5, cut: "end" as const };
-  const needed = row.settings.length * 6.2;
-  const type = surface.text(row.type, left, y, { ...style, room: Math.max(rest - needed - 6, 34) });
-  if (row.settings) surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });
+  const isShown = sizes !== "" && (amount !== null || needed + 7 + surface.measure(sizes, end) <= room);
+  const rest = isShown ? room - surface.text(sizes, left + room, y, end) - 7 : room;
+  const type = surface.text(row.type, left, y, { ...style, room: rest });
+  if (row.settings && rest - type > 14)
+    surface.text(row.settings, left + type + 6, y, { ...style, room: rest - type - 6 });
 }
 
 /** A thin bar with a piece for each status in a fold. */
@@ -232,6 +269,10 @@ function paintShares(surface: Surface, painting: Painting, box: Box): void {
 
 function colourOf(painting: Painting, status: ItemStatus): string {
   return painting.theme.colour(LOOKS[status].colour);
+}
+
+function warmth({ heat, colour }: Heat): string {
+  return colour ?? hotColour(heat);
 }
 
 /** From nothing to a strong orange, so that text on it stays legible in light and dark. */

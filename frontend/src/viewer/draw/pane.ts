@@ -61,10 +61,15 @@ export class Pane {
     paint(surface, { scene, side: this.side, theme, scale: k, left, top, right, bottom, ...state });
   }
 
+  /** The scale at which a scene's width fits, no less than a given one. */
+  fitting(scene: Scene, least: number): number {
+    return Math.max(Math.min(1, (this.width - 32) / Math.max(scene.layout.width, 1)), least);
+  }
+
   /** The transform that shows the width of a scene, from its top, at no less than a given scale. */
   fitted(scene: Scene, least: number): ZoomTransform {
     const { width } = scene.layout;
-    const scale = Math.max(Math.min(1, (this.width - 32) / Math.max(width, 1)), least);
+    const scale = this.fitting(scene, least);
     return zoomIdentity.translate((this.width - width * scale) / 2, 24).scale(scale);
   }
 }

@@ -4,12 +4,14 @@ import type { FoldKind, FoldTree } from "../layout/folds.ts";
 import { BOX_WIDTH, type LaidEdge, type Layout, parentsOf } from "../layout/layout.ts";
 import type { Item } from "../model/document.ts";
 import { LOOKS, type ItemStatus } from "../model/looks.ts";
-import type { Model, UnionItem } from "../model/model.ts";
+import { BOTH, type Model, type UnionItem } from "../model/model.ts";
 import { counted, shortSettings, sizesText, typesText } from "../model/wording.ts";
 
 export const ROW = 36;
 export const MAX_ROWS = 4;
 const PADDING = 5;
+/** Width of a letter of a frame's label, about. */
+const LETTER = 5.8;
 
 /** One layer or node in a box. */
 export interface Row {
@@ -60,12 +62,23 @@ export function boxHeight(members: number): number {
   return 2 * PADDING + ROW * Math.max(1, Math.min(members, MAX_ROWS)) + (members > MAX_ROWS ? 16 : 0);
 }
 
+/** Whether a pane shows a box: the overlay shows those of both nets. */
+export function isPresent(box: Box, side: number): boolean {
+  return side === BOTH || box.present[side as 0 | 1];
+}
+
+/** Whether a pane shows an edge. */
+export function isDrawn(edge: { sides: number }, side: number): boolean {
+  return side === BOTH || Boolean(edge.sides & (1 << side));
+}
+
 export class Scene {
   readonly boxes: Box[];
   readonly byId = new Map<number, Box>();
   readonly frames: Frame[];
   readonly edges: SceneEdge[];
   readonly parents: Int32Array;
+  private readonly frameById: Map<number, Frame>;
   private readonly rowCache = new Map<string, Row[]>();
   private readonly titleCache = new Map<string, string>();
   private readonly leafCache = new Map<number, number[]>();
@@ -82,6 +95,7 @@ export class Scene {
     this.tallest = this.boxes.reduce((most, box) => Math.max(most, box.height), 0);
     this.edges = this.placed(layout.edges);
     this.frames = this.findFrames();
+    this.frameById = new Map(this.frames.map((frame) => [frame.id, frame]));
     this.takeStubs();
   }
 
@@ -127,11 +141,31 @@ export class Scene {
   }
 
   /** The box or the label of a frame at a point. */
-  at(x: number, y: number): Box | Frame | undefined {
+  at(x: number, y: number, side = 0): Box | Frame | undefined {
     for (const box of this.between(y, y)) {
       if (x >= box.x && x <= box.x + box.width && y >= box.y && y <= box.y + box.height) return box;
     }
-    return this.frames.find((f) => Math.abs(y - f.y) <= 9 && x >= f.x - 4 && x <= f.x + 120);
+    return this.frames.findLast((frame) => {
+      const { left, width } = this.label(frame, side);
+      return Math.abs(y - frame.y) <= 9 && x >= left - 4 && x <= left + width;
+    });
+  }
+
+  /** Where the label of a frame is written: to the right of that of a frame around it which begins here too. */
+  label(frame: Frame, side: number, unit = 1): { title: string; left: number; width: number } {
+    const title = this.foldTitle(frame.id, side);
+    let left = frame.x + 9;
+    for (let id = this.parents[frame.id]!; id >= 0; id = this.parents[id]!) {
+      const around = this.frameById.get(id);
+      if (!around) continue;
+      if (Math.abs(around.y - frame.y) > 14 * unit) break;
+      const { left: begin, width } = this.label(around, side, unit);
+      left = Math.max(left, begin + width + 3 * unit);
+      break;
+    }
+    const room = frame.x + frame.width - left - 4;
+    const wanted = title.length * LETTER * unit + 24 * unit;
+    return { title, left, width: room < 40 * unit ? 0 : Math.min(wanted, room) };
   }
 
   /** The lines of a box on one side; only what is drawn is ever written. */
@@ -139,7 +173,9 @@ export class Scene {
     const key = `${box.id} ${side}`;
     let found = this.rowCache.get(key);
     if (!found) {
-      found = box.isFold ? [this.foldRow(box.id, side)] : this.itemRows(box.id, side);
+      if (side === BOTH) found = merged(this.rows(box, 0), this.rows(box, 1));
+      else if (!box.present[side as 0 | 1]) found = [];
+      else found = box.isFold ? [this.foldRow(box.id, side)] : this.itemRows(box.id, side);
       this.rowCache.set(key, found);
     }
     return found;
@@ -147,6 +183,7 @@ export class Scene {
 
   /** What a fold is called: what the names in it begin with, or what it is. */
   foldTitle(id: number, side: number): string {
+    if (side === BOTH) return this.foldTitle(id, this.members(id, 0).length ? 0 : 1);
     const key = `${id} ${side}`;
     let found = this.titleCache.get(key);
     if (found === undefined) {
@@ -298,6 +335,24 @@ export class Scene {
       if (names && !names.includes(stub.value) && this.shown(stub.source) !== box) names.push(stub.value);
     }
   }
+}
+
+/** The rows of both sides as one: what they share once, and what differs with both. */
+function merged(a: Row[], b: Row[]): Row[] {
+  return Array.from({ length: Math.max(a.length, b.length) }, (_, index) => {
+    const [x, y] = [a[index], b[index]];
+    if (!x || !y) return (x ?? y)!;
+    return {
+      title: either(x.title, y.title, " · "),
+      type: either(x.type, y.type, " · "),
+      settings: either(x.settings, y.settings, " ≠ "),
+      shape: either(x.shape, y.shape, " ≠ "),
+    };
+  });
+}
+
+function either(a: string, b: string, between: string): string {
+  return a === b ? a : [a, b].filter(Boolean).join(between);
 }
 
 function gravest(items: UnionItem[]): ItemStatus {

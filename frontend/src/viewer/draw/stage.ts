@@ -12,6 +12,7 @@ import {
 
 import { h } from "../dom.ts";
 import type { Net } from "../model/document.ts";
+import { BOTH } from "../model/model.ts";
 import type { Painting } from "./paint.ts";
 import { Pane } from "./pane.ts";
 import type { Box, Frame, Scene } from "./scene.ts";
@@ -33,6 +34,7 @@ const LEGIBLE_AT_FIRST = 0.72;
 
 export class Stage {
   readonly element: HTMLElement;
+  /** A pane for each net and, of two, one for both laid over each other. */
   readonly panes: Pane[];
   readonly fitter = new Fitter();
   theme!: Theme;
@@ -42,20 +44,26 @@ export class Stage {
   private transform: ZoomTransform = zoomIdentity;
   private highlights: Highlights = { selected: null, heatOf: null };
   private frame = 0;
+  private lastSize: { width: number; height: number } | undefined;
   private hasView = false;
+  /** The least scale that was asked for when the whole width was last fitted; null once somebody moved. */
+  private fittedTo: number | null = null;
 
   constructor(
     nets: Net[],
     private readonly actions: StageActions,
   ) {
     this.panes = nets.map((net, side) => new Pane(side, paneLabel(net, nets.length > 1 ? "AB"[side]! : "")));
+    if (nets.length > 1) this.panes.push(new Pane(BOTH, overlayLabel(nets)));
     this.strip = new Strip((x, y) => this.centre(x, y, this.transform.k));
     this.element = h(
       "section", // the page around it, ours or the workbench's, has the main landmark
       { class: "nw-stage", "aria-label": nets.length > 1 ? "Both nets" : "The net" },
-      ...this.panes.map((pane, side) => paneElement(pane, nets, side)),
+      ...this.panes.map((pane) => paneElement(pane, nets)),
       h("div", { class: "nw-stripbox" }, this.strip.canvas),
     );
+    this.element.dataset["mode"] = "beside";
+    this.element.style.setProperty("--panes", String(nets.length));
     this.zoom = zoom<HTMLCanvasElement, unknown>()
       .scaleExtent([MIN_SCALE, MAX_SCALE])
       .filter((event: MouseEvent) =>
@@ -67,6 +75,27 @@ export class Stage {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.recolour());
   }
 
+  /** Whether both nets are drawn as one graph. */
+  get isOverlay(): boolean {
+    return this.element.dataset["mode"] === "overlay";
+  }
+
+  /** The sides that are drawn now. */
+  get sides(): number[] {
+    return this.visible.map((pane) => pane.side);
+  }
+
+  setOverlay(isOn: boolean): void {
+    if (this.panes.length < 2) return;
+    this.element.dataset["mode"] = isOn ? "overlay" : "beside";
+    this.element.style.setProperty("--panes", String(this.sides.length));
+    this.resized();
+  }
+
+  private get visible(): Pane[] {
+    return this.panes.filter((pane) => (pane.side === BOTH) === this.isOverlay);
+  }
+
   show(scene: Scene): void {
     this.scene = scene;
     this.theme ??= readTheme(this.element);
@@ -76,8 +105,7 @@ export class Stage {
       [width + PADDED, height + PADDED],
     ]);
     for (const pane of this.panes) pane.resize();
-    if (!this.hasView) this.fit(LEGIBLE_AT_FIRST);
-    this.hasView = true;
+    this.firstView();
     this.strip.show(scene, this.theme);
     this.redraw();
   }
@@ -97,12 +125,14 @@ export class Stage {
 
   /** Show the whole width, or as much of it as is legible at a scale. */
   fit(least = 0.25): void {
-    const pane = this.panes[0];
-    if (pane && this.scene) this.setTransform(pane.fitted(this.scene, least));
+    const pane = this.visible[0];
+    if (!pane?.width || !this.scene) return;
+    this.setTransform(pane.fitted(this.scene, least));
+    this.fittedTo = least;
   }
 
   zoomBy(factor: number): void {
-    const pane = this.panes[0];
+    const pane = this.visible[0];
     if (pane) this.zoom.scaleBy(select(pane.canvas), factor);
   }
 
@@ -119,7 +149,8 @@ export class Stage {
 
   /** Bring a box into sight, if it is not well in sight already. */
   reveal(box: Box): void {
-    const pane = this.panes[0]!;
+    const pane = this.visible[0]!;
+    if (!pane.width) return;
     const x = box.x + box.width / 2;
     const y = box.y + box.height / 2;
     const [screenX, screenY] = this.transform.apply([x, y]);
@@ -130,7 +161,7 @@ export class Stage {
   }
 
   centre(x: number, y: number, scale: number): void {
-    const pane = this.panes[0];
+    const pane = this.visible[0];
     if (!pane) return;
     const { width } = this.scene!.layout;
     const fits = width * scale <= pane.width - 24;
@@ -142,7 +173,7 @@ export class Stage {
     this.frame ||= requestAnimationFrame(() => {
       this.frame = 0;
       if (!this.scene) return;
-      for (const pane of this.panes)
+      for (const pane of this.visible)
         pane.draw(this.scene, this.transform, this.theme, this.fitter, this.highlights);
       this.drawView();
     });
@@ -155,28 +186,61 @@ export class Stage {
   }
 
   private drawView(): void {
-    const pane = this.panes[0]!;
+    const pane = this.visible[0]!;
     const [left, top] = this.transform.invert([0, 0]);
     const [right, bottom] = this.transform.invert([pane.width, pane.height]);
     this.strip.drawView(left, top, right, bottom, this.theme);
   }
 
   private resized(): void {
-    const changed = this.panes.map((pane) => pane.resize());
-    if (!this.scene || !changed.some(Boolean)) return;
+    const before = this.lastSize;
+    for (const pane of this.panes) pane.resize();
+    const pane = this.visible[0]!;
+    if (!this.scene || !pane.width) return;
+    this.lastSize = { width: pane.width, height: pane.height };
+    if (!this.hasView) this.firstView();
+    else if (before && (before.width !== pane.width || before.height !== pane.height)) this.refit(before);
     this.strip.show(this.scene, this.theme);
     this.redraw();
   }
 
+  /** Show the beginning, once there is room to show it in. */
+  private firstView(): void {
+    const pane = this.visible[0]!;
+    if (this.hasView || !pane.width) return;
+    this.hasView = true;
+    this.lastSize = { width: pane.width, height: pane.height };
+    this.fit(LEGIBLE_AT_FIRST);
+    const chosen = this.selected === null ? undefined : this.scene!.shown(this.selected);
+    if (chosen) this.reveal(chosen);
+  }
+
+  /** After a change of size: fit anew what was fitted; else keep the middle, and the selected box in sight. */
+  private refit(before: { width: number; height: number }): void {
+    const pane = this.visible[0]!;
+    const scene = this.scene!;
+    if (this.fittedTo !== null) return this.fit(this.fittedTo);
+    const { k } = this.transform;
+    const room = (size: number): number => (size - 32) / Math.max(scene.layout.width, 1);
+    // a net that was shown in its whole width is shown so again, as far as names stay legible
+    const wasWhole = k <= room(before.width) + 0.01;
+    const wanted = wasWhole ? Math.max(Math.min(1, room(pane.width)), Math.min(k, LEGIBLE_AT_FIRST)) : k;
+    const [x, y] = this.transform.invert([before.width / 2, before.height / 2]);
+    this.centre(x, y, wanted);
+    const chosen = this.selected === null ? undefined : scene.shown(this.selected);
+    if (chosen) this.reveal(chosen);
+  }
+
   private moved(transform: ZoomTransform): void {
     this.transform = transform;
+    this.fittedTo = null;
     // what d3 remembers of the other panes, so that a gesture there goes on from here
     for (const pane of this.panes) (pane.canvas as { __zoom?: ZoomTransform }).__zoom = transform;
     this.redraw();
   }
 
   private setTransform(transform: ZoomTransform): void {
-    const pane = this.panes[0];
+    const pane = this.visible[0];
     if (pane) this.zoom.transform(select(pane.canvas), transform);
   }
 
@@ -185,7 +249,7 @@ export class Stage {
     select(canvas).call(this.zoom).on("dblclick.zoom", null);
     const hitAt = (event: MouseEvent): Box | Frame | undefined => {
       const [x, y] = zoomTransform(canvas).invert([event.offsetX, event.offsetY]);
-      return this.scene?.at(x, y);
+      return this.scene?.at(x, y, pane.side);
     };
     canvas.addEventListener("click", (event) => this.actions.clicked(hitAt(event), pane.side));
     canvas.addEventListener("dblclick", (event) => {
@@ -212,7 +276,7 @@ export class Stage {
   private hover(canvas: HTMLCanvasElement, hit: Box | Frame | undefined, side: number): void {
     canvas.style.cursor = hit ? "pointer" : "grab";
     const isBox = hit && "status" in hit;
-    const rows = isBox && hit.present[side as 0 | 1] ? this.scene!.rows(hit, side) : [];
+    const rows = isBox ? this.scene!.rows(hit, side) : [];
     const text = rows
       .map((row) => [row.title, `${row.type} ${row.settings}`.trim(), row.shape].filter(Boolean).join("\n"))
       .join("\n\n");
@@ -225,12 +289,41 @@ function paneLabel(net: Net, letter: string): string {
   return `${name}. Arrow keys move along the net.`;
 }
 
-function paneElement(pane: Pane, nets: Net[], side: number): HTMLElement {
+function overlayLabel(nets: Net[]): string {
+  return `Both nets as one graph: ${nets.map(({ name }) => name).join(" and ")}. Arrow keys move along it.`;
+}
+
+function overlayElement(pane: Pane, nets: Net[]): HTMLElement {
+  const key = (letter: string, status: string, words: string, name = ""): HTMLElement =>
+    h(
+      "span",
+      { class: "nw-key", "data-status": status, title: name },
+      h("span", { class: "nw-swatch" }),
+      letter ? h("span", { class: "nw-letter" }, letter) : null,
+      h("b", {}, words),
+    );
+  return h(
+    "section",
+    { class: "nw-pane", "data-side": pane.side, "aria-label": "Both nets" },
+    h(
+      "header",
+      { class: "nw-panehead" },
+      key("A", "ONLY_A", "only in A", nets[0]!.name),
+      key("B", "ONLY_B", "only in B", nets[1]!.name),
+      key("", "PLAIN", "in both"),
+    ),
+    h("div", { class: "nw-canvasbox" }, pane.canvas),
+  );
+}
+
+function paneElement(pane: Pane, nets: Net[]): HTMLElement {
+  const { side } = pane;
+  if (side === BOTH) return overlayElement(pane, nets);
   const net = nets[side]!;
   const letter = nets.length > 1 ? h("span", { class: "nw-letter" }, "AB"[side]!) : null;
   return h(
     "section",
-    { class: "nw-pane", "aria-label": nets.length > 1 ? `Net ${"AB"[side]}` : "Net" },
+    { class: "nw-pane", "data-side": side, "aria-label": nets.length > 1 ? `Net ${"AB"[side]}` : "Net" },
     h(
       "header",
       { class: "nw-panehead" },

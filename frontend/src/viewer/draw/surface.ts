@@ -32,6 +32,8 @@ export interface LineStyle {
 
 export interface Surface {
   box(x: number, y: number, width: number, height: number, style: BoxStyle): void;
+  /** How wide a text is. */
+  measure(text: string, style: TextStyle): number;
   /** Write a text; returns how wide it is, as far as there was room. */
   text(text: string, x: number, y: number, style: TextStyle): number;
   /** A line through points (x and y in turn) that leaves and reaches each of them vertically. */
@@ -128,6 +130,10 @@ export class CanvasSurface implements Surface {
     const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room, style.cut);
     context.fillText(shown, x, y);
     return this.fitter.width(shown, font);
+  }
+
+  measure(text: string, style: TextStyle): number {
+    return this.fitter.width(text, fontOf(style, this.theme));
   }
 
   line(points: number[], style: LineStyle): void {

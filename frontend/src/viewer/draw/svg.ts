@@ -22,6 +22,10 @@ export class SvgSurface implements Surface {
     );
   }
 
+  measure(text: string, style: TextStyle): number {
+    return this.fitter.width(text, fontOf(style, this.theme));
+  }
+
   text(text: string, x: number, y: number, style: TextStyle): number {
     const font = fontOf(style, this.theme);
     const shown = style.room === undefined ? text : this.fitter.fit(text, font, style.room, style.cut);

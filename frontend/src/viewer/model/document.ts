@@ -24,6 +24,8 @@ export interface Item {
   outputs: number[];
   parameters: number[];
   cost: Cost | null;
+  /** Time of a forward pass, where it was measured. */
+  seconds?: number | null;
 }
 
 export interface Layer extends Item {
@@ -90,6 +92,41 @@ export interface Group {
   isolated_error: Real;
   mapping: string;
   finding: number | null;
+  values?: TensorValues | null;
+  weights?: WeightDifference[];
+}
+
+/** What the output of a group holds in both nets, in B's layout; maps are bytes in base64. */
+export interface TensorValues {
+  names: [string, string];
+  shape: number[];
+  /** Index of the element with the largest difference. */
+  place: number[];
+  at_place: [Real, Real];
+  rms: Real;
+  /** Largest difference by channel, relative to the rms of A; of many channels, of neighbours together. */
+  channels: Real[];
+  num_channels: number;
+  /** Height and width of the blocks that an element of the maps stands for. */
+  block: [number, number];
+  size: [number, number];
+  worst: [number, number];
+  range: [Real, Real];
+  /** The largest difference in the map. */
+  difference: Real;
+  a: string;
+  b: string;
+  a_minus_b: string;
+  histogram: { range: [Real, Real]; a: number[]; b: number[] };
+}
+
+/** How two stored arrays differ by output channel, relative to their largest element; none: they are identical. */
+export interface WeightDifference {
+  role: string;
+  keys: [string, string];
+  channels: Real[];
+  num_channels: number;
+  transposed: boolean;
 }
 
 /** A change of B's text that fixes findings. */

@@ -12,6 +12,9 @@ import type { ItemStatus } from "./looks.ts";
 
 export type View = "layers" | "operators";
 
+/** A pane's side: 0 for A, 1 for B, and this for the two laid over each other. */
+export const BOTH = 2;
+
 export interface UnionItem {
   /** Indices into `Model.items`, of A and of B. */
   members: [number[], number[]];

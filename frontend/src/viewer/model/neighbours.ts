@@ -1,6 +1,6 @@
 /** Where an arrow key leads: along the edges up and down, to what stands beside it left and right. */
 
-import type { Box, Scene } from "../draw/scene.ts";
+import { type Box, type Scene, isDrawn, isPresent } from "../draw/scene.ts";
 
 export type Direction = "up" | "down" | "left" | "right";
 
@@ -10,7 +10,7 @@ export function neighbour(
   direction: Direction,
   side: number,
 ): Box | undefined {
-  const isHere = (box: Box): boolean => box.present[side as 0 | 1];
+  const isHere = (box: Box): boolean => isPresent(box, side);
   if (!from) return scene.boxes.find(isHere);
   if (direction === "left" || direction === "right") {
     const sign = direction === "left" ? -1 : 1;
@@ -20,7 +20,7 @@ export function neighbour(
   }
   const isDown = direction === "down";
   const along = scene.edges
-    .filter((edge) => (edge.sides >> side) & 1 && (isDown ? edge.source : edge.target) === from.id)
+    .filter((edge) => isDrawn(edge, side) && (isDown ? edge.source : edge.target) === from.id)
     .map((edge) => scene.byId.get(isDown ? edge.target : edge.source)!);
   const found = nearest(along, (box) => Math.abs(box.x - from.x));
   if (found) return found;

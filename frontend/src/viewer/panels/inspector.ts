@@ -12,6 +12,7 @@ import { overviewParts } from "./overview.ts";
 import { paddingPicture, paddingWords } from "./padding.ts";
 import { parameterParts } from "./parameters.ts";
 import { type FixActions, patchPart } from "./patch.ts";
+import { valueParts, weightPart } from "./values.ts";
 import { computedTable, pairNodes, row, writtenTable } from "./settings.ts";
 
 export interface InspectorActions {
@@ -103,6 +104,7 @@ export class Inspector {
         ),
       ),
       ...valuesPart(item),
+      ...weightsPart(item),
       ...padding(model, item, () => this.actions.openLab(id)),
       ...computed(model, item),
       ...shapes(model, sides),
@@ -217,8 +219,16 @@ export function findingPart(
 }
 
 function valuesPart(item: UnionItem): HTMLElement[] {
-  const groups = item.groups.filter((group) => group.error !== null || group.mapping);
-  return groups.flatMap((group) => [section("Values", valuesTable(group))]);
+  const groups = item.groups.filter((group) => group.error !== null || group.mapping || group.values);
+  return groups.flatMap((group) => [
+    section("Values", valuesTable(group), ...(group.values ? valueParts(group.values) : [])),
+  ]);
+}
+
+/** How the stored arrays of a pair differ, channel by channel. */
+function weightsPart(item: UnionItem): HTMLElement[] {
+  const differences = item.groups.flatMap((group) => group.weights ?? []);
+  return differences.length ? [section("Weights of A against B", ...differences.map(weightPart))] : [];
 }
 
 function valuesTable(group: Group): HTMLElement {

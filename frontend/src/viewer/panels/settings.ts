@@ -82,6 +82,11 @@ export function writtenTable(a: Item | undefined, b: Item | undefined, sides: nu
   return h("table", { class: "nw-table" }, h("tbody", {}, ...rows));
 }
 
+/** A name of several words, which may be broken between them and not within one. */
+function breakable(name: string): string {
+  return name.replace(/([a-z])(?=[A-Z])/g, "$1\u200b");
+}
+
 /** A row with a name and the values of both sides; a difference is marked by a sign as well as by colour. */
 export function row(name: string, values: string[], differs: boolean, cell: "td" | "th" = "td"): HTMLElement {
   const sign = differs ? h("span", { class: "nw-sign", role: "img", "aria-label": "differs" }, "≠") : null;
@@ -89,6 +94,8 @@ export function row(name: string, values: string[], differs: boolean, cell: "td"
     "tr",
     { class: differs ? "nw-differs" : null },
     h("th", { scope: "row" }, name, sign),
-    ...values.map((value) => h(cell, cell === "th" ? { scope: "col" } : {}, value || "\u00a0")),
+    ...values.map((value) =>
+      h(cell, cell === "th" ? { scope: "col" } : {}, (cell === "th" ? breakable(value) : value) || "\u00a0"),
+    ),
   );
 }

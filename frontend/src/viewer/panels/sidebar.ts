@@ -26,7 +26,7 @@ export class Sidebar {
     this.search = h("input", {
       class: "nw-search",
       type: "search",
-      placeholder: "Search name, type, shape",
+      placeholder: "Search",
       "aria-label": "Search layers by name, type or shape",
       "aria-keyshortcuts": "/",
       autocomplete: "off",

@@ -3,12 +3,18 @@
 import { h } from "../dom.ts";
 import type { ComparisonDocument, Document } from "../model/document.ts";
 import { verdictLook } from "../model/looks.ts";
-import { MEASURES, type Measure } from "../model/measures.ts";
+import { MEASURES, type Measure, knownMeasures } from "../model/measures.ts";
+import { MAX_BYTES } from "../model/owndata.ts";
 import type { View } from "../model/model.ts";
 
 export interface ToolbarActions {
   setView: (view: View) => void;
-  setMeasure: (measure: Measure | null) => void;
+  /** Show a measure, the user's own data, or nothing as heat. */
+  setHeat: (shown: Measure | "own" | null) => void;
+  ownData: (text: string, name: string) => void;
+  say: (text: string) => void;
+  toggleOverlay: () => void;
+  togglePanel: (panel: "list" | "details") => void;
   foldAll: (isOpen: boolean) => void;
   zoomBy: (factor: number) => void;
   fit: () => void;
@@ -23,6 +29,9 @@ export class Toolbar {
   private readonly views = new Map<View, HTMLButtonElement>();
   private readonly position = h("span", { class: "nw-position", role: "status" });
   private readonly measure: HTMLSelectElement;
+  private readonly file: HTMLInputElement;
+  private readonly overlay: HTMLButtonElement;
+  private readonly panels: Record<"list" | "details", HTMLButtonElement>;
 
   constructor(
     document: Document,
@@ -32,10 +41,25 @@ export class Toolbar {
       "select",
       { "aria-label": "Heat map of the layers", onchange: () => this.measureChosen() },
       h("option", { value: "" }, "Heat map: off"),
-      ...Object.entries(MEASURES)
-        .filter(([name]) => document.kind === "comparison" || name !== "error")
-        .map(([value, { words }]) => h("option", { value }, words)),
+      ...knownMeasures({ document, nets: document.nets }).map((value) =>
+        h("option", { value }, MEASURES[value].words),
+      ),
     );
+    this.file = h("input", {
+      type: "file",
+      accept: ".json,.csv,.tsv,.txt",
+      class: "nw-hidden",
+      tabindex: -1,
+      "aria-label": "Your own data, JSON or CSV",
+      onchange: () => void this.fileChosen(),
+    });
+    const { toggleOverlay, togglePanel } = this.actions;
+    this.overlay = button("Overlay", "Overlay: both nets as one graph (v)", toggleOverlay, "v");
+    this.panels = {
+      list: button("◧", "List (left bracket)", () => togglePanel("list"), "["),
+      details: button("◨", "Details (right bracket)", () => togglePanel("details"), "]"),
+    };
+    this.showOverlay(false);
     this.element = h("header", { class: "nw-header" }, verdictPart(document), this.tools(document));
   }
 
@@ -53,8 +77,36 @@ export class Toolbar {
     this.measureChosen();
   }
 
+  showOverlay(isOn: boolean): void {
+    this.overlay.setAttribute("aria-pressed", String(isOn));
+  }
+
+  showPanel(panel: "list" | "details", isOpen: boolean): void {
+    this.panels[panel].setAttribute("aria-pressed", String(isOpen));
+  }
+
+  /** Offer the user's own data among the measures, and choose it. */
+  showOwnData(name: string): void {
+    const known = [...this.measure.options].find(({ value }) => value === "own");
+    const option = known ?? h("option", { value: "own" });
+    option.textContent = `Own: ${name}`;
+    if (!known) this.measure.append(option);
+    this.measure.value = "own";
+  }
+
   private measureChosen(): void {
-    this.actions.setMeasure((this.measure.value || null) as Measure | null);
+    this.actions.setHeat((this.measure.value || null) as Measure | "own" | null);
+  }
+
+  private async fileChosen(): Promise<void> {
+    const [file] = this.file.files ?? [];
+    if (!file) return;
+    if (file.size > MAX_BYTES)
+      this.actions.say(
+        `${file.name}: is larger than ${MAX_BYTES / 1e6} MB, the most that is laid over nets.`,
+      );
+    else this.actions.ownData(await file.text(), file.name);
+    this.file.value = ""; // so that the same file may be chosen again
   }
 
   private tools(document: Document): HTMLElement {
@@ -68,6 +120,7 @@ export class Toolbar {
             button("›", "Next difference (n)", () => actions.step(1), "n"),
           )
         : null;
+    const isPair = document.nets.length > 1;
     const hasNodes = document.nets.some((net) => net.nodes.length);
     const views = hasNodes
       ? group("View", this.viewButton("layers", "Layers"), this.viewButton("operators", "Operators"))
@@ -76,26 +129,48 @@ export class Toolbar {
       "div",
       { class: "nw-tools", role: "toolbar", "aria-label": "Tools" },
       steps,
-      views,
-      this.measure,
-      group(
-        "Blocks",
-        button("⊟", "Collapse all blocks", () => actions.foldAll(false)),
-        button("⊞", "Expand all blocks", () => actions.foldAll(true)),
+      drawing(views),
+      drawing(isPair ? this.overlay : null),
+      this.heatGroup(),
+      this.file,
+      drawing(
+        group(
+          "Blocks",
+          button("⊟", "Collapse all blocks", () => actions.foldAll(false)),
+          button("⊞", "Expand all blocks", () => actions.foldAll(true)),
+        ),
       ),
-      group(
-        "Zoom",
-        button("−", "Zoom out (-)", () => actions.zoomBy(1 / 1.3), "-"),
-        button("+", "Zoom in (+)", () => actions.zoomBy(1.3), "+"),
-        button("Fit", "Fit to the window (0)", () => actions.fit(), "0"),
+      drawing(
+        group(
+          "Zoom",
+          button("−", "Zoom out (-)", () => actions.zoomBy(1 / 1.3), "-"),
+          button("+", "Zoom in (+)", () => actions.zoomBy(1.3), "+"),
+          button("Fit", "Fit to the window (0)", () => actions.fit(), "0"),
+        ),
       ),
-      group(
-        "Export",
-        button("SVG", "Save as SVG", () => actions.save("svg")),
-        button("PNG", "Save as PNG", () => actions.save("png")),
+      drawing(
+        group(
+          "Export",
+          button("SVG", "Save as SVG", () => actions.save("svg")),
+          button("PNG", "Save as PNG", () => actions.save("png")),
+        ),
       ),
-      button("Padding", "Padding lab: windows of convolutions and poolings (w)", () => actions.lab(), "w"),
+      drawing(
+        button("Padding", "Padding lab: windows of convolutions and poolings (w)", () => actions.lab(), "w"),
+      ),
+      group("Panels", this.panels.list, this.panels.details),
       button("?", "Keys and marks (?)", () => actions.help(), "?"),
+    );
+  }
+
+  private heatGroup(): HTMLElement {
+    const words = "Your own data on the nets: JSON or CSV of values by node name";
+    return drawing(
+      group(
+        "Heat",
+        this.measure,
+        button("Data", words, () => this.file.click()),
+      ),
     );
   }
 
@@ -143,4 +218,10 @@ function button(text: string, label: string, act: () => void, key?: string): HTM
 
 function group(label: string, ...parts: HTMLElement[]): HTMLElement {
   return h("div", { class: "nw-group", role: "group", "aria-label": label }, ...parts);
+}
+
+/** What only changes the drawing: a phone has it above the drawing alone. */
+function drawing<T extends HTMLElement | null>(part: T): T {
+  part?.classList.add("nw-drawing");
+  return part;
 }
