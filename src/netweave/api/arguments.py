@@ -82,6 +82,17 @@ def check_tolerance(value: Any) -> float:
     return float(value)
 
 
+def check_count(value: Any, what: str, *, least: int) -> int:
+    """Return a whole number.
+
+    Raises:
+        UsageError: The value is something else, or is too small.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < least:
+        raise UsageError(f"{what} is {value!r}, expected a whole number >= {least}")
+    return int(value)
+
+
 def check_file(value: Any, *, what: str) -> Path:
     """Return the name of a file.
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 from netweave import comparison
-from netweave.api.arguments import check_arrays, check_shapes, check_tolerance
+from netweave.api.arguments import check_arrays, check_count, check_shapes, check_tolerance
 from netweave.api.arrays import load_arrays
 from netweave.api.nets import load
-from netweave.comparison import LOCAL_TOLERANCE, OUTPUT_TOLERANCE, Matrix
+from netweave.comparison import LOCAL_TOLERANCE, NUM_SAMPLES, OUTPUT_TOLERANCE, Matrix
 from netweave.errors import SourceError, UsageError
 from netweave.graph import Graph, known_shape
 
@@ -81,6 +81,9 @@ def compare(
     last: str | None = None,
     probe: Probe | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
+    seed: int = 0,
+    num_samples: int = NUM_SAMPLES,
+    keep_values: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
     **options: Unpack[ReadOptions],
@@ -94,6 +97,10 @@ def compare(
         last: Layer, node or value of A that the compared part ends with.
         probe: Inputs of A to run on, by name, or a file of them as for ``load_arrays``; drawn otherwise.
         tolerance: Largest relative error of an output treated as equal, > 0.
+        seed: What inputs are drawn by, >= 0; another seed draws others.
+        num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the
+            second a smooth image, the third noise of the size of pixels, and further ones are noise.
+        keep_values: Keep what each group of layers computes in both nets, for the page: see ``Group.values``.
         input_shapes: Input sizes by name, for both nets; see ``load_all``.
         progress: Called with each step as it starts, in words.
         options: As for ``load``.
@@ -110,6 +117,9 @@ def compare(
         last=last,
         probe=_probe(probe, graphs[0]),
         tolerance=check_tolerance(tolerance),
+        seed=check_count(seed, "seed", least=0),
+        num_samples=check_count(num_samples, "num_samples", least=1),
+        keep_values=keep_values,
         progress=progress,
     )
 
@@ -122,6 +132,7 @@ def compare_all(
     last: str | None = None,
     probe: Probe | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
+    keep_values: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     progress: Progress | None = None,
     **options: Unpack[ReadOptions],
@@ -135,6 +146,7 @@ def compare_all(
         last: The end of the compared part.
         probe: Inputs of the first net of each pair.
         tolerance: Largest relative error of an output treated as equal, > 0.
+        keep_values: As for ``compare``.
         input_shapes: Input sizes by name, for all nets.
         progress: Called with each step as it starts.
         options: As for ``load``.
@@ -162,6 +174,7 @@ def compare_all(
                 last=last,
                 probe=_probe(probe, a),
                 tolerance=tolerance,
+                keep_values=keep_values,
                 progress=progress,
             )
             if compare_two is None

@@ -28,6 +28,7 @@ class LayerTime:
 
     Attributes:
         name: Name of the layer; several are joined by `` + ``.
+        keys: Keys of the layers.
         type: Type in the source.
         forward_s: Forward time.
         backward_s: Backward time; 0 if no gradient passes through.
@@ -37,6 +38,7 @@ class LayerTime:
     type: str
     forward_s: float
     backward_s: float
+    keys: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +152,7 @@ def _by_layer(graph: Graph, seconds: Mapping[ir.Node, Seconds]) -> tuple[LayerTi
             " + ".join(graph.layers[key].type for key in keys if key in graph.layers),
             forward,
             backward,
+            keys,
         )
         for keys, (forward, backward) in times.items()
     )

@@ -81,6 +81,7 @@ def compare(
             last=last,
             probe=probe_file,
             tolerance=tolerance or api.OUTPUT_TOLERANCE,
+            keep_values=bool(html_file),
             progress=status.update,
             **reading,
         )

@@ -9,6 +9,7 @@ from netweave.comparison.execution.variation import Variation
 from netweave.comparison.explain.agreement import review
 from netweave.comparison.explain.judge import Judge
 from netweave.comparison.explain.latent import all_folded
+from netweave.comparison.explain.values import with_values
 from netweave.comparison.input_choice import extend
 from netweave.comparison.missing_weights import by_structure
 from netweave.comparison.result.comparison import EQUAL_VERDICTS, Comparison
@@ -113,7 +114,9 @@ class Assessment:
         )
 
 
-def assess(run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog) -> Assessment:
+def assess(
+    run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog, keep_values: bool = False
+) -> Assessment:
     """Align both nets to the end, judge their groups, explain what differs, and review what agrees.
 
     Args:
@@ -121,6 +124,7 @@ def assess(run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog)
         pair: The pair.
         tolerance: Largest relative error of an output treated as equal.
         log: Takes times and notes.
+        keep_values: Keep the values of each group, to be shown.
     """
     with log.stage("align"):
         extend(run, pair.seeds)
@@ -140,6 +144,9 @@ def assess(run: PairRun, pair: PreparedPair, *, tolerance: float, log: StageLog)
             log.note(
                 f"output {name!r} is {flaw} on the inputs tried; the verdict depends on the layers before it"
             )
+    if keep_values:
+        with log.stage("keep values"):
+            groups = with_values(run.alignment, judge.drafts, groups)
     return Assessment(
         pair, tolerance, run.candidate, run.inputs, groups, outputs, agreement, probes=(run.text,)
     )

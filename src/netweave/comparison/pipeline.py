@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from netweave.comparison.execution.probes import NUM_SAMPLES
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
 from netweave.comparison.prepare import NotComparableError, prepare
@@ -35,6 +36,9 @@ def compare(
     probe: Mapping[str, np.ndarray] | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
     one_size: bool = False,
+    seed: int = 0,
+    num_samples: int = NUM_SAMPLES,
+    keep_values: bool = False,
     progress: Progress | None = None,
 ) -> Comparison:
     """Compare two nets: are they the same, and if not, where and why?
@@ -47,6 +51,9 @@ def compare(
         probe: Inputs of A (of the part's, if there is one) to run on, by name, instead of drawn ones.
         tolerance: Largest relative error of an output treated as equal, > 0.
         one_size: Compare at the declared sizes alone, for a net that was made for one size of its images.
+        seed: What the inputs are drawn by.
+        num_samples: Samples that are drawn where the nets leave the batch open, >= 1.
+        keep_values: Keep the values of each group, to be shown (``Group.values``).
         progress: Called with the name of each stage as it begins.
 
     Raises:
@@ -61,11 +68,13 @@ def compare(
             )
         log.progress("compare weights")
         return compare_stored(a, b)
-    settings = Settings(tolerance, probe, one_size)
+    settings = Settings(
+        tolerance, probe, one_size, seed=seed, num_samples=num_samples, keep_values=keep_values
+    )
     with collector_at_rest():  # graphs are cycles of nodes and values, and none of them dies on the way
         if first is None and last is None:
             return _compare_branches(a, b, settings, log)
-        whole = _compare(a, b, comparable, Settings(tolerance), log)
+        whole = _compare(a, b, comparable, Settings(tolerance, seed=seed, num_samples=num_samples), log)
         parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
         return _compare(*parts, comparable, settings, StageLog(log.progress))
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.comparison.execution.input_candidates import InputCandidate
+    from netweave.comparison.execution.pair_run import PairRun
     from netweave.comparison.prepare import PreparedPair
     from netweave.comparison.stage_log import StageLog
 
@@ -47,11 +48,17 @@ class Settings:
         tolerance: Largest relative error of an output treated as equal.
         probe: Inputs of A to run on, by name, instead of drawn ones.
         one_size: Compare at the declared sizes alone.
+        seed: What the inputs are drawn by; others follow it where more are drawn.
+        num_samples: Samples that are drawn where the nets leave the batch open.
+        keep_values: Keep the values of each group, to be shown.
     """
 
     tolerance: float
     probe: Mapping[str, np.ndarray] | None = None
     one_size: bool = False
+    seed: int = 0
+    num_samples: int = probes.NUM_SAMPLES
+    keep_values: bool = False
 
 
 def assess_sizes(pair: PreparedPair, settings: Settings, log: StageLog) -> Assessment:
@@ -116,7 +123,7 @@ class _Search:
         a, b, mappings = self.pair.a, self.pair.b, self.pair.candidates[0].mappings
         probe = self.settings.probe
         if probe is None:
-            declared = declared_sizes(a.graph, b.graph, mappings)
+            declared = declared_sizes(a.graph, b.graph, mappings, num_samples=self.settings.num_samples)
             return [declared] if self.settings.one_size else [oblong(declared), declared]
         names = [mapping.a for mapping in mappings]
         check_probe(probe, names)
@@ -128,14 +135,21 @@ class _Search:
         """Run and assess the pair at one size; None if it does not run there."""
         probe, tolerance = self.settings.probe, self.settings.tolerance
         with self.log.stage("run"):
-            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, probe=probe, seed=seed)
+            drawn_by = self.settings.seed + seed
+            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, probe=probe, seed=drawn_by)
         try:
             run = run_best(runner, candidates, self.pair.seeds, tolerance=tolerance, log=self.log)
         except RunError as error:
             self.failures[size_key(sizes)] = error
             self.log.note(f"not compared at {sizes_text(sizes)}: one of the nets cannot be run at this size")
             return None
-        return None if run is None else assess(run, self.pair, tolerance=tolerance, log=self.log)
+        if run is None:
+            return None
+        return self._judged(run)
+
+    def _judged(self, run: PairRun) -> Assessment:
+        keeps = self.settings.keep_values
+        return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log, keep_values=keeps)
 
     def _confirm(self, assessment: Assessment, sizes: Sizes, *, seed: int = 0) -> Assessment | None:
         """Return an assessment with one more probe, of which only the outputs are looked at.
@@ -143,7 +157,8 @@ class _Search:
         The same if the nets do not take the size; None if the outputs differ there.
         """
         with self.log.stage("check another size"):
-            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, tapped=False, seed=seed)
+            drawn_by = self.settings.seed + seed
+            runner = PairRunner(self.pair.a, self.pair.b, sizes, self.resizer, tapped=False, seed=drawn_by)
             run = runner.run(assessment.candidate)
             return assessment if run is None else assessment.on_another_probe(run)
 
@@ -164,4 +179,4 @@ class _Search:
             raise NotComparableError("there is no input size on which both nets can be run")
         own = ", ".join(f"{value.name} {value_summary(value)}" for value in self.pair.b.source.inputs)
         self.log.note(f"B has the inputs {own} and cannot be run on {run.text}: its sizes would not match")
-        return assess(run, self.pair, tolerance=self.settings.tolerance, log=self.log)
+        return self._judged(run)

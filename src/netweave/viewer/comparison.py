@@ -14,24 +14,31 @@ from netweave.graph import Graph
 from netweave.graph.collection import collector_at_rest
 from netweave.passes.inference import to_inference
 from netweave.viewer.net import VERSION, Json, net_json, real, record_json
+from netweave.viewer.values import StoredArrays, values_json, weights_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from netweave.comparison import Comparison, Finding, Group, TensorMapping
 
+    Times = Mapping[str, float]
 
-def comparison_document(comparison: Comparison) -> Json:
+
+def comparison_document(comparison: Comparison, *, times: Sequence[Times] = ()) -> Json:
     """Return a comparison for the page, as JSON values.
 
     Of a comparison that was opened from a file, which holds no nodes, only layers are shown.
 
     Args:
         comparison: What was found.
+        times: Seconds that each layer takes, by key, of A and of B, where they were measured.
     """
     short = _shortener(comparison)
     with collector_at_rest():
         nets = _nets(comparison)
+        stored = _stored(comparison)
+    for net, seconds in zip(nets, times, strict=False):
+        _add_times(net, seconds)
     findings = [group.finding for group in comparison.groups if group.finding]
     numbers = {id(finding): number for number, finding in enumerate(findings)}
     places = [_Places(net) for net in nets]
@@ -49,7 +56,7 @@ def comparison_document(comparison: Comparison) -> Json:
         "outputs": [_mapping_json(mapping) for mapping in comparison.outputs],
         "probes": list(comparison.probes),
         "notes": [short(note) for note in comparison.notes],
-        "groups": [_group_json(group, places, numbers) for group in comparison.groups],
+        "groups": [_group_json(group, places, numbers, stored) for group in comparison.groups],
         "findings": [
             _finding_json(finding, short) | {"patch": _patch_json(comparison, [finding], short)}
             for finding in findings
@@ -116,8 +123,24 @@ class _Places:
         return [self._layers[key] for key in keys if key in self._layers]
 
 
-def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int]) -> Json:
+def _stored(comparison: Comparison) -> tuple[StoredArrays, StoredArrays] | None:
+    a, b = comparison.a, comparison.b
+    return (StoredArrays(a), StoredArrays(b)) if isinstance(a, Graph) and isinstance(b, Graph) else None
+
+
+def _add_times(net: Json, seconds: Times) -> None:
+    for layer in net["layers"]:
+        layer["seconds"] = seconds.get(layer["key"])
+
+
+def _group_json(
+    group: Group,
+    places: list[_Places],
+    numbers: Mapping[int, int],
+    stored: tuple[StoredArrays, StoredArrays] | None,
+) -> Json:
     a, b = places
+    weights = weights_json(*stored, (group.layers_a, group.layers_b)) if stored and group.is_pair else []
     return {
         "nodes": [a.nodes(group.nodes_a), b.nodes(group.nodes_b)],
         "layers": [a.layers(group.layers_a), b.layers(group.layers_b)],
@@ -128,6 +151,8 @@ def _group_json(group: Group, places: list[_Places], numbers: Mapping[int, int])
         "isolated_error": real(group.isolated_error),
         "mapping": group.mapping.text if group.mapping else "",
         "finding": numbers[id(group.finding)] if group.finding else None,
+        "values": values_json(group.values),
+        "weights": weights,
     }
 
 

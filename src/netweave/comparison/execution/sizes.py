@@ -55,14 +55,20 @@ def sizes_text(sizes: Sizes) -> str:
     return ", ".join(f"{name} {'x'.join(map(str, size))}" for name, size in sizes.items())
 
 
-def declared_sizes(a: Graph, b: Graph, mappings: Sequence[InputMapping]) -> Sizes:
+def declared_sizes(
+    a: Graph, b: Graph, mappings: Sequence[InputMapping], *, num_samples: int = probes.NUM_SAMPLES
+) -> Sizes:
     """Return input sizes of A: as A declares them, else as B does, else what fits.
 
-    A batch that one net leaves open is that of the other; one that both leave open is ``NUM_SAMPLES``.
+    Args:
+        a: The first net.
+        b: The second net.
+        mappings: How A's inputs become B's.
+        num_samples: The batch where both nets leave it open; where one does, it is that of the other.
     """
     sizes_a, sizes_b = probes.base_sizes(a), probes.base_sizes(b)
     pairs = [(m.a, sizes_a[m.a], m.sizes_of_a(sizes_b[m.b])) for m in mappings]
-    batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other])
+    batch = _batch([(own[0], other[0]) for _, own, other in pairs if own and other], num_samples)
     sizes = {}
     for name, own, other in pairs:
         if len(own) != len(other):
@@ -85,9 +91,9 @@ def oblong(sizes: Sizes) -> Sizes:
     }
 
 
-def _batch(firsts: Sequence[tuple[int | None, int | None]]) -> int:
+def _batch(firsts: Sequence[tuple[int | None, int | None]], num_samples: int) -> int:
     """Return the batch of both nets from the first sizes of their inputs, None where it is open."""
     for own, other in firsts:
         if (own is None) != (other is None):
             return own or other or 1
-    return probes.NUM_SAMPLES if all(first == (None, None) for first in firsts) else 1
+    return num_samples if all(first == (None, None) for first in firsts) else 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import warnings
 from dataclasses import dataclass, field, fields
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from netweave.comparison.layout.change import LayoutChange
@@ -12,6 +13,7 @@ from netweave.comparison.result.verdicts import Verdict
 
 if TYPE_CHECKING:
     from netweave.comparison.result.record import NetRecord
+    from netweave.comparison.result.tensor_values import TensorValues
     from netweave.graph import Graph
 
 
@@ -70,6 +72,9 @@ class TensorMapping(LayoutChange):
         steps = {step.name: getattr(change, step.name) for step in fields(LayoutChange)}
         return cls(a, b, text=text, **steps)
 
+
+NOT_IN_JSON = MappingProxyType({"json": False})
+"""Marks a field that is for the page alone."""
 
 INPUT_ORDER = "input order"
 """The setting of an ``Edit`` that puts a layer's inputs in another order, counted from 1 as they stand."""
@@ -141,6 +146,7 @@ class Group:
             None if that was not needed.
         mapping: How the output of A becomes that of B; None if not compared or the same.
         finding: The explanation, where there is something to explain.
+        values: What the group's output holds in both nets, where that was asked for.
     """
 
     nodes_a: tuple[str, ...]
@@ -153,6 +159,7 @@ class Group:
     isolated_error: float | None = None
     mapping: TensorMapping | None = None
     finding: Finding | None = None
+    values: TensorValues | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
     def graft_error(self) -> float | None:

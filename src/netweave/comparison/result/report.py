@@ -36,7 +36,8 @@ def _plain(value: Any) -> Any:
     if isinstance(value, LayerTable):
         return [_plain(layer) for layer in value.values()]
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        known = [field.name for field in dataclasses.fields(value) if field.metadata.get("json", True)]
+        return {name: _plain(getattr(value, name)) for name in known}
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, (tuple, list)):

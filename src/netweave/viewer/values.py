@@ -1,0 +1,159 @@
+"""What the page shows of values: maps of tensors in both nets, and how stored arrays differ by channel."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from netweave.graph import parameter_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from netweave.comparison.result.tensor_values import TensorValues
+    from netweave.graph import Graph, Layer
+
+Json = dict[str, Any]
+
+MAX_CHANNELS = 1024
+"""Channels whose differences are shown; of more, neighbours share a cell, which shows the largest."""
+
+MAX_ARRAY_BYTES = 1 << 30
+"""A stored array above this size is not compared element by element."""
+
+
+def values_json(values: TensorValues | None) -> Json | None:
+    """Return the values of a group's output for the page.
+
+    The maps are of 8 bits: A and B on one scale, and their difference on its own, so that one that is small
+    beside the values is seen.
+    """
+    if values is None:
+        return None
+    with np.errstate(invalid="ignore"):
+        difference = values.map_a - values.map_b
+    low, high = _range(values.map_a, values.map_b)
+    most = float(np.abs(difference[np.isfinite(difference)]).max(initial=0.0))
+    return {
+        "names": [values.name_a, values.name_b],
+        "shape": list(values.shape),
+        "place": list(values.place),
+        "at_place": [_real(values.value_a), _real(values.value_b)],
+        "rms": _real(values.rms),
+        "channels": by_cell(values.channel_errors),
+        "num_channels": len(values.channel_errors),
+        "block": list(values.block),
+        "size": list(values.map_a.shape),
+        "worst": list(values.worst),
+        "range": [_real(low), _real(high)],
+        "difference": _real(most),
+        "a": _bytes(values.map_a, low, high),
+        "b": _bytes(values.map_b, low, high),
+        "a_minus_b": _bytes(difference, -most, most),
+        "histogram": {
+            "range": [_real(values.low), _real(values.high)],
+            "a": list(values.counts_a),
+            "b": list(values.counts_b),
+        },
+    }
+
+
+def by_cell(errors: Iterable[float]) -> list[float | str]:
+    """Return differences by channel for as many cells as are shown.
+
+    >>> by_cell([0.0, 0.5])
+    [0.0, 0.5]
+    """
+    known = list(errors)
+    share = -(-len(known) // MAX_CHANNELS) or 1
+    return [_real(max(known[start : start + share])) for start in range(0, len(known), share)]
+
+
+class StoredArrays:
+    """The stored arrays of a net by layer, to be compared with those of another net."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._layers: Mapping[str, Layer] = graph.layers
+        self._roles = {key: entry.role for key, entry in graph.parameters.items() if entry.loaded}
+        self._arrays = {
+            key: value.const_value
+            for value in graph.model.graph.initializers.values()
+            if (key := parameter_key(value)) and value.const_value is not None
+        }
+
+    def of(self, layers: Iterable[str]) -> list[tuple[str, str, np.ndarray]]:
+        """Return key, role and values of the arrays of some layers, those that came from a file."""
+        keys = dict.fromkeys(
+            key for name in layers if name in self._layers for key in self._layers[name].parameters
+        )
+        return [
+            (key, self._roles[key], self._arrays[key].numpy())
+            for key in keys
+            if key in self._roles and key in self._arrays
+        ]
+
+
+def weights_json(a: StoredArrays, b: StoredArrays, layers: tuple[Iterable[str], Iterable[str]]) -> list[Json]:
+    """Return how the stored arrays of a group differ: a row for each pair of one role and shape.
+
+    Args:
+        a: Arrays of the first net.
+        b: Arrays of the second net.
+        layers: Layers of the group in each net.
+    """
+    free = b.of(layers[1])
+    rows = []
+    for key_a, role, x in a.of(layers[0]):
+        place = next((n for n, (_, other, y) in enumerate(free) if other == role and _fits(x, y)), None)
+        if place is None:
+            continue
+        key_b, _, y = free.pop(place)
+        rows.append({"role": role, "keys": [key_a, key_b]} | channel_differences(x, y))
+    return rows
+
+
+def channel_differences(x: np.ndarray, y: np.ndarray) -> Json:
+    """Return the largest difference in each output channel (axis 0), relative to the array's largest element.
+
+    A matrix that fits only when transposed is transposed.
+
+    >>> channel_differences(np.array([[2.0], [4.0]]), np.array([[2.0], [3.0]]))["channels"]
+    [0.0, 0.25]
+    """
+    transposed = x.shape != y.shape
+    other = y.T if transposed else y
+    if x.shape == other.shape and np.array_equal(x, other):
+        return {"channels": [], "num_channels": int(x.shape[0]) if x.ndim else 1, "transposed": transposed}
+    rows_a = np.asarray(x, np.float32).reshape(x.shape[0] if x.ndim else 1, -1)
+    rows_b = np.asarray(other, np.float32).reshape(rows_a.shape)
+    with np.errstate(all="ignore"):
+        largest = max(float(np.abs(rows_a).max(initial=0)), float(np.abs(rows_b).max(initial=0)), 1e-37)
+        errors = np.abs(rows_a - rows_b).max(axis=1, initial=0) / largest
+    return {"channels": by_cell(errors.tolist()), "num_channels": len(errors), "transposed": transposed}
+
+
+def _fits(x: np.ndarray, y: np.ndarray) -> bool:
+    if max(x.nbytes, y.nbytes) > MAX_ARRAY_BYTES or x.dtype.kind not in "fiu" or y.dtype.kind not in "fiu":
+        return False
+    return x.shape == y.shape or (x.ndim == 2 and x.shape == y.T.shape)
+
+
+def _range(a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
+    known = np.concatenate([part[np.isfinite(part)] for part in (a, b)])
+    return (float(known.min()), float(known.max())) if known.size else (0.0, 0.0)
+
+
+def _bytes(values: np.ndarray, low: float, high: float) -> str:
+    """Return values as bytes from 0 for ``low`` to 254 for ``high``; 255 for what is not finite."""
+    finite = np.isfinite(values)
+    share = np.where(finite, values - low, 0) / (high - low) if high > low else np.full(values.shape, 0.5)
+    scaled = np.where(finite, np.clip(np.rint(share * 254), 0, 254), 255)
+    return base64.b64encode(scaled.astype(np.uint8).tobytes()).decode()
+
+
+def _real(value: float) -> float | str:
+    """Return a number with the digits that are shown; those that JSON lacks as strings."""
+    return float(f"{value:.6g}") if math.isfinite(value) else str(value)
