@@ -11,6 +11,7 @@ from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.fixing import FixedPort, fix_port, mend
 from netweave.api.gains import gain_of
+from netweave.api.images import Preprocessing, image_input
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import History, Module
 from netweave.api.nets import convert_and_verify, load, run, save, to_inference
@@ -54,6 +55,7 @@ __all__ = [
     "Job",
     "Mended",
     "Module",
+    "Preprocessing",
     "PruneResult",
     "SortedParts",
     "Verdict",
@@ -77,6 +79,7 @@ __all__ = [
     "formats",
     "gain_of",
     "gpu",
+    "image_input",
     "kvstore",
     "load",
     "load_all",

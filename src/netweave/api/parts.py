@@ -34,6 +34,8 @@ def load_parts(
     input_shapes: Mapping[str, Sequence[int]] | None = None,
     code: bool = True,
     entry: str = "",
+    phase: str = "TEST",
+    stages: Sequence[str] = (),
 ) -> Graph:
     """Read a net from several files, whichever of them holds the layers.
 
@@ -47,6 +49,8 @@ def load_parts(
         input_shapes: Input sizes by name, if the files do not give them or to override them.
         code: Whether files that contain code may be read; see ``load``.
         entry: The class or function that constructs the net, if a Python file has several.
+        phase: As for ``load``.
+        stages: As for ``load``.
 
     Raises:
         SourceError: No combination can be read; this is the error of the most promising one.
@@ -59,7 +63,15 @@ def load_parts(
     for net, weights in _choices(files):
         try:
             named = f"{net}:{entry}" if entry and net.suffix == ".py" else net
-            graph = load(named, weights, input_shapes=input_shapes, code=code, around=False)
+            graph = load(
+                named,
+                weights,
+                input_shapes=input_shapes,
+                phase=phase,
+                stages=stages,
+                code=code,
+                around=False,
+            )
         except NetweaveError as error:
             failures.append(error)
             continue
