@@ -82,6 +82,16 @@ export async function call<T>(method: string, path: string, body?: unknown): Pro
   return (text ? JSON.parse(text) : undefined) as T;
 }
 
+/** Uploads a file of inputs to run a comparison on. */
+export async function uploadInput(file: File): Promise<{ id: string; name: string }> {
+  const path = `/api/inputs/${encodeURIComponent(file.name)}`;
+  const headers = { "X-CSRFToken": token(), "Content-Type": "application/octet-stream" };
+  const response = await fetch(path, { method: "PUT", headers, body: file }).catch(() => null);
+  const text = (await response?.text()) ?? "";
+  if (!response?.ok) throw new Refused(reason(response?.status ?? 0, text));
+  return JSON.parse(text) as { id: string; name: string };
+}
+
 /** Uploads a file of a net; `progress` is told the part that has gone, 0 to 1. */
 export function upload(net: string, file: File, progress: (part: number) => void): Promise<Net> {
   return new Promise((resolve, reject) => {

@@ -7,6 +7,7 @@ import { follow } from "./follow.ts";
 import { startMenus } from "./menus.ts";
 import { startPair } from "./pair.ts";
 import { followRuns } from "./run.ts";
+import { startAgain } from "./settings.ts";
 import { startCopying } from "./copy.ts";
 
 const form = document.querySelector<HTMLFormElement>("#pair");
@@ -17,6 +18,8 @@ if (waiting) follow(waiting);
 
 const run = document.querySelector<HTMLElement>("[data-runs]");
 if (run) followRuns(run);
+
+for (const again of document.querySelectorAll<HTMLFormElement>("form[data-again]")) startAgain(again);
 
 startMenus(document);
 startCopying(document);

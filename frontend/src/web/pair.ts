@@ -2,6 +2,7 @@
 
 import { call, type Job, type Net, Refused } from "./http.ts";
 import { startFront } from "./front.ts";
+import { readSettings, startSettings } from "./settings.ts";
 import { Side } from "./side.ts";
 
 export function startPair(form: HTMLFormElement): void {
@@ -33,11 +34,14 @@ export function startPair(form: HTMLFormElement): void {
     update();
   };
 
+  startSettings(form);
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     const [a, b] = sides.map((side) => side.net?.id);
     button.disabled = true;
-    call<Job>("POST", "/api/comparisons", { a, b }).then((job) => location.assign(job.page), fail);
+    readSettings(form)
+      .then((settings) => call<Job>("POST", "/api/comparisons", { a, b, ...settings }))
+      .then((job) => location.assign(job.page), fail);
   });
 
   for (const sample of document.querySelectorAll<HTMLButtonElement>("[data-sample]"))

@@ -9,7 +9,7 @@ from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.db import transaction
 
-from netweave.web import nets
+from netweave.web import choices, nets, own_inputs
 from netweave.web.models import UNFINISHED, Comparison, State
 from netweave.web.nets import RefusedError
 from netweave.web.safety import count
@@ -17,17 +17,25 @@ from netweave.web.work import leases, storage
 from netweave.web.work.tasks import compare_nets
 
 if TYPE_CHECKING:
-    from netweave.web.models import Net
+    from netweave.web.models import Net, OwnInput
 
 
-def start(a: Net, b: Net, *, name: str = "", chosen: dict[str, Any] | None = None) -> Comparison:
+def start(
+    a: Net,
+    b: Net,
+    *,
+    name: str = "",
+    chosen: dict[str, Any] | None = None,
+    own_input: OwnInput | None = None,
+) -> Comparison:
     """Have two nets compared.
 
     Args:
         a: The first net.
         b: The second net, of the same workspace.
         name: What to call the comparison.
-        chosen: ``first``, ``last`` and ``tolerance`` of the comparison, as far as chosen.
+        chosen: Settings, as far as chosen (``web.choices``).
+        own_input: A file of inputs of A to run on.
 
     Raises:
         RefusedError: A net has no files, or cannot be read.
@@ -52,7 +60,8 @@ def start(a: Net, b: Net, *, name: str = "", chosen: dict[str, Any] | None = Non
             net_b=b,
             name_a=a.name,
             name_b=b.name,
-            settings={key: value for key, value in (chosen or {}).items() if value is not None},
+            settings=choices.kept(chosen or {}),
+            own_input=own_input,
         )
         leases.queue(made, compare_nets)
     return made
@@ -101,7 +110,7 @@ def apply_fix(comparison: Comparison, finding: int | None) -> Comparison:
         with ContentFile(text.encode()) if text is not None else default_storage.open(file.stored) as stream:
             nets.add_file(mended, file.name, stream, num_bytes=stream.size)
     mended.refresh_from_db()
-    return start(a, mended, chosen=comparison.settings)
+    return start(a, mended, chosen=comparison.settings, own_input=comparison.own_input)
 
 
 def rename(comparison: Comparison, name: str) -> None:
@@ -119,5 +128,7 @@ def unshare(comparison: Comparison) -> None:
 def delete(comparison: Comparison) -> None:
     """Delete a comparison with its result; a worker that is at it learns it."""
     names = [comparison.result, comparison.document, comparison.fixes]
+    own = comparison.own_input
     comparison.delete()
     storage.drop(names)
+    own_inputs.delete_if_unused(own)

@@ -140,11 +140,31 @@ class Upload(models.Model):
         indexes: ClassVar = [models.Index(fields=["touched"], name="upload_by_age")]
 
 
+class OwnInput(models.Model):
+    """A file of inputs that comparisons run on: an image, or arrays by name.
+
+    Attributes:
+        workspace: Whose it is.
+        name: The name that it came with, made safe.
+        stored: Its name in the storage.
+        num_bytes: Its size.
+        created: When it arrived; one that no comparison uses goes after a day.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE)
+    name = models.CharField(max_length=120)
+    stored = models.CharField(max_length=200)
+    num_bytes = models.BigIntegerField()
+    created = models.DateTimeField(default=timezone.now)
+
+
 class Comparison(Job):
     """Two nets and what was found about them; it outlives the nets.
 
     Attributes:
-        settings: What the user chose besides: ``first``, ``last``, ``tolerance``.
+        settings: What the user chose besides (``web.choices``).
+        own_input: The file of inputs that the nets were run on; None for drawn ones.
         net_a: The first net.
         net_b: The second net.
         name_a: Its name at the time.
@@ -159,6 +179,7 @@ class Comparison(Job):
     """
 
     settings = models.JSONField(default=dict, blank=True)
+    own_input = models.ForeignKey(OwnInput, null=True, on_delete=models.SET_NULL, related_name="comparisons")
     net_a = models.ForeignKey(Net, null=True, on_delete=models.SET_NULL, related_name="+")
     net_b = models.ForeignKey(Net, null=True, on_delete=models.SET_NULL, related_name="+")
     name_a = models.CharField(max_length=200)

@@ -80,7 +80,7 @@ def add_file(net: Net, name: str, stream: IO[bytes], *, num_bytes: int | None) -
         raise RefusedError(f"a net has at most {options.max_files} files here")
     upload = upload_quota.reserve(net, safe, num_bytes)
     try:
-        size = _arrived(upload, stream, safe, num_bytes)
+        size = arrived(upload, stream, safe, num_bytes)
         _keep(upload, net, old, name=safe, num_bytes=size)
     except BaseException:  # a reset connection, a full disk, a worker that is stopped
         upload_quota.release(upload)
@@ -101,7 +101,7 @@ def _keep(upload: Upload, net: Net, old: File | None, *, name: str, num_bytes: i
         leases.queue(net, read_net)
 
 
-def _arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None) -> int:
+def arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None) -> int:
     """Store a stream in the room of an upload and return its size."""
     limit = upload.num_bytes
     message = upload_quota.too_large(name, limit, settings.OPTIONS)

@@ -11,6 +11,7 @@ urlpatterns = [
     path("", new.show, name="new"),
     path("comparisons/", comparisons.index, name="comparisons"),
     path("comparisons/<uuid:key>/", comparisons.show, name="comparison"),
+    path("comparisons/<uuid:key>/against/<uuid:other>/", comparisons.against, name="against"),
     path("comparisons/<uuid:key>/rename/", comparisons.rename, name="rename-comparison"),
     path("comparisons/<uuid:key>/delete/", comparisons.delete, name="delete-comparison"),
     path("comparisons/<uuid:key>/cancel/", comparisons.cancel, name="cancel-comparison"),

@@ -10,6 +10,7 @@ from ninja.openapi.docs import Swagger
 from netweave import __version__
 from netweave.web.http.auth import AUTH
 from netweave.web.http.comparisons import router as comparisons
+from netweave.web.http.inputs import router as inputs
 from netweave.web.http.nets import router as nets
 from netweave.web.http.samples import router as samples
 from netweave.web.nets import RefusedError
@@ -38,6 +39,7 @@ api = NinjaAPI(
 )
 api.add_router("/nets", nets, tags=["nets"])
 api.add_router("/comparisons", comparisons, tags=["comparisons"])
+api.add_router("/inputs", inputs, tags=["comparisons"])
 api.add_router("/samples", samples, tags=["samples"])
 
 

@@ -15,7 +15,7 @@ from netweave.web.http.documents import document_response
 from netweave.web.http.exports import ExportKind, export_response
 from netweave.web.http.nets import own_net
 from netweave.web.http.schemas import ComparisonOut, NewComparison, Offset, Problem, Rename
-from netweave.web.models import Comparison
+from netweave.web.models import Comparison, OwnInput
 from netweave.web.nets import RefusedError
 from netweave.web.work import leases
 
@@ -40,8 +40,11 @@ def list_comparisons(request: HttpRequest, offset: Offset = 0) -> Any:
 def start_comparison(request: HttpRequest, body: NewComparison) -> Any:
     """Accepted means queued: it is carried out once, also if the workbench is restarted in between."""
     a, b = own_net(request, body.a), own_net(request, body.b)
-    chosen = {"first": body.first, "last": body.last, "tolerance": body.tolerance}
-    return Status(202, comparisons.start(a, b, name=body.name, chosen=chosen))
+    chosen = body.dict(exclude={"a", "b", "name", "own_input"})
+    own = None
+    if body.own_input is not None:
+        own = get_object_or_404(OwnInput, pk=body.own_input, workspace=request.auth)  # type: ignore[attr-defined]
+    return Status(202, comparisons.start(a, b, name=body.name, chosen=chosen, own_input=own))
 
 
 @router.get("/{uuid:key}", response=ComparisonOut, summary="Say how far a comparison is")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime  # noqa: TC003 (read at run time)
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from uuid import UUID  # noqa: TC003 (read at run time)
 
 from django.urls import reverse
@@ -72,6 +72,22 @@ class NetOut(Schema):
         return reverse("net", args=[net.pk])
 
 
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Numbers = Annotated[list[Finite], Field(min_length=1, max_length=3)]
+Spreads = Annotated[list[Annotated[Finite, Field(gt=0)]], Field(min_length=1, max_length=3)]
+Stage = Annotated[str, Field(min_length=1, max_length=100)]
+
+
+class PreprocessingIn(Schema):
+    """How an image becomes the input of a net: ``(pixel * scale - mean) / std``, pixels from 0 to 255."""
+
+    color: Literal["rgb", "bgr", "gray"]
+    fit: Literal["stretch", "crop"]
+    scale: Finite
+    mean: Numbers = Field(description="One number, or one per channel in the order of color")
+    std: Spreads
+
+
 class NewComparison(Schema):
     """Two nets to compare, by their ids."""
 
@@ -83,6 +99,21 @@ class NewComparison(Schema):
     tolerance: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         None, description="Largest error of an output, relative to its rms, that counts as none"
     )
+    seed: Annotated[int, Field(ge=0, lt=1 << 31)] | None = Field(None, description="What inputs are drawn by")
+    num_samples: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        None, description="Samples that are drawn where the nets leave the batch open; 3 if it is left out"
+    )
+    phase: Literal["TEST", "TRAIN"] | None = Field(
+        None, description="Of formats with phases; TEST if left out"
+    )
+    stages: Annotated[list[Stage], Field(max_length=16)] = Field(
+        default_factory=list, description="Stages of a Caffe net"
+    )
+    input_shapes_a: InputShapes = Field(default_factory=dict, description="In place of those of net A")
+    input_shapes_b: InputShapes = Field(default_factory=dict, description="In place of those of net B")
+    own_input: UUID | None = Field(None, description="Inputs of A to run on: the id of an uploaded file")
+    preprocessing: PreprocessingIn | None = Field(None, description="Of an own input that is an image")
+    times: bool = Field(default=False, description="Measure how long each layer takes")
 
 
 class Rename(Schema):

@@ -13,12 +13,12 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from netweave.web import comparisons
+from netweave.web import choices, comparisons, rerun
 from netweave.web.http.documents import document_response
 from netweave.web.models import Comparison, State
 from netweave.web.options import LOOPBACK
 from netweave.web.pages.shared import owned
-from netweave.web.work import leases
+from netweave.web.work import leases, storage
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from netweave.web.models import Workspace
 
 PAGE_SIZE = 25
+OTHERS = 10
+"""Other runs of a pair that its page leads to."""
+
 SHARE_CHARACTERS = 43
 
 
@@ -61,7 +64,25 @@ def show(request: HttpRequest, owner: Workspace | None, key: UUID) -> HttpRespon
     context = {"comparison": found, "mine": True, "address": address, "source": source}
     context["address_note"] = _address_note(request, is_shared=bool(address))
     context["sharing"] = "sharing" in request.GET
+    context["chosen"] = choices.rows(found)
+    context["colors"] = choices.COLORS
+    context["form"] = choices.form_values(found)
+    context["others"] = rerun.others(found)[:OTHERS] if found.state == State.DONE else []
     return render(request, "web/comparison.html", context)
+
+
+@require_safe
+@owned
+def against(request: HttpRequest, owner: Workspace | None, key: UUID, other: UUID) -> HttpResponse:
+    """Show what differs between two comparisons of the same pair, the older one first."""
+    pair = [_own(owner, key), _own(owner, other)]
+    nets = [{found.net_a_id, found.net_b_id} for found in pair]
+    if nets[0] != nets[1] or None in nets[0] or any(found.state != State.DONE for found in pair):
+        raise Http404
+    old, new = sorted(pair, key=lambda found: found.created)
+    results = [storage.kept_json(found.result) for found in (old, new)]
+    difference = rerun.run_difference(old, new, *results)
+    return render(request, "web/against.html", {"old": old, "new": new, "difference": difference})
 
 
 @require_POST

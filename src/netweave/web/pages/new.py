@@ -8,6 +8,7 @@ from django.shortcuts import render
 from django.views.decorators.csrf import ensure_csrf_cookie
 from django.views.decorators.http import require_safe
 
+from netweave.web.choices import COLORS
 from netweave.web.models import Comparison, Net, State
 from netweave.web.pages.shared import owned
 from netweave.web.samples import samples
@@ -27,5 +28,5 @@ def show(request: HttpRequest, owner: Workspace | None) -> HttpResponse:
     """Show the two places for files, the samples, and the latest comparisons."""
     latest = Comparison.objects.filter(workspace=owner)[:LATEST] if owner else []
     nets = Net.objects.filter(workspace=owner).exclude(state=State.EMPTY)[:LATEST] if owner else []
-    context = {"samples": samples().values(), "latest": latest, "nets": nets}
+    context = {"samples": samples().values(), "latest": latest, "nets": nets, "colors": COLORS}
     return render(request, "web/new.html", context)

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
-from netweave.errors import CodeError, NetweaveError, SourceError
+from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+from netweave.web import choices
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 MAX_FIXES = 100
 """Findings whose fix can be applied alone; more are applied all at once."""
+
+TIMED_PASSES = 3
+"""Forward passes that the time of layers is the mean of, after one to warm up."""
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
@@ -47,7 +51,8 @@ class Request:
         nets: One net to read, or two to compare: names of their folders.
         input_shapes: For each net, the sizes that the user gave.
         entries: For each net, the class or function that makes it, if the user named one.
-        settings: Of the comparison: ``first``, ``last``, ``tolerance``.
+        settings: Of the comparison (``web.choices``).
+        own_input: The file of inputs to run on; None for drawn ones.
         code: Whether files that are code may be read.
         memory_bytes: Memory that it may take.
         unpacked_bytes: What an uploaded archive may unpack to.
@@ -58,6 +63,7 @@ class Request:
     input_shapes: tuple[Mapping[str, Sequence[int]], ...]
     entries: tuple[str, ...]
     settings: Mapping[str, Any]
+    own_input: Path | None = None
     code: bool
     memory_bytes: int
     unpacked_bytes: int
@@ -121,20 +127,60 @@ def _carry_out(request: Request, told: Connection) -> None:
         _write(request, NET, viewer.net_document(graph))
         return
     graphs = []
+    chosen = request.settings
+    reading = {name: chosen[name] for name in choices.READ if name in chosen}
     for number, letter in enumerate("AB"):
         told.send(("stage", f"reading net {letter}"))
-        graphs.append(api.load_parts(**_parts(request, number)))
-    settings = {name: value for name, value in request.settings.items() if value is not None}
+        graphs.append(api.load_parts(**_parts(request, number), **reading))
     found = api.compare(
-        *graphs, **settings, progress=lambda stage: told.send(("stage", f"comparing: {stage}"))
+        *graphs,
+        **{name: chosen[name] for name in choices.COMPARED if name in chosen},
+        probe=_own_input(request, graphs[0]),
+        keep_values=True,
+        progress=lambda stage: told.send(("stage", f"comparing: {stage}")),
     )
     sentence = _without_folders(found.sentence, request.folder)
     told.send(("verdict", found.verdict.value, sentence))  # seen while the rest is drawn
+    times = _times(graphs, told) if chosen.get("times") else []
     told.send(("stage", "drawing"))
     gc.freeze()  # both nets stay to the end: the collector need not search them again
     _write(request, RESULT, found.to_json())
-    _write(request, DOCUMENT, viewer.comparison_document(found))
+    _write(request, DOCUMENT, viewer.comparison_document(found, times=times))
     _write(request, FIXES, _fixes(found))
+
+
+ARRAYS = (b"PK", b"\x93NUMPY")
+"""How files of arrays begin; any other own input is an image."""
+
+
+def _own_input(request: Request, graph: Graph) -> Mapping[str, Any] | Path | None:
+    """Return what to run on: a file of arrays, or what an image makes; None for drawn inputs."""
+    file = request.own_input
+    if file is None:
+        return None
+    with file.open("rb") as stream:
+        if stream.read(6).startswith(ARRAYS):
+            return file
+    preparing = request.settings.get("preprocessing")
+    if preparing is None:
+        raise UsageError(f"{file.name} is not an .npz or .npy; for an image, say how its pixels are prepared")
+    numbers = {name: tuple(preparing[name]) for name in ("mean", "std")}
+    return api.image_input(graph, file, api.Preprocessing(**preparing | numbers))
+
+
+def _times(graphs: Sequence[Graph], told: Connection) -> list[dict[str, float]]:
+    """Return how long each layer of each net takes, by key; empty for a net that cannot be timed."""
+    times: list[dict[str, float]] = []
+    for graph, letter in zip(graphs, "AB", strict=True):
+        told.send(("stage", f"timing net {letter}"))
+        try:
+            measured = api.time_layers(graph, iterations=TIMED_PASSES, backward=False)
+        except NetweaveError:
+            times.append({})  # a net without sizes, or with operators that have no lowering
+            continue
+        # layers that one kernel computes count as the first of them
+        times.append({layer.keys[0]: layer.forward_s for layer in measured.layers if layer.keys})
+    return times
 
 
 def _sorting(parts: SortedParts) -> dict[str, Any]:

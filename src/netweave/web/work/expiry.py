@@ -8,8 +8,21 @@ from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
-from netweave.web.models import UNFINISHED, Comparison, Net
+from netweave.web.models import UNFINISHED, Comparison, Net, OwnInput
 from netweave.web.work import storage
+
+UNUSED_INPUTS_KEPT = timedelta(days=1)
+"""A file of inputs that no comparison uses was left behind by a page that did not go on."""
+
+
+def delete_unused_inputs() -> int:
+    """Delete the files of inputs that no comparison uses any more; return how many."""
+    since = timezone.now() - UNUSED_INPUTS_KEPT
+    unused = list(OwnInput.objects.filter(comparisons=None, created__lt=since))
+    for own in unused:
+        storage.drop([own.stored])
+        own.delete()
+    return len(unused)
 
 
 def delete_unused_nets() -> int:

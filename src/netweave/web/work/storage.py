@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import IO
 
-    from netweave.web.models import Net
+    from netweave.web.models import Net, OwnInput
 
 SCRATCH_PREFIX = "netweave-job-"
 
@@ -60,6 +60,14 @@ def lay_out(net: Net, folder: Path) -> list[Path]:
         _copy(file.stored, path)
         paths.append(path)
     return paths
+
+
+def lay_out_input(own: OwnInput, folder: Path) -> Path:
+    """Put a file of inputs into a folder of its own, under the name that it came with."""
+    folder.mkdir()
+    path = folder / own.name
+    _copy(own.stored, path)
+    return path
 
 
 def _copy(stored: str, path: Path) -> None:

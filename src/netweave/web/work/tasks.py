@@ -104,7 +104,9 @@ def _compare(comparison: Comparison, lease: str, folder: Path) -> dict[str, Any]
         raise supervise.FailedError("a net was deleted before it could be compared")
     for letter, net in zip("ab", nets, strict=True):
         storage.lay_out(net, folder / letter)
-    _run(comparison, lease, folder, nets=nets, chosen=comparison.settings)
+    own = comparison.own_input
+    own_file = None if own is None else storage.lay_out_input(own, folder / "input")
+    _run(comparison, lease, folder, nets=nets, chosen=comparison.settings, own_input=own_file)
     content = (folder / child.RESULT).read_bytes()
     result = json.loads(content)
     fixes = (folder / child.FIXES).read_bytes()
@@ -126,14 +128,20 @@ def _run(
     *,
     nets: Sequence[Net],
     chosen: dict[str, Any] | None = None,
+    own_input: Path | None = None,
 ) -> None:
+    chosen = chosen or {}
     options: Options = settings.OPTIONS
     request = child.Request(
         folder=folder,
         nets=("net",) if len(nets) == 1 else ("a", "b"),
-        input_shapes=tuple(net.input_shapes for net in nets),
+        input_shapes=tuple(
+            net.input_shapes | chosen.get(f"input_shapes_{letter}", {})
+            for net, letter in zip(nets, "ab", strict=False)
+        ),
         entries=tuple(net.entry for net in nets),
-        settings=chosen or {},
+        settings=chosen,
+        own_input=own_input,
         code=may_read_code(job.workspace),
         memory_bytes=options.max_memory_mb << 20,
         unpacked_bytes=options.max_file_mb << 20,

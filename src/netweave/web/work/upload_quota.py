@@ -17,7 +17,7 @@ from django.db import transaction
 from django.db.models import Sum
 from django.utils import timezone
 
-from netweave.web.models import File, Upload, Workspace
+from netweave.web.models import File, OwnInput, Upload, Workspace
 from netweave.web.work import storage
 
 if TYPE_CHECKING:
@@ -34,11 +34,11 @@ class RefusedError(Exception):
     """Something cannot be done as asked; the message is for the user."""
 
 
-def reserve(net: Net, name: str, num_bytes: int | None) -> Upload:
+def reserve(owner: Net | Workspace, name: str, num_bytes: int | None) -> Upload:
     """Take room for a file that is about to arrive.
 
     Args:
-        net: The net that it will belong to.
+        owner: The net that it will belong to, or the workspace.
         name: Its name, for messages.
         num_bytes: Its size as announced; None takes all the room that one file may have.
 
@@ -46,15 +46,17 @@ def reserve(net: Net, name: str, num_bytes: int | None) -> Upload:
         RefusedError: There is not as much room.
     """
     options: Options = settings.OPTIONS
+    workspace = owner.pk if isinstance(owner, Workspace) else owner.workspace_id
+    folder = "inputs" if isinstance(owner, Workspace) else "nets"
     release_abandoned()
     with transaction.atomic():
-        Workspace.objects.select_for_update().get(pk=net.workspace_id)
-        limit = _room(net.workspace_id, options)
+        Workspace.objects.select_for_update().get(pk=workspace)
+        limit = _room(workspace, options)
         if limit <= 0 or (num_bytes is not None and num_bytes > limit):
             raise RefusedError(too_large(name, limit, options))
         return Upload.objects.create(
-            workspace_id=net.workspace_id,
-            stored=f"nets/{net.pk}/{uuid.uuid4().hex}",
+            workspace_id=workspace,
+            stored=f"{folder}/{owner.pk}/{uuid.uuid4().hex}",
             num_bytes=limit if num_bytes is None else num_bytes,
         )
 
@@ -98,8 +100,9 @@ def too_large(name: str, limit: int, options: Options) -> str:
 def taken_bytes(workspace: uuid.UUID) -> int:
     """Return what the files of a workspace and its uploads under way take."""
     kept = File.objects.filter(net__workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
+    inputs = OwnInput.objects.filter(workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
     coming = Upload.objects.filter(workspace=workspace).aggregate(sum=Sum("num_bytes"))["sum"] or 0
-    return int(kept + coming)
+    return int(kept + inputs + coming)
 
 
 def _room(workspace: uuid.UUID, options: Options) -> int:

@@ -61,7 +61,7 @@ def _sweep() -> None:
     from django.conf import settings
     from django.db import Error, close_old_connections
 
-    from netweave.web.work.expiry import delete_unused_nets
+    from netweave.web.work.expiry import delete_unused_inputs, delete_unused_nets
     from netweave.web.work.leases import requeue_lost
     from netweave.web.work.storage import remove_left_scratch
     from netweave.web.work.tasks import TASKS
@@ -76,6 +76,7 @@ def _sweep() -> None:
             if time.monotonic() - swept > EXPIRY_SECONDS:
                 swept = time.monotonic()
                 delete_unused_nets()
+                delete_unused_inputs()
                 release_abandoned()
                 remove_left_scratch(settings.OPTIONS.max_seconds)
         except Error:  # the database may be away for a while; the next round tries again

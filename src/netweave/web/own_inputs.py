@@ -1,0 +1,55 @@
+"""Files of inputs that users bring for their comparisons: images, and arrays by name."""
+
+from __future__ import annotations
+
+from typing import IO, TYPE_CHECKING
+
+from django.conf import settings
+from django.db import transaction
+
+from netweave.web.models import OwnInput
+from netweave.web.nets import arrived
+from netweave.web.safety import count
+from netweave.web.safety.names import safe_name
+from netweave.web.work import storage, upload_quota
+
+if TYPE_CHECKING:
+    from netweave.web.models import Workspace
+    from netweave.web.options import Options
+
+
+def add_input(workspace: Workspace, name: str, stream: IO[bytes], *, num_bytes: int | None) -> OwnInput:
+    """Store a file of inputs; it takes of the quota until no comparison uses it.
+
+    Args:
+        workspace: Whose it is.
+        name: What the file is called where it comes from.
+        stream: Its content.
+        num_bytes: Its size as announced; None if it was not.
+
+    Raises:
+        RefusedError: It is too large or empty.
+        TooManyError: Too many files came in a minute.
+    """
+    options: Options = settings.OPTIONS
+    count("uploads", str(workspace.pk), limit=options.uploads_per_minute)
+    safe = safe_name(name)
+    upload = upload_quota.reserve(workspace, safe, num_bytes)
+    try:
+        size = arrived(upload, stream, safe, num_bytes)
+        with transaction.atomic():
+            own = OwnInput.objects.create(
+                workspace=workspace, name=safe, stored=upload.stored, num_bytes=size
+            )
+            upload.delete()
+    except BaseException:  # a reset connection, a full disk, a worker that is stopped
+        upload_quota.release(upload)
+        raise
+    return own
+
+
+def delete_if_unused(own: OwnInput | None) -> None:
+    """Delete a file of inputs that no comparison uses any more."""
+    if own is not None and not own.comparisons.exists():
+        storage.drop([own.stored])
+        own.delete()
