@@ -74,7 +74,7 @@ def test_an_image_is_an_input_by_a_preset(page, files):
     form = again(page)
     form.get_by_label("Own input").set_input_files(str(files / "cat.png"))
     form.get_by_label("Prepared as in").select_option(label="Caffe (BGR, minus 104, 117, 123)")
-    expect(form.get_by_label("Mean")).to_have_value("104,117,123")
+    expect(form.locator("[name=mean]")).to_have_value("104,117,123")
     first = page.url
     form.get_by_role("button", name="Compare again").click()
     page.wait_for_url(lambda url: url.split("#")[0] != first.split("#")[0])
