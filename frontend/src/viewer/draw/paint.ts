@@ -238,9 +238,9 @@ function paintDetail(
   room: number,
   amount: string | null,
 ): void {
-  const dim = painting.theme.colour("dim");
-  const style = { fill: dim, size: 10.5, cut: "end" as const };
-  const fill = amount === null ? dim : painting.theme.colour("text");
+  // on heat, dim text would be too faint
+  const fill = painting.theme.colour(amount === null ? "dim" : "text");
+  const style = { fill, size: 10.5, cut: "end" as const };
   const weight = amount === null ? 400 : 600;
   const end = { fill, weight, size: 10, mono: true, align: "right" as const };
   const needed =

@@ -43,8 +43,8 @@ export function valueParts(values: TensorValues): HTMLElement[] {
 export function weightPart(difference: WeightDifference): HTMLElement {
   const { role, channels, num_channels: count, transposed } = difference;
   const note = transposed ? " (B's array is transposed)" : "";
-  if (!channels.length)
-    return h("p", { class: "nw-quiet" }, `${role}: identical in all ${counted(count, "channel")}${note}.`);
+  const all = count > 1 ? ` in all ${counted(count, "channel")}` : "";
+  if (!channels.length) return h("p", { class: "nw-quiet" }, `${role}: identical${all}${note}.`);
   return strip(
     `${role}: largest difference by output channel, relative to the largest element${note}`,
     channels,
