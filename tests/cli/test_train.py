@@ -122,7 +122,7 @@ def test_values_are_watched(folder, netweave, monkeypatch):
     monkeypatch.chdir(folder)
     called = netweave("train", "solver.prototxt", "--watch", "conv1", "--watch", "conv9*")
     assert called.status == 2
-    assert "cannot watch 'conv9*': the net has no such value; there are: conv1" in called.err
+    assert "cannot watch 'conv9*': the net has no such value; there are 'conv1'" in called.err
     called = netweave("train", "solver.prototxt", "--watch", "conv1", "--watch", "ip2/*")
     line = re.compile(r"^Iteration (\d+), (conv1|ip2/\d): (\S+) mean \S+ std \S+ min", re.MULTILINE)
     lines = line.findall(called.out)

@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from netweave.data.threads import ThreadTuner, available_cpus
+from netweave.data.threads import ThreadTuner
+from netweave.engine.cores import num_cores
 
 
 def run(tuner, batches, decode_s, step_s, cpus):
@@ -48,4 +49,4 @@ def test_a_short_run_changes_nothing():
 def test_no_more_than_processors(most):
     tuner = ThreadTuner(most)
     run(tuner, 2000, decode_s=100.0, step_s=0.1, cpus=1000)
-    assert tuner.threads == (most or available_cpus())
+    assert tuner.threads == (most or num_cores())

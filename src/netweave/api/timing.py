@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -82,11 +82,11 @@ def load_for_timing(
     Raises:
         SourceError: The files cannot be read, or do not give the sizes.
     """
-    said = {"input_shapes": input_shapes, "stages": stages, "level": level}
+    said: dict[str, Any] = {"input_shapes": input_shapes, "stages": stages, "level": level}
     if str(net).endswith(".prototxt") and Path(net).is_file():
-        phases = load_phases(net, phase, missing_data=True, **said)  # type: ignore[arg-type]
+        phases = load_phases(net, phase, missing_data=True, **said)
         return next(iter(phases.values())).graph
-    return load(net, phase=phase, trust=trust, **said)  # type: ignore[arg-type]
+    return load(net, phase=phase, trust=trust, **said)
 
 
 def time_layers(

@@ -7,11 +7,11 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from netweave.backends.cores import num_cores
 from netweave.backends.fallback import fallback
 from netweave.backends.inputs import check_inputs
 from netweave.backends.model import SegmentModel, build_model
 from netweave.backends.segments import split
+from netweave.engine.cores import num_cores
 from netweave.errors import RunError
 from netweave.graph import DOMAIN
 from netweave.graph.uses import needed_nodes

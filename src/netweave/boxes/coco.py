@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
 
@@ -136,10 +136,10 @@ def _number(entry: Mapping[str, Any], name: str, place: str) -> float:
     value = entry.get(name)
     if not _is_number(value):
         raise ReadError(f"{name!r} is {value!r:.60}, expected a number", place=place)
-    return float(value)  # type: ignore[arg-type]
+    return float(value)
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 

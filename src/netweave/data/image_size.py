@@ -97,7 +97,8 @@ def _jpeg(content: bytes | memoryview) -> Iterator[tuple[int, int]]:
 def _webp(content: bytes | memoryview, head: bytes) -> Iterator[tuple[int, int]]:
     kind = head[12:16]
     if kind == b"VP8X":
-        yield tuple(1 + int.from_bytes(content[at : at + 3], "little") for at in (24, 27))  # type: ignore[misc]
+        width, height = (int.from_bytes(content[at : at + 3], "little") for at in (24, 27))
+        yield 1 + width, 1 + height
     elif kind == b"VP8L":
         bits = struct.unpack_from("<I", content, 21)[0]
         yield 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from netweave.engine.cores import num_cores
 
 WINDOW_BATCHES = 16
 WINDOW_S = 0.25
@@ -13,13 +13,6 @@ WAITING = 0.05
 
 GAIN = 1.03
 """A further thread must make so many times the batches per second to stay."""
-
-
-def available_cpus() -> int:
-    """Return the number of processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 class ThreadTuner:
@@ -33,7 +26,7 @@ class ThreadTuner:
     """
 
     def __init__(self, most: int | None = None) -> None:
-        self._most = most or available_cpus()
+        self._most = most or num_cores()
         self.threads = min(2, self._most)
         self._batches = 0
         self._waited_s = 0.0

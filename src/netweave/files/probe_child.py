@@ -18,7 +18,7 @@ NEW_USER = 0x10000000
 
 def _can(work: object) -> bool:
     try:
-        return bool(work())  # type: ignore[operator]
+        return bool(work())  # type: ignore[operator]  # a type to import would slow each start
     except (OSError, MemoryError):
         return False
 

@@ -19,7 +19,7 @@ def from_settings(made: type[T], what: str, settings: Mapping[str, Any]) -> T:
     Raises:
         UsageError: A setting is missing, unknown or out of range; the message names ``what``.
     """
-    fields = {field.name: field for field in dataclasses.fields(made) if field.init}  # type: ignore[arg-type]
+    fields = {field.name: field for field in dataclasses.fields(made) if field.init}  # type: ignore[arg-type]  # no type variable can ask for a dataclass
     unknown = [name for name in settings if name not in fields]
     if unknown:
         raise UsageError(f"{what} has no setting {', '.join(unknown)}; it has: {', '.join(fields) or 'none'}")

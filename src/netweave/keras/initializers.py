@@ -74,7 +74,7 @@ def _initializer_class(name: str, settings: dict[str, Any], aliases: tuple[str, 
         bound.apply_defaults()
         self.__dict__.update({key: value for key, value in bound.arguments.items() if key != "self"})
 
-    initialise.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     members = {"__init__": initialise, "__doc__": f"Keras' initializer {name}."}
     made: type[Initializer] = INITIALIZERS.register(*aliases)(type(name, (Initializer,), members))
     return made

@@ -40,7 +40,7 @@ class Configured:
 
 
 def _has(kind: type, name: str) -> bool:
-    return name in inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    return name in inspect.signature(kind.__init__).parameters  # type: ignore[misc]  # of the class itself, not of an instance
 
 
 def to_json(value: Any) -> Any:
@@ -85,7 +85,7 @@ class Family(Generic[T]):
         """Enter a class under its name, that in snake case, and others."""
 
         def enter(kind: type) -> Any:
-            kind.module = self.module  # type: ignore[attr-defined]
+            kind.module = self.module  # type: ignore[attr-defined]  # Keras' files name it
             self.by_class[kind.__name__] = kind  # a function may have the name in lower case: hinge
             for name in (kind.__name__, snake_case(kind.__name__), *aliases):
                 self.classes[name.lower()] = kind

@@ -124,7 +124,7 @@ def _schedule_class(name: str, parameters: str) -> type[LearningRateSchedule]:
         bound.apply_defaults()
         self.settings = {key: value for key, value in bound.arguments.items() if key != "self"}
 
-    initialise.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     members = {"__init__": initialise, "__doc__": f"Keras' schedule {name}."}
     made: type[LearningRateSchedule] = SCHEDULES.register()(type(name, (LearningRateSchedule,), members))
     return made
@@ -210,7 +210,7 @@ def _optimizer_class(name: str, own: Mapping[str, Any]) -> type[Optimizer]:
         bound.apply_defaults()
         self._set({key: value for key, value in bound.arguments.items() if key != "self"})
 
-    initialise.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     members = {"__init__": initialise, "__doc__": f"Keras' optimizer {name}."}
     made: type[Optimizer] = OPTIMIZERS.register()(type(name, (Optimizer,), members))
     return made

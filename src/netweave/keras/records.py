@@ -94,7 +94,7 @@ class _Batches:
             raise UsageError(f"x is {type(batches).__name__}, expected arrays, or what yields batches")
         self._batches = batches
         self._iterator = None if self.finite else iter(batches)
-        first = batches[0] if self.finite else next(self._iterator)  # type: ignore[arg-type]
+        first = batches[0] if self.finite else next(self._iterator)  # type: ignore[arg-type]  # what is not finite has one
         self._first: Any = first
         parts, self.weighted = self._arrays(first)
         self.size = len(parts[0])
@@ -225,7 +225,7 @@ def split_off(arrays: Any, share: float) -> tuple[Any, Any]:
         return None, None
     if isinstance(arrays, Mapping):
         halves = {name: split_off(one, share) for name, one in arrays.items()}
-        return tuple({name: half[at] for name, half in halves.items()} for at in (0, 1))  # type: ignore[return-value]
+        return tuple({name: half[at] for name, half in halves.items()} for at in (0, 1))  # type: ignore[return-value]  # of two
     if isinstance(arrays, (list, tuple)):
         pairs = [split_off(one, share) for one in arrays]
         return [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -144,7 +144,7 @@ class Function:
         return arrays[0] if len(arrays) == 1 else arrays
 
 
-class _Recorded(torch.autograd.Function):  # type: ignore[misc]
+class _Recorded(torch.autograd.Function):  # type: ignore[misc]  # torch says no types
     @staticmethod
     def forward(ctx: Any, function: Function, *inputs: torch.Tensor) -> tuple[torch.Tensor, ...]:
         ctx.function = function

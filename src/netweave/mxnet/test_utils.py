@@ -136,7 +136,7 @@ def rand_ndarray(shape: Any, **kwargs: Any) -> NDArray:
     """Return an array of numbers between -1 and 1."""
     from netweave.mxnet.ndarray import random
 
-    return random.uniform(-1, 1, shape)  # type: ignore[no-any-return]
+    return random.uniform(-1, 1, shape)  # type: ignore[no-any-return]  # mx.random is made of a table
 
 
 def __getattr__(name: str) -> Any:

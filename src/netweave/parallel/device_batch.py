@@ -107,7 +107,7 @@ class DeviceBatch(WholeBatch):
         return self._meeting.total(self._number, value.detach())
 
 
-class _Sum(torch.autograd.Function):  # type: ignore[misc]
+class _Sum(torch.autograd.Function):  # type: ignore[misc]  # torch says no types
     """The sum forwards and backwards: what each device makes of it depends on every device's part."""
 
     @staticmethod

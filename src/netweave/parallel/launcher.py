@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from netweave.engine.cores import num_cores
 from netweave.errors import RunError
 from netweave.parallel.environment import DEVICE, ERROR_FILE, GROUP_LOST, LAUNCHED
 
@@ -122,9 +123,7 @@ class Launcher:
 
     def _start(self, port: int, attempt: int, folder: Path) -> None:
         size = len(self.devices)
-        threads = str(
-            max(1, (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1) // size)
-        )
+        threads = str(max(1, num_cores() // size))
         self._processes = []
         for rank, device in enumerate(self.devices):
             variables = {

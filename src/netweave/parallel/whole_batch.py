@@ -47,7 +47,7 @@ class RankedBatch(WholeBatch):
         return summed
 
 
-class _Sum(torch.autograd.Function):  # type: ignore[misc]
+class _Sum(torch.autograd.Function):  # type: ignore[misc]  # torch says no types
     """All-reduce forwards and backwards: what each rank makes of the sum depends on every rank's part."""
 
     @staticmethod

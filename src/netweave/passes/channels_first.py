@@ -94,7 +94,7 @@ def _turned_operands(rewriter: Rewriter, node: ir.Node, perm: list[int]) -> list
     if node.op_type == "Pad" and stored[0] is not None and len(node.inputs) < 4:
         begins, ends = stored[0].numpy().reshape(2, -1)
         pads = np.concatenate([begins[perm], ends[perm]])
-        return [rewriter.initializer(ir.Tensor(pads), node.inputs[1].name or ""), *node.inputs[2:]]  # type: ignore[union-attr]
+        return [rewriter.initializer(ir.Tensor(pads), node.inputs[1].name or ""), *node.inputs[2:]]  # type: ignore[union-attr]  # the pads are stored, so they are there
     is_number = all(tensor is not None and tensor.size == 1 for tensor in stored)
     return list(node.inputs[1:]) if node.op_type in {"Add", "Div", "Mul", "Sub"} and is_number else None
 

@@ -77,7 +77,7 @@ def _first_open_matrix(graph: Graph) -> tuple[str, int] | None:
         transposed = "transB" in node.attributes and node.attributes["transB"].as_int() == 1
         rows = weight[1 if transposed else 0] if weight is not None and len(weight) == 2 else None
         if rows is not None and data is not None and len(data) == 2 and data[1] is None:
-            return node.inputs[0].name or "", rows  # type: ignore[union-attr]
+            return node.inputs[0].name or "", rows  # type: ignore[union-attr]  # its shape is known, so it is there
     return None
 
 

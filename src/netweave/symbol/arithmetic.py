@@ -91,11 +91,11 @@ class Arithmetic:
     def __abs__(self) -> Self:
         return type(self)(apply("abs", [self.outputs], {}, settings={}))
 
-    def __eq__(self, other: object) -> Self:  # type: ignore[override]
-        return self.with_other("equal", other)  # type: ignore[arg-type]
+    def __eq__(self, other: object) -> Self:  # type: ignore[override]  # MXNet compares element by element
+        return self.with_other("equal", other)  # type: ignore[arg-type]  # with_other refuses what is no operand
 
-    def __ne__(self, other: object) -> Self:  # type: ignore[override]
-        return self.with_other("not_equal", other)  # type: ignore[arg-type]
+    def __ne__(self, other: object) -> Self:  # type: ignore[override]  # MXNet compares element by element
+        return self.with_other("not_equal", other)  # type: ignore[arg-type]  # with_other refuses what is no operand
 
     def __gt__(self, other: Self | Number) -> Self:
         return self.with_other("greater", other)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from netweave.errors import UsageError
 from netweave.graph import layer_keys
+from netweave.graph.wording import names_text
 from netweave.training.events import NormsSeen, ValuesSeen
 
 if TYPE_CHECKING:
@@ -122,7 +123,7 @@ class Monitor:
             if kind != "value" and wanted.match(name if kind == "parameter" else f"{name}_output")
         ]
         if not found:
-            raise UsageError(f"the monitor's pattern {self.pattern!r} matches nothing; {_some(known)}")
+            raise UsageError(f"the monitor's pattern {self.pattern!r} matches nothing; {_names(known)}")
         return found
 
     def label(self, name: str, kind: str) -> str:
@@ -159,7 +160,7 @@ class Watched:
         for name in self.wanted:
             matching = [name] if name in known else fnmatch.filter(known, name) if "*" in name else []
             if not matching:
-                raise UsageError(f"cannot watch {name!r}: the net has no such value; {_some(known)}")
+                raise UsageError(f"cannot watch {name!r}: the net has no such value; {_names(known)}")
             found |= dict.fromkeys(matching)
         return list(found)
 
@@ -168,9 +169,9 @@ class Watched:
         return name
 
 
-def _some(known: Mapping[str, str]) -> str:
-    names = [name for name, kind in known.items() if kind != "value"]
-    return f"there are: {', '.join(names[:12])}{', ...' if len(names) > 12 else ''}"
+def _names(known: Mapping[str, str]) -> str:
+    """Return the layers and parameters that may be watched, for a message."""
+    return f"there are {names_text((name for name, kind in known.items() if kind != 'value'), most=12)}"
 
 
 class Look(Protocol):

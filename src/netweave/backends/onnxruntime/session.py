@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
-from netweave.backends.cores import num_cores
+from netweave.engine.cores import num_cores
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:

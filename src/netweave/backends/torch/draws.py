@@ -81,7 +81,7 @@ class Draws:
 
     def release(self) -> None:
         """Let torch's generator seed each pass again."""
-        self.__init__()  # type: ignore[misc]
+        self.__init__()  # type: ignore[misc]  # of this very class: everything as it was at first
 
     def images_seen(self, *, per_update: int, per_pass: int) -> int:
         """Return how many samples the run has seen with those of the present pass.

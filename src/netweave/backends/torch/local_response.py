@@ -88,7 +88,7 @@ class _LocalResponse(torch.autograd.Function):
         return _from_rows(y, x)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor, None]:
         x, bases = ctx.saved_tensors
         window: Window = ctx.window

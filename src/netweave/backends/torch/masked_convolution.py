@@ -67,7 +67,7 @@ class _MaskedConv(torch.autograd.Function):
             return torch.conv2d(x, w, b, stride, padding, dilation, group)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]  # torch says no types
     def backward(ctx: Any, above: Tensor) -> tuple[Tensor | None, ...]:
         x, w = ctx.saved_tensors
         back = torch.ops.aten.convolution_backward

@@ -99,7 +99,7 @@ def _in_inference(function: Callable[..., Any], in_place: Callable[..., Any]) ->
         return (function if torch.is_grad_enabled() else in_place)(*arguments, **keywords)
 
     computed.__name__ = f"{function.__name__}_in_inference"  # read in the code that fx writes
-    computed.with_gradients = function  # type: ignore[attr-defined]
+    computed.with_gradients = function  # type: ignore[attr-defined]  # read by with_gradients
     return computed
 
 

@@ -263,7 +263,7 @@ class _Copy:
             return [bias] if bias is not None and self._is_open(bias) else []
         fill = {"Mul": 1.0, "Div": 1.0, "Add": 0.0, "Sub": 0.0}.get(node.op_type)
         for value in constants.values() if fill is not None else ():
-            self._give(value, np.full(value.const_value.size, fill))  # type: ignore[union-attr]
+            self._give(value, np.full(value.const_value.size, fill))  # type: ignore[union-attr]  # constants_of finds stored values only
         is_bias = node.op_type == "Add"
         return [v for v in constants.values() if is_bias and self._is_open(v) and _size(v) == channels]
 
@@ -278,7 +278,7 @@ class _Copy:
         given, taken = constants_of(source[0]), constants_of(target[0])
         if source[0].op_type != "BatchNormalization" or given[3].const_value is None:
             return
-        mean, variance = (given[index].const_value.numpy().astype(np.float64) for index in (3, 4))  # type: ignore[union-attr]
+        mean, variance = (given[index].const_value.numpy().astype(np.float64) for index in (3, 4))  # type: ignore[union-attr]  # constants_of finds stored values only
         gamma, beta = self._stored_scaling(source, mean.size)
         if self.missing is None:
             epsilons = [attributes_of(nodes[0]).get("epsilon", 1e-5) for nodes in (source, target)]
@@ -303,7 +303,7 @@ class _Copy:
             factor, addend = _affine_of(node, channels)
             if node.op_type == "BatchNormalization":
                 constants = constants_of(node)
-                factor, addend = (constants[i].const_value.numpy().astype(np.float64) for i in (1, 2))  # type: ignore[union-attr]
+                factor, addend = (constants[i].const_value.numpy().astype(np.float64) for i in (1, 2))  # type: ignore[union-attr]  # constants_of finds stored values only
             gamma, beta = gamma * factor, beta * factor + addend
         return gamma, beta
 

@@ -93,5 +93,5 @@ def _made(hint: Any, value: Any) -> Any:
         return hint(value)
     if dataclasses.is_dataclass(hint):
         hints = typing.get_type_hints(hint, localns=NAMES)
-        return hint(**{name: _made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]
+        return hint(**{name: _made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]  # a dataclass, and no instance of one
     return value

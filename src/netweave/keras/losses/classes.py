@@ -61,7 +61,7 @@ def _loss_class(class_name: str, function_name: str) -> type[Loss]:
     def call(self: Any, y_true: Any, y_pred: Any) -> Any:
         return function(y_true, y_pred, **self.settings)
 
-    initialise.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     members = {"__init__": initialise, "call": call, "__doc__": function.__doc__}
     made: type[Loss] = LOSSES.register()(type(class_name, (Loss,), members))
     # its name in snake case is the function, which a name stands for in ``compile``

@@ -80,7 +80,7 @@ class Sum(Metric):
         super().__init__(name, dtype)
         self.add_weight(name="total")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]  # Keras' metrics take other arguments than their base, too
         """Take values in."""
         array, weights = _weighted(values, sample_weight)
         self.values["total"] += np.sum(array * weights)
@@ -99,7 +99,7 @@ class Mean(Metric):
         self.add_weight(name="total")
         self.add_weight(name="count")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, values: Any, sample_weight: Any = None) -> None:  # type: ignore[override]  # Keras' metrics take other arguments than their base, too
         """Take values in."""
         array, weights = _weighted(values, sample_weight)
         self.values["total"] += np.sum(array * weights)
@@ -135,7 +135,7 @@ class MeanMetricWrapper(Mean):
         super().__init__(name or getattr(fn, "__name__", None), dtype)
         self.fn, self.settings = fn, settings
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]  # Keras' metrics take other arguments than their base, too
         """Take a batch in."""
         values = self.fn(as_values(y_true), as_values(y_pred), **self.settings)
         super().update_state(values, sample_weight)

@@ -115,7 +115,7 @@ def _metric_class(class_name: str, function: Callable[..., Any], names: tuple[st
     def get_config(self: Any) -> dict[str, Any]:
         return {"name": self.name, **self.settings}
 
-    initialise.__signature__ = signature  # type: ignore[attr-defined]
+    initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
     members = {"__init__": initialise, "get_config": get_config, "__doc__": function.__doc__}
     made: type[Mean] = METRICS.register()(type(class_name, (MeanMetricWrapper,), members))
     for name in (function.__name__, *names):
@@ -148,7 +148,7 @@ class RootMeanSquaredError(Mean):
     def __init__(self, name: str | None = "root_mean_squared_error", dtype: str | None = None) -> None:
         super().__init__(name, dtype)
 
-    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:  # type: ignore[override]  # Keras' metrics take other arguments than their base, too
         """Take a batch in."""
         y_true, y_pred = same_rank(np.asarray(y_true, np.float32), np.asarray(y_pred, np.float32))
         super().update_state(np.square(y_true - y_pred), sample_weight)

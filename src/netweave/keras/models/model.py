@@ -186,7 +186,7 @@ class Sequential(_WithFiles):
         """
         if not self.layers:
             raise UsageError("a Sequential without layers; add one")
-        return Network.call_graph.fget(self)  # type: ignore[attr-defined,no-any-return]
+        return Network.call_graph.fget(self)  # type: ignore[attr-defined,no-any-return]  # a property without super()
 
     def get_config(self) -> dict[str, Any]:
         """Return the settings, JSON values."""

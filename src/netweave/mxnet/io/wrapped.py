@@ -27,12 +27,12 @@ class ResizeIter(DataIter):
     @property
     def provide_data(self) -> Any:
         """Names and sizes of the data."""
-        return self.data_iter.provide_data  # type: ignore[attr-defined]
+        return self.data_iter.provide_data  # type: ignore[attr-defined]  # what wraps an iterator has one
 
     @property
     def provide_label(self) -> Any:
         """Names and sizes of the labels."""
-        return self.data_iter.provide_label  # type: ignore[attr-defined]
+        return self.data_iter.provide_label  # type: ignore[attr-defined]  # what wraps an iterator has one
 
     def reset(self) -> None:
         """Begin a further epoch."""

@@ -74,12 +74,12 @@ class BucketingModule(BaseModule):
     _curr_module = _current
 
     @property
-    def data_names(self) -> list[str]:  # type: ignore[override]
+    def data_names(self) -> list[str]:  # type: ignore[override]  # MXNet has a property where the base has a field
         """Inputs that are data."""
         return self._current.data_names
 
     @property
-    def output_names(self) -> list[str]:  # type: ignore[override]
+    def output_names(self) -> list[str]:  # type: ignore[override]  # MXNet has a property where the base has a field
         """Names of the outputs."""
         return self._current.output_names
 

@@ -43,12 +43,12 @@ class SequentialModule(BaseModule):
         return [module for module, _ in self._modules]
 
     @property
-    def data_names(self) -> list[str]:  # type: ignore[override]
+    def data_names(self) -> list[str]:  # type: ignore[override]  # MXNet has a property where the base has a field
         """Inputs of the first module."""
         return list(self._each[0].data_names) if self._modules else []
 
     @property
-    def output_names(self) -> list[str]:  # type: ignore[override]
+    def output_names(self) -> list[str]:  # type: ignore[override]  # MXNet has a property where the base has a field
         """Names of the outputs of the last module."""
         return list(self._each[-1].output_names) if self._modules else []
 

@@ -293,7 +293,7 @@ class NDArray:
     def _with(self, function: Callable[..., torch.Tensor], other: Any, *, swapped: bool = False) -> NDArray:
         own, value = self.tensor, _operand(self.tensor, other)
         if value is None:
-            return NotImplemented  # type: ignore[no-any-return]
+            return NotImplemented  # type: ignore[no-any-return]  # Python then asks the other operand
         with scope():
             try:
                 found = function(value, own) if swapped else function(own, value)
@@ -304,7 +304,7 @@ class NDArray:
     def _change(self, function: Callable[..., torch.Tensor], other: Any) -> NDArray:
         value = _operand(self.tensor, other)
         if value is None:
-            return NotImplemented  # type: ignore[no-any-return]
+            return NotImplemented  # type: ignore[no-any-return]  # Python then asks the other operand
         if is_recording():
             raise UsageError(
                 "+=, -=, *= and /= are not recorded by autograd, as in MXNet; write x = x + y inside record()"
@@ -371,10 +371,10 @@ class NDArray:
     def __imod__(self, other: Any) -> NDArray:
         return self._change(torch.remainder, other)
 
-    def __eq__(self, other: object) -> NDArray:  # type: ignore[override]
+    def __eq__(self, other: object) -> NDArray:  # type: ignore[override]  # MXNet compares element by element
         return self._with(torch.eq, other)
 
-    def __ne__(self, other: object) -> NDArray:  # type: ignore[override]
+    def __ne__(self, other: object) -> NDArray:  # type: ignore[override]  # MXNet compares element by element
         return self._with(torch.ne, other)
 
     def __gt__(self, other: Any) -> NDArray:

@@ -150,8 +150,8 @@ class BaseRNNCell:
 
     def _activation(self, inputs: Symbol, activation: Any, **kwargs: Any) -> Symbol:
         if isinstance(activation, str):
-            return sym.Activation(inputs, act_type=activation, **kwargs)  # type: ignore[no-any-return]
-        return activation(inputs, **kwargs)  # type: ignore[no-any-return]
+            return sym.Activation(inputs, act_type=activation, **kwargs)  # type: ignore[no-any-return]  # symbols are made of a table
+        return activation(inputs, **kwargs)  # type: ignore[no-any-return]  # any callable over symbols
 
 
 def _kinds(cell: BaseRNNCell) -> list[tuple[str, str]]:
@@ -323,7 +323,7 @@ class SequentialRNNCell(BaseRNNCell):
         """Sizes and layouts of the states of all cells."""
         return [info for cell in self._cells for info in cell.state_info]
 
-    def begin_state(self, **kwargs: Any) -> States:  # type: ignore[override]
+    def begin_state(self, **kwargs: Any) -> States:  # type: ignore[override]  # MXNet's signatures differ, too
         """Return the states of before the first step, of all cells."""
         return [state for cell in self._cells for state in cell.begin_state(**kwargs)]
 

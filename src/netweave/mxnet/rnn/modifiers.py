@@ -178,7 +178,7 @@ class BidirectionalCell(BaseRNNCell):
         """Sizes and layouts of the states of both cells."""
         return [info for cell in self._cells for info in cell.state_info]
 
-    def begin_state(self, **kwargs: Any) -> States:  # type: ignore[override]
+    def begin_state(self, **kwargs: Any) -> States:  # type: ignore[override]  # MXNet's signatures differ, too
         """Return the states of before the first step, of both cells."""
         return [state for cell in self._cells for state in cell.begin_state(**kwargs)]
 

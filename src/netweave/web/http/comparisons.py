@@ -26,13 +26,13 @@ Finding = Annotated[int | None, Query(ge=0, description="Number of the finding; 
 
 def own_comparison(request: HttpRequest, key: UUID) -> Comparison:
     """Return a comparison of the caller's; another's is not there."""
-    return get_object_or_404(Comparison, pk=key, workspace=request.auth)  # type: ignore[attr-defined]
+    return get_object_or_404(Comparison, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
 
 
 @router.get("", response=list[ComparisonOut], summary="List comparisons, newest first")
 def list_comparisons(request: HttpRequest, offset: Offset = 0) -> Any:
     """At most 100 at a time."""
-    mine = Comparison.objects.filter(workspace=request.auth)  # type: ignore[attr-defined]
+    mine = Comparison.objects.filter(workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
     return list(mine[offset : offset + 100])
 
 

@@ -23,21 +23,21 @@ router = Router()
 
 def own_net(request: HttpRequest, key: UUID) -> Net:
     """Return a net of the caller's; another's is not there."""
-    return get_object_or_404(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]
+    return get_object_or_404(Net, pk=key, workspace=request.auth)  # type: ignore[attr-defined]  # django-ninja sets it
 
 
 @router.get("", response=list[NetOut], summary="List nets, newest first")
 def list_nets(request: HttpRequest, offset: Offset = 0) -> Any:
     """At most 100 at a time."""
-    mine = Net.objects.filter(workspace=request.auth).prefetch_related("files")  # type: ignore[attr-defined]
+    mine = Net.objects.filter(workspace=request.auth).prefetch_related("files")  # type: ignore[attr-defined]  # django-ninja sets it
     return list(mine[offset : offset + 100])
 
 
 @router.post("", response={201: NetOut, 429: Problem}, summary="Make a net that waits for its files")
 def make_net(request: HttpRequest, body: NewNet) -> Any:
     """Its files are uploaded one by one."""
-    count("nets", str(request.auth.pk), limit=settings.OPTIONS.nets_per_minute)  # type: ignore[attr-defined]
-    made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]
+    count("nets", str(request.auth.pk), limit=settings.OPTIONS.nets_per_minute)  # type: ignore[attr-defined]  # django-ninja sets it
+    made = nets.make_net(request.auth, name=body.name, input_shapes=body.input_shapes, entry=body.entry)  # type: ignore[attr-defined]  # django-ninja sets it
     return Status(201, made)
 
 
@@ -79,7 +79,7 @@ def add_file(request: HttpRequest, key: UUID, name: str) -> Any:
     """The body is the file. The net is read again with each file that arrives."""
     net = own_net(request, key)
     length = request.headers.get("Content-Length", "")
-    nets.add_file(net, name, request, num_bytes=int(length) if length.isdecimal() else None)  # type: ignore[arg-type]
+    nets.add_file(net, name, request, num_bytes=int(length) if length.isdecimal() else None)  # type: ignore[arg-type]  # a request is read as a file
     return Status(201, net)
 
 

@@ -28,7 +28,7 @@ def take_sample(request: HttpRequest, key: str) -> Any:
     sample = samples().get(key)
     if sample is None:
         raise Http404(f"there is no sample {key!r}")
-    owner = request.auth  # type: ignore[attr-defined]
+    owner = request.auth  # type: ignore[attr-defined]  # django-ninja sets it
     count("uploads", str(owner.pk), limit=settings.OPTIONS.uploads_per_minute)
     pair = []
     for files in (sample.a, sample.b):

@@ -30,7 +30,7 @@ class _WithAccounts:
         """Answer a request, or refuse it for lack of accounts."""
         if not settings.OPTIONS.has_accounts:
             raise Http404
-        return super().dispatch(request, *args, **kwargs)  # type: ignore[misc]
+        return super().dispatch(request, *args, **kwargs)  # type: ignore[misc]  # a view stands behind it
 
 
 class SignIn(_WithAccounts, LoginView):

@@ -24,26 +24,26 @@ class DatabaseWrapper(base.DatabaseWrapper):
         self._line = os.open(f"{name}-line", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(self._line, fcntl.LOCK_EX)  # held by this open file: threads wait as processes do
-            super()._start_transaction_under_autocommit()  # type: ignore[misc]
+            super()._start_transaction_under_autocommit()  # type: ignore[misc]  # Django's stubs leave private methods out
         except BaseException:
             self._leave()
             raise
 
     def _commit(self) -> Any:
         try:
-            return super()._commit()  # type: ignore[misc]
+            return super()._commit()  # type: ignore[misc]  # Django's stubs leave private methods out
         finally:
             self._leave()
 
     def _rollback(self) -> Any:
         try:
-            return super()._rollback()  # type: ignore[misc]
+            return super()._rollback()  # type: ignore[misc]  # Django's stubs leave private methods out
         finally:
             self._leave()
 
     def _close(self) -> Any:
         try:
-            return super()._close()  # type: ignore[misc]
+            return super()._close()  # type: ignore[misc]  # Django's stubs leave private methods out
         finally:
             self._leave()
 

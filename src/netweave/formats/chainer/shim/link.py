@@ -205,7 +205,7 @@ class ChainList(Chain):
         link.name = str(len(self._list))
         self._list.append(link)
 
-    add_link = append  # type: ignore[assignment]
+    add_link = append  # type: ignore[assignment]  # a ChainList has numbers where a Chain has names
 
     def __setattr__(self, name: str, value: Any) -> None:
         if getattr(self, "_is_open", False) and isinstance(value, Link):

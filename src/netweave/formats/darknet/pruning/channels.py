@@ -130,7 +130,7 @@ class _Tracer:
 
     def __init__(self, channels: Channels, graph: Graph) -> None:
         self.channels, self._graph = channels, graph
-        self.outputs = [channels.new(int(graph.inputs[0].shape[1]), fixed=True)]  # type: ignore[index,arg-type]
+        self.outputs = [channels.new(int(graph.inputs[0].shape[1]), fixed=True)]  # type: ignore[index,arg-type]  # a cfg says the channels of its input
 
     def layer(self, section: Section, index: int) -> np.ndarray:
         """Return the channels of a layer's output."""

@@ -45,7 +45,7 @@ def function(*names: str, takes: str = "") -> Callable[[Callable[..., Any]], Cal
                 return compute(**{key: value for key, value in given.items() if key in own.parameters})
 
         recorded.__name__, recorded.__doc__ = name, compute.__doc__
-        recorded.__signature__ = signature  # type: ignore[attr-defined]
+        recorded.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it
         FUNCTIONS.update(dict.fromkeys(names or (name,), recorded))
         return recorded
 

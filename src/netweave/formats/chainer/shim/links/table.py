@@ -28,7 +28,7 @@ def link(kind: T) -> T:
 
 def settled(kind: T) -> T:
     """Have a link's call be a layer, and what its constructor was given its settings."""
-    first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]
+    first, forward = kind.__init__, kind.forward  # type: ignore[attr-defined]  # a link has one, T cannot say so
     signature, taken = inspect.signature(first), inspect.signature(forward)
 
     @functools.wraps(first)
@@ -50,8 +50,8 @@ def settled(kind: T) -> T:
         with current().within_layer(name, type(self).__name__, getattr(self, "settings", {})):
             return forward(self, *args, **kwargs)
 
-    kind.__init__ = init  # type: ignore[method-assign]
-    kind.forward = call  # type: ignore[attr-defined]
+    kind.__init__ = init  # type: ignore[method-assign]  # what the decorator is for
+    kind.forward = call  # type: ignore[attr-defined]  # a link has one, T cannot say so
     return kind
 
 
@@ -92,10 +92,10 @@ def takes(text: str) -> Callable[[T], T]:
             first(self)
             self._build(**_needed(type(self)._build, given))
 
-        init.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        init.__signature__ = signature.replace(  # type: ignore[attr-defined]  # inspect reads it
             parameters=[this, *signature.parameters.values()]
         )
-        kind.__init__ = init  # type: ignore[method-assign]
+        kind.__init__ = init  # type: ignore[method-assign]  # what the decorator is for
         return kind
 
     return register
@@ -111,7 +111,7 @@ def _needed(build: Callable[..., None], given: dict[str, Any]) -> dict[str, Any]
 
 def composite(kind: T) -> T:
     """Register a link that is made of others; their calls are the layers."""
-    forward = kind.forward  # type: ignore[attr-defined]
+    forward = kind.forward  # type: ignore[attr-defined]  # a link has one, T cannot say so
     taken = inspect.signature(forward)
 
     @functools.wraps(forward)
@@ -119,6 +119,6 @@ def composite(kind: T) -> T:
         bind(taken, (self, *args), kwargs, name=f"{type(self).__name__}.forward")
         return forward(self, *args, **kwargs)
 
-    kind.forward = call  # type: ignore[attr-defined]
+    kind.forward = call  # type: ignore[attr-defined]  # a link has one, T cannot say so
     LINKS[kind.__name__] = kind
     return kind
