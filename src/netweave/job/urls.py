@@ -7,13 +7,14 @@ or in a program, is opened without asking.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from netweave.job.data import DataSource
     from netweave.job.job import Job, Phase
@@ -87,7 +88,7 @@ def checked_probe(probe: Probe, allowed: Sequence[str]) -> Probe:
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
+    elif isinstance(value, Mapping):
         yield from _texts(list(value.values()))
     elif isinstance(value, list | tuple):
         for item in value:
