@@ -77,7 +77,7 @@ def test_inputs_without_sizes_are_named(tmp_path):
 
 def test_a_worker_that_has_lost_the_job_ends_the_child_without_a_word(tmp_path, capfd, monkeypatch):
     """As when a second file arrives while the first is read."""
-    monkeypatch.setattr(child, "_limit", lambda memory_bytes: None)  # this process lives on
+    monkeypatch.setattr(child, "_set_up_process", lambda request: None)  # this process lives on
     (tmp_path / "net").mkdir()
     (tmp_path / "net" / "net.prototxt").write_bytes(NET)
     request = child.Request(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
+import uuid
 from datetime import timedelta
 
 import pytest
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.utils import timezone
+from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import Comparison, File, Net, State
+from netweave.web.models import Comparison, File, Net, State, Upload, Workspace
+from netweave.web.work import leftovers
 from netweave.web.work.expiry import delete_unused_nets
 
 
@@ -74,12 +77,50 @@ def test_what_is_younger_stays(pair, choose):
 def test_folders_of_killed_workers_go_and_those_of_others_stay(tmp_path, monkeypatch):
     from netweave.web.work import storage
 
-    monkeypatch.setattr(storage.tempfile, "gettempdir", lambda: str(tmp_path))
-    for name, age in (("netweave-job-old", 2000), ("netweave-job-new", 10), ("somebody-else", 2000)):
+    monkeypatch.setattr(storage.tempfile, "tempdir", str(tmp_path))
+    now = time.time()
+    for name in ("netweave-job-left", "somebody-else"):
         (tmp_path / name / "net").mkdir(parents=True)
-        then = time.time() - age
-        os.utime(tmp_path / name, (then, then))
     (tmp_path / "netweave-job-link").symlink_to(tmp_path / "somebody-else")
-    assert storage.remove_left_scratch(600.0) == 1
-    left = sorted(path.name for path in tmp_path.iterdir())
-    assert left == ["netweave-job-link", "netweave-job-new", "somebody-else"]
+    with storage.scratch() as held:
+        monkeypatch.setattr(storage.time, "time", lambda: now + storage.SCRATCH_GRACE_S - 1)
+        assert storage.remove_left_scratch() == 0  # it may only just have been made
+        monkeypatch.setattr(storage.time, "time", lambda: now + storage.SCRATCH_GRACE_S + 100)
+        assert storage.remove_left_scratch() == 1
+        left = sorted(path.name for path in tmp_path.iterdir())
+        assert left == sorted([held.name, "netweave-job-link", "somebody-else"])
+    assert not held.exists()
+
+
+def test_what_killed_processes_stored_goes_and_what_rows_name_stays(pair):
+    """An upload, a document and results, each of a process that was killed before the row that names them."""
+    leftovers.remove_unnamed_files(timedelta(0))  # of other tests, whose rows were taken back
+    before = {file.stored for file in File.objects.all()}
+    net, gone = pair.net_a_id, uuid.uuid4()
+    upload = Upload.objects.create(workspace=pair.workspace, stored=f"nets/{net}/coming", num_bytes=1)
+    lost = [f"nets/{net}/lost", f"nets/{gone}/lost", f"documents/{net}/a.gz", f"results/{pair.pk}/a.gz"]
+    for name in (*lost, upload.stored, f"documents/{net}/kept.gz"):
+        default_storage.save(name, ContentFile(b"x"))
+    Net.objects.filter(pk=net).update(document=f"documents/{net}/kept.gz")
+    assert leftovers.remove_unnamed_files() == 0  # they may belong to a step under way
+    assert leftovers.remove_unnamed_files(timedelta(0)) == len(lost)
+    assert not any(map(default_storage.exists, [*lost, f"nets/{gone}"]))
+    assert all(map(default_storage.exists, [*before, upload.stored, f"documents/{net}/kept.gz"]))
+
+
+def test_a_year_of_visitors_leaves_no_rows(visitor):
+    """Browsers that brought nothing, nets without files, entries of the queue."""
+    kept = visitor()
+    kept.make_comparison()
+    kept_browser = Workspace.objects.get()
+    for _ in range(5):
+        visitor().make_net()
+    DBTaskResult.objects.update(status="SUCCESSFUL")
+    assert leftovers.forget() == 0
+    then = timezone.now() - timedelta(days=2)
+    for model, field in ((Net, "created"), (Workspace, "created"), (DBTaskResult, "enqueued_at")):
+        model.objects.update(**{field: then})
+    assert leftovers.forget() > 10
+    assert leftovers.forget() == 0  # also the browsers whose nets have gone
+    assert [Workspace.objects.get(), Net.objects.count()] == [kept_browser, 2]
+    assert not DBTaskResult.objects.exists()

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
 from netweave.web.models import Comparison, Net, State, Workspace
-from netweave.web.work import leases
+from netweave.web.work import leases, shares
 from netweave.web.work.tasks import TASKS, read_net
 
 
@@ -76,7 +76,7 @@ def test_a_job_that_ends_every_worker_is_given_up(job):
         age(job, seconds=11)
     assert leases.claim(Net, job.pk) is None
     assert state(job) == State.FAILED
-    assert "3 processes that worked on it ended" in job.error
+    assert "5 processes that worked on it ended" in job.error
 
 
 def test_what_a_dead_worker_was_at_is_queued_again_once(job):
@@ -114,7 +114,7 @@ def test_a_file_that_arrives_while_a_net_is_read_takes_the_job_from_its_worker(j
 def pair_of_owners(visitor, choose):
     """A visitor with four comparisons that wait, and one with one; two workers."""
     choose(workers=2)
-    many, one = visitor(), visitor()
+    many, one = visitor("10.0.0.1"), visitor("10.0.0.2")
     return [many.make_comparison() for _ in range(4)], one.make_comparison()
 
 
@@ -133,10 +133,73 @@ def test_one_visitor_leaves_a_worker_to_others(pair_of_owners):
 def test_a_job_that_had_to_wait_for_others_of_its_owner_is_queued_when_they_end(pair_of_owners):
     of_one_owner, _ = pair_of_owners
     DBTaskResult.objects.all().delete()  # the queue has delivered all of them
+    Net.objects.update(state=State.DONE)
+    Comparison.objects.update(task="")
     workspace = Comparison.objects.get(pk=of_one_owner[0]).workspace_id
-    assert leases.next_of(workspace, TASKS)
+    assert shares.enter_next(workspace, TASKS)
     queued = {entry.args_kwargs["args"][0] for entry in DBTaskResult.objects.ready()}
     assert len(queued) == 1
+
+
+def test_browsers_of_one_address_leave_a_worker_to_others(visitor, choose):
+    """Whoever throws the cookie away is another browser, and not another visitor."""
+    choose(workers=2)
+    browsers = [visitor("10.0.0.1").make_comparison() for _ in range(3)]
+    other = visitor("10.0.0.2").make_comparison()
+    assert leases.claim(Comparison, browsers[0])
+    assert [leases.claim(Comparison, key) for key in browsers[1:]] == [None, None]
+    assert leases.claim(Comparison, other)
+
+
+def test_the_queue_holds_a_few_jobs_of_a_visitor_and_all_are_done_in_their_order(visitor, choose):
+    choose(workers=2)
+    owner = visitor("10.0.0.1")
+    Net.objects.all().delete()
+    keys = [owner.make_comparison() for _ in range(9)]
+    Net.objects.update(state=State.DONE)
+    Comparison.objects.update(task="", touched=timezone.now())
+    DBTaskResult.objects.all().delete()
+    for key in keys:
+        job = Comparison.objects.get(pk=key)
+        job.state = State.EMPTY
+        leases.queue(job, TASKS[Comparison])
+    assert DBTaskResult.objects.ready().count() == shares.MAX_ENTRIES
+    done = []
+    while entry := DBTaskResult.objects.ready().first():  # as a worker does
+        key = entry.args_kwargs["args"][0]
+        DBTaskResult.objects.filter(pk=entry.pk).update(status="SUCCESSFUL")
+        job = Comparison.objects.get(pk=key)
+        assert leases.end(job, leases.claim(Comparison, key), State.DONE)
+        shares.enter_next(job.workspace_id, TASKS)
+        done.append(key)
+    assert done == keys
+
+
+def test_jobs_that_may_not_run_are_not_queued_again_and_again(pair_of_owners):
+    """Each entry would be taken by a worker for nothing, every ten seconds."""
+    of_one_owner, _ = pair_of_owners
+    Net.objects.update(state=State.DONE)
+    assert leases.claim(Comparison, of_one_owner[0])
+    DBTaskResult.objects.all().delete()
+    waiting = Comparison.objects.filter(pk__in=of_one_owner[1:])
+    waiting.update(task="", touched=timezone.now() - timedelta(minutes=1))
+    assert leases.requeue_lost(TASKS) == 0
+    Comparison.objects.filter(pk=of_one_owner[0]).update(state=State.DONE)
+    assert leases.requeue_lost(TASKS) == 1
+    assert leases.requeue_lost(TASKS) <= 1
+
+
+@pytest.mark.parametrize("most", [leases.MAX_CRASHES, leases.MAX_ATTEMPTS])
+def test_a_job_whose_child_died_is_tried_again_for_so_often(job, most):
+    for _ in range(most - 1):
+        lease = leases.claim(Net, job.pk)
+        assert leases.give_back(job, lease, TASKS, max_attempts=most)
+        assert not leases.end(job, lease, State.DONE)
+        assert state(job) == State.QUEUED
+    lease = leases.claim(Net, job.pk)
+    assert not leases.give_back(job, lease, TASKS, max_attempts=most)
+    assert leases.end(job, lease, State.FAILED, error="died")
+    assert state(job) == State.FAILED
 
 
 def test_on_ones_own_machine_all_workers_are_ones_own(visitor, choose):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import uuid
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
@@ -32,14 +33,23 @@ class State(models.TextChoices):
 
 UNFINISHED = (State.QUEUED, State.RUNNING)
 
+SILENCE = timedelta(seconds=10)
+"""A worker that gave no sign of life for this long is taken for dead."""
+
 
 class Workspace(models.Model):
-    """Whose nets and comparisons these are: an account's, or a browser's where there are no accounts."""
+    """Whose nets and comparisons these are: an account's, or a browser's where there are no accounts.
+
+    Attributes:
+        origin: The address it came from, where anybody may make one; empty otherwise. All workspaces of an
+            address have one share of the workers: a browser that forgets its cookie gets another workspace.
+    """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.OneToOneField(settings.AUTH_USER_MODEL, null=True, on_delete=models.CASCADE)
     token_hash = models.CharField(max_length=64, blank=True, db_index=True)
     reads_code = models.BooleanField(default=False)
+    origin = models.CharField(max_length=45, blank=True, default="", db_index=True)
     created = models.DateTimeField(default=timezone.now)
 
     @property
@@ -69,7 +79,7 @@ class Job(models.Model):
         lease: Known to the worker that holds the job, and to nobody else.
         touched: The last sign of life of that worker, or when the job was queued.
         attempts: How many workers have begun it since it was queued.
-        task: The entry in the queue.
+        task: The entry in the queue; empty while the job waits outside of it (``work.shares``).
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from django.conf import settings
@@ -119,11 +118,25 @@ def arrived(upload: Upload, stream: IO[bytes], name: str, num_bytes: int | None)
 
 
 def add_files(net: Net, files: Mapping[str, bytes]) -> None:
-    """Store the files of a sample and have the net read once."""
-    for name, content in files.items():
-        stored = default_storage.save(f"nets/{net.pk}/{uuid.uuid4().hex}", ContentFile(content))
-        File.objects.create(net=net, name=name, stored=stored, num_bytes=len(content))
-    leases.queue(net, read_net)
+    """Store the files of a sample and have the net read once.
+
+    Raises:
+        RefusedError: There is no room for them.
+    """
+    uploads: list[Upload] = []
+    try:
+        for name, content in files.items():
+            uploads.append(upload_quota.reserve(net, name, len(content)))
+            default_storage.save(uploads[-1].stored, ContentFile(content))
+        with transaction.atomic():
+            for name, upload in zip(files, uploads, strict=True):
+                File.objects.create(net=net, name=name, stored=upload.stored, num_bytes=upload.num_bytes)
+                upload.delete()
+            leases.queue(net, read_net)
+    except BaseException:
+        for upload in uploads:
+            upload_quota.release(upload)
+        raise
 
 
 def remove_file(net: Net, name: str) -> bool:

@@ -27,7 +27,10 @@ def workspace_of(request: HttpRequest) -> Workspace | None:
     """Return the workspace of a browser; None if it has none yet."""
     if settings.OPTIONS.has_accounts:
         user = request.user
-        return Workspace.objects.get_or_create(user=user)[0] if user.is_authenticated else None
+        if not user.is_authenticated:
+            return None
+        origin = client(request) if settings.OPTIONS.accounts == "open" else ""
+        return Workspace.objects.get_or_create(user=user, defaults={"origin": origin})[0]
     key = LOCAL if settings.OPTIONS.is_personal else _key(request)
     return Workspace.objects.filter(pk=key, user=None).first() if key else None
 
@@ -46,7 +49,7 @@ def make_workspace(request: HttpRequest) -> Workspace | None:
         return found
     count("new browsers", client(request), limit=settings.OPTIONS.newcomers_per_minute)
     # a browser sends the files of both nets at once: whichever comes first makes it
-    return Workspace.objects.get_or_create(pk=key, defaults={"user": None})[0]
+    return Workspace.objects.get_or_create(pk=key, defaults={"user": None, "origin": client(request)})[0]
 
 
 def welcome(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:

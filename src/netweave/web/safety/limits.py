@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import time as now
 from typing import TYPE_CHECKING
 
@@ -48,8 +49,18 @@ def count(what: str, who: str, *, limit: int) -> None:
 
 
 def client(request: HttpRequest) -> str:
-    """Return the address of a browser; that of the last proxy's client where a proxy is known to say it."""
+    """Return the address of a browser; that of the last proxy's client where a proxy is known to say it.
+
+    Of an IPv6 address it is the network of 64 bits: a client has all addresses in it.
+    """
     forwarded = request.headers.get("X-Forwarded-For", "")
+    said = str(request.META.get("REMOTE_ADDR", ""))
     if settings.OPTIONS.proxy and forwarded:
-        return forwarded.rsplit(",", 1)[-1].strip()
-    return str(request.META.get("REMOTE_ADDR", ""))
+        said = forwarded.rsplit(",", 1)[-1].strip()
+    try:
+        address = ip_address(said)
+    except ValueError:
+        return said[:45]
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is None:
+        return str(IPv6Network((address, 64), strict=False).network_address)
+    return str(getattr(address, "ipv4_mapped", None) or address)

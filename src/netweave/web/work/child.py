@@ -11,6 +11,8 @@ import json
 import math
 import os
 import resource
+import signal
+import tempfile
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +36,9 @@ MAX_FIXES = 100
 
 TIMED_PASSES = 3
 """Forward passes that the time of layers is the mean of, after one to warm up."""
+
+MAX_MESSAGE = 1000
+"""Characters of a message that the user is shown."""
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
@@ -75,10 +80,16 @@ def work(request: Request, told: Connection) -> None:
     The last thing said is ``("done", "")`` or ``("failed", why)``, with what the pages offer to do about it:
     ``open_inputs`` are the inputs whose sizes are missing, ``needs_code`` says that only code is not allowed.
     """
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _limit(request.memory_bytes)
+    _set_up_process(request)
     with suppress(BrokenPipeError):  # the worker has lost the job, and nobody waits for the answer
         answer(request, told)
+
+
+def _set_up_process(request: Request) -> None:
+    os.setpgid(0, 0)  # ``supervise`` ends it with all processes that it has started
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _keep_scratch_in(request.folder)
+    _limit(request.memory_bytes)
 
 
 def answer(request: Request, told: Connection) -> None:
@@ -93,19 +104,26 @@ def answer(request: Request, told: Connection) -> None:
             "open_inputs": list(open_inputs),
             "needs_code": isinstance(error, CodeError) and not request.code,
         }
-        told.send(("failed", _without_folders(text, request.folder), facts))
+        told.send(("failed", _without_folders(_short(text), request.folder), facts))
     except MemoryError:
         told.send(("failed", _too_large(request)))
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
         text = _too_large(request) if "bad_alloc" in str(error) else f"{type(error).__name__}: {error}"
-        told.send(("failed", _without_folders(text[:2000], request.folder)))
+        told.send(("failed", _without_folders(_short(text), request.folder)))
 
 
 def _end_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         parent.join()
-        os._exit(1)
+        os.killpg(0, signal.SIGKILL)
+
+
+def _keep_scratch_in(folder: Path) -> None:
+    """Have all temporary files made in the job's folder, which goes however this process ends."""
+    scratch = folder / "scratch"
+    scratch.mkdir()
+    tempfile.tempdir = os.environ["TMPDIR"] = str(scratch)
 
 
 def _limit(memory_bytes: int) -> None:
@@ -265,6 +283,11 @@ def _without_folders(text: str, folder: Path) -> str:
     for inner in [*(path for path in folder.iterdir() if path.is_dir()), folder]:
         text = text.replace(f"{inner}/", "")
     return text
+
+
+def _short(text: str) -> str:
+    """Return a message that fits on a page; it may quote whatever a file says."""
+    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
 
 
 def _too_large(request: Request) -> str:

@@ -8,29 +8,28 @@ a silence, learns it with its next sign of life and can no longer write anything
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q
 from django.utils import timezone
 from django_tasks_db.models import DBTaskResult
 
-from netweave.web.models import UNFINISHED, Comparison, Net, State
+from netweave.web.models import SILENCE, UNFINISHED, Comparison, Net, State
+from netweave.web.work import shares
+from netweave.web.work.shares import JOBS
 
 if TYPE_CHECKING:
     from django_tasks.base import Task
 
     from netweave.web.models import Job
+    from netweave.web.work.shares import Tasks
 
-SILENCE = timedelta(seconds=10)
-"""A worker that gave no sign of life for this long is taken for dead."""
+MAX_ATTEMPTS = 5
+"""A job that was begun so often is not tried again: each time its worker or its child was killed."""
 
-MAX_ATTEMPTS = 3
-"""A job that ended this many workers is not tried again."""
-
-JOBS: tuple[type[Net | Comparison], ...] = (Net, Comparison)
+MAX_CRASHES = 2
+"""Nor is one whose child crashed so often: that is most likely the job's own doing."""
 
 
 def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
@@ -40,8 +39,9 @@ def queue(job: Net | Comparison, task: Task[Any, Any]) -> None:
         # one that still waits is begun after this transaction, and so with all that is there by then
         if job.state == State.QUEUED and same.update(touched=timezone.now(), name=job.name):
             return
-        entry = task.enqueue(str(job.pk))
-        job.state, job.task = State.QUEUED, str(entry.id)
+        job.state, job.task = State.QUEUED, ""
+        if shares.may_enter(job):
+            job.task = str(task.enqueue(str(job.pk)).id)
         job.stage = job.error = job.lease = ""
         job.touched, job.attempts = timezone.now(), 0
         job.save(update_fields=["name", "state", "task", "stage", "error", "lease", "touched", "attempts"])
@@ -57,8 +57,9 @@ def claim(model: type[Net | Comparison], pk: str) -> str | None:
     if exhausted.update(state=State.FAILED, lease="", error=_exhausted()):
         return None
     job = free.first()
-    if job is not None and _num_running(job) >= settings.OPTIONS.running_limit:
-        return None  # ``next_of`` puts it into the queue again when one of its owner's jobs ends
+    if job is not None and not shares.may_run(job):
+        free.update(task="")  # ``shares.enter_next`` puts it into the queue again
+        return None
     taken = free.update(
         state=State.RUNNING, lease=lease, touched=timezone.now(), attempts=F("attempts") + 1, stage="starting"
     )
@@ -80,31 +81,21 @@ def end(job: Job, lease: str, state: State, **found: Any) -> bool:
 
 
 @transaction.atomic
-def next_of(workspace: uuid.UUID, tasks: dict[type[Net | Comparison], Task[Any, Any]]) -> bool:
-    """Put the oldest job of an owner into the queue again that had to wait for others of theirs."""
-    waiting = [
-        (job.created, model, job)
-        for model in tasks
-        for job in model.objects.filter(workspace=workspace, state=State.QUEUED).order_by("created")[:20]
-        if not _is_waiting(job.task)
-    ]
-    if not waiting:
+def give_back(job: Net | Comparison, lease: str, tasks: Tasks, *, max_attempts: int) -> bool:
+    """Queue a job again whose child died; False if it has died often, or is not the caller's any more.
+
+    Args:
+        job: The job.
+        lease: The caller's.
+        tasks: What is put into the queue.
+        max_attempts: A job that was begun so often is not tried again.
+    """
+    held = type(job)._default_manager.filter(pk=job.pk, state=State.RUNNING, lease=lease)
+    again = held.filter(attempts__lt=max_attempts)
+    if not again.update(state=State.QUEUED, lease="", stage="", touched=timezone.now()):
         return False
-    _, model, job = min(waiting, key=lambda row: row[0])
-    entry = tasks[model].enqueue(str(job.pk))
-    model.objects.filter(pk=job.pk).update(task=str(entry.id), touched=timezone.now())
+    shares.enter(job, tasks)
     return True
-
-
-def _num_running(job: Job) -> int:
-    """Return how many jobs of a job's owner run, those of silent workers apart."""
-    since = timezone.now() - SILENCE
-    return sum(
-        model.objects.filter(workspace=job.workspace_id, state=State.RUNNING, touched__gte=since)
-        .exclude(pk=job.pk)
-        .count()
-        for model in JOBS
-    )
 
 
 @transaction.atomic
@@ -114,27 +105,36 @@ def cancel(job: Job) -> bool:
     return bool(unfinished.update(state=State.CANCELLED, lease="", stage=""))
 
 
-def requeue_lost(tasks: dict[type[Net | Comparison], Task[Any, Any]]) -> int:
+def requeue_lost(tasks: Tasks) -> int:
     """Queue again what a worker left behind that is gone; return how many jobs.
 
-    That is a job that runs without a sign of life, and a job that waits while the queue has delivered it.
+    That is a job that runs without a sign of life, and a job that waits while the queue has delivered it: one
+    of each visitor at a time, and only if it may run.
     """
-    count = 0
-    for model, task in tasks.items():
-        for job in model.objects.filter(state__in=UNFINISHED, touched__lt=timezone.now() - SILENCE):
-            if job.state == State.QUEUED and _is_waiting(job.task):
-                continue
-            with transaction.atomic():
-                same = model.objects.filter(pk=job.pk, state=job.state, touched=job.touched)
-                if same.update(state=State.QUEUED, lease="", touched=timezone.now()):
-                    entry = task.enqueue(str(job.pk))
-                    model.objects.filter(pk=job.pk).update(task=str(entry.id))
-                    count += 1
+    count, seen = 0, set()
+    ready = {str(key) for key in DBTaskResult.objects.ready().values_list("pk", flat=True)}
+    silent = Q(state__in=UNFINISHED, touched__lt=timezone.now() - SILENCE)
+    for model in JOBS:
+        for job in model.objects.filter(silent).select_related("workspace").order_by("created"):
+            if job.state == State.QUEUED:
+                visitor = shares.visitor_key(job.workspace)
+                if job.task in ready or visitor in seen:
+                    continue
+                seen.add(visitor)
+                if not shares.may_run(job):
+                    continue
+            count += _requeue(job, tasks)
     return count
 
 
-def _is_waiting(task: str) -> bool:
-    return bool(task) and DBTaskResult.objects.ready().filter(pk=task).exists()
+@transaction.atomic
+def _requeue(job: Net | Comparison, tasks: Tasks) -> bool:
+    """Queue a job again unless something has happened to it since it was looked at."""
+    same = type(job)._default_manager.filter(pk=job.pk, state=job.state, touched=job.touched)
+    if not same.update(state=State.QUEUED, lease="", touched=timezone.now()):
+        return False
+    shares.enter(job, tasks)
+    return True
 
 
 def _exhausted() -> str:

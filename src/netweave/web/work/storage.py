@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
 import os
 import shutil
+import stat
 import tempfile
 import time
 from contextlib import contextmanager, suppress
@@ -23,32 +25,51 @@ if TYPE_CHECKING:
 
 SCRATCH_PREFIX = "netweave-job-"
 
-SCRATCH_MARGIN_S = 600.0
+SCRATCH_GRACE_S = 10.0
+"""A worker has locked its folder long before this after making it."""
 
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Give an empty folder for one job; it goes when the job ends."""
-    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX) as folder:
-        yield Path(folder).resolve()
+    """Give an empty folder for one job; it goes when the job ends.
 
-
-def remove_left_scratch(max_seconds: float) -> int:
-    """Remove the folders of jobs whose worker was killed; return how many there were.
-
-    Args:
-        max_seconds: Longest time of a job: a folder that is older by a margin has none.
+    Its worker holds a lock on it, which the kernel releases however the worker ends.
     """
-    oldest = time.time() - max_seconds - SCRATCH_MARGIN_S
-    left = [
-        path
-        for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*")
-        if path.is_dir() and not path.is_symlink() and path.stat().st_uid == os.getuid()
-        if path.stat().st_mtime < oldest
-    ]
-    for path in left:
-        shutil.rmtree(path, ignore_errors=True)
-    return len(left)
+    with tempfile.TemporaryDirectory(prefix=SCRATCH_PREFIX, ignore_cleanup_errors=True) as folder:
+        lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield Path(folder).resolve()
+        finally:
+            os.close(lock)
+
+
+def remove_left_scratch() -> int:
+    """Remove the folders of jobs whose worker was killed; return how many there were."""
+    count = 0
+    for path in Path(tempfile.gettempdir()).glob(f"{SCRATCH_PREFIX}*"):
+        with suppress(OSError):  # another worker removes it at the same time
+            if _is_left(path):
+                shutil.rmtree(path, ignore_errors=True)
+                count += 1
+    return count
+
+
+def _is_left(path: Path) -> bool:
+    """Whether a folder is a job's of this user, and no worker holds it."""
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+        return False
+    if status.st_ctime > time.time() - SCRATCH_GRACE_S:
+        return False
+    lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(lock)
+    return True
 
 
 def lay_out(net: Net, folder: Path) -> list[Path]:

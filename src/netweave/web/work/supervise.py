@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
+import signal
 import time
+from contextlib import suppress
 from multiprocessing import forkserver
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
 
 SIGN_SECONDS = 1.0
 """So often a sign of life is given."""
+
+FORK_SERVER_IS_GONE = 255
+"""What ``multiprocessing`` gives for the status of a process whose fork server has ended."""
 
 _fork_server = multiprocessing.get_context("forkserver")
 # readers and runtimes are imported once, not for every job
@@ -40,6 +46,18 @@ class FailedError(Exception):
         self.facts = {"open_inputs": [], "needs_code": False, **(facts or {})}
 
 
+class DiedError(Exception):
+    """The child ended without a word.
+
+    Attributes:
+        was_killed: Whether it was killed from outside, for want of memory, say; it crashed otherwise.
+    """
+
+    def __init__(self, *, was_killed: bool) -> None:
+        super().__init__()
+        self.was_killed = was_killed
+
+
 def warm_up() -> None:
     """Have the imports begin that the first job would wait for, in a process of their own."""
     forkserver.ensure_running()
@@ -55,7 +73,8 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[s
             if the job is lost.
 
     Raises:
-        FailedError: The child failed, was ended for its time, or ended without a word.
+        DiedError: The child ended without a word.
+        FailedError: The child failed, or was ended for its time.
         LostError: The job is not this worker's any more; the child is ended.
     """
     ours, theirs = _fork_server.Pipe(duplex=False)
@@ -68,7 +87,7 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[s
     try:
         while True:
             if ours.poll(max(0.0, min(SIGN_SECONDS, deadline - time.monotonic()))):
-                kind, text, *rest = _received(ours)
+                kind, text, *rest = _received(ours, process)
                 if kind == "done":
                     return
                 if kind == "failed":
@@ -91,13 +110,13 @@ def run(request: Request, *, max_seconds: float, alive: Callable[[str, Mapping[s
         _end(process)
 
 
-def _received(pipe: Connection) -> Sequence[Any]:
+def _received(pipe: Connection, process: BaseProcess) -> Sequence[Any]:
     try:
         message: Sequence[Any] = pipe.recv()
     except EOFError:
-        raise FailedError(
-            "the process that read it died without a message, most likely because it ran out of memory"
-        ) from None
+        process.join(5)
+        # without its fork server, which was then killed as well, nobody knows its status
+        raise DiedError(was_killed=process.exitcode in {-signal.SIGKILL, FORK_SERVER_IS_GONE}) from None
     return message
 
 
@@ -105,4 +124,9 @@ def _end(process: BaseProcess) -> None:
     process.join(0.5)
     if process.is_alive():
         process.kill()
-        process.join()
+    if (
+        process.pid
+    ):  # what it has started, and itself where the fork server is gone, which told whether it lives
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.join()

@@ -11,7 +11,7 @@ from django_tasks import task
 
 from netweave.web.models import Comparison, File, Net, State
 from netweave.web.owners import may_read_code
-from netweave.web.work import child, leases, storage, supervise
+from netweave.web.work import child, leases, shares, storage, supervise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,16 +35,26 @@ def compare_nets(pk: str) -> None:
 TASKS: dict[type[Net | Comparison], Any] = {Net: read_net, Comparison: compare_nets}
 
 
+_DIED = (
+    "the processes that worked on it died without a message, most likely because they ran out of memory; "
+    "a smaller net, or more memory for the workbench, may help"
+)
+
+
 def _once(model: type[Any], pk: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:
     """Carry out a job that can be had, and end it with what was found; leave nothing behind otherwise."""
     lease = leases.claim(model, pk)
-    if lease is None:
+    job = model.objects.filter(pk=pk).first()
+    if job is None:
         return
-    job = model.objects.get(pk=pk)
+    if lease is None:
+        if job.state != State.QUEUED:  # cancelled, say; one that had to wait for its turn goes on waiting
+            shares.enter_next(job.workspace_id, TASKS)
+        return
     try:
         _carry_out(job, lease, carry_out)
     finally:
-        leases.next_of(job.workspace_id, TASKS)
+        shares.enter_next(job.workspace_id, TASKS)
 
 
 def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[str, Any]]) -> None:
@@ -54,6 +64,11 @@ def _carry_out(job: Any, lease: str, carry_out: Callable[[Any, str, Path], dict[
         with storage.scratch() as folder:
             found = carry_out(job, lease, folder)
     except supervise.LostError:
+        return
+    except supervise.DiedError as error:
+        most = leases.MAX_ATTEMPTS if error.was_killed else leases.MAX_CRASHES
+        if not leases.give_back(job, lease, TASKS, max_attempts=most):
+            leases.end(job, lease, State.FAILED, error=_DIED)
         return
     except supervise.FailedError as error:
         told = {"facts": error.facts} if model is Net else {}

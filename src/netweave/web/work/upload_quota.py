@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from netweave.web.models import Net
     from netweave.web.options import Options
 
-ABANDONED_AFTER = timedelta(hours=1)
-"""An upload of which nothing arrived for so long has lost its worker; no connection is quiet for an hour."""
+ABANDONED_AFTER = timedelta(minutes=5)
+"""An upload of which nothing arrived for so long has lost its worker: the server ends connections that are
+quiet for a tenth of it (``slow_clients``)."""
 
-TOUCH_EVERY_S = 60.0
+TOUCH_EVERY_S = 10.0
 
 
 class RefusedError(Exception):
@@ -76,7 +77,7 @@ def release_abandoned() -> int:
 
 
 class KeepAlive:
-    """Says once a minute that an upload still arrives."""
+    """Says now and then that an upload still arrives."""
 
     def __init__(self, upload: Upload) -> None:
         self._upload, self._next = upload, time.monotonic() + TOUCH_EVERY_S

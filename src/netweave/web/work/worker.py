@@ -58,9 +58,9 @@ def end_with_parent() -> None:
 
 
 def _sweep() -> None:
-    from django.conf import settings
-    from django.db import Error, close_old_connections
+    from django.db import close_old_connections
 
+    from netweave.web.work import leftovers
     from netweave.web.work.expiry import delete_unused_inputs, delete_unused_nets
     from netweave.web.work.leases import requeue_lost
     from netweave.web.work.storage import remove_left_scratch
@@ -73,13 +73,15 @@ def _sweep() -> None:
         try:
             if count := requeue_lost(TASKS):
                 log.warning("%d jobs of workers that are gone were queued again", count)
+            remove_left_scratch()
             if time.monotonic() - swept > EXPIRY_SECONDS:
                 swept = time.monotonic()
                 delete_unused_nets()
                 delete_unused_inputs()
                 release_abandoned()
-                remove_left_scratch(settings.OPTIONS.max_seconds)
-        except Error:  # the database may be away for a while; the next round tries again
+                leftovers.remove_unnamed_files()
+                leftovers.forget()
+        except Exception:
             log.exception("cannot look for lost jobs and old nets")
 
 
