@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import http.client
+import itertools
 import json
 import os
 import random
@@ -45,12 +46,22 @@ SLOW_SECONDS, SLOW_DROPS, SLOW_BYTES = 30.0, 60, 50_000
 SLOW_HEAD_START_SECONDS = 2.0
 
 
+_NUMBERS = itertools.count(256)
+
+
+def new_address() -> str:
+    """Return another address of this machine: the server shares its threads out by address."""
+    number = next(_NUMBERS)
+    return f"127.1.{number // 256}.{number % 256}"
+
+
 class User(threading.Thread):
-    """One user: a browser with its cookies."""
+    """One user: a browser with its cookies, and an address of its own."""
 
     def __init__(self, port: int, times: dict[str, list[float]], *, within: float, stubborn: bool) -> None:
         super().__init__(daemon=True)
         self.port, self.times, self.within, self.stubborn = port, times, within, stubborn
+        self.address, self.tries = new_address(), TRIES
         self.cookies: dict[str, str] = {}
         self.token = ""
         self.connection: http.client.HTTPConnection | None = None
@@ -99,12 +110,12 @@ class User(threading.Thread):
         raise TimeoutError(path)
 
     def _ask(self, kind: str, method: str, path: str, body: bytes | None = None) -> bytes:
-        for again in range(TRIES):
+        for again in range(self.tries):
             try:
                 return self._ask_once(kind, method, path, body)
             except OSError:
                 self.connection = None
-                if not self.stubborn or again == TRIES - 1:
+                if not self.stubborn or again == self.tries - 1:
                     raise
                 time.sleep(0.5)
         raise AssertionError
@@ -115,7 +126,9 @@ class User(threading.Thread):
 
     def _ask_once(self, kind: str, method: str, path: str, body: bytes | None) -> bytes:
         if self.connection is None:
-            self.connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+            self.connection = http.client.HTTPConnection(
+                "127.0.0.1", self.port, timeout=60, source_address=(self.address, 0)
+            )
         start = time.perf_counter()
         try:
             self.connection.request(method, path, body, self._headers())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import signal
 import socket
@@ -59,6 +60,14 @@ def test_the_samples_get_the_verdicts_that_the_examples_promise(bench):
     assert verdicts == {"padding": "different", "mended": "identical"}
 
 
+def test_what_is_kept_is_for_its_owner_only_also_in_a_folder_that_was_there_before(bench):
+    assert bench.data.stat().st_mode & 0o055, "made by this test, open to others"
+    bench.program().call("POST", "/samples/padding")
+    kept = [path for name in ("netweave.sqlite3*", "files", "files/**/*") for path in bench.data.glob(name)]
+    assert len(kept) > 5
+    assert [path for path in kept if path.stat().st_mode & 0o077] == []
+
+
 def test_a_net_without_weights_says_so_and_is_read_again_with_them(bench, tmp_path):
     program = bench.program()
     pair = program.call("POST", "/samples/padding")
@@ -114,6 +123,19 @@ def test_a_server_that_is_killed_with_all_goes_on_where_it_was_after_the_next_st
         assert len(results) == len(keys)
 
 
+def test_a_comparison_whose_process_is_killed_is_tried_again(tmp_path):
+    with Workbench(tmp_path / "data", workers=2) as bench:
+        program = bench.program()
+        pair = program.call("POST", "/samples/padding")
+        keys = [program.compare(pair["a"]["id"], pair["b"]["id"]) for _ in range(6)]
+        for _ in range(3):
+            time.sleep(0.7)
+            for process in bench.processes("multiprocessing.forkserver"):
+                os.kill(process, signal.SIGKILL)
+        found = [program.wait(f"/comparisons/{key}", 90) for key in keys]
+        assert {row["verdict"] for row in found} == {"different"}
+
+
 def test_a_part_that_is_killed_is_started_again(tmp_path):
     with Workbench(tmp_path / "data") as bench:
         for server in bench.processes("gunicorn"):
@@ -157,17 +179,27 @@ def test_a_running_comparison_can_be_cancelled_and_deleted(bench):
 
 @pytest.mark.slow
 def test_clients_that_stand_still_hold_no_thread_for_long(bench):
-    """Three kinds: a head without its end, a head byte by byte, and a body that stops."""
+    """Three kinds: a head without its end, a body that does not come, and answers that are not read."""
     host, port = bench.url.removeprefix("http://").split(":")
-    clients = [socket.create_connection((host, int(port))) for _ in range(64)]
-    for client in clients:
-        client.sendall(b"GET /help/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
+    clients = [socket.create_connection((host, int(port))) for _ in range(96)]
+    starts = [
+        b"GET /help/ HTTP/1.1\r\nHost: localhost\r\nX-Slow: ",
+        b"POST /programs/ HTTP/1.1\r\nHost: localhost\r\nContent-Length: 200000\r\n"
+        b"Content-Type: application/x-www-form-urlencoded\r\n\r\n",
+        b"GET /static/viewer.js HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20,
+    ]
+    for number, client in enumerate(clients):
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        client.sendall(starts[number % 3])
     started = time.monotonic()
-    with urllib.request.urlopen(f"{bench.url}/help/", timeout=60) as response:
-        assert response.status == 200
-    assert time.monotonic() - started < 30
-    for client in clients[:4]:
-        client.settimeout(30)
+    other = http.client.HTTPConnection(host, int(port), timeout=60, source_address=("127.0.0.2", 0))
+    other.request("GET", "/help/")
+    assert other.getresponse().status == 200
+    assert time.monotonic() - started < 5  # another address waits for none of them
+    with urllib.request.urlopen(f"{bench.url}/help/", timeout=150) as response:
+        assert response.status == 200  # this one has its turn as well
+    for client in clients[::3][:4]:
+        client.settimeout(60)
         assert client.recv(4096) == b""  # the server has ended the connection
     for client in clients:
         client.close()

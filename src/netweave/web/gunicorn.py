@@ -14,7 +14,7 @@ from netweave.web.work.worker import end_with_parent
 wsgi_app = "netweave.web.wsgi"
 worker_class = "netweave.web.slow_clients.Worker"
 workers = 2
-threads = 16
+threads = 32
 timeout = 120
 graceful_timeout = 5
 keepalive = 15
