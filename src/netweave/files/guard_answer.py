@@ -76,8 +76,9 @@ def failure(outcome: Outcome, place: str) -> NetweaveError:
     """Return the error that a child told of, or what is known of its end."""
     told = outcome.file(ERROR)
     row = _row(told) if told else None
-    if isinstance(row, dict) and row.get("error") in ERRORS:
-        kind, message = ERRORS[row["error"]], str(row.get("message"))
+    name = row.get("error") if isinstance(row, dict) else None
+    if isinstance(name, str) and name in ERRORS:
+        kind, message = ERRORS[name], str(row.get("message"))
         where = str(row.get("place") or place)
         if kind is UsageError:
             return UsageError(message, unknown_inputs=_names(row.get("unknown_inputs")))

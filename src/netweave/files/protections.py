@@ -6,13 +6,14 @@ import json
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from netweave.errors import CodeError
-from netweave.files.sandbox import Limits, has_guard, run_guarded
+from netweave.files.cgroup import parent_folder
+from netweave.files.sandbox import has_guard, run_guarded
+from netweave.files.sandbox_limits import Limits
 from netweave.files.seccomp import seccomp_filter
 
 PROBE = Path(__file__).with_name("probe_child.py")
@@ -79,6 +80,8 @@ def _filter_detail() -> str:
 
 
 def _limit_detail() -> str:
+    together = "each process" if parent_folder() is None else "each process, and all together by cgroups"
     if shutil.which("prlimit") is None:
         return "prlimit is not installed: install util-linux"
-    return f"prlimit ({Limits().inherited().memory_bytes >> 20:,} MiB here); Python {sys.version.split()[0]}"
+    mebibytes = Limits().inherited().memory_bytes >> 20
+    return f"{mebibytes:,} MiB here for {together}"

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import shutil
 import signal
 import site
@@ -22,11 +21,13 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.errors import CodeError
+from netweave.files.cgroup import Cgroup, limited_group
+from netweave.files.sandbox_limits import Limits, check_files_in_memory, check_written
 from netweave.files.seccomp import seccomp_filter
 
 if TYPE_CHECKING:
@@ -45,45 +46,18 @@ MAX_ANSWER_BYTES = 2 << 30
 MIN_HOLE_BYTES, HOLE_FACTOR = 1 << 26, 20
 """A larger file that takes a twentieth of its size on the disk is a hole; compression does not go as far."""
 
+MAX_OPEN_FILES = 1024
+"""Open files of a process of a child: each socket holds memory of the kernel that no limit counts."""
+
+MAX_RESERVED_BYTES = 64 << 30
+"""Addresses beyond its memory that a process may reserve, as allocators do for each thread; the kernel's
+tables for terabytes that are only read take gigabytes."""
+
 WATCH_S = 0.2
 """How often it is looked at what a child has written."""
 
-MAX_DEPTH = 50
-"""Folders in each other that a child may make."""
-
 MAX_REPORT_BYTES = 16_384
 """Of what the child prints, this much of the end is kept."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a child may use.
-
-    Attributes:
-        seconds: Time, > 0.
-        memory_bytes: Memory of its data, of each process.
-        processes: Processes and threads, where the guard is; its user's together.
-        file_bytes: Size of each file that it writes, and of all together.
-        files: Number of files and folders that it writes.
-        shared_bytes: Size of each file system in memory that it sees (``/tmp``, ``/dev/shm``).
-    """
-
-    seconds: float = 300.0
-    memory_bytes: int = 16 << 30
-    processes: int = 256
-    file_bytes: int = 8 << 30
-    files: int = 10_000
-    shared_bytes: int = 64 << 20
-
-    def inherited(self) -> Limits:
-        """Return these limits, or the memory that this process itself may use where that is less.
-
-        Whoever limits a process that reads nets limits what it starts to read them: the workbench sets
-        ``max_memory_mb`` so.
-        """
-        soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
-        own = soft if soft != resource.RLIM_INFINITY else self.memory_bytes
-        return replace(self, memory_bytes=min(self.memory_bytes, own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +141,21 @@ def run_guarded(
             os.chown(folder, user, user)
         inside = [*_limited(limits, guarded=True), *_unprivileged(user), *command]
         copies = _readable_copies(readable, outer / "readable")
-        with _filter_file(outer / "filter") as filtered:
+        bounds = {"memory_bytes": limits.memory_bytes, "processes": limits.processes}
+        with _filter_file(outer / "filter") as filtered, limited_group(**bounds) as group:
             seccomp = [] if filtered is None else ["--seccomp", str(filtered)]
             guard = _guard(folder, [program, *readable], copies, limits)
             command = [*guard, *seccomp, "--", *inside]
-            kept = () if filtered is None else (filtered,)
-            yield _run(command, folder, outer / "report", limits=limits, place=place, kept=kept)
+            yield _run(
+                command,
+                folder,
+                outer / "report",
+                limits=limits,
+                place=place,
+                guarded=True,
+                kept=() if filtered is None else (filtered,),
+                group=group,
+            )
 
 
 @contextmanager
@@ -207,11 +190,13 @@ def _run(
     *,
     limits: Limits,
     place: str,
+    guarded: bool = False,
     kept: tuple[int, ...] = (),
+    group: Cgroup | None = None,
 ) -> Outcome:
     with report.open("wb") as output:
         child = subprocess.Popen(
-            command,
+            command if group is None else group.enter(command),
             cwd=folder,
             env=_environment(folder),
             stdin=subprocess.DEVNULL,
@@ -221,17 +206,28 @@ def _run(
             pass_fds=kept,
         )
         try:
-            status = _wait(child, folder, report, limits, place)
+            status = _wait(child, folder, report, limits=limits, place=place, guarded=guarded)
         finally:
             _end(child)
-    _check_written(folder, limits, place)
+    check_written(folder, limits, place)
     text = _tail(report)
-    if status and ("MemoryError" in text or "can't allocate memory" in text or "std::bad_alloc" in text):
+    is_out_of_memory = any(
+        words in text for words in ("MemoryError", "can't allocate memory", "std::bad_alloc")
+    )
+    if status and (is_out_of_memory or (group is not None and group.ran_out_of_memory())):
         raise CodeError(f"its code needs more than {limits.memory_bytes:,} bytes of memory", place=place)
     return Outcome(status, text, folder)
 
 
-def _wait(child: subprocess.Popen[bytes], folder: Path, report: Path, limits: Limits, place: str) -> int:
+def _wait(
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    report: Path,
+    *,
+    limits: Limits,
+    place: str,
+    guarded: bool,
+) -> int:
     """Wait for a child while it stays within its limits, and return its status."""
     until = time.monotonic() + limits.seconds
     while True:
@@ -242,29 +238,11 @@ def _wait(child: subprocess.Popen[bytes], folder: Path, report: Path, limits: Li
                 raise CodeError(
                     f"its code ran longer than {limits.seconds:g} seconds and was stopped", place=place
                 ) from None
-        _check_written(folder, limits, place)
+        check_written(folder, limits, place)
+        if guarded:
+            check_files_in_memory(child.pid, limits, place)
         if report.stat().st_size > limits.file_bytes:
             raise CodeError(f"its code prints more than {limits.file_bytes:,} bytes", place=place)
-
-
-def _check_written(folder: Path, limits: Limits, place: str) -> None:
-    """Check how much a child has written, which no limit of a process bounds."""
-    num_files, num_bytes, waiting = 0, 0, [(str(folder), 0)]
-    while waiting:
-        path, depth = waiting.pop()
-        with suppress(OSError), os.scandir(path) as entries:  # what it removes meanwhile
-            for entry in entries:
-                num_files += 1
-                status = entry.stat(follow_symlinks=False)
-                num_bytes += 512 * status.st_blocks
-                if stat.S_ISDIR(status.st_mode):
-                    waiting.append((entry.path, depth + 1))
-                if num_files > limits.files or depth > MAX_DEPTH or num_bytes > limits.file_bytes:
-                    raise CodeError(
-                        f"its code writes more than {limits.files:,} files, {limits.file_bytes:,} bytes or "
-                        f"{MAX_DEPTH} folders in each other",
-                        place=place,
-                    )
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
@@ -303,7 +281,8 @@ def _limited(limits: Limits, *, guarded: bool) -> list[str]:
         return []
     words = [f"--data={limits.memory_bytes}", f"--fsize={limits.file_bytes}", "--core=0"]
     if guarded:
-        words.append(f"--nproc={limits.processes}")
+        words += [f"--nproc={limits.processes}", f"--nofile={MAX_OPEN_FILES}"]
+        words.append(f"--as={limits.memory_bytes + MAX_RESERVED_BYTES}")
     return ["prlimit", *words, "--"]
 
 

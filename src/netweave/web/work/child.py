@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave import api, viewer
-from netweave.errors import CodeError, NetweaveError, SourceError, UsageError
+from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, SourceError, UsageError, shortened
 from netweave.web import choices
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ MAX_FIXES = 100
 
 TIMED_PASSES = 3
 """Forward passes that the time of layers is the mean of, after one to warm up."""
-
-MAX_MESSAGE = 1000
-"""Characters of a message that the user is shown."""
 
 MAX_OPEN_FILE_BYTES = 8 << 30
 
@@ -104,12 +101,12 @@ def answer(request: Request, told: Connection) -> None:
             "open_inputs": list(open_inputs),
             "needs_code": isinstance(error, CodeError) and not request.code,
         }
-        told.send(("failed", _without_folders(_short(text), request.folder), facts))
+        told.send(("failed", _without_folders(text, request.folder), facts))
     except MemoryError:
         told.send(("failed", _too_large(request)))
     except Exception as error:  # noqa: BLE001 (whatever a file brings about, the user is told, and the job ends)
         text = _too_large(request) if "bad_alloc" in str(error) else f"{type(error).__name__}: {error}"
-        told.send(("failed", _without_folders(_short(text), request.folder)))
+        told.send(("failed", _without_folders(shortened(text, MAX_MESSAGE), request.folder)))
 
 
 def _end_with_parent() -> None:
@@ -283,11 +280,6 @@ def _without_folders(text: str, folder: Path) -> str:
     for inner in [*(path for path in folder.iterdir() if path.is_dir()), folder]:
         text = text.replace(f"{inner}/", "")
     return text
-
-
-def _short(text: str) -> str:
-    """Return a message that fits on a page; it may quote whatever a file says."""
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} ..."
 
 
 def _too_large(request: Request) -> str:
