@@ -1,0 +1,1 @@
+"""The workbench under attack while honest visitors work; see ``__main__``."""
