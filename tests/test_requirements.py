@@ -1,4 +1,4 @@
-"""The lock files of the release agree with pyproject.toml, and name a hash for every file and no address."""
+"""The lock files of the release agree with pyproject.toml, and have hashes and no addresses."""
 
 from __future__ import annotations
 
