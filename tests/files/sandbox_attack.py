@@ -127,7 +127,17 @@ def memory():
     attempt("memfd", lambda: syscall("memfd", b"x", 0))
     attempt("System V", lambda: syscall("shmget", 0, 1 << 20, 0o1600))
     attempt("descriptors", descriptors)
-    for place in ("/dev/shm", "/tmp"):
+    for place in (
+        "/dev/shm",
+        "/tmp",
+        "/",
+        "/dev",
+        "/usr",
+        "/proc",
+        "/dev/pts",
+        "/run",
+        str(Path.cwd().parent),
+    ):
         attempt(f"fill {place}", lambda place=place: fill(place))
 
 

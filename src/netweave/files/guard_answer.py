@@ -77,7 +77,7 @@ def failure(outcome: Outcome, place: str) -> NetweaveError:
     told = outcome.file(ERROR)
     row = _row(told) if told else None
     name = row.get("error") if isinstance(row, dict) else None
-    if isinstance(name, str) and name in ERRORS:
+    if isinstance(row, dict) and isinstance(name, str) and name in ERRORS:
         kind, message = ERRORS[name], str(row.get("message"))
         where = str(row.get("place") or place)
         if kind is UsageError:

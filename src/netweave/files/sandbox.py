@@ -324,7 +324,11 @@ def _guard(folder: Path, readable: Sequence[Path], copies: Mapping[Path, Path], 
         words += ["--perms", "0755", "--dir", str(parent)]
     for path in visible:
         words += ["--ro-bind-try", str(copies.get(path, path)), str(path)]
-    return [*words, "--bind", str(folder), str(folder), "--chdir", str(folder)]
+    words += ["--bind", str(folder), str(folder)]
+    # what bwrap makes lies in memory without a limit, and belongs to whoever is not root
+    for place in ("/dev", "/"):
+        words += ["--remount-ro", place]
+    return [*words, "--chdir", str(folder)]
 
 
 def _visible(readable: Sequence[Path]) -> list[Path]:
