@@ -22,6 +22,7 @@ from netweave.web.owners import LOCAL
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from datetime import datetime
 
 FOLDERS = ("nets", "documents", "results")
 """Folders of the storage; in each, one folder for each net or comparison."""
@@ -81,7 +82,7 @@ def _keys() -> set[str]:
     return {str(key) for model in (Net, Comparison) for key in model.objects.values_list("pk", flat=True)}
 
 
-def _is_older(name: str, until: object) -> bool:
+def _is_older(name: str, until: datetime) -> bool:
     try:
         return bool(default_storage.get_modified_time(name) <= until)
     except FileNotFoundError:
