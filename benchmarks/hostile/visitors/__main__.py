@@ -154,7 +154,7 @@ def phase(
         finished += one.verdicts.count("different")
         failures += [verdict for verdict in one.verdicts if verdict != "different"]
     every = [value for taken in times.values() for value in taken]
-    return Phase(
+    found = Phase(
         seconds=round(seconds, 1),
         requests=len(every),
         p50_ms=round(1000 * statistics.median(every), 1),
@@ -166,6 +166,8 @@ def phase(
         attacks=done,
         kills=dict(killer.done),
     )
+    print(found, file=sys.stderr, flush=True)
+    return found
 
 
 def fill_quota(bench: Workbench, *, uploads: int = 50, num_bytes: int = 1 << 20) -> dict[str, int]:
