@@ -42,6 +42,7 @@ from netweave.training.program import StepProgram, StepResult
 from netweave.training.ranks import RankExchange
 from netweave.training.record_speed import RecordSpeed
 from netweave.training.same_run import run_in_common, values_in_common
+from netweave.training.scheduling import let_others_interrupt
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -144,8 +145,7 @@ class Trainer:
         self._content = content
         self._stop = False
         where = self._where = Where(find_device(device), precision == "bf16", self.seed, update_lane)
-        # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
-        engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
+        _prepare_thread(engine, exchanges=world is not None)
         self._looks = [*looks, *norms_of(job)]
         taps = [name for look in self._looks for name in look.taps]
         self.nets = dict(nets or {}) or make_nets(
@@ -452,3 +452,16 @@ class Trainer:
             return replace(config, share=(self._ranks.world.rank, self._ranks.world.size))
         turns = turns_of(self.job.phases[name], self.nets[name], self._ranks.world)
         return replace(config, turns=turns)
+
+
+def _prepare_thread(engine: Engine, *, exchanges: bool) -> None:
+    """Prepare the thread that computes.
+
+    Args:
+        engine: Whose.
+        exchanges: Whether other threads exchange what it computes.
+    """
+    # a thread's first matrix product asks MKL, not torch, for the number of threads, and rounds by it
+    engine.push(partial(torch.set_num_threads, torch.get_num_threads()), lane=COMPUTE).result()
+    if exchanges:
+        engine.push(let_others_interrupt, lane=COMPUTE).result()
