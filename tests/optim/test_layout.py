@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 pytest.importorskip("torch")
 
 from netweave.errors import UsageError
-from netweave.optim.layout import ALIGNED_ELEMENTS, flat_layout
+from netweave.optim.layout import ALIGNED_ELEMENTS, FIRST_ELEMENTS, flat_layout
 
 SIZES = st.lists(st.integers(0, 1000), max_size=12).map(
     lambda sizes: {f"p{i}": n for i, n in enumerate(sizes)}
@@ -42,6 +42,21 @@ def test_slices_have_equal_size(sizes, slice_elements):
         places = [layout.offsets[span.key] + place for span in spans for place in (span.start, span.stop - 1)]
         assert places == sorted(places)
         assert max(places) // slice_elements == min(places) // slice_elements
+
+
+@pytest.mark.parametrize("slice_elements", [64, 1 << 16, 1 << 17, 1 << 20])
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_first_slices_are_smaller_and_together_as_large_as_the_others(slice_elements, whole):
+    sizes = {f"p{number}": 10_000 for number in range(300)}
+    layout = flat_layout(sizes, slice_elements=slice_elements, whole_parameters=whole)
+    ends = [max(layout.offsets[span.key] + span.stop for span in spans) for spans in layout.slices]
+    if whole:
+        assert all(span.stop - span.start == 10_000 for spans in layout.slices for span in spans)
+        return
+    borders = [first for first in FIRST_ELEMENTS if first < slice_elements]
+    borders += [slice_elements, 2 * slice_elements]
+    for border, end in zip(borders, ends, strict=False):
+        assert border - ALIGNED_ELEMENTS < end <= border
 
 
 def test_a_size_that_cuts_vectors_is_refused():

@@ -1,4 +1,4 @@
-"""The flat layout: all trained parameters in one row, cut into slices of equal size.
+"""The flat layout: all trained parameters in one row, cut into slices of equal size behind the first few.
 
 A slice is what is updated, summed over devices, sent, and owned as one. The layout is a pure function of the
 net and its solver, the same on every device and for every number of ranks and stages, so that no bit depends
@@ -8,6 +8,7 @@ same on all devices too (filters have their channels last).
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 
 SLICE_ELEMENTS = 1 << 20
 """Elements of a slice: 4 MB in float32, some 0.5 ms of an update, so that a task costs little beside it."""
+
+FIRST_ELEMENTS = (1 << 16, 1 << 18)
+"""Where the first slice is cut once more, unless slices are as small anyway. Its gradients are the last to be
+there, and the next forward pass begins with its parameters: what waits for them waits for a slice as a whole.
+"""
 
 ALIGNED_ELEMENTS = 64
 """A parameter begins at a multiple of this. A cut then falls between whole vectors of any processor, whose
@@ -67,7 +73,7 @@ class FlatLayout:
 def flat_layout(
     sizes: Mapping[str, int], *, slice_elements: int = SLICE_ELEMENTS, whole_parameters: bool = False
 ) -> FlatLayout:
-    """Return the layout of parameters.
+    """Return the layout of parameters: slices of one size, but smaller ones at the beginning.
 
     Args:
         sizes: Elements of each parameter by key, in order.
@@ -87,13 +93,15 @@ def flat_layout(
     for key, size in sizes.items():
         offsets[key] = end
         end += -(-size // ALIGNED_ELEMENTS) * ALIGNED_ELEMENTS
+    borders = [first for first in FIRST_ELEMENTS if first < slice_elements]
+    borders += range(slice_elements, end + slice_elements, slice_elements)
     rows: dict[int, list[Span]] = {}
     for key, size in sizes.items():
         offset = offsets[key]
         start = 0
         while start < size:
-            number = offset // slice_elements if whole_parameters else (offset + start) // slice_elements
-            stop = size if whole_parameters else min(size, (number + 1) * slice_elements - offset)
+            number = bisect_right(borders, offset if whole_parameters else offset + start)
+            stop = size if whole_parameters else min(size, borders[number] - offset)
             rows.setdefault(number, []).append(Span(key, start, stop))
             start = stop
     slices = tuple(tuple(rows[number]) for number in sorted(rows))
