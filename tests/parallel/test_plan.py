@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from netweave.errors import UsageError
-from netweave.parallel.plan import EXCHANGES, ExchangeSettings, SliceInfo, plan, prioritised_order
+from netweave.parallel.plan import (
+    EXCHANGES,
+    FIRST_SHARE,
+    ExchangeSettings,
+    SliceInfo,
+    first_slices,
+    plan,
+    prioritised_order,
+)
 
 SLICES = st.lists(
     st.builds(SliceInfo, st.integers(1, 1000), st.integers(0, 9), st.integers(0, 5)), min_size=1
@@ -78,3 +86,11 @@ def test_what_the_next_forward_needs_first_overtakes_what_waits():
 def test_unknown_settings_are_refused(settings, message):
     with pytest.raises(UsageError, match=message):
         ExchangeSettings(**settings)
+
+
+@given(st.lists(st.integers(1, 1000), min_size=1, max_size=30))
+def test_the_first_slices_are_a_beginning_that_holds_its_share(elements):
+    chosen = sorted(first_slices(elements))
+    assert chosen == list(range(len(chosen)))
+    assert sum(elements[: len(chosen)]) * FIRST_SHARE >= sum(elements)
+    assert sum(elements[: len(chosen) - 1]) * FIRST_SHARE < sum(elements)

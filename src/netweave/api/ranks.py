@@ -119,7 +119,8 @@ def shared(
     meaning = batch_meaning(job, settings.batch)
     job = with_batch(job, meaning, world.size)
     watch(Note(describe_batch(job, meaning, world)))
-    return job, replace(settings, slice_elements=settings.slice_elements or slice_elements_for(world))
+    chosen = settings.slice_elements or slice_elements_for(world, has_owners=settings.exchange.has_owners)
+    return job, replace(settings, slice_elements=chosen)
 
 
 def launch(

@@ -33,7 +33,7 @@ def train_here(
 ) -> TorchNet:
     """Train in this process, alone or as one of several ranks; see ``train``."""
     from netweave.training.memory import keep_memory
-    from netweave.training.ranks import STAGES
+    from netweave.training.ranks import stages_for
     from netweave.training.trainer import KEPT, Trainer
     from netweave.training.watchers import Audience
 
@@ -58,7 +58,7 @@ def train_here(
             threads=options.threads,
             keep=options.keep or KEPT,
             resume=start_of(world, job, options.resume, audience.show),
-            num_stages=options.num_stages or (1 if world is None else STAGES),
+            num_stages=options.num_stages or stages_for(world),
             slice_elements=settings.slice_elements,
             memory=None if options.memory is None else parse_bytes(options.memory),
             world=world,

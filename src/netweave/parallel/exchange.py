@@ -15,7 +15,7 @@ from netweave.errors import UsageError
 from netweave.parallel.compression import HALF, num_code_bytes, quantize_2bit, sum_2bit
 from netweave.parallel.flat_row import FlatRow, GradientRow
 from netweave.parallel.link import LANE, Channel, fastest_update_s
-from netweave.parallel.plan import IN_FLIGHT, plan, prioritised_order
+from netweave.parallel.plan import IN_FLIGHT, first_slices, plan, prioritised_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -84,7 +84,11 @@ class Exchange:
         self._num_pushed = 0
         self._ready: dict[int, dict[int, float]] = {}
         self.residuals = FlatRow(layout, parameters) if settings.compression == "2bit" else None
-        self._hops = self._gradient_hops()
+        self._hops = self._gradient_hops("gradients")
+        self._first: frozenset[int] = frozenset()
+        if settings.kind == "prioritised":
+            self._first = first_slices([one.elements for one in slices])
+            self._first_hops = self._gradient_hops("first gradients")
         self._values = FlatRow(layout, parameters) if settings.has_owners else None
         self._send_back = (
             self._broadcast_hop("parameters", world.group("parameters")) if self._values else None
@@ -105,7 +109,7 @@ class Exchange:
         if self._settings.kind == "prioritised":
             self._prioritise(gradients)
         for number in self.plan.order:
-            for hop in self._hops:
+            for hop in self._hops_of(number):
                 hop.channel.push(
                     partial(hop.begin, number),
                     gradients[number],
@@ -188,7 +192,10 @@ class Exchange:
             for variable in gradients:  # what was measured is all there
                 self._engine.wait_for(variable)
             order = prioritised_order(*self._measured()) if self._world.rank == 0 else ()
-            self.plan = replace(self.plan, order=tuple(self._world.share(order, "order of the exchange")))
+            shared = self._world.share(order, "order of the exchange")
+            first = [number for number in self.plan.order if number in self._first]
+            others = [number for number in shared if number not in self._first]
+            self.plan = replace(self.plan, order=(*first, *others))
 
     def _note_ready(self, update: int, number: int) -> None:
         self._ready.setdefault(update, {})[number] = perf_counter()
@@ -205,19 +212,29 @@ class Exchange:
         ]
         numbers = range(len(self._layout.slices))
         ready = [median(times[number] for times in since) for number in numbers]
-        intervals = list(self._hops[0].channel.intervals)
+        channels = [self._hops[0].channel, self._first_hops[0].channel]
+        intervals = sorted(interval for channel in channels for interval in channel.intervals)
         elements = [len(self._gradients.slice(number)) for number in numbers]
         seconds_per_element = fastest_update_s(intervals, max(1, len(elements))) / max(1, sum(elements))
         return ready, [size * seconds_per_element for size in elements]
 
     # The hops of a gradient.
 
-    def _gradient_hops(self) -> list[Hop]:
+    def _hops_of(self, number: int) -> list[Hop]:
+        """Return the hops of a slice.
+
+        What the next forward waits for first has an order and connections of its own. In one order with all
+        others it would have a fixed place behind those that the link was expected to have sent by then, and
+        wait for them on a slower link; and on their connections it would stand behind what is on its way.
+        """
+        return self._first_hops if number in self._first else self._hops
+
+    def _gradient_hops(self, name: str) -> list[Hop]:
         kind, world = self._settings.kind, self._world
         if kind == "two-level":
             return self._two_levels()
-        channel = self._channel("gradients")
-        group = world.group("gradients")
+        channel = self._channel(name)
+        group = world.group(name)
         if self._settings.compression == "2bit":
             return [Hop("gather", channel, partial(self._begin_codes, group), self._end_codes)]
         if self._settings.has_owners:

@@ -47,6 +47,13 @@ class FlatRow:
         ]
         dtype, device = next(iter(kinds), (torch.float32, torch.device("cpu")))
         self.row = torch.zeros(max((stop for _, stop in self._bounds), default=0), dtype=dtype, device=device)
+        self._runs = [
+            [
+                self.row[layout.offsets[span.key] + span.start : layout.offsets[span.key] + span.stop]
+                for span in spans
+            ]
+            for spans in layout.slices
+        ]
 
     def slice(self, number: int) -> Tensor:
         """Return the elements of a slice, as one contiguous tensor that shares their memory."""
@@ -67,8 +74,8 @@ class FlatRow:
             scale: Factor on what is copied.
         """
         with torch.no_grad():
-            for span in self._layout.slices[number]:
-                source, target = tensors[span.key], self._run(span)
+            for span, target in zip(self._layout.slices[number], self._runs[number], strict=True):
+                source = tensors[span.key]
                 if source is None:
                     target.zero_()
                 elif scale == 1.0:
@@ -79,12 +86,8 @@ class FlatRow:
     def store(self, number: int, tensors: Mapping[str, Tensor]) -> None:
         """Copy the elements of a slice out of the row."""
         with torch.no_grad():
-            for span in self._layout.slices[number]:
-                _run(tensors[span.key], span).copy_(self._run(span))
-
-    def _run(self, span: Span) -> Tensor:
-        offset = self._layout.offsets[span.key]
-        return self.row[offset + span.start : offset + span.stop]
+            for span, source in zip(self._layout.slices[number], self._runs[number], strict=True):
+                _run(tensors[span.key], span).copy_(source)
 
 
 class GradientRow(FlatRow):
@@ -97,6 +100,8 @@ class GradientRow(FlatRow):
 
     def __init__(self, layout: FlatLayout, parameters: Mapping[str, Tensor]) -> None:
         super().__init__(layout, parameters)
+        # kept, since a view takes longer to make than a small gradient to copy
+        self._views = {key: self.view(key) for key in parameters}
         self._own: dict[str, Tensor | None] = {}  # the gradients of backward, until they are in the row
         self._left: dict[str, int] = {}  # how many slices of each are still to be copied
         self._num_slices = {key: len(layout.slices_of(key)) for key in parameters}
@@ -110,13 +115,13 @@ class GradientRow(FlatRow):
         """
         keys = [span.key for span in self._layout.slices[number]]
         for key in keys:
-            parameter = self._parameters[key]
-            is_view = parameter.grad is not None and parameter.grad.data_ptr() == self.view(key).data_ptr()
+            parameter, view = self._parameters[key], self._views[key]
+            is_view = parameter.grad is view
             if is_view and key in self._own:
                 continue
             self._own[key] = None if is_view else _like(parameter.grad, parameter)  # a view is of an old one
             self._left[key] = self._num_slices[key]
-            parameter.grad = self.view(key)
+            parameter.grad = view
         self.load(number, self._own, scale=scale)
         for key in keys:
             self._left[key] -= 1

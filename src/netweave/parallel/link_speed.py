@@ -11,7 +11,7 @@ from torch import distributed
 if TYPE_CHECKING:
     from netweave.parallel.world import World
 
-SLICES = ((200e6, 1 << 20), (40e6, 1 << 19), (0.0, 1 << 18))
+SLICES = ((80e6, 1 << 20), (40e6, 1 << 19), (0.0, 1 << 18))
 """Elements of a slice by the bytes per second of an all-reduce, at least.
 
 Few sizes far apart, since with three ranks and more the last bits of a sum depend on the borders: two runs on
@@ -19,17 +19,25 @@ one link must not differ because a measurement did. Each collective costs the pr
 its size: at 200 Mbit/s a step of ResNet-18 takes 2.03 s with these, and 2.23 s with a quarter of them.
 """
 
+ELEMENTS_OF_ONE_MACHINE = 1 << 22
+"""Elements of a slice between ranks of one machine. Their link is memory: what beginning a
+collective earlier saves is less than what one more of them costs."""
+
 PROBE_ELEMENTS = 1 << 18
 REPEATS = 4
 
 
-def slice_elements_for(world: World) -> int:
+def slice_elements_for(world: World, *, has_owners: bool = False) -> int:
     """Return the elements of a slice, the same for all ranks and all attempts of a run.
 
     Ranks of one machine need no measurement: their link is memory.
+
+    Args:
+        world: The ranks.
+        has_owners: Whether slices are dealt out to owners, which should have about as much each.
     """
     if len(world.machines) == 1:
-        return SLICES[0][1]
+        return SLICES[0][1] if has_owners else ELEMENTS_OF_ONE_MACHINE
     speed = _measure(world)
     chosen = next(elements for least, elements in SLICES if speed >= least)
     found: int = world.keep(lambda: chosen, "slice elements")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 EXCHANGES = ("blocking", "overlapped", "prioritised", "owner", "owner-by-layer", "two-level")
 
 COMPRESSIONS = ("none", "fp16", "bf16", "2bit")
+
+FIRST_SHARE = 8
+"""One part in so many of the elements overtakes all others: in nets of images the convolutions at the
+beginning, which are the first to be needed and take most of the computation."""
 
 IN_FLIGHT = 3
 """Collectives at the same time: one alone leaves the link idle between two, many make priorities idle."""
@@ -138,6 +143,19 @@ def _owners_by_size(slices: Sequence[SliceInfo], num_ranks: int) -> tuple[int, .
         owners.append(owner)
         loads[owner] += one.elements
     return tuple(owners)
+
+
+def first_slices(elements: Sequence[int]) -> frozenset[int]:
+    """Return the slices that hold the first eighth of all elements, which overtake all others.
+
+    Args:
+        elements: Size of each slice.
+
+    >>> sorted(first_slices([1, 3, 8, 8, 8]))
+    [0, 1]
+    """
+    before = [0, *accumulate(elements)]
+    return frozenset(number for number, sum_ in enumerate(before[:-1]) if sum_ * FIRST_SHARE < before[-1])
 
 
 def prioritised_order(
