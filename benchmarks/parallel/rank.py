@@ -28,7 +28,7 @@ from netweave.parallel.plan import ExchangeSettings
 from netweave.parallel.world import World, join
 from netweave.training import Event, Updated
 from netweave.training.memory import keep_memory
-from netweave.training.ranks import STAGES
+from netweave.training.ranks import stages_for
 from netweave.training.trainer import Trainer
 
 TIMEOUT_S = 120.0
@@ -43,7 +43,7 @@ class NetweaveLoop:
         job: What to train.
         data: Arrays of all records by input.
         settings: How ranks exchange.
-        options: ``stages`` and ``slice``: elements of a slice, the default being chosen by the link.
+        options: ``stages``, and as wanted ``slice``: elements of one, by default chosen by the link.
     """
 
     def __init__(
@@ -51,12 +51,14 @@ class NetweaveLoop:
     ) -> None:
         self._known_s: list[float] = []
         self.engine = ThreadedEngine()
-        elements = options.get("slice") or (slice_elements_for(world) if world is not None else None)
+        elements = options.get("slice")
+        if elements is None and world is not None:
+            elements = slice_elements_for(world, has_owners=settings.has_owners)
         self.trainer = Trainer(
             job,
             engine=self.engine,
             data={"train": data},
-            num_stages=options.get("stages", STAGES),
+            num_stages=options["stages"],
             slice_elements=elements,
             world=world,
             exchange=settings,
@@ -121,7 +123,8 @@ class Rank:
                 momentum=nets.NETS[self._net].momentum,
             )
         else:
-            options = {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
+            options = {"stages": stages_for(self._world)}  # also for the one that exchanges nothing
+            options |= {key: int(value) for key, value in (one.split("=") for one in rest if "=" in one)}
             compression = next((one for one in rest if "=" not in one), "none")
             alone = kind == "alone"
             own = nets.job(self._net, self._batch // self._size) if alone else self._job
