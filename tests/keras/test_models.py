@@ -28,6 +28,19 @@ def small(optimizer="adam", **settings):
     return model
 
 
+@pytest.mark.parametrize("limit", ["clipnorm", "clipvalue", "global_clipnorm"])
+def test_a_limit_of_zero_is_none(limit):
+    """Keras: ``if self.clipnorm and self.clipnorm > 0``."""
+    found, first = [], small().get_weights()
+    for settings in ({}, {limit: 0}):
+        model = small(keras.optimizers.SGD(0.1, **settings))
+        model.set_weights(first)
+        model.fit(*data(), epochs=2, verbose=0, shuffle=False)
+        found.append(model.get_weights())
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_the_former_names_are_the_same_classes():
     assert netweave.Sequential is keras.Sequential
     assert netweave.EarlyStopping is keras.callbacks.EarlyStopping

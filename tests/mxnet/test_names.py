@@ -22,7 +22,10 @@ from netweave.errors import UsageError
         (lambda: mx.sym.CaffeOp, r"no mx\.sym\.CaffeOp; use the operators of mx\.sym"),
         (lambda: mx.operator.NumpyOp, r"NumpyOp; write it as mx\.operator\.CustomOp"),
         (lambda: mx.io.ImageDetIter, r"no mx\.io\.ImageDetIter; is it one of"),
-        (lambda: mx.gluon.model_zoo, r"no mx\.gluon\.model_zoo"),
+        (
+            lambda: mx.gluon.model_zoo.vision.resnet19_v1,
+            r"vision\.resnet19_v1; is it one of",
+        ),
     ],
 )
 def test_a_name_that_is_missing(reach, message):

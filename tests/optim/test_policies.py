@@ -21,6 +21,7 @@ FORMULAS = [
     ("inv", {"gamma": 0.01, "power": 0.75}, lambda it: 0.5 * (1 + 0.01 * it) ** -0.75),
     ("poly", {"power": 2.0, "max_iter": 50}, lambda it: 0.5 * (1 - it / 50) ** 2.0),
     ("sigmoid", {"gamma": 0.2, "stepsize": 20}, lambda it: 0.5 * (1 / (1 + math.exp(-0.2 * (it - 20))))),
+    ("sigmoid", {"gamma": -0.2, "stepsize": 20}, lambda it: 0.5 * (1 / (1 + math.exp(0.2 * (it - 20))))),
     ("sigmoid", {"gamma": 90.0, "stepsize": 20}, lambda it: 0.5 * (it > 20) + 0.25 * (it == 20)),
 ]
 

@@ -131,3 +131,15 @@ def test_files_of_an_hdf5_list_are_found_beside_the_solver(tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path.parent)
     api.train(solver)
     assert (tmp_path / "kept" / "linear_iter_20.caffemodel").exists()
+
+
+def test_phases_whose_data_have_other_sizes(tmp_path):
+    """Caffe: Cannot share param 0 weights from layer 'ip'; shape mismatch."""
+    data = 'layer {{ name: "d" type: "DummyData" top: "data" top: "label" include {{ phase: {} }}\n'
+    data += "  dummy_data_param {{ shape {{ dim: 8 dim: {} }} shape {{ dim: 8 }} }} }}\n"
+    rest = NET[NET.index('layer { name: "ip"') :]
+    settings = SOLVER + "test_iter: 1 test_interval: 2"
+    solver = files(tmp_path, solver=settings, net=data.format("TRAIN", 4) + data.format("TEST", 5) + rest)
+    message = r"share 'ip/0', which is \(\d+, 4\) for 'train' and \(\d+, 5\) for 'test'; give their data"
+    with pytest.raises(NetweaveError, match=message):
+        api.train(solver)

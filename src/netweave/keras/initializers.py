@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from netweave.errors import UsageError
 from netweave.keras.absent import missing
 from netweave.keras.objects import Configured, Family
 from netweave.keras.state import next_seed
@@ -65,13 +66,16 @@ def _initializer_class(name: str, settings: dict[str, Any], aliases: tuple[str, 
     more = [
         inspect.Parameter(key, kind, default=None)
         for key in ("input_axes", "output_axes")
-        if "seed" in settings and "mode" in settings
+        if name == "VarianceScaling" or name.startswith(("Glorot", "Lecun", "He"))
     ]
     signature = inspect.Signature([inspect.Parameter("self", kind), *parameters, *more])
 
     def initialise(self: Any, *args: Any, **kwargs: Any) -> None:
         bound = signature.bind(self, *args, **kwargs)
         bound.apply_defaults()
+        for key in ("input_axes", "output_axes"):
+            if bound.arguments.get(key) is not None:
+                raise UsageError(f"{name}: {key} is not supported; leave it out, or draw the array yourself")
         self.__dict__.update({key: value for key, value in bound.arguments.items() if key != "self"})
 
     initialise.__signature__ = signature  # type: ignore[attr-defined]  # inspect reads it

@@ -34,6 +34,10 @@ FIRST_BY_NAME = {
 """The same by class of the layer and name."""
 
 
+UNDECLARED: dict[str, dict[str, Any]] = {"LayerNormalization": {"rms_scaling": False}}
+"""Settings that Keras writes to its files and that are no argument; only their defaults are taken."""
+
+
 class Layer(Operation):
     """One layer.
 
@@ -49,6 +53,9 @@ class Layer(Operation):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         kind = type(self).__name__
+        for key, default in UNDECLARED.get(kind, {}).items():
+            if kwargs.get(key) == default:
+                del kwargs[key]
         common = {name: kwargs.pop(name) for name in COMMON if name in kwargs and name not in self._own()}
         known = [*self._own(), *COMMON]
         unknown = [name for name in kwargs if name not in self._own()]

@@ -83,6 +83,20 @@ def get_mnist_iterator(
     return tuple(found)
 
 
+def get_cifar10() -> None:
+    """Look for CIFAR-10's records in ``data/cifar``.
+
+    Raises:
+        UsageError: A file is not there.
+    """
+    for name in ("train.rec", "test.rec", "train.lst", "test.lst"):
+        path = Path("data") / "cifar" / name
+        if not path.exists():
+            raise UsageError(
+                f"{path} is not there, and nothing is downloaded here; put CIFAR-10's records there"
+            )
+
+
 def download(
     url: str, fname: str | None = None, dirname: str | None = None, overwrite: bool = False, **kwargs: Any
 ) -> str:

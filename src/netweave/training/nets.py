@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
-from netweave.errors import UsageError
+from netweave.errors import ShapeError, UsageError
 from netweave.files.checksums import require_as_written
 from netweave.formats.table import find_weights_reader
-from netweave.graph import unread_arrays
+from netweave.graph import known_shape, unread_arrays
 from netweave.graph.wording import names_text
 from netweave.optim import Trained, first_values
 from netweave.training.checkpoint_file import SUFFIX, nested, parameters_in, read_checkpoint
@@ -54,9 +54,11 @@ def make_nets(
 
     Raises:
         UsageError: A filler is unknown or cannot fill its parameter.
-        SourceError: A file of weights cannot be read, or does not fit.
+        SourceError: A file of weights cannot be read, or does not fit; or phases have an array in common that
+            is of other sizes in each.
         RunError: An operator has no lowering.
     """
+    _require_same_shapes(phases)
     store = ParameterStore()
     nets = {
         name: TorchNet(
@@ -178,3 +180,20 @@ def layer_numbers(graph: Graph) -> dict[str, int]:
         key: layers.setdefault(key.rpartition("/")[0] or key.rpartition("_")[0] or key, len(layers))
         for key in graph.parameters
     }
+
+
+def _require_same_shapes(phases: Mapping[str, Phase]) -> None:
+    """Refuse phases whose data give a common array other sizes."""
+    first: dict[str, tuple[str, Sequence[int | None]]] = {}
+    for name, phase in phases.items():
+        for key, parameter in phase.graph.parameters.items():
+            other, shape = first.setdefault(key, (name, parameter.shape))
+            if tuple(shape) != tuple(parameter.shape):
+                sizes = "; ".join(
+                    f"{one}: " + ", ".join(f"{v.name} {known_shape(v)}" for v in phases[one].graph.inputs)
+                    for one in (other, name)
+                )
+                raise ShapeError(
+                    f"the phases share {key!r}, which is {tuple(shape)} for {other!r} and "
+                    f"{tuple(parameter.shape)} for {name!r}; give their data the same sizes ({sizes})"
+                )

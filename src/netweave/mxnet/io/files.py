@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,8 @@ class MXDataIter(DataIter):
         self._loader = Loader(
             source, names, engine=self._engine, order=self._order, transforms=transforms, threads=threads
         )
+        # also at the end of the program: threads that still run then would abort it
+        weakref.finalize(self, _close, self._loader, self._engine)
         self._per_epoch = math.ceil(count / self._order.batch_size)
         self._epoch = self._given = 0
 
@@ -103,11 +106,10 @@ class MXDataIter(DataIter):
         arrays = [nd.array(data, dtype=self._dtype)], [nd.array(label)]
         return DataBatch(*arrays, pad=pad, index=index)
 
-    def __del__(self) -> None:
-        loader = getattr(self, "_loader", None)
-        if loader is not None:
-            loader.close()
-            self._engine.close()
+
+def _close(loader: Loader, engine: ThreadedEngine) -> None:
+    loader.close()
+    engine.close()
 
 
 class _Part(Source):
@@ -292,6 +294,8 @@ def ImageRecordIter(  # noqa: N802 - MXNet's name
         UsageError: There is no such setting.
     """
     _settle(settings)
+    if settings.get("mean_img") and not Path(settings["mean_img"]).exists():
+        _write_mean(path_imgrec, data_shape, batch_size=int(batch_size), settings=settings)
     source = _share(
         RecordIO(
             path_imgrec,
@@ -314,6 +318,18 @@ def ImageRecordIter(  # noqa: N802 - MXNet's name
         threads=None if preprocess_threads is None else max(1, int(preprocess_threads)),
         dtype=np.dtype(dtype).name,
     )
+
+
+def _write_mean(
+    path: str, data_shape: Sequence[int], *, batch_size: int, settings: Mapping[str, Any]
+) -> None:
+    """Write the mean of all images, cut as they are for training, where there is none yet, as MXNet does."""
+    kept = {key: value for key, value in settings.items() if not key.startswith(("mean_", "std_", "scale"))}
+    total, count = np.zeros(tuple(data_shape), np.float64), 0
+    for batch in ImageRecordIter(path, data_shape, batch_size=batch_size, **kept):
+        images = batch.data[0].asnumpy()[: batch_size - (batch.pad or 0)]
+        total, count = total + images.sum(0, dtype=np.float64), count + len(images)
+    nd.save(settings["mean_img"], {"mean_img": nd.array(total / max(count, 1))})
 
 
 def ImageRecordUInt8Iter(path_imgrec: str, data_shape: Sequence[int], **settings: Any) -> MXDataIter:  # noqa: N802

@@ -45,6 +45,12 @@ class NDArray:
     operator_function: ClassVar[Callable[[str], Callable[..., Any]]]
     """Returns the function of an operator; ``functions``, which needs this class, sets it."""
 
+    kinds: ClassVar[dict[str, type[NDArray]]] = {}
+    """The classes of arrays by MXNet's name of their kind."""
+
+    def __init_subclass__(cls) -> None:
+        NDArray.kinds[cls.stype] = cls
+
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor if tensor.ndim else tensor.reshape(1)
         self.grad: NDArray | None = None
@@ -184,9 +190,11 @@ class NDArray:
         Raises:
             UsageError: There is no such kind.
         """
-        from netweave.mxnet.ndarray.sparse import kind
-
-        return kind(stype)(self.tensor)
+        if stype not in self.kinds:
+            raise UsageError(
+                f"an array cannot be stored as {stype!r}; expected one of {', '.join(self.kinds)}"
+            )
+        return self.kinds[stype](self.tensor)
 
     def detach(self) -> NDArray:
         """Return an array of the same memory that is not recorded."""
@@ -390,6 +398,9 @@ class NDArray:
         return self._with(torch.le, other)
 
     __hash__ = object.__hash__
+
+
+NDArray.kinds["default"] = NDArray
 
 
 def torch_type(dtype: Any) -> torch.dtype:

@@ -65,24 +65,6 @@ class RowSparseNDArray(NDArray):
 
 K = TypeVar("K", bound=NDArray)
 
-KINDS: dict[str, type[NDArray]] = {
-    "default": NDArray,
-    "csr": CSRNDArray,
-    "row_sparse": RowSparseNDArray,
-}
-"""The kinds by MXNet's names."""
-
-
-def kind(stype: str) -> type[NDArray]:
-    """Return the class of a kind.
-
-    Raises:
-        UsageError: There is no such kind.
-    """
-    if stype not in KINDS:
-        raise UsageError(f"an array cannot be stored as {stype!r}; expected one of {', '.join(KINDS)}")
-    return KINDS[stype]
-
 
 def csr_matrix(
     arg1: Any, shape: Sequence[int] | None = None, ctx: Any = None, dtype: Any = None
@@ -163,7 +145,7 @@ def row_sparse_array(
 def zeros(stype: str, shape: Any, ctx: Any = None, dtype: Any = None, **kwargs: Any) -> Any:
     """Return zeros of a kind."""
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
-    return _made(kind(stype), np.zeros(sizes, np.float32), ctx, dtype)
+    return _made(NDArray, np.zeros(sizes, np.float32), ctx, dtype).tostype(stype)
 
 
 empty = zeros

@@ -117,7 +117,7 @@ class Sigmoid(Policy):
     stepsize: int
 
     def __post_init__(self) -> None:
-        require(self.gamma >= 0, f"gamma is {self.gamma}, expected at least 0")
+        # with gamma < 0 the rate falls at the step; Caffe checks the sign since 2017, older solvers have it
         require(self.stepsize > 0, f"stepsize is {self.stepsize}, expected more than 0")
 
     def rate(self, iteration: int, loss: float | None = None) -> float:

@@ -41,8 +41,13 @@ class KerasRule(Rule):
     global_clipnorm: float | None = None
 
     def __post_init__(self) -> None:
-        given = [name for name in ("clipnorm", "clipvalue", "global_clipnorm") if getattr(self, name)]
+        given = [
+            name for name in ("clipnorm", "clipvalue", "global_clipnorm") if getattr(self, name) is not None
+        ]
         require(len(given) < 2, f"{' and '.join(given)} are both given, expected one of them")
+        for name in given:
+            if getattr(self, name) <= 0:  # Keras takes such a limit for none
+                object.__setattr__(self, name, None)
 
     @property
     def decay(self) -> float:

@@ -79,12 +79,12 @@ def _crop_to_open_size(ctx: MXNetOperator, x: ir.Value, offset: Sequence[int]) -
     return ctx.add("Slice", [x, begin, ctx.add("Add", [begin, sizes]), ctx.integers([2, 3])])
 
 
-@operator_reader("Embedding", arguments=("data", "weight"))
+@operator_reader("Embedding", "_contrib_SparseEmbedding", arguments=("data", "weight"))
 def embedding(ctx: MXNetOperator) -> ir.Value:
     """Rows of a table; numbers beyond its ends take the first or last row."""
     settings = ctx.settings
     rows, columns = settings.count("input_dim"), settings.count("output_dim")
-    settings.ignore("dtype", "sparse_grad")
+    settings.ignore("dtype", "sparse_grad", "deterministic")
     places = _places(ctx, ctx.x, rows, "clip")
     return ctx.add("Gather", [ctx.parameter("weight", (rows, columns)), places], {"axis": 0})
 

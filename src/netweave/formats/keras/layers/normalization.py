@@ -151,5 +151,6 @@ def group_normalization(ctx: KerasLayer) -> Tensor:
 @layer_reader("LayerScale")
 def layer_scale(ctx: KerasLayer) -> Tensor:
     """Times a stored number for each channel (keras/applications/convnext)."""
+    ctx.number("init_values", 1e-6)  # the first values of gamma
     gamma = ctx.parameter("gamma", (ctx.positive("projection_dim"),), role="gamma")
     return ctx.broadcast("Mul", [ctx.x, gamma])
