@@ -132,7 +132,27 @@ INTEL = """
 message LayerParameter
   148 smooth_l1_loss_param SmoothL1LossParameter; 149 engine string;
   153 psroi_pooling_param PSROIPoolingParameter; 154 roi_pooling_param ROIPoolingParameter;
-  159 reorg_param ReorgParameter
+  159 reorg_param ReorgParameter; 150 multinode MultinodeLayerParameter;
+  151 mn_activation_param MnActivationParameter; 156 mn_grad_compress_param MnParamGradCompressParameter;
+  158 quantization_param QuantizationParameter
+message MultinodeLayerParameter
+  1 num_nodes uint32; 2 model_parts uint32 =1
+message MnActivationParameter
+  1 num_nodes_in uint32; 2 num_nodes_out uint32; 3 model_parts_in uint32 =1; 4 model_parts_out uint32 =1;
+  5 need_reduce bool =true
+message MnParamGradCompressParameter
+  1 param_grad_compress_enable bool[]
+message QuantizationParameter
+  1 precision Precision =DYNAMIC_FIXED_POINT; 2 rounding_scheme Rounding =NEAREST;
+  3 bw_layer_in uint32 =32; 4 bw_layer_out uint32 =32; 5 bw_params uint32 =32; 6 fl_layer_in int32[];
+  7 fl_layer_out int32[]; 8 fl_params int32[]; 20 scale_in float[]; 21 scale_out float[];
+  22 scale_params float[]
+enum QuantizationParameter.Precision
+  DYNAMIC_FIXED_POINT=0
+enum QuantizationParameter.Rounding
+  NEAREST=0
+message ConcatParameter
+  7010 per_fla_fuse bool =false
 message SmoothL1LossParameter
   1 sigma float =1
 message PSROIPoolingParameter

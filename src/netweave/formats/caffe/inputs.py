@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from netweave.errors import ReadError
     from netweave.files import Source
     from netweave.files.protobuf import Message
+    from netweave.formats.caffe.weights import Weights
     from netweave.formats.caffe.wiring import Wired
 
 Shape = tuple[int | None, ...]
@@ -59,8 +60,15 @@ def brings_data(spec: Message) -> bool:
     return type_ in INPUTS or (type_ not in LAYERS and bool(spec["top"]) and not spec["bottom"])
 
 
-def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
+def find_inputs(
+    layers: Sequence[Wired], source: Source, weights: Weights | None = None
+) -> dict[str, NetInput]:
     """Return the inputs of a net by name.
+
+    Args:
+        layers: The layers that are part of the net.
+        source: Its files and the caller's wishes.
+        weights: Its stored arrays; channels that the file leaves open are those that the first filters read.
 
     Raises:
         ReadError: Sizes are neither in the file nor given; the message says what to give.
@@ -78,7 +86,10 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
         [name for name, _, _ in declared],
         place=f"{source.net} in phase {source.phase}",
     )
-    shapes = [source.input_shapes.get(name, shape) for name, shape, _ in declared]
+    shapes = [
+        source.input_shapes.get(name, _with_channels(name, shape, layers, weights))
+        for name, shape, _ in declared
+    ]
     missing = [
         (wired, name, shape)
         for (name, _, wired), shape in zip(declared, shapes, strict=True)
@@ -95,6 +106,22 @@ def find_inputs(layers: Sequence[Wired], source: Source) -> dict[str, NetInput]:
         check_input_size(name, whole, place=_place(wired.spec, source))
         inputs[name] = NetInput(whole, follows)
     return inputs
+
+
+def _with_channels(
+    name: str, shape: Shape | None, layers: Sequence[Wired], weights: Weights | None
+) -> Shape | None:
+    """Return the sizes of images with the channels that the filters which read them have."""
+    if weights is None or shape is None or len(shape) != 4 or shape[1] is not None:
+        return shape
+    for wired in layers:
+        if type_of(wired.spec) != "Convolution" or name not in wired.bottoms:
+            continue
+        filters = (weights.layer(wired.spec["name"]) or {}).get(0)
+        if filters is not None and len(filters.shape) == 4:
+            channels = filters.shape[1] * (wired.spec["convolution_param"]["group"] or 1)
+            return (shape[0], channels, *shape[2:])
+    return shape
 
 
 def _is_known(name: str, shape: Shape, wired: Wired) -> bool:

@@ -1,4 +1,8 @@
-"""Layers of branches that judge what a net predicts, and do nothing else: a net is read without them."""
+"""Layers of branches that judge what a net predicts, and do nothing else: a net is read without them.
+
+So is a net that predicts without losses of branches that are not supported; one that trains is refused with
+them.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,34 @@ MEASURES = frozenset(
     }
 )
 """Their types; each gives numbers for people, from a prediction and the truth."""
+
+
+LOSSES = frozenset(
+    {"BoxAnnotatorOHEM", "CenterLoss", "RegionLoss", "SmoothL1LossOHEM", "SoftmaxWithLossOHEM"}
+)
+"""Types of losses, and of what only losses read, that are known by name and not read."""
+
+
+def without_losses(specs: Sequence[Message], phase: str) -> tuple[list[Message], tuple[str, ...]]:
+    """Return a net's layers but for losses that are not supported, and a note on each of these.
+
+    One that a layer reads which stays is kept, and refused like any unknown layer; so are all of a net that
+    trains, or that has nothing else.
+    """
+    left_out = [spec for spec in specs if spec["type"] in LOSSES] if phase != "TRAIN" else []
+    while True:
+        read = {blob for spec in specs if spec not in left_out for blob in spec["bottom"]}
+        rest = [spec for spec in left_out if not read.intersection(spec["top"])]
+        if len(rest) == len(left_out):
+            break
+        left_out = rest
+    kept = [spec for spec in specs if spec not in left_out]
+    if not any(spec["bottom"] for spec in kept):
+        return list(specs), ()
+    return kept, tuple(
+        f"layer {spec['name']!r} ({spec['type']}) is for training and not supported; it is left out"
+        for spec in left_out
+    )
 
 
 def without_measures(specs: Sequence[Message]) -> tuple[list[Message], tuple[str, ...], frozenset[str]]:

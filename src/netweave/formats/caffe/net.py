@@ -10,7 +10,7 @@ from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
 from netweave.formats.caffe.context import CaffeLayer
 from netweave.formats.caffe.inputs import INPUTS, brings_data, find_inputs
 from netweave.formats.caffe.layers import LAYERS
-from netweave.formats.caffe.metric_layers import without_measures
+from netweave.formats.caffe.metric_layers import without_losses, without_measures
 from netweave.formats.caffe.parameters import Blobs
 from netweave.formats.caffe.python_code import type_of
 from netweave.formats.caffe.unsupported import OTHERS
@@ -44,12 +44,14 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     """
     place = str(source.net)
     state = net_state(net, source)
-    specs, notes, measured = without_measures(included(net, state, place=place))
+    specs, losses = without_losses(included(net, state, place=place), state.phase)
+    specs, notes, measured = without_measures(specs)
+    notes = (*losses, *notes, *_quantised(specs))
     if not specs:
         raise ReadError(f"no layer is part of the net in phase {state.phase}", place=place)
     _refuse_unknown(specs, place)
     wiring = wire(specs, of=net["layer"], place=place)
-    inputs = find_inputs(wiring.layers, source)
+    inputs = find_inputs(wiring.layers, source, weights)
     batch = next((declared.shape[0] for declared in inputs.values() if declared.batch), None)
     files = [place, *([weights.file] if weights and weights.file != place else [])]
     builder = GraphBuilder(net["name"] or source.net.stem, format="caffe", files=files)
@@ -80,6 +82,18 @@ def build(net: Message, source: Source, weights: Weights | None) -> Graph:
     for name in measured.intersection(inputs):
         graph.model.graph.inputs.remove(values[name])
     return graph
+
+
+def _quantised(specs: Sequence[Message]) -> list[str]:
+    """Note that layers are to be run with 8 bits, which they are not here."""
+    layers = [spec for spec in specs if "quantization_param" in spec]
+    if not layers:
+        return []
+    noun = "layer has" if len(layers) == 1 else "layers have"
+    return [
+        f"{len(layers)} {noun} a 'quantization_param': the net is read with its weights as they are stored, "
+        "and its layers are not rounded to 8 bits"
+    ]
 
 
 def _entry(builder: GraphBuilder, wired: Wired, place: str) -> Layer:

@@ -83,9 +83,12 @@ def _variances(ctx: CaffeLayer, parameter: Message) -> list[float]:
     return given if len(given) == 4 else (given or [0.1]) * 4
 
 
-@layer("DetectionOutput", bottoms=3)
+@layer("DetectionOutput", bottoms=(3, 4))
 def detection_output(ctx: CaffeLayer) -> Sequence[ir.Value]:
-    """Locations, scores and priors: the boxes are decoded, and those that stay are rows of seven numbers."""
+    """Locations, scores and priors: the boxes are decoded, and those that stay are rows of seven numbers.
+
+    A fourth bottom is the image that they are drawn into, which changes no number.
+    """
     parameter = ctx.spec["detection_output_param"]
     num_priors = _num_priors(ctx)
     num_classes = _num_classes(ctx, parameter, num_priors)

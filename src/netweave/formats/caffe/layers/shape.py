@@ -28,7 +28,14 @@ def _old_axis(ctx: CaffeLayer, parameter: Message, old: str) -> int:
 @layer("Concat", bottoms=(1, MANY))
 def concat(ctx: CaffeLayer) -> Sequence[ir.Value]:
     """The bottoms one after the other along an axis."""
-    axis = _old_axis(ctx, ctx.spec["concat_param"], "concat_dim")
+    parameter = ctx.spec["concat_param"]
+    if parameter["per_fla_fuse"]:
+        raise ctx.unsupported(
+            "'per_fla_fuse: true' of the Intel branch is not supported; write the Permute and Flatten layers "
+            "that it stands for in front",
+            parameter.line_of("per_fla_fuse"),
+        )
+    axis = _old_axis(ctx, parameter, "concat_dim")
     shapes = [ctx.shape(bottom) for bottom in ctx.bottoms]
     if len({(*shape[:axis], 0, *shape[axis + 1 :]) for shape in shapes}) > 1:
         raise ctx.shape_error(
