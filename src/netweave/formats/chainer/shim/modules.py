@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import contextmanager
+from functools import reduce
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -100,6 +101,25 @@ def _cuda() -> dict[str, Any]:
     }
 
 
+def _static_graph(*args: Any, **kwargs: Any) -> Any:
+    """Return what it decorates: a graph that is recorded once is what all of this makes."""
+    return args[0] if args and callable(args[0]) else lambda call: call
+
+
+def _six() -> dict[str, Module]:
+    """Return what code for two versions of Python asks of ``six``, where that is not installed."""
+    moves = {"range": range, "xrange": range, "zip": zip, "map": map, "filter": filter, "reduce": reduce}
+    views = {
+        "iteritems": lambda table: iter(table.items()),
+        "iterkeys": lambda table: iter(table.keys()),
+        "itervalues": lambda table: iter(table.values()),
+    }
+    types = {"string_types": (str,), "integer_types": (int,), "text_type": str, "binary_type": bytes}
+    of_moves = _module("six.moves", moves)
+    six = _module("six", {"moves": of_moves, "PY2": False, "PY3": True, **views, **types})
+    return {"six": six, "six.moves": of_moves}
+
+
 def _modules(is_training: bool) -> dict[str, Module]:
     config = _config(is_training)
     functions = _module("chainer.functions", FORMER | FUNCTIONS)
@@ -109,6 +129,8 @@ def _modules(is_training: bool) -> dict[str, Module]:
     backend = _module("chainer.backend", {"get_array_module": lambda *args: np})
     reporter = _module("chainer.reporter", {"report": lambda *args, **kwargs: None})
     settings = {"config": config, "global_config": config, "using_config": _using(config)}
+    static = {"static_graph": _static_graph}
+    optimizations = _module("chainer.graph_optimizations", static)
     as_variable = {"as_variable": lambda x: x if isinstance(x, Variable) else Variable(x)}
     chainer = _module(
         "chainer",
@@ -127,6 +149,7 @@ def _modules(is_training: bool) -> dict[str, Module]:
             "get_dtype": lambda dtype=None, *args, **kwargs: np.dtype(dtype or np.float32),
             "is_debug": lambda: False,
             "cuda": cuda,
+            **static,
             **as_variable,
         },
     )
@@ -134,7 +157,9 @@ def _modules(is_training: bool) -> dict[str, Module]:
     variable = _module("chainer.variable", {"Variable": Variable, "Parameter": Parameter, **as_variable})
     link = _module("chainer.link", {"Link": Link, "Chain": Chain, "ChainList": ChainList})
     convert = _module("chainer.dataset.convert", {"concat_examples": concat_examples})
-    parts = [configuration, functions, links, initializers, backend, reporter, variable, link]
+    dataset = _module("chainer.dataset", {"concat_examples": concat_examples, "convert": convert})
+    parts = [configuration, functions, links, initializers, backend, reporter, variable, link, dataset]
+    parts.append(optimizations)
     for part in parts:
         setattr(chainer, part.__name__.rpartition(".")[2], part)
     named = [chainer, *parts, cuda, convert]
@@ -156,6 +181,8 @@ def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[N
         del sys.modules[name]
     finder = Finder(names, Module)
     sys.modules.update(_modules(is_training))
+    if "six" in missing:
+        sys.modules.update(_six())
     sys.meta_path.insert(0, finder)
     try:
         yield

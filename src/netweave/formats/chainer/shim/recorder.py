@@ -246,6 +246,16 @@ class Recorder(LayerContext):
             sizes.append(self._batch if size is None else size)
         return tuple(sizes)
 
+    def length(self, value: Any) -> int:
+        """Return the first size of a value or a variable, whatever the others depend on."""
+        known = known_shape(self.as_value(value))
+        return self.shape(value)[0] if known is None or not known or known[0] is None else known[0]
+
+    def num_axes(self, value: Any) -> int:
+        """Return the number of axes of a value or a variable."""
+        known = known_shape(self.as_value(value))
+        return len(self.shape(value) if known is None else known)
+
     def left_over(self, model: Link, place: str) -> tuple[str, ...]:
         """Return a note on stored arrays that the model does not have; ``load_npz`` leaves them out too."""
         known = {path.lstrip("/") for path, _ in model.namedparams()}

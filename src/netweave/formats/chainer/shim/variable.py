@@ -64,7 +64,7 @@ class Variable:
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return len(self.shape)
+        return current().num_axes(self.value)
 
     @property
     def size(self) -> int:
@@ -99,7 +99,7 @@ class Variable:
         """Nothing: gradients are not recorded."""
 
     def __len__(self) -> int:
-        return self.shape[0]
+        return current().length(self.value)
 
     def __iter__(self) -> Iterator[Variable]:
         return (self[index] for index in range(len(self)))
@@ -197,6 +197,14 @@ class Parameter(Variable):
         if self._shape is None:
             raise CodeError(f"reads the shape of {self.name!r} before its link was called")
         return self._shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.shape[0]
 
     @property
     def value(self) -> ir.Value:
