@@ -100,9 +100,74 @@ def test_sizes_that_no_net_takes_are_refused(nets):
         netweave.load_all([graph, graph], input_shapes={"data": SIZES})
 
 
-def test_the_first_net_must_have_sizes_of_its_own(nets):
+def test_either_net_may_say_the_sizes_of_the_other(nets, loads):
+    graphs = netweave.load_all(["img-symbol.json", "data.prototxt"])
+    assert {graph.declared[graph.inputs[0].name][2] for graph in graphs} == {9}
+    assert graphs[0].notes == (
+        "img-symbol.json: the input 'img' takes its sizes from data.prototxt: 1x3x9x9",
+    )
+    assert loads == {"img-symbol.json": 2, "data.prototxt": 1}
+
+
+def test_sizes_that_no_net_says_are_asked_for(nets):
     with pytest.raises(SourceError, match="the sizes of the input 'img' are unknown"):
-        netweave.load_all(["img-symbol.json", "data.prototxt"])
+        netweave.load_all(["img-symbol.json", "img-symbol.json"])
+
+
+def test_a_name_that_no_net_has_fails_before_any_net_is_read_again(nets, loads):
+    with pytest.raises(UsageError) as caught:
+        netweave.load_all(["data.prototxt", "image.prototxt"], input_shapes={"x": SIZES})
+    assert caught.value.unknown_inputs == ("x",)
+    for words in ("data.prototxt", "the inputs are 'data'", "image.prototxt", "the inputs are 'image'"):
+        assert words in str(caught.value)
+    assert loads == {"data.prototxt": 1, "image.prototxt": 1}
+
+
+def test_a_name_that_no_net_has_is_told_where_another_net_lacks_its_sizes(nets):
+    with pytest.raises(UsageError, match=r"data.prototxt.*no input named 'x'.*img-symbol.json.*'x'"):
+        netweave.load_all(["data.prototxt", "img-symbol.json"], input_shapes={"x": SIZES})
+
+
+MODEL = """
+import torch
+from torch import nn
+
+class Port(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3)
+        self.fc = nn.Linear(4 * HEIGHT * WIDTH, 2)
+    def forward(self, x):
+        TRIED.append(tuple(x.shape))
+        return self.fc(torch.relu(self.conv(x)).flatten(1))
+TRIED = []
+"""
+
+
+def test_the_other_net_s_sizes_are_tried_before_the_usual_ones(tmp_path):
+    """A port without sizes of its own, whose size is none of the usual ones."""
+    pytest.importorskip("torch")
+    space = {"HEIGHT": 13 - 2, "WIDTH": 21 - 2}
+    exec(MODEL, space)
+    first = tmp_path / "first.prototxt"
+    first.write_text(
+        'layer { name: "d" type: "Input" top: "d" input_param { shape { dim: 1 dim: 3 dim: 13 dim: 21 } } }'
+        ' layer { name: "r" type: "ReLU" bottom: "d" top: "r" }'
+    )
+    netweave.load_all([first, space["Port"]()])
+    assert space["TRIED"][0] == (2, 3, 13, 21)
+    space["TRIED"].clear()
+    netweave.load_all([space["Port"](), first], input_shapes={"d": (1, 3, 13, 21)})
+    assert space["TRIED"][0] == (2, 3, 13, 21)
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 13, 21), (1, 13, 21, 3)])
+def test_likely_sizes_may_have_their_channels_last(shape):
+    pytest.importorskip("torch")
+    space = {"HEIGHT": 13 - 2, "WIDTH": 21 - 2}
+    exec(MODEL, space)
+    netweave.load(space["Port"](), likely_shapes=[shape])
+    assert space["TRIED"][0] == (2, 3, 13, 21)
 
 
 def test_a_net_is_run_at_the_sizes_of_the_arrays(nets, loads):

@@ -62,6 +62,7 @@ def load(
     code: bool = True,
     around: bool = True,
     examples: Sequence[Any] | None = None,
+    likely_shapes: Sequence[Sequence[int]] = (),
 ) -> Graph:
     """Read a net from its files, or from a module in memory.
 
@@ -76,16 +77,18 @@ def load(
         code: Read files that contain code; False rejects them, even in the sandbox.
         around: Let code import modules from the folders around its own folder, besides its own folder.
         examples: Inputs to trace a module in memory with, in place of ``input_shapes``.
+        likely_shapes: Sizes to try before the usual ones where nobody says those of the only input.
 
     Raises:
         SourceError: The files cannot be read, contain something unknown, or do not match each other.
         UsageError: Weights are given twice.
     """
     shapes = check_shapes(input_shapes)
+    likely = tuple(tuple(sizes) for sizes in likely_shapes)
     if not isinstance(net, str | Path):
         from netweave.formats.pytorch import read_module
 
-        return read_module(net, input_shapes=shapes, examples=examples)
+        return read_module(net, input_shapes=shapes, examples=examples, likely_shapes=likely)
     name, comma, after = str(net).partition(",")
     if comma and not is_file(Path(str(net))):
         if weights is not None:
@@ -103,6 +106,7 @@ def load(
             trust=trust,
             code=code,
             around=around,
+            likely_shapes=likely,
         )
         return _with_checkpoint(net_alone, Path(weights))
     entry = None
@@ -120,6 +124,7 @@ def load(
             trust=trust,
             code=code,
             around=around,
+            likely_shapes=likely,
         )
     )
 

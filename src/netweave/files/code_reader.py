@@ -57,6 +57,7 @@ def run_reader(
         "weights": str(weights.resolve()) if weights else None,
         "weights_place": str(weights) if weights else "",
         "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},
+        "likely_shapes": [list(shape) for shape in source.likely_shapes],
     }
     files = [source.net, *([weights] if weights else []), *readable]
     with run_guarded(

@@ -32,6 +32,7 @@ class Source:
         trust: Whether code in the files may run without a guard around it.
         code: Whether files that are code may be read at all.
         around: Whether code may import modules from the folders around its own.
+        likely_shapes: Sizes that code whose only input has none is tried with first.
     """
 
     net: Path
@@ -44,6 +45,7 @@ class Source:
     trust: bool = False
     code: bool = True
     around: bool = True
+    likely_shapes: tuple[tuple[int, ...], ...] = ()
 
     def head(self, num_bytes: int = 4096) -> bytes:
         """Return the first bytes of the net file.

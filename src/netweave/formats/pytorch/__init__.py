@@ -26,9 +26,15 @@ def match(source: Source) -> bool:
 
 
 def read_module(
-    module: Any, *, input_shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None = None
+    module: Any,
+    *,
+    input_shapes: Mapping[str, Sequence[int]],
+    examples: Sequence[Any] | None = None,
+    likely_shapes: Sequence[Sequence[int]] = (),
 ) -> Graph:
     """Read a module in memory; see ``netweave.formats.pytorch.reader``."""
     from netweave.formats.pytorch import reader
 
-    return reader.read_module(module, input_shapes=input_shapes, examples=examples)
+    return reader.read_module(
+        module, input_shapes=input_shapes, examples=examples, likely_shapes=likely_shapes
+    )

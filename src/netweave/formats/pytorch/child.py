@@ -40,7 +40,7 @@ def _from_code(request: dict[str, Any]) -> dict[str, Any]:
         module = _make(code, request)
     if request["weights"]:
         _load(module, Path(request["weights"]), request["weights_place"])
-    return export(module, NET, input_shapes=request["input_shapes"])
+    return export(module, NET, input_shapes=request["input_shapes"], likely_shapes=request["likely_shapes"])
 
 
 def _from_program(request: dict[str, Any]) -> dict[str, Any]:

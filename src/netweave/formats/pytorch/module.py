@@ -6,6 +6,7 @@ It is used for a module in memory, and by the guarded child process for one that
 from __future__ import annotations
 
 import inspect
+import itertools
 import logging
 import warnings
 from contextlib import contextmanager
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 
 OPSET_VERSION = 22
 
+VOLUME_SIZES = (16, 32, 64, 112)
+"""The same for each axis of a volume, small ones first: 224 in each of three would take minutes."""
+
 SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
 """Heights and widths that are tried, in this order, where nobody says one."""
 
@@ -35,6 +39,7 @@ def export(
     *,
     input_shapes: Mapping[str, Sequence[int]],
     examples: Sequence[Any] | None = None,
+    likely_shapes: Sequence[Sequence[int]] = (),
 ) -> dict[str, Any]:
     """Write a module as an ONNX file as it predicts, unoptimised, and return what else a reader needs.
 
@@ -45,6 +50,7 @@ def export(
         path: The file.
         input_shapes: Sizes by the names of ``forward``'s arguments, the batch first.
         examples: Inputs to trace it with, instead of sizes.
+        likely_shapes: Sizes to try before the usual ones, where nobody says those of the only input.
 
     Returns:
         ``modules`` (class and settings by name), ``state`` (names of stored arrays), ``trainable`` (those
@@ -56,7 +62,7 @@ def export(
         CodeError: The module's code fails, or cannot be traced.
     """
     with _in_evaluation_mode(module):
-        inputs, notes, is_open = _inputs(module, input_shapes, examples)
+        inputs, notes, is_open = _inputs(module, input_shapes, examples, likely_shapes)
         program = _traced(module, inputs, is_open=is_open)
         if _unrolls_open_steps(program):
             program = _with_sizes(module, inputs)
@@ -225,7 +231,10 @@ def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
 
 
 def _inputs(
-    module: torch.nn.Module, shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None
+    module: torch.nn.Module,
+    shapes: Mapping[str, Sequence[int]],
+    examples: Sequence[Any] | None,
+    likely_shapes: Sequence[Sequence[int]],
 ) -> tuple[dict[str, torch.Tensor], list[str], bool]:
     """Return inputs by name, what to tell the user, and whether sizes beyond the batch are open."""
     names = [
@@ -237,7 +246,7 @@ def _inputs(
         return dict(zip(names, map(torch.as_tensor, examples), strict=False)), [], False
     if shapes or len(names) != 1:
         return _given(names, shapes), [], False
-    return _guessed(module, names[0])
+    return _guessed(module, names[0], likely_shapes)
 
 
 def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
@@ -256,10 +265,12 @@ def _drawn(shape: Sequence[int]) -> torch.Tensor:
     return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
 
 
-def _guessed(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor], list[str], bool]:
+def _guessed(
+    module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]
+) -> tuple[dict[str, torch.Tensor], list[str], bool]:
     """Find sizes that a module with one input takes, from its first part that says how it wants them."""
     last = "it has no part that says what it takes"
-    for inputs in _candidates(module):
+    for inputs in itertools.chain(_likely(module, likely_shapes), _candidates(module)):
         try:
             module(inputs)
         except Exception as error:  # noqa: BLE001 - any code's any error
@@ -275,11 +286,24 @@ def _guessed(module: torch.nn.Module, name: str) -> tuple[dict[str, torch.Tensor
     )
 
 
+def _likely(module: torch.nn.Module, shapes: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
+    """Yield inputs of likely sizes that the first part of a module takes; channels may stand last."""
+    part = next((p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd)), None)
+    for shape in shapes:
+        if part is None:
+            yield _drawn([2, *shape[1:]])
+        elif len(shape) == len(part.kernel_size) + 2:
+            moved = [shape[0], shape[-1], *shape[1:-1]]
+            fitting = [sizes for sizes in (shape, moved) if sizes[1] == part.in_channels]
+            yield from (_drawn([2, *sizes[1:]]) for sizes in [*fitting, shape][:1])
+
+
 def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
     for part in module.modules():
         if isinstance(part, torch.nn.modules.conv._ConvNd):
             rank = len(part.kernel_size)
-            yield from (_drawn([2, part.in_channels, *[size] * rank]) for size in SIZES)
+            sizes = SIZES if rank < 3 else VOLUME_SIZES
+            yield from (_drawn([2, part.in_channels, *[size] * rank]) for size in sizes)
         elif isinstance(part, torch.nn.Linear):
             yield _drawn([2, part.in_features])
             yield _drawn([2, STEPS, part.in_features])

@@ -8,9 +8,11 @@ of the source that it was called from.
 from __future__ import annotations
 
 import ast
+import os
 import re
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import Layer, LayerTable, Origin, set_layer_keys
@@ -27,6 +29,9 @@ MAX_PROP = 20_000
 
 _NO_SCOPE = "_empty_nn_module_stack"
 """What the exporter writes on sizes that it asks for itself."""
+
+_NETWEAVE = f"{Path(__file__).parents[2]}{os.sep}"
+"""The folder of this package, which stands in traces as what calls a model."""
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 
@@ -145,14 +150,28 @@ def _texts(value: str | None) -> tuple[str, ...]:
 
 
 def _origin(nodes: Sequence[ir.Node], files: Mapping[str, str]) -> Origin | None:
-    """Return the innermost line of the caller's own code; lines of PyTorch itself do not count."""
+    """Return the innermost line of the caller's own code, or else of the package that the model is from.
+
+    Lines of PyTorch itself do not count, nor do those of Netweave, which calls the model.
+    """
     for node in nodes:
         trace = node.metadata_props.get(_PROP + "stack_trace", "")[:MAX_PROP]
         frames = [(file, int(line)) for file, line in _FRAME.findall(trace)]
+        of_models = [frame for frame in frames if not _is_machinery(frame[0])]
         own = [frame for frame in frames if frame[0] in files] or [
-            frame for frame in frames if "/site-packages/" not in frame[0] and "/torch/" not in frame[0]
+            frame for frame in of_models if "/site-packages/" not in frame[0]
         ]
-        if own:
-            file, line = own[-1]
-            return Origin(files.get(file, file), line)
+        if own or of_models:
+            file, line = (own or of_models)[-1]
+            return Origin(files.get(file, _in_package(file)), line)
     return None
+
+
+def _is_machinery(file: str) -> bool:
+    """Whether a file is PyTorch's or Netweave's."""
+    return "/torch/" in file or file.startswith(_NETWEAVE)
+
+
+def _in_package(file: str) -> str:
+    """Return the name of a file of an installed package as it is imported, and of any other as it is."""
+    return file.rpartition("/site-packages/")[2]

@@ -72,7 +72,11 @@ def _imports(source: Source) -> Imports:
 
 
 def read_module(
-    module: Any, *, input_shapes: Mapping[str, Sequence[int]], examples: Sequence[Any] | None = None
+    module: Any,
+    *,
+    input_shapes: Mapping[str, Sequence[int]],
+    examples: Sequence[Any] | None = None,
+    likely_shapes: Sequence[Sequence[int]] = (),
 ) -> Graph:
     """Read a module in memory, in this process: its code is the caller's.
 
@@ -80,6 +84,7 @@ def read_module(
         module: An ``nn.Module``; it is not changed.
         input_shapes: Sizes by the names of ``forward``'s arguments, the batch first.
         examples: Inputs to trace it with, instead of sizes.
+        likely_shapes: Sizes to try before the usual ones.
 
     Raises:
         SourceError: Its code fails or cannot be traced, or it has operators that are not read.
@@ -91,7 +96,9 @@ def read_module(
     _need_torch(name)
     with tempfile.TemporaryDirectory(prefix="netweave-") as folder:
         path = Path(folder) / "net.onnx"
-        tables = export(module, path, input_shapes=input_shapes, examples=examples)
+        tables = export(
+            module, path, input_shapes=input_shapes, examples=examples, likely_shapes=likely_shapes
+        )
         graph = read_exported(path, Tables.parse(tables, place=name), files={})
     graph.files = (name,)
     return graph
