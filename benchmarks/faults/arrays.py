@@ -59,6 +59,20 @@ def array_faults(
             if made is not None and not np.array_equal(made, arrays[entry.key]):
                 made = np.ascontiguousarray(made.astype(np.float32))
                 yield ArrayFault(kind, entry, frozenset(mismatches), in_table, made)
+    yield from _first_faults(by_role["filter"], arrays)
+
+
+def _first_faults(filters: list[Stored], arrays: Mapping[str, np.ndarray]) -> Iterator[ArrayFault]:
+    """Yield faults of the first filters that could be of the input, if others can tell that they are not."""
+    if sum(min(arrays[entry.key].shape[2:]) > 1 for entry in filters) < LEAST_WITNESSES:
+        return
+    first = filters[0]
+    for kind, change, mismatch in FIRST_CHANGES:
+        values = arrays[first.key]
+        made = change(values.copy())
+        if made is not None and not np.array_equal(made, values):
+            made = np.ascontiguousarray(made.astype(np.float32))
+            yield ArrayFault(kind, first, frozenset({mismatch}), True, made)
 
 
 def spread(entries: list, count: int) -> list:
@@ -97,6 +111,36 @@ def _flattened(values: np.ndarray, image: tuple[int, int, int] | None) -> np.nda
         return None
     return values.reshape(len(values), *image).transpose(0, 2, 3, 1).reshape(values.shape)
 
+
+def _mirrored(values: np.ndarray) -> np.ndarray:
+    return values[..., ::-1]
+
+
+def _doubled(values: np.ndarray) -> np.ndarray | None:
+    """Return filters of which one is twice as large; a single one could be any factor on the input."""
+    if len(values) < 2:
+        return None
+    values[len(values) // 2] *= 2
+    return values
+
+
+def _swapped(values: np.ndarray) -> np.ndarray | None:
+    if len(values) < 2:
+        return None
+    values[[0, -1]] = values[[-1, 0]]
+    return values
+
+
+LEAST_WITNESSES = 3
+"""Filters with a window that a net needs: a damaged first one and two that say how the image stands."""
+
+FIRST_CHANGES: tuple[tuple[str, Change, str], ...] = (
+    ("first layer: transposed", _turned, "axis-order"),
+    ("first layer: mirrored", _mirrored, "axis-order"),
+    ("first layer: filter doubled", _doubled, "weights"),
+    ("first layer: filters swapped", _swapped, "channel-order"),
+)
+"""Kind, what is done to a net's first filters, and the mismatch that explains it."""
 
 FIRST_TELLS_INPUT = frozenset({"channel order", "axis order"})
 """Faults that in a net's first filters would say that the net takes another input, which is no fault."""

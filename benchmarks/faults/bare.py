@@ -33,6 +33,10 @@ UNSEEN: Mapping[str, str] = {
     "channel order": _ORDER,
     "axis order": _ORDER,
     "flatten order": _ORDER,
+    "first layer: transposed": _ORDER,
+    "first layer: mirrored": _ORDER,
+    "first layer: filter doubled": _VALUES,
+    "first layer: filters swapped": _ORDER,
 }
 """Kinds of faults that are in stored arrays alone, and why: without weights, the net is the right one."""
 
