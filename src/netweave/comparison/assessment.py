@@ -111,7 +111,17 @@ class Assessment:
             tolerance=self.tolerance,
             weights_compared=not self.pair.completion.weights_copied,
             unfilled=self.pair.completion.num_unfilled,
+            joined=self._joined_in_words(),
         )
+
+    def _joined_in_words(self) -> list[str]:
+        """Say which outputs one net returns joined."""
+        is_a = self.pair.joining == "A"
+        others = {(pair.a if is_a else pair.b): (pair.b if is_a else pair.a) for pair in self.outputs}
+        return [
+            joined.in_words(self.pair.joining, [others.get(part) or part for part in joined.parts])
+            for joined in self.pair.joined
+        ]
 
 
 def assess(

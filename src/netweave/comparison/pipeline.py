@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from netweave.comparison.execution.probes import NUM_SAMPLES
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
@@ -20,8 +22,6 @@ from netweave.graph.collection import collector_at_rest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    import numpy as np
 
     from netweave.comparison.stage_log import Progress
     from netweave.graph import Graph
@@ -71,7 +71,9 @@ def compare(
     settings = Settings(
         tolerance, probe, one_size, seed=seed, num_samples=num_samples, keep_values=keep_values
     )
-    with collector_at_rest():  # graphs are cycles of nodes and values, and none of them dies on the way
+    # Nets that overflow are compared like others: what is not finite is judged where it matters. And graphs
+    # are cycles of nodes and values, of which none dies on the way.
+    with np.errstate(all="ignore"), collector_at_rest():
         if first is None and last is None:
             return _compare_branches(a, b, settings, log)
         whole = _compare(a, b, comparable, Settings(tolerance, seed=seed, num_samples=num_samples), log)

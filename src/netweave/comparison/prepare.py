@@ -10,6 +10,7 @@ from netweave.comparison.completion import Completion
 from netweave.comparison.copied_weights import complete_weights, redrawn
 from netweave.comparison.execution.input_candidates import input_candidates
 from netweave.comparison.execution.input_mapping import pair_inputs
+from netweave.comparison.joined_outputs import find_joined_outputs, part_outputs
 from netweave.comparison.missing_weights import find_weights
 from netweave.comparison.side import Side
 from netweave.comparison.signals import Signals
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from netweave.comparison.execution.input_candidates import InputCandidate
     from netweave.comparison.input_choice import NodePairs
+    from netweave.comparison.joined_outputs import JoinedOutput
     from netweave.comparison.stage_log import StageLog
     from netweave.graph import Graph
 
@@ -37,6 +39,8 @@ class PreparedPair:
         seeds: Pairs of nodes with the same weights.
         candidates: Ways in which B may take A's inputs, the likeliest first.
         completion: What the nets were given in the place of weights that they came without.
+        joined: Outputs of one net that are compared in parts, since the other returns these.
+        joining: Name of the net that they are outputs of.
     """
 
     a: Side
@@ -44,6 +48,8 @@ class PreparedPair:
     seeds: NodePairs
     candidates: Sequence[InputCandidate]
     completion: Completion
+    joined: Sequence[JoinedOutput] = ()
+    joining: str = ""
 
 
 def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -> PreparedPair:
@@ -60,6 +66,13 @@ def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -
     """
     with log.stage("normalise"):
         side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+        if len(side_a.graph.inputs) != len(side_b.graph.inputs):
+            form = _reading_all(form)
+            side_a, side_b = Side.of("A", a, form), Side.of("B", b, form)
+        joining, joined = _find_joined(side_a, side_b)
+        form_a = _in_parts(form, joined) if joining == "A" else form
+        side_a = Side.of("A", a, form_a) if joining == "A" else side_a
+        side_b = Side.of("B", b, _in_parts(form, joined)) if joining == "B" else side_b
     for side in (side_a, side_b):
         if not side.signals.nodes:
             raise NotComparableError(f"{side.name} computes nothing: none of its nodes changes a value")
@@ -73,11 +86,36 @@ def prepare(a: Graph, b: Graph, form: Callable[[Graph], Graph], log: StageLog) -
         with log.stage("copy weights"):
             drawn = redrawn(a, weights)
             if drawn is not None:
-                side_a = replace(side_a, signals=Signals.of(form(drawn)))
+                side_a = replace(side_a, signals=Signals.of(form_a(drawn)))
             completion = complete_weights(side_a, side_b, inputs, weights)
         for note in completion.notes:
             log.note(note)
     with log.stage("match weights"):
         seeds = match_weights(side_a.signals.nodes, side_b.signals.nodes)
         candidates = input_candidates(side_a.signals, side_b.signals, inputs, seeds)
-    return PreparedPair(side_a, side_b, seeds, candidates, completion)
+    return PreparedPair(side_a, side_b, seeds, candidates, completion, joined, joining)
+
+
+def _reading_all(form: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
+    """Return a form without inputs that nothing reads, of which only one net may have one."""
+
+    def without_unread(graph: Graph) -> Graph:
+        formed = form(graph)
+        for value in list(formed.inputs):
+            if not value.uses() and not value.is_graph_output():
+                formed.model.graph.inputs.remove(value)
+        return formed
+
+    return without_unread
+
+
+def _find_joined(a: Side, b: Side) -> tuple[str, Sequence[JoinedOutput]]:
+    """Return which net returns joined what the other returns as several, and what; empty if none does."""
+    counts = len(a.graph.outputs), len(b.graph.outputs)
+    fewer = a if counts[0] < counts[1] else b
+    joined = find_joined_outputs(fewer.graph, max(counts)) if counts[0] != counts[1] else []
+    return (fewer.name if joined else ""), joined
+
+
+def _in_parts(form: Callable[[Graph], Graph], joined: Sequence[JoinedOutput]) -> Callable[[Graph], Graph]:
+    return lambda graph: part_outputs(form(graph), joined)

@@ -130,6 +130,21 @@ def _reshape(rewriter: Rewriter, node: ir.Node) -> None:
         node.attributes.pop("allowzero", None)
 
 
+def _resize(rewriter: Rewriter, node: ir.Node) -> None:
+    """The size of an image that another one has is a number as soon as sizes are known."""
+    sizes = node.inputs[3] if len(node.inputs) > 3 else None
+    source, resized = node.inputs[0], node.outputs[0].shape
+    if sizes is None or sizes.const_value is not None or source is None:
+        return
+    if source.shape is None or resized is None or list(source.shape)[:2] != list(resized)[:2]:
+        return
+    image = [size for size in list(resized)[2:] if isinstance(size, int)]
+    if len(image) == len(resized) - 2:
+        tensor = ir.Tensor(np.array(image, np.int64))
+        node.replace_input_with(3, rewriter.initializer(tensor, f"{node.outputs[0].name}/sizes"))
+        node.attributes["axes"] = ir.AttrInt64s("axes", range(2, len(resized)))
+
+
 def _times_one(rewriter: Rewriter, node: ir.Node) -> None:
     """An activation is written with the factors that it may have, which are 1."""
     for source, factor in (node.inputs, reversed(node.inputs)):
@@ -173,4 +188,5 @@ _RULES: dict[str, Callable[[Rewriter, ir.Node], None]] = {
     "Mul": _times_one,
     "RNN": _recurrent,
     "Reshape": _reshape,
+    "Resize": _resize,
 }

@@ -110,7 +110,7 @@ def plain_mapping(a: Signals, b: Signals, pair: tuple[str, str]) -> InputMapping
     if shape_a[1:] == shape_b[1:]:
         return InputMapping(*pair)
     layouts = candidate_layouts((1, *shape_a[1:]), (1, *shape_b[1:]))
-    fitting = next((mapping for mapping in layouts if mapping.shape is None), None)
+    fitting = next((m for m in layouts if m.shape is None and m.split is None), None)
     if fitting is not None:
         return InputMapping(*pair, axes=fitting.axes)
     return InputMapping(*pair, axes=_axes_seen(a, b, pair))

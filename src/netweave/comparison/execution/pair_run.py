@@ -9,7 +9,7 @@ from netweave.comparison.align.alignment import Alignment, SignalPair
 from netweave.comparison.align.output_order import counterpart, in_order, is_moved
 from netweave.comparison.execution import probes
 from netweave.comparison.layout.tensors import candidate_layouts, solve_layout
-from netweave.comparison.layout.words import describe
+from netweave.comparison.layout.words import describe_output
 from netweave.comparison.metric import OUTPUT_TOLERANCE, relative_error
 from netweave.comparison.result.comparison import Evidence, TensorMapping
 from netweave.comparison.result.output_pair import OutputPair
@@ -115,7 +115,7 @@ class PairRun:
             if likely is None:
                 return OutputPair(name_a, name_b, float("inf"))
             change, error = likely, relative_error(likely.apply(x), y)
-        mapping = TensorMapping.named(name_a, name_b, change, describe(change))
+        mapping = TensorMapping.named(name_a, name_b, change, describe_output(change, x.shape, y.shape))
         return OutputPair(name_a, name_b, error, mapping, is_moved(known, name_a, name_b))
 
 
@@ -184,7 +184,7 @@ class PairRunner:
             probe = (
                 probes.draw(a.graph, self._sizes, seed=self._seed)
                 if self._given is None
-                else probes.given(self._given)
+                else probes.given({name: x for name, x in self._given.items() if name in self._sizes})
             )
             self._a = replace(a, tensors=probes.run_tapped(a.graph, probe, self._taps(a)))
             self._probe = probe  # last: a run that failed leaves none

@@ -10,6 +10,7 @@ import numpy as np
 from netweave.backends import prepare
 from netweave.errors import RunError, ShapeError, UsageError
 from netweave.graph import BATCH, DOMAIN, infer_shapes, known_shape
+from netweave.passes.crops import absorb_crops
 from netweave.passes.scaffolding import has_scaffolding, see_through
 from netweave.passes.specialise import explicit
 
@@ -78,6 +79,7 @@ def resize(graph: Graph, sizes: Mapping[str, Sequence[int]]) -> bool:
             explicit.edit(graph)
             if has_scaffolding(graph):
                 see_through.edit(graph)
+        absorb_crops.edit(graph)
     except ShapeError:
         return False
     return True

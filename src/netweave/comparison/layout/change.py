@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,7 +82,9 @@ class LayoutChange:
             array = np.take(array, order, axis=axis)
         if self.shape is not None:
             # -1 would be ambiguous to numpy where another size is 0
-            array = array.reshape([array.shape[0] if size == -1 else size for size in self.shape])
+            rest = prod(self.shape[1:])
+            batch = array.size // rest if rest else array.shape[0]
+            array = array.reshape([batch if size == -1 else size for size in self.shape])
         return array if self.scale == 1.0 else array * np.asarray(self.scale, array.dtype)
 
     def shape_in_a(self, shape: Sequence[int]) -> tuple[int, ...]:

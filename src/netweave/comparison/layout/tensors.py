@@ -22,6 +22,8 @@ from netweave.comparison.metric import relative_error
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+Sizes = tuple[int, ...]
+
 MAX_RANK = 5
 """Axes of larger tensors are taken as they are: there would be too many permutations to try."""
 
@@ -47,6 +49,11 @@ def solve_layout(
         error = relative_error(mapping.apply(a), b)
         if error <= tolerance:
             return mapping, error
+    if a.ndim != b.ndim and a.shape[:1] == b.shape[:1] and a.size == b.size:
+        regrouped = LayoutChange(shape=(-1, *b.shape[1:]))
+        error = relative_error(regrouped.apply(a), b)
+        if error <= tolerance:
+            return regrouped, error
     if not _same_values(a, b, tolerance):
         return None
     for mapping in candidate_layouts(a.shape, b.shape, hints, orientation):
@@ -81,8 +88,8 @@ def candidate_layouts(
     >>> [m.axes for m in candidate_layouts((1, 3, 4, 5), (1, 4, 5, 3))]
     [(0, 2, 3, 1)]
     """
-    for axes, shape in _layouts(shape_a, shape_b, hints):
-        plain = LayoutChange(axes=axes, shape=shape)
+    for plain in _layouts(tuple(shape_a), tuple(shape_b), hints):
+        axes = plain.axes
         if len(shape_a) != 4 or not ORIENTATIONS[orientation].is_flipped:
             yield plain
             continue
@@ -112,25 +119,73 @@ def _flipped(
 
 
 @lru_cache(maxsize=4096)
-def _layouts(
-    shape_a: tuple[int, ...], shape_b: tuple[int, ...], hints: tuple[tuple[int, ...], ...]
-) -> list[tuple[tuple[int, ...] | None, tuple[int, ...] | None]]:
-    if prod(shape_a) != prod(shape_b) or not shape_a or not shape_b or shape_a[0] != shape_b[0]:
+def _layouts(shape_a: Sizes, shape_b: Sizes, hints: tuple[Sizes, ...]) -> list[LayoutChange]:
+    if not shape_a or not shape_b or prod(shape_a) != prod(shape_b):
         return []
-    rank = len(shape_a)
+    keeps_batch = shape_a[0] == shape_b[0]
     reshaped = (-1, *shape_b[1:])  # the batch is open: a layout holds for any number of samples
-    if rank > MAX_RANK:
-        return [(None, None if shape_a == shape_b else reshaped)]
-    orders = [(0, *rest) for rest in itertools.permutations(range(1, rank))]
-    orders.sort(key=lambda axes: (hints.index(axes) if axes in hints else len(hints), axes))
-    layouts: list[tuple[tuple[int, ...] | None, tuple[int, ...] | None]] = []
-    for axes in orders:
+    rank = len(shape_a)
+    if max(rank, len(shape_b)) > MAX_RANK:
+        own = None if shape_a == shape_b else reshaped
+        return [LayoutChange(shape=own)] if keeps_batch else []
+    layouts: list[LayoutChange] = []
+    for axes in _permutations(rank, hints):
         moved = tuple(shape_a[i] for i in axes)
         if moved == shape_b:
-            layouts.append((unless_plain(axes), None))
-        elif _squeezed(moved) == _squeezed(shape_b) or (len(shape_b) < rank and shape_b[1:]):
-            layouts.append((unless_plain(axes), reshaped))
+            layouts.append(LayoutChange(axes=unless_plain(axes)))
+        elif _is_regrouped(moved, shape_b, keeps_batch=keeps_batch):
+            layouts.append(LayoutChange(axes=unless_plain(axes), shape=reshaped))
+    if rank < len(shape_b):
+        layouts += _splits(shape_a, shape_b, hints)
     return layouts
+
+
+def _permutations(rank: int, hints: tuple[Sizes, ...]) -> list[Sizes]:
+    """Return the orders of axes that leave the batch first, the hints before the others."""
+    orders = [(0, *rest) for rest in itertools.permutations(range(1, rank))]
+    return sorted(orders, key=lambda axes: (hints.index(axes) if axes in hints else len(hints), axes))
+
+
+def _is_regrouped(moved: Sizes, shape_b: Sizes, *, keeps_batch: bool) -> bool:
+    """Whether sizes become B's by joining neighbouring axes, or by axes of size 1 that come or go."""
+    if keeps_batch:
+        return _squeezed(moved) == _squeezed(shape_b) or (len(shape_b) < len(moved) and bool(shape_b[1:]))
+    # a dense layer of B may see all positions of all samples as rows of one matrix
+    joins_batch = len(shape_b) < len(moved) and bool(shape_b[1:]) and shape_b[0] > moved[0]
+    return joins_batch and is_split_of(moved, shape_b)
+
+
+def _splits(shape_a: Sizes, shape_b: Sizes, hints: tuple[Sizes, ...]) -> Iterator[LayoutChange]:
+    """Yield the layouts that cut A's axes into B's, such as rows of a matrix into positions of an image."""
+    if _squeezed(shape_a) == _squeezed(shape_b) or shape_a[0] < shape_b[0]:
+        return
+    for axes in _permutations(len(shape_b), hints):
+        cut = [0] * len(axes)
+        for place, axis in enumerate(axes):
+            cut[axis] = shape_b[place]
+        if is_split_of(tuple(cut), shape_a):
+            plain = unless_plain(axes) is None
+            yield (
+                LayoutChange(shape=(-1, *shape_b[1:]))
+                if plain
+                else LayoutChange(split=(-1, *cut[1:]), axes=axes)
+            )
+
+
+def is_split_of(cut: Sequence[int], whole: Sequence[int]) -> bool:
+    """Whether sizes are those of a tensor with some axes cut into several.
+
+    >>> is_split_of((2, 8, 6, 4), (96, 4)), is_split_of((2, 8, 6, 4), (2, 32, 6))
+    (True, False)
+    """
+    left = list(cut)
+    for size in whole:
+        product = 1
+        while left and (product < size or left[0] == 1):
+            product *= left.pop(0)
+        if product != size:
+            return False
+    return not left
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -141,7 +196,7 @@ def _with_channel_order(
     mapping: LayoutChange, a: np.ndarray, b: np.ndarray, tolerance: float
 ) -> LayoutChange | None:
     """Find the order of the channels, told apart by their values, that makes ``a`` equal ``b``."""
-    if a.ndim < 2 or mapping.shape is not None:
+    if a.ndim < 2 or mapping.shape is not None or mapping.split is not None:
         return None
     axis = mapping.axes.index(1) if mapping.axes else 1
     if any(axis == flipped for flipped, _ in mapping.orders):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.comparison.layout.change import reversed_order
+from netweave.comparison.layout.change import LayoutChange, reversed_order
 from netweave.comparison.layout.letters import straightened
 from netweave.comparison.layout.orientation import ORIENTATIONS, SWAPPED, Orientation
 
 if TYPE_CHECKING:
-    from netweave.comparison.layout.change import LayoutChange, Order
+    from collections.abc import Sequence
+
+    from netweave.comparison.layout.change import Order
 
 MAX_LISTED = 8
 """More entries of an order are not listed."""
@@ -47,6 +49,23 @@ def describe(change: LayoutChange, *, is_input: bool = False) -> str:
     return ", ".join(filter(None, parts))
 
 
+def describe_output(change: LayoutChange, shape_a: Sequence[int], shape_b: Sequence[int]) -> str:
+    """Return how an output of A becomes B's, in words; empty for "as it is".
+
+    Who reads an output reads it by its axes, so other axes are stated even where the values keep their
+    order; axes of size 1 that come or go are not.
+
+    >>> describe_output(LayoutChange(shape=(-1, 4, 4)), (2, 16), (2, 4, 4))
+    'the values of (N, 16) as (N, 4, 4)'
+    """
+    own, made = (tuple(size for size in shape[1:] if size != 1) for shape in (shape_a, shape_b))
+    keeps_axes = len(own) == len(made) and change.split is None and shape_a[:1] == shape_b[:1]
+    if keeps_axes or change.axes is not None:
+        return describe(change)
+    regrouped = f"the values of {_sizes((-1, *shape_a[1:]))} as {_sizes((-1, *shape_b[1:]))}"
+    return ", ".join(filter(None, [regrouped, describe(change)]))
+
+
 def listed_order(order: Order, limit: int = MAX_LISTED) -> str:
     """Return an order as numbers, of a long one its beginning."""
     return ", ".join(map(str, order[:limit])) + (", ..." if len(order) > limit else "")
@@ -56,11 +75,18 @@ def _axes(change: LayoutChange) -> str:
     axes = change.axes
     if axes is None:
         return ""
+    if change.split is not None:
+        return f"reshaped to {_sizes(change.split)}, axes in the order {axes}"
     if len(axes) == 4 and change.channel_axis in {1, 3}:
         names, known = ("NCHW", OF_IMAGES) if change.channel_axis == 1 else ("NHWC", OF_CHANNELS_LAST)
         letters = "".join(names[i] for i in axes)
         return known.get(letters, f"axes {names} in the order {letters}")
     return f"axes in the order {axes}"
+
+
+def _sizes(sizes: Sequence[int]) -> str:
+    """Return sizes in words, the batch as N."""
+    return f"({', '.join('N' if size == -1 else str(size) for size in sizes)})"
 
 
 def _weight_axes(change: LayoutChange) -> str:

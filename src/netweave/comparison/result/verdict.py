@@ -29,6 +29,7 @@ def decide(
     tolerance: float = OUTPUT_TOLERANCE,
     weights_compared: bool = True,
     unfilled: int = 0,
+    joined: Sequence[str] = (),
 ) -> tuple[Verdict, str]:
     """Return the verdict and its sentence.
 
@@ -41,11 +42,12 @@ def decide(
         weights_compared: Whether both nets ran with their own weights. Where one ran with copies of the
             other's, agreement says something of the structure only.
         unfilled: Number of arrays without values of their own that no values were found for.
+        joined: How outputs of one net are joined in the other, in words.
     """
     apart = [pair for pair in outputs if not pair.agrees(tolerance)]
     if outputs and not apart:
         doubt = _doubtful(agreement, outputs) if agreement is not None else None
-        return doubt or _equal(inputs, outputs, groups, weights_compared=weights_compared)
+        return doubt or _equal(inputs, outputs, groups, joined, weights_compared=weights_compared)
     effective = [group for group in groups if group.status in EFFECTIVE]
     if apart and all(not pair.a for pair in apart) and len(apart) < len(outputs):
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
@@ -107,13 +109,14 @@ def _equal(
     inputs: Sequence[TensorMapping],
     outputs: Sequence[OutputPair],
     groups: Sequence[Group],
+    joined: Sequence[str],
     *,
     weights_compared: bool,
 ) -> tuple[Verdict, str]:
     agree = _agreement(outputs)
     latent = sum(group.status in {Status.LATENT, *EFFECTIVE} for group in groups)
     tail = f"; {latent} difference{'s' * (latent > 1)} without effect here" if latent else ""
-    mapped = _mapped_in_words(inputs, outputs)
+    mapped = _mapped_in_words(inputs, outputs, joined)
     if not weights_compared:
         under = f"{mapped}; " if mapped else ""
         copied = "with weights copied from one net to the other"
@@ -125,16 +128,20 @@ def _equal(
     return Verdict.EQUAL, f"equal under a mapping: {mapped}; {agree}{tail}"
 
 
-def _mapped_in_words(inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair]) -> str:
+def _mapped_in_words(
+    inputs: Sequence[TensorMapping], outputs: Sequence[OutputPair], joined: Sequence[str] = ()
+) -> str:
     """Say how inputs and outputs of A become those of B; nothing where they are the same."""
     changed = [mapping for mapping in inputs if not mapping.is_identity]
     given = "; ".join(f"input {mapping.b!r} with {mapping.text}" for mapping in changed)
     changed_outputs = _outputs_in_words(
-        [pair for pair in outputs if pair.mapping is not None and not pair.mapping.is_identity]
+        [pair for pair in outputs if pair.mapping is not None and pair.mapping.text]
     )
-    places = ", ".join(f"{pair.b!r} for {pair.a!r}" for pair in outputs if pair.moved)
+    moved = [] if joined else [pair for pair in outputs if pair.moved]  # parts stand as they are joined
+    places = ", ".join(f"{pair.b!r} for {pair.a!r}" for pair in moved)
     parts = [f"given {given}"] if given else []
     parts += [f"B returns {changed_outputs}"] if changed_outputs else []
+    parts += joined
     return ", ".join([*parts, f"B returns its outputs in another order ({places})"] if places else parts)
 
 
