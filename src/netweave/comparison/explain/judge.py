@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from netweave.comparison.align.alignment import Alignment
 
-MAX_EXPLAINED = 40
-"""Wrong groups beyond this many are reported without looking for their cause, which takes runs for each."""
+MAX_UNEXPLAINED = 40
+"""When no cause was found for this many wrong groups, no more are looked for: each takes many runs."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class Judge:
     alignment: Alignment
     completion: Completion = field(default_factory=Completion)
     drafts: list[Draft] = field(default_factory=list)
-    _explained: int = 0
+    _num_unexplained: int = 0
     _moved: dict[int, str] = field(default_factory=dict)
     _misplaced: dict[int, Finding] = field(default_factory=dict)
 
@@ -127,10 +127,11 @@ class Judge:
             explainer = Explainer(self.alignment, self.completion)
             if explainer.agrees_when_filled(draft, test):
                 return replace(group, status=Status.PROPAGATED)
-        self._explained += 1
-        if self._explained > MAX_EXPLAINED:
+        if self._num_unexplained >= MAX_UNEXPLAINED:
             return replace(group, status=Status.DIFFERENT)
-        return replace(group, status=Status.DIFFERENT, finding=self.explain(draft, test))
+        finding = self.explain(draft, test)
+        self._num_unexplained += finding.mismatch is None
+        return replace(group, status=Status.DIFFERENT, finding=finding)
 
     def _untestable(self, draft: Draft, test: IsolatedTest, group: Group) -> Group:
         a, b = self.alignment.a.signals, self.alignment.b.signals

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.graph import attributes_of
+from netweave.graph import attributes_of, default_attributes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from collections.abc import Set as AbstractSet
 
     import onnx_ir as ir
 
@@ -140,6 +141,23 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
 }  # fmt: skip
 """How files say which operator a layer computes: one table for each setting, whose values stand in it."""
 
+MODULES: dict[str, dict[str, str]] = {
+    "pytorch": {
+        "Relu": "nn.ReLU", "LeakyRelu": "nn.LeakyReLU", "Elu": "nn.ELU", "Sigmoid": "nn.Sigmoid",
+        "Tanh": "nn.Tanh", "Softplus": "nn.Softplus", "Softsign": "nn.Softsign", "Mish": "nn.Mish",
+        "HardSwish": "nn.Hardswish", "Gelu": "nn.GELU", "Selu": "nn.SELU",
+    },
+    "keras": {
+        "Relu": "ReLU", "LeakyRelu": "LeakyReLU", "Elu": "ELU", "Sigmoid": "Activation('sigmoid')",
+        "Tanh": "Activation('tanh')",
+    },
+    "chainer": {
+        "Relu": "F.relu", "LeakyRelu": "F.leaky_relu", "Elu": "F.elu", "Sigmoid": "F.sigmoid",
+        "Tanh": "F.tanh", "Softplus": "F.softplus",
+    },
+}  # fmt: skip
+"""How Python files write an activation: modules, layers, functions."""
+
 
 def in_words(name: str, value: Any) -> str:
     """Return a value of a setting for people.
@@ -185,6 +203,34 @@ def setting(format: str, node: ir.Node, name: str, value: Any) -> str:  # noqa: 
     return f"{name}={shown}"
 
 
+def slope_setting(format: str, count: int, *, shared: bool) -> str:  # noqa: A002
+    """Return how the files of a format say that a PReLU has one slope, or one for each channel."""
+    known = {
+        "pytorch": f"num_parameters={1 if shared else count}",
+        "caffe": f"channel_shared: {str(shared).lower()}",
+        "keras": "shared_axes=[1, 2, 3]" if shared else "shared_axes=[1, 2]",
+        "chainer": f"shape={'()' if shared else f'({count},)'}",
+    }
+    return known.get(
+        format, "learn one slope for all channels" if shared else "learn one slope for each channel"
+    )
+
+
+def resize_setting(format: str, node: ir.Node, names: AbstractSet[str]) -> str:  # noqa: A002
+    """Return how the files of a format say how a node resizes images, as far as it differs."""
+    values = {**default_attributes("Resize"), **attributes_of(node)}
+    mode, rule = values["mode"], values["coordinate_transformation_mode"]
+    if format == "pytorch":
+        named = {"nearest": "'nearest'", "linear": "'bilinear'", "cubic": "'bicubic'"}
+        settings = [f"mode={named[mode]}"] if "mode" in names else []
+        if mode != "nearest":  # which takes no align_corners
+            settings.append(f"align_corners={rule == 'align_corners'}")
+        return " ".join(settings)
+    if "mode" in names and rule not in {"asymmetric", "half_pixel", "pytorch_half_pixel"}:
+        names = names | {"coordinate_transformation_mode"}
+    return " ".join(f"{name}={values[name]}" for name in sorted(names, key=lambda name: name != "mode"))
+
+
 def count_of_filters(format: str, node: ir.Node, count: int) -> str:  # noqa: A002
     """Return how the files of a format say that a convolution or dense layer has so many filters or units."""
     is_dense = node.op_type in {"Gemm", "MatMul"}
@@ -222,10 +268,23 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
     if format == "darknet" and node_a.op_type == "LeakyRelu":
         return activation_setting(format, node_a) if node_b.op_type in _DARKNET else ""
+    if node_a.op_type in MODULES.get(format, {}) and node_b.op_type in MODULES[format]:
+        return _as_module(format, node_a)
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
             return table[node_a.op_type]
     return ""
+
+
+def _as_module(format: str, node: ir.Node) -> str:  # noqa: A002
+    """Return an activation as it is written in the Python of a format."""
+    alpha = attributes_of(node).get("alpha")
+    written = MODULES[format][node.op_type]
+    if node.op_type in {"LeakyRelu", "Elu"} and alpha is not None:
+        argument = "slope=" if format == "chainer" and node.op_type == "LeakyRelu" else ""
+        return f"use {written}({argument}{alpha:.6g})"
+    is_called = format != "chainer" and not written.endswith(")")
+    return f"use {written}" + ("()" if is_called else "")
 
 
 def activation_setting(format: str, node: ir.Node | None) -> str:  # noqa: A002

@@ -13,11 +13,16 @@ from netweave.comparison.explain.known_mismatches.gates import gate_mismatches
 from netweave.comparison.explain.known_mismatches.groups import group_mismatches
 from netweave.comparison.explain.known_mismatches.mismatch import Case, KnownMismatch, Proposal
 from netweave.comparison.explain.known_mismatches.operators import input_order_mismatches, operator_mismatches
+from netweave.comparison.explain.known_mismatches.pool_padding import pool_padding_mismatches
+from netweave.comparison.explain.known_mismatches.resizing import resize_mismatches
 from netweave.comparison.explain.known_mismatches.scaling_order import scaling_behind_mismatches
 from netweave.comparison.explain.known_mismatches.softmax import softmax_mismatches
+from netweave.comparison.explain.known_mismatches.views import view_mismatches
 
 KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     attribute_mismatches,
+    pool_padding_mismatches,
+    resize_mismatches,
     softmax_mismatches,
     group_mismatches,
     gate_mismatches,
@@ -27,6 +32,7 @@ KNOWN_MISMATCHES: tuple[KnownMismatch, ...] = (
     input_order_mismatches,
     operator_mismatches,
     function_mismatches,
+    view_mismatches,
 )
 
 __all__ = ["KNOWN_MISMATCHES", "Case", "KnownMismatch", "Proposal"]

@@ -64,14 +64,17 @@ OWN = frozenset({"group"})
 IGNORED = frozenset({"auto_pad", "storage_order", "momentum", "training_mode", "output_shape"})
 """Attributes that say nothing of the values, or say again what the weights say."""
 
-TRANSPARENT = frozenset({"Gemm", "Transpose"})
-"""Operators whose attributes are the layout of their weights or values, which is compared elsewhere."""
+ELSEWHERE = frozenset({"Gemm", "Transpose", "Resize"})
+"""Operators whose attributes are the layout of their weights or values, or have mismatches of their own."""
+
+RESIZE_MODES = {"nearest_mode": "nearest", "cubic_coeff_a": "cubic", "exclude_outside": "cubic"}
+"""Settings of Resize that one mode alone has."""
 
 
 def attribute_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's value for every setting in which nodes of one operator differ."""
     for node_a, node_b in case.pairs():
-        if node_a.op_type != node_b.op_type or node_a.op_type in TRANSPARENT:
+        if node_a.op_type != node_b.op_type or node_a.op_type in ELSEWHERE:
             continue
         for name, (value_a, value_b) in differences(node_a, node_b, orientation=case.orientation).items():
             if name in OWN:
@@ -113,7 +116,14 @@ def differences(node_a: ir.Node, node_b: ir.Node, *, orientation: str = "") -> d
         different.pop("rounding", None)  # a step of one leaves nothing to round
     if node_a.op_type in {"Conv", "ConvTranspose"}:
         different.pop("kernel_shape", None)
+    if node_a.op_type == "Resize":
+        different = {n: row for n, row in different.items() if _says_something(n, values_a["mode"])}
     return different
+
+
+def _says_something(name: str, mode: Any) -> bool:
+    """Whether a setting of Resize has an effect in a mode; which axes it names, the sizes say as well."""
+    return name != "axes" and RESIZE_MODES.get(name, mode) == mode
 
 
 def canonical(node: ir.Node) -> dict[str, Any]:

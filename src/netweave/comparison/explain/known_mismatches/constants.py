@@ -10,6 +10,9 @@ import onnx_ir as ir
 from netweave.comparison.align.weights import filters_of
 from netweave.comparison.explain.known_mismatches.filters import DENSE, in_input_order, say_filters
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal, node_named
+from netweave.comparison.explain.known_mismatches.resizing import same_size
+from netweave.comparison.explain.known_mismatches.rounding import rounding_of
+from netweave.comparison.explain.wording import slope_setting
 from netweave.comparison.layout.orientation import ORIENTATIONS
 from netweave.comparison.metric import FACTOR_TOLERANCE, differing, relative_error
 from netweave.comparison.signals import constants_of, is_constant
@@ -36,7 +39,9 @@ ROLES = {
 def constant_mismatches(case: Case) -> Iterator[Proposal]:
     """Propose A's arrays, in B's layout, where B's differ."""
     for node_a, node_b in case.pairs():
-        if node_a.op_type == node_b.op_type:
+        if node_a.op_type == node_b.op_type and not (
+            node_a.op_type == "Resize" and same_size(node_a, node_b)
+        ):
             yield from _node_mismatches(case, node_a, node_b)
             yield from _superfluous(node_a, node_b)
 
@@ -56,6 +61,10 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             yield from _amounts(node_a, node_b, array_a, array_b)
         if array_b is None or array_b.dtype.kind != "f":
             continue
+        is_slope = node_b.op_type == "PRelu"
+        if is_slope and array_a.size != array_b.size:
+            yield from _slope_sharing(case, node_a, node_b, array_a, array_b)
+            continue
         wanted = wanted_constant(case, node_a, node_b, index, array_a, array_b)
         if wanted is None or same_array(wanted, array_b):
             continue
@@ -67,12 +76,44 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             mismatch=mismatch,
             subject=_role(node_b, index),
             cause=cause,
-            fix=f"give {_role(node_b, index)} {value_b.name!r} A's values",
+            fix=f"give {_role(node_b, index)}{_stored_name(value_b)} A's values",
             node_a=node_a,
             node_b=node_b,
             change=replace_constant(node_b.name, index, wanted),
             array=index,
         )
+
+
+def _stored_name(value: ir.Value) -> str:
+    """Return the name that a stored array has in its file, ready to follow its role; empty without one."""
+    keys = source_keys(value)
+    return f" {keys[0]!r}" if len(keys) == 1 else "" if keys else f" {value.name!r}"
+
+
+def _slope_sharing(
+    case: Case, node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray
+) -> Iterator[Proposal]:
+    """Propose one slope for all channels, or one for each; nothing where all are the same number."""
+    if (
+        1 not in {a.size, b.size}
+        or not differing(
+            np.broadcast_to(a.reshape(-1), max(a.size, b.size)),
+            np.broadcast_to(b.reshape(-1), max(a.size, b.size)),
+        ).any()
+    ):
+        return
+    one, each = "one slope for all channels", f"one for each of {max(a.size, b.size)} channels"
+    shared = a.size == 1
+    yield Proposal(
+        mismatch="slope-sharing",
+        subject="slopes",
+        cause=f"A learned {one if shared else each}, B {each if shared else one}",
+        fix=slope_setting(case.b.graph.format, a.size, shared=shared),
+        node_a=node_a,
+        node_b=node_b,
+        change=replace_constant(node_b.name, 1, a),
+        array=1,
+    )
 
 
 def _amounts(node_a: ir.Node, node_b: ir.Node, a: np.ndarray, b: np.ndarray) -> Iterator[Proposal]:
@@ -172,11 +213,14 @@ def _say(
 ) -> tuple[str, str]:
     """Return the key and the words of the mismatch that made B's array differ."""
     role = _role(node_b, index)
+    rounded = rounding_of(wanted, b)
+    if rounded:
+        return "precision", f"the {role} of {rounded}"
     if role == "gamma" or (role == "factor" and _is_scale(node_b)):
         if same_array(np.ones_like(wanted), wanted):
-            return "fix-gamma", "A takes every gamma as 1 (fix_gamma), B applies the stored ones"
+            return "fix-gamma", f"A takes every gamma as 1{_fix_gamma(case)}, B applies the stored ones"
         if same_array(np.ones_like(b), b):
-            return "fix-gamma", "B takes every gamma as 1 (fix_gamma), A applies the stored ones"
+            return "fix-gamma", f"B takes every gamma as 1{_fix_gamma(case)}, A applies the stored ones"
     factor = _common_factor(wanted, b)
     if role.startswith("running") and factor is not None:
         return "bn-scale-factor", (
@@ -194,6 +238,11 @@ def _say(
         f"{int(different.sum()):,} of {b.size:,} values of the {role} differ, most at {list(place)}: "
         f"{float(wanted[place]):.6g} in A, {float(b[place]):.6g} in B"
     )
+
+
+def _fix_gamma(case: Case) -> str:
+    """Name the setting of MXNet's that does so, where one of the nets is MXNet's."""
+    return " (fix_gamma)" if "mxnet" in {case.a.graph.format, case.b.graph.format} else ""
 
 
 def _is_scale(node: ir.Node) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -67,7 +68,9 @@ def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node, wanted: np.ndarray
             f"the filters of B are A's, {_not(case.orientation) if left_out else orientation}",
         )
     if inputs is not None and is_dense:
-        return "flatten-order", "B's dense weights expect their inputs in another order (flatten order)"
+        if is_flatten_order(inputs):
+            return "flatten-order", "B's dense weights expect their inputs in another order (flatten order)"
+        return "column-order", f"B's dense weights have their inputs in another order: {_moved(inputs)}"
     if inputs is not None:
         return "channel-order", f"B's filters have A's input channels {listed_order(inputs)}"
     outputs = match.change.order_along(OUTPUTS)
@@ -77,6 +80,34 @@ def say_filters(case: Case, node_a: ir.Node, node_b: ir.Node, wanted: np.ndarray
             f"the output channels of B's filters are in the order {listed_order(outputs)}",
         )
     return None
+
+
+def is_flatten_order(order: Sequence[int]) -> bool:
+    """Whether an order is that of an image's axes flattened otherwise.
+
+    >>> is_flatten_order([0, 2, 4, 1, 3, 5]), is_flatten_order([0, 4, 2, 3, 1, 5])
+    (True, False)
+    """
+    count, wanted = len(order), np.asarray(order)
+    own = np.arange(count)
+    factors = [size for size in range(1, count + 1) if count % size == 0]
+    for first in factors:
+        for second in (size for size in factors if (count // first) % size == 0):
+            image = own.reshape(first, second, -1)
+            if any(
+                np.array_equal(image.transpose(axes).reshape(-1), wanted)
+                for axes in itertools.permutations(range(3))
+            ):
+                return True
+    return False
+
+
+def _moved(order: Sequence[int]) -> str:
+    """Say which entries of an order have moved."""
+    moved = [i for i, source in enumerate(order) if source != i]
+    if len(moved) == 2:
+        return f"columns {moved[0]} and {moved[1]} are swapped"
+    return f"{len(moved):,} of {len(order):,} columns are moved, {moved[0]} from {order[moved[0]]}"
 
 
 def _not(orientation: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from netweave.comparison.explain.known_mismatches.mismatch import Case, Proposal
+from netweave.comparison.explain.known_mismatches.views import num_shuffled, shuffle_proposal, views_before
 from netweave.comparison.explain.wording import in_order_of_a as in_words_of_order
 
 if TYPE_CHECKING:
@@ -35,6 +37,9 @@ def reordered(case: Case, reader: ir.Node) -> Proposal | None:
     made_a = case.a.producer.get(case.known[signal].a)
     if made_a is None:
         return None
+    views_a, views_b = views_before(made_a), views_before(node)
+    if num_shuffled(views_a) != num_shuffled(views_b):
+        return replace(shuffle_proposal(case, (made_a, node), views_a, views_b), change=unchanged)
     joined = node.op_type == "Concat"
     layers = case.b.graph.layers_of(reader)
     return Proposal(
