@@ -7,7 +7,6 @@ gets it in few requests; single reads go through a small cache of blocks that gr
 from __future__ import annotations
 
 import os
-import stat
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -15,9 +14,10 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from netweave.data.location import MISSING, is_remote, local_copy, system_of
+from netweave.data.location import is_remote, local_copy, system_of
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
+from netweave.files.source import MISSING, require_ordinary, unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,14 +103,14 @@ class LocalFile(ByteFile):
         self.path = Path(path)
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would block
-        except FileNotFoundError as error:
-            raise ReadError(MISSING, place=name) from error
         except (OSError, ValueError) as error:
-            raise ReadError(f"cannot be read: {reason_of(error)}", place=name) from error
+            raise unreadable(name, error) from error
         status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        try:
+            require_ordinary(status, name)
+        except ReadError:
             self.close()
-            raise ReadError("is a folder, a pipe or a device, expected a file", place=name)
+            raise
         super().__init__(name, status.st_size)
 
     def read(self, offset: int, num_bytes: int) -> bytes:

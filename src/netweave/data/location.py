@@ -16,14 +16,13 @@ from netweave.data.extras import need
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
 from netweave.files.expansion import gunzip
+from netweave.files.source import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 _KEPT: list[tempfile.TemporaryDirectory[str]] = []
 """Folders of copies; they end with the process."""
-
-MISSING = "there is no such file; check the name and the folder"
 
 
 def is_remote(name: str) -> bool:

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError
+from netweave.files.border import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
+
+MISSING = "there is no such file; check the name and the folder"
 
 MAX_BYTES = 8 << 30
 """A larger file is refused before it is read."""
@@ -58,7 +61,7 @@ class Source:
             with self.net.open("rb") as file:
                 return file.read(num_bytes)
         except OSError as error:
-            raise _unreadable(self.net, error) from error
+            raise unreadable(str(self.net), error) from error
 
 
 def read_bytes(path: Path) -> bytes:
@@ -73,7 +76,7 @@ def read_bytes(path: Path) -> bytes:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise _unreadable(path, error) from error
+        raise unreadable(str(path), error) from error
     if not content:
         raise ReadError("the file is empty; was it copied or downloaded whole?", place=str(path))
     return content
@@ -105,16 +108,25 @@ def _check_file(path: Path) -> int:
     try:
         found = path.stat()
     except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from error
-    if stat.S_ISDIR(found.st_mode):
-        raise ReadError("is a folder, expected a file", place=str(path))
-    if not stat.S_ISREG(found.st_mode):
-        raise ReadError("is a pipe or a device, expected a file", place=str(path))
+        raise unreadable(str(path), error) from error
+    require_ordinary(found, str(path))
     return found.st_size
 
 
-def _unreadable(path: Path, error: OSError | ValueError) -> ReadError:
+def require_ordinary(status: os.stat_result, place: str) -> None:
+    """Refuse what is no ordinary file.
+
+    Raises:
+        ReadError: It is a folder, a pipe or a device.
+    """
+    if stat.S_ISDIR(status.st_mode):
+        raise ReadError("is a folder, expected a file", place=place)
+    if not stat.S_ISREG(status.st_mode):
+        raise ReadError("is a pipe or a device, expected a file", place=place)
+
+
+def unreadable(place: str, error: OSError | ValueError) -> ReadError:
+    """Return the error for a file that cannot be opened."""
     if isinstance(error, FileNotFoundError):
-        return ReadError("there is no such file; check the name and the folder", place=str(path))
-    reason = error.strerror if isinstance(error, OSError) else error
-    return ReadError(f"cannot be read: {reason}", place=str(path))
+        return ReadError(MISSING, place=place)
+    return ReadError(f"cannot be read: {reason_of(error)}", place=place)

@@ -13,10 +13,11 @@ from netweave.data.block_checksums import checked
 from netweave.data.byte_file import open_bytes
 from netweave.data.decode import decode
 from netweave.data.item import Item
-from netweave.data.location import MISSING, exists
+from netweave.data.location import exists
 from netweave.data.source import Record, StoredSource
 from netweave.data.sources.lmdb_file import LMDBFile
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.source import MISSING
 from netweave.formats.caffe.schema import caffe_schema
 
 if TYPE_CHECKING:
