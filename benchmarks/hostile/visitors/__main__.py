@@ -149,7 +149,11 @@ def phase(
     done = json.loads(attackers.communicate()[0]) if attackers else {}
     finished, failures = 0, []
     for one in people:
-        if one.failure or not one.has_results():
+        try:
+            is_lost = bool(one.failure) or not one.has_results()
+        except (AssertionError, OSError) as error:
+            is_lost, one.failure = True, repr(error)
+        if is_lost:
             failures.append(one.failure or f"results are gone: {one.keys}")
         finished += one.verdicts.count("different")
         failures += [verdict for verdict in one.verdicts if verdict != "different"]

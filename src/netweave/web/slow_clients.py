@@ -14,6 +14,7 @@ limits by address are off.
 
 from __future__ import annotations
 
+import os
 import socket
 import struct
 import threading
@@ -169,6 +170,9 @@ class Worker(ThreadWorker):
         """End the connections of requests that are stuck, which wakes the threads that wait for them."""
         while True:
             time.sleep(CHECK_SECONDS)
+            if os.getppid() != self.ppid:
+                # gunicorn's own end waits for all threads, and with them keeps the port from the next start
+                os._exit(1)
             now = time.monotonic()
             for conn, progress in list(self._progress.items()):
                 if is_stuck(progress, bytes_moved(conn.sock), now):
