@@ -13,6 +13,7 @@ from typing import Any
 from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.record import NetRecord
 from netweave.comparison.result.report import VERSION, comparison_to_json
+from netweave.comparison.result.tensor_values import TensorValues
 from netweave.comparison.result.verdicts import Verdict
 from netweave.comparison.result.version_1 import of_version_1
 from netweave.errors import ReadError
@@ -20,7 +21,7 @@ from netweave.files import read_bytes
 from netweave.files.json_text import parse_json
 from netweave.graph import Graph, Layer, LayerTable, Origin
 
-NAMES = {"Graph": Graph, "NetRecord": NetRecord}
+NAMES = {"Graph": Graph, "NetRecord": NetRecord, "TensorValues": TensorValues}
 """What the annotations of a comparison name and its module does not import."""
 
 
@@ -92,6 +93,8 @@ def _made(hint: Any, value: Any) -> Any:
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(value)
     if dataclasses.is_dataclass(hint):
-        hints = typing.get_type_hints(hint, localns=NAMES)
+        resolved = typing.get_type_hints(hint, localns=NAMES)
+        kept = [field.name for field in dataclasses.fields(hint) if field.metadata.get("json", True)]
+        hints = {name: resolved[name] for name in kept}
         return hint(**{name: _made(hints[name], item) for name, item in value.items()})  # type: ignore[operator]  # a dataclass, and no instance of one
     return value
