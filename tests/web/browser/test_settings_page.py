@@ -132,5 +132,5 @@ def test_a_page_of_nets_has_one_bar_above_the_viewer(page):
     bar = page.locator("header.top").bounding_box()
     viewer = page.locator(".nw-viewer").bounding_box()
     assert viewer["y"] == pytest.approx(bar["y"] + bar["height"], abs=1)
-    assert bar["height"] < 64
+    assert bar["height"] < 80, "a long name may take two lines"
     expect(page.locator("header.top h1")).to_be_visible()
