@@ -101,7 +101,10 @@ def test_a_training_reads_and_writes_nothing_outside_its_folders(offered, outsid
     assert "secret.prototxt" in trainings.last_words("reader"), "it is not found"
     assert not list(folder.glob("*tfevents*"))
     prefix = offered / "data" / "digits" / "stolen"
-    started("writer", solver=SOLVER.replace(b'"line"', f'"{prefix}"'.encode()) + b"snapshot: 1")
+    elsewhere = SOLVER.replace(b'"line"', f'"{prefix}"'.encode()).replace(b"100000000", b"3")
+    started(
+        "writer", solver=elsewhere + b"snapshot: 1"
+    )  # it writes to a folder of the sandbox, which goes with it
     wait_until(lambda: not trainings.find("writer").is_running)
     assert list(prefix.parent.iterdir()) == []
 
