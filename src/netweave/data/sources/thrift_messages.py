@@ -195,7 +195,7 @@ class CheckedBinaryProtocol(_Checked, TCyBinaryProtocol):  # type: ignore[misc] 
     message = BinaryMessage
 
 
-class CheckedCompactProtocol(_Checked, TCompactProtocol):  # type: ignore[misc]
+class CheckedCompactProtocol(_Checked, TCompactProtocol):  # type: ignore[misc]  # the library says no types
     """The compact protocol, checked."""
 
     message = CompactMessage

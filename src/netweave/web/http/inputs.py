@@ -37,9 +37,9 @@ def upload_input(request: HttpRequest, name: str) -> Any:
     """An image, .npz or .npy; it goes with the last comparison that uses it, or after a day without one."""
     length = request.headers.get("Content-Length", "")
     own = add_input(
-        request.auth,  # type: ignore[attr-defined]
+        request.auth,  # type: ignore[attr-defined]  # ninja sets it: the workspace
         name,
-        request,  # type: ignore[arg-type]
+        request,  # type: ignore[arg-type]  # it is read like a file
         num_bytes=int(length) if length.isdecimal() else None,
     )
     return Status(201, own)
