@@ -43,7 +43,8 @@ def start_comparison(request: HttpRequest, body: NewComparison) -> Any:
     chosen = body.dict(exclude={"a", "b", "name", "own_input"})
     own = None
     if body.own_input is not None:
-        own = get_object_or_404(OwnInput, pk=body.own_input, workspace=request.auth)  # type: ignore[attr-defined]
+        workspace = request.auth  # type: ignore[attr-defined]  # ninja sets it
+        own = get_object_or_404(OwnInput, pk=body.own_input, workspace=workspace)
     return Status(202, comparisons.start(a, b, name=body.name, chosen=chosen, own_input=own))
 
 
