@@ -57,16 +57,16 @@ def test_sizes_for_an_input_that_no_net_has_are_refused(nets, netweave):
     assert "no input named 'x'" in found.err
 
 
-def test_a_net_that_says_no_size_takes_that_of_the_first(nets, netweave):
+def test_a_net_that_says_no_size_takes_that_of_the_other(nets, netweave):
     found = netweave("compare", "data.prototxt", "img-symbol.json")
     assert found.status == STRUCTURE, found.err
     assert "came without weights" in found.out
     assert (
         "note     img-symbol.json: the input 'img' takes its sizes from the first net: 1x3x9x9" in found.out
     )
-    alone = netweave("compare", "img-symbol.json", "data.prototxt")
-    assert alone.status == 2
-    assert "the sizes of the input 'img' are unknown" in alone.err
+    turned = netweave("compare", "img-symbol.json", "data.prototxt")
+    assert turned.status == STRUCTURE, turned.err
+    assert "takes its sizes from data.prototxt: 1x3x9x9" in turned.out
 
 
 def test_no_line_in_a_pipe_ends_in_blanks(nets, netweave):
@@ -128,4 +128,7 @@ def test_code_that_takes_no_usual_size_takes_that_of_the_first(nets, netweave):
     )
     found = netweave("compare", "data.prototxt", "port.py", "--trust")
     assert found.status == STRUCTURE, found.err
-    assert "note     port.py: the input 'x' takes its sizes from the first net: 1x3x9x9" in found.out
+    assert (
+        "note     nobody said the size of input 'x': traced with Nx3x9x9, the first that its code"
+        in found.out
+    )

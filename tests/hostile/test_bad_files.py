@@ -25,7 +25,10 @@ def test_a_bad_file_gives_one_clear_error(name, tmp_path):
     with limited(), pytest.raises(case.error, match=case.message) as raised:
         netweave.load(path)
     text = str(raised.value)
-    assert any(file.name in text for file in (path, *tmp_path.iterdir()))
+    ends = [
+        file.name[-100:] for file in (path, *tmp_path.iterdir())
+    ]  # places that are too long lose their middle
+    assert any(end in text for end in ends)
     assert len(text) < 1000
     assert "\n" not in text
 
@@ -49,7 +52,8 @@ def test_a_wrong_name_does_not_matter(kind, name, tmp_path):
 
 
 CHILD = """
-import json, resource, sys
+import json, re, sys
+from pathlib import Path
 import netweave
 from netweave.errors import NetweaveError
 for path in json.loads(sys.stdin.read()):
@@ -57,7 +61,9 @@ for path in json.loads(sys.stdin.read()):
         netweave.load(path)
     except NetweaveError:
         pass
-    print(json.dumps([path, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024]), flush=True)
+    # not ru_maxrss, which begins with the peak of the process that started this one
+    peak = re.search("VmHWM: *\\t* *([0-9]+)", Path("/proc/self/status").read_text())[1]
+    print(json.dumps([path, int(peak) * 1024]), flush=True)
 """
 
 

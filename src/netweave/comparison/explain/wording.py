@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from netweave.graph import attributes_of, default_attributes
@@ -141,20 +142,19 @@ OPERATORS: dict[str, tuple[dict[str, str], ...]] = {
 }  # fmt: skip
 """How files say which operator a layer computes: one table for each setting, whose values stand in it."""
 
+
+def _by_name(*written: str) -> dict[str, str]:
+    """Return how activations are written by ONNX's name in lower case, which is the last word of each."""
+    return {re.findall(r"\w+", text)[-1].replace("_", "").lower(): text for text in written}
+
+
 MODULES: dict[str, dict[str, str]] = {
-    "pytorch": {
-        "Relu": "nn.ReLU", "LeakyRelu": "nn.LeakyReLU", "Elu": "nn.ELU", "Sigmoid": "nn.Sigmoid",
-        "Tanh": "nn.Tanh", "Softplus": "nn.Softplus", "Softsign": "nn.Softsign", "Mish": "nn.Mish",
-        "HardSwish": "nn.Hardswish", "Gelu": "nn.GELU", "Selu": "nn.SELU",
-    },
-    "keras": {
-        "Relu": "ReLU", "LeakyRelu": "LeakyReLU", "Elu": "ELU", "Sigmoid": "Activation('sigmoid')",
-        "Tanh": "Activation('tanh')",
-    },
-    "chainer": {
-        "Relu": "F.relu", "LeakyRelu": "F.leaky_relu", "Elu": "F.elu", "Sigmoid": "F.sigmoid",
-        "Tanh": "F.tanh", "Softplus": "F.softplus",
-    },
+    "pytorch": _by_name(
+        "nn.ReLU", "nn.LeakyReLU", "nn.ELU", "nn.Sigmoid", "nn.Tanh", "nn.Softplus", "nn.Softsign", "nn.Mish",
+        "nn.Hardswish", "nn.GELU", "nn.SELU",
+    ),
+    "keras": _by_name("ReLU", "LeakyReLU", "ELU", "Activation('sigmoid')", "Activation('tanh')"),
+    "chainer": _by_name("F.relu", "F.leaky_relu", "F.elu", "F.sigmoid", "F.tanh", "F.softplus"),
 }  # fmt: skip
 """How Python files write an activation: modules, layers, functions."""
 
@@ -268,7 +268,8 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
         return f"negative_slope: {slope:.6g}"  # both are layers of type ReLU
     if format == "darknet" and node_a.op_type == "LeakyRelu":
         return activation_setting(format, node_a) if node_b.op_type in _DARKNET else ""
-    if node_a.op_type in MODULES.get(format, {}) and node_b.op_type in MODULES[format]:
+    names = MODULES.get(format, {})
+    if node_a.op_type.lower() in names and node_b.op_type.lower() in names:
         return _as_module(format, node_a)
     for table in OPERATORS.get(format, ()):
         if node_a.op_type in table and node_b.op_type in table and node_a.op_type != node_b.op_type:
@@ -279,7 +280,7 @@ def operator(format: str, node_a: ir.Node, node_b: ir.Node) -> str:  # noqa: A00
 def _as_module(format: str, node: ir.Node) -> str:  # noqa: A002
     """Return an activation as it is written in the Python of a format."""
     alpha = attributes_of(node).get("alpha")
-    written = MODULES[format][node.op_type]
+    written = MODULES[format][node.op_type.lower()]
     if node.op_type in {"LeakyRelu", "Elu"} and alpha is not None:
         argument = "slope=" if format == "chainer" and node.op_type == "LeakyRelu" else ""
         return f"use {written}({argument}{alpha:.6g})"

@@ -23,7 +23,8 @@ _UNARY = {
     ONNX_NAMES[word]: word for word in UNARY if word in ONNX_NAMES and ONNX_NAMES[word] not in _ACTIVATIONS
 } | {"Dropout": "identity", "Identity": "identity"}
 _BINARY = {op_type: word for word, op_type in BINARY.items()}
-_REDUCTIONS = {op_type: word for word, op_type in reversed(REDUCTIONS.items())}
+# What begins with an underscore is for sparse arrays alone.
+_REDUCTIONS = {op_type: word for word, op_type in reversed(REDUCTIONS.items()) if not word.startswith("_")}
 
 
 @writes(*_ACTIVATIONS)
