@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from netweave.graph import Graph
+    from netweave.memory_plan import Recomputation
 
 ZOO = ("alexnet", "vgg16", "resnet50", "inception-v3", "squeezenet")
 BATCHES = (1, 32)
@@ -119,8 +120,8 @@ def training_speed(name: str, batch: int, rounds: int) -> list[dict[str, Any]]:
     net = TorchNet(graph).train()
     inputs = {"data": net.store.placed(images), **dict.fromkeys(labels_of(graph), labels.float())}
 
-    def step(values: frozenset[str] | None) -> None:
-        net.recompute(plan, values)
+    def step(found: Recomputation | None) -> None:
+        net.recompute(found.net if found else plan, found.names if found else None)
         net.zero_grad()
         torch.stack([output.sum() for output in net(**inputs).values()]).sum().backward()
 
@@ -131,7 +132,7 @@ def training_speed(name: str, batch: int, rounds: int) -> list[dict[str, Any]]:
     for share in SHARES:
         found = cheapest(plan, int(share * reference) + gradients)
         planned[f"{share:.0%}"] = found.peak
-        runs[f"{share:.0%}"] = partial(step, found.names)
+        runs[f"{share:.0%}"] = partial(step, found)
     peaks = {"PyTorch": reference}
     for label, run in list(runs.items())[1:]:
         net.zero_grad()

@@ -6,6 +6,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from netweave.api.zoo import NETS
 from netweave.backends.torch import TorchNet, normalisation, recomputation
 from netweave.backends.torch.allocations import record_allocations
 from netweave.memory_plan import cheapest, prepare, square_root, timeline
@@ -64,12 +65,25 @@ def test_the_plan_is_what_the_allocator_gives_out(steps, wanted):
     whole = timeline(plan).peak
     found = square_root(plan) if wanted == "square root" else cheapest(plan, int(wanted * whole))
     net = TorchNet(graph).train()
-    net.recompute(plan, found.names)
+    net.recompute(found.net, found.names)
     data = data_of(net)
     peak = record_allocations(lambda: step(net, data)).peak
     assert found.peak == pytest.approx(peak, rel=0.05, abs=SMALL)
     if wanted != "square root":
         assert found.peak <= whole
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "share", "masks"), [("resnet50", 0.73, False), ("vgg16", 0.89, True)])
+def test_convolutions_are_masked_only_where_that_saves_work(name, share, masks):
+    """The first layers of VGG-16 are most of its memory; ResNet-50 has it everywhere."""
+    graph = NETS[name].build().graph(data=(8, *NETS[name].image))
+    plan = prepare(graph, batch=8, training=True)
+    assert plan.masked
+    limit = int(share * timeline(plan).peak)
+    found = cheapest(plan, limit)
+    assert found.peak <= limit
+    assert bool(found.net.masked) == masks
 
 
 def test_a_batch_is_measured_once(monkeypatch):

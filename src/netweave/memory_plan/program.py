@@ -238,7 +238,8 @@ class _Writer:
             self.holders[id(storage)] += 1
             return
         before.use(step)
-        if self.holders[id(before)] > 1 or value in self.slices:  # autograd adds in place to what is its own
+        # autograd adds in place to what is its own: not to what others hold, and not a gradient to itself
+        if self.holders[id(before)] > 1 or before is storage or value in self.slices:
             step = self._step(self.net.runner[value], "sum of gradients")
             before.use(step)
             storage.use(step)

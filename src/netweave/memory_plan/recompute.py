@@ -7,7 +7,7 @@ a normalisation, is not free.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isqrt
 from typing import TYPE_CHECKING
 
@@ -31,10 +31,12 @@ class Recomputation:
     """A choice of values to compute again.
 
     Attributes:
+        net: The net, with the convolutions that are masked.
         values: The values; None for a step without a plan (a plan frees memory early even if it has none).
         timeline: The step with them.
     """
 
+    net: Net
     values: frozenset[ir.Value] | None
     timeline: Timeline
 
@@ -80,7 +82,7 @@ def square_root(net: Net) -> Recomputation:
     found = []
     for count in (root // 2, root, 2 * root, 4 * root):
         chosen = _between(net, able, places, total // max(1, count))
-        found.append(Recomputation(chosen, timeline(net, chosen)))
+        found.append(Recomputation(net, chosen, timeline(net, chosen)))
     return min(found, key=lambda one: one.peak)
 
 
@@ -118,29 +120,48 @@ def bottlenecks(net: Net) -> set[ir.Value]:
 def cheapest(net: Net, limit: int) -> Recomputation:
     """Return values to compute again so that a step needs at most so many bytes, at a low cost.
 
-    Where the most memory is alive, the value with the most bytes for its cost is let go, unless a step needs
-    more then, until it fits. Those that turn out not to be needed are kept again, the dearest first. If it
-    cannot fit, the result is the least that was reached.
+    Convolutions are masked only where that is less work. If nothing fits, the result is the least that was
+    reached.
 
     Args:
         net: The net, prepared for training.
         limit: Bytes.
     """
-    plain = Recomputation(None, timeline(net))
+    plain = Recomputation(net, None, timeline(net))
     if plain.peak <= limit:
         return plain
+    found = [_chosen(replace(net, masked={}), limit)]
+    if net.masked:
+        found.append(_chosen(net, limit))
+    fitting = [one for one in found if one.peak <= limit]
+    return min(fitting, key=_work) if fitting else min(*found, plain, key=lambda one: one.peak)
+
+
+def _work(found: Recomputation) -> float:
+    """Return what a plan costs besides the step, in multiply-adds."""
+    net, values = found.net, found.values or frozenset()
+    masked = sum(net.bytes_of(net.canonical(net.outputs[relu][0])) for relu in net.masked.values())
+    return sum(_cost(net, value, values) for value in values) + MULTIPLY_ADDS_PER_BYTE * masked
+
+
+def _chosen(net: Net, limit: int) -> Recomputation:
+    """Let go where the most memory is alive the value with the most bytes for its cost, until it fits.
+
+    A value stays if a step would need more without it. Those that turn out not to be needed are kept again,
+    the dearest first.
+    """
     able = candidates(net)
     chosen: frozenset[ir.Value] = frozenset()
-    now = Recomputation(chosen, timeline(net, chosen))
+    now = Recomputation(net, chosen, timeline(net, chosen))
     while now.peak > limit:
         value = _most_for_its_cost(net, now.timeline, chosen, able)
         if value is None:
             break
         able.remove(value)
-        tried = Recomputation(chosen | {value}, timeline(net, chosen | {value}))
+        tried = Recomputation(net, chosen | {value}, timeline(net, chosen | {value}))
         if tried.peak <= now.peak:  # to compute it again may need more than is let go
             chosen, now = chosen | {value}, tried
-    return _pruned(net, min(now, plain, key=lambda one: one.peak), max(limit, now.peak))
+    return _pruned(net, now, max(limit, now.peak))
 
 
 def _most_for_its_cost(
@@ -183,7 +204,7 @@ def _pruned(net: Net, found: Recomputation, limit: int) -> Recomputation:
     order = sorted(values, key=lambda value: (-_cost(net, value, ()), value.name or ""))
     for value in order:
         fewer = values - {value}
-        tried = Recomputation(fewer, timeline(net, fewer))
+        tried = Recomputation(net, fewer, timeline(net, fewer))
         if tried.peak <= limit:
             found, values = tried, fewer
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from netweave.errors import UsageError
-from netweave.memory_plan import TrainingMemory, plan_training, prepare
+from netweave.memory_plan import TrainingMemory, plan_training
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -62,8 +62,7 @@ def limit_memory(
         accumulate=job.solver.accumulate,
     )
     found = plan_training(phase.graph, batch=batch, limit=limit, run=run, losses=phase.losses, kept=kept)
-    net = prepare(phase.graph, batch=batch, training=True, losses=phase.losses, kept=kept)
-    nets["train"].recompute(net, found.names)
+    nets["train"].recompute(found.net, found.names)
     return found
 
 

@@ -101,7 +101,8 @@ def measure_step(
     training = bool(plan.backward)
     net = TorchNet(graph).train(training)
     if limit is not None:
-        net.recompute(plan, cheapest(plan, limit).names)
+        found = cheapest(plan, limit)
+        net.recompute(found.net, found.names)
     inputs = {name: net.store.placed(to_tensor(array)) for name, array in arrays.items()}
 
     def step() -> None:
