@@ -56,13 +56,7 @@ class Net(tf.Module):
             "BatchNorm": lambda: self.normalised(x, name),
             "Scale": lambda: x,  # BatchNorm has it
             "ReLU": lambda: tf.nn.relu(x),
-            "LRN": lambda: tf.nn.local_response_normalization(
-                x,
-                settings["local_size"] // 2,
-                1.0,
-                settings["alpha"] / settings["local_size"],
-                settings["beta"],
-            ),
+            "LRN": lambda: normalised_across_channels(x, settings),
             "Dropout": lambda: tf.nn.dropout(x, settings["dropout_ratio"]),
             "Concat": lambda: tf.concat(inputs, -1),
             "Eltwise": lambda: inputs[0] + inputs[1],
@@ -107,6 +101,15 @@ class Net(tf.Module):
     def trained(self) -> list[Any]:
         """Return what is trained."""
         return [variable for name, variable in self.made.items() if "/kept" not in name]
+
+
+def normalised_across_channels(x: tf.Tensor, settings: dict[str, Any]) -> tf.Tensor:
+    """Return local response normalisation, in float32, as TensorFlow has no kernel for bfloat16 on a CPU."""
+    size = settings["local_size"]
+    normalised = tf.nn.local_response_normalization(
+        tf.cast(x, tf.float32), size // 2, 1.0, settings["alpha"] / size, settings["beta"]
+    )
+    return tf.cast(normalised, x.dtype)
 
 
 def pool(x: Any, settings: dict[str, Any]) -> Any:
