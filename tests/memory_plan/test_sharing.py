@@ -1,9 +1,11 @@
 """No two buffers that are alive together share a byte, and no block is smaller than the bound."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from netweave.memory_plan import Buffer, Timeline, share
+from netweave.api.zoo import NETS
+from netweave.memory_plan import Buffer, Timeline, prepare, share, timeline
 from netweave.memory_plan.sharing import ALIGNMENT
 
 BUFFERS = st.lists(
@@ -15,7 +17,7 @@ BUFFERS = st.lists(
 
 
 def bound(buffers):
-    """The most bytes alive at a step, counted step by step."""
+    """Return the most bytes alive at a step, counted step by step."""
     sizes = [(-(-b.num_bytes // ALIGNMENT) * ALIGNMENT, b.first, b.last) for b in buffers]
     return max((sum(n for n, first, last in sizes if first <= step <= last) for step in range(20)), default=0)
 
@@ -48,3 +50,13 @@ def test_live_bytes_are_those_of_the_buffers_of_a_step(buffers):
     expected = [sum(b.num_bytes for b in buffers if b.first <= step <= b.last) for step in range(20)]
     assert timeline.live_bytes() == expected
     assert timeline.peak == max(expected)
+
+
+@pytest.mark.parametrize("name", ["alexnet", "vgg16", "resnet50", "inception-v3", "squeezenet"])
+@pytest.mark.parametrize("batch", [1, 32])
+@pytest.mark.parametrize("training", [False, True])
+def test_blocks_of_known_nets_are_within_5_percent_of_the_bound(name, batch, training):
+    published = NETS[name]
+    graph = published.build().graph(data=(batch, *published.image))
+    needed = timeline(prepare(graph, batch=batch, training=training)).without("parameter gradient")
+    assert share(needed.buffers).num_bytes <= 1.05 * needed.peak

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from netweave.memory_plan.lifetimes import Buffer
 
@@ -30,29 +30,74 @@ class Sharing:
 
 
 def share(buffers: Sequence[Buffer]) -> Sharing:
-    """Return places for buffers: the largest first, each into the tightest gap that is free all its life.
+    """Return places for buffers: one after the other, each into the tightest gap that is free all its life.
 
     MXNet gives out freed blocks while it walks the net (nnvm's ``PlanMemory``), so that a block is as
-    large as the largest buffer that was ever in it. Placing by size needs the whole schedule beforehand,
-    which is known here, and comes closer to the bound (Pisarchyk and Lee 2020, "greedy by size").
+    large as the largest buffer that was ever in it. Placing in another order than that of time needs the
+    whole schedule beforehand, which is known here, and comes closer to the bound (Pisarchyk and Lee 2020).
+    No order is the best for all nets: the largest first is for most, the longest alive first for AlexNet.
 
     >>> from netweave.memory_plan.lifetimes import Buffer
     >>> a, b, c = (Buffer(n, "value", 64, i, i + 1) for i, n in enumerate("abc"))
     >>> share([a, b, c])
     Sharing(offsets=(0, 64, 0), num_bytes=128)
     """
-    count = len(buffers)
-    first = np.array([buffer.first for buffer in buffers], np.int64)
-    last = np.array([buffer.last for buffer in buffers], np.int64)
-    sizes = np.array([_aligned(buffer.num_bytes) for buffer in buffers], np.int64)
-    offsets = np.zeros(count, np.int64)
-    placed = np.zeros(count, bool)
-    for index in sorted(range(count), key=lambda i: (-sizes[i], first[i])):
-        alive = placed & (first <= last[index]) & (last >= first[index])
-        begins, ends = offsets[alive], offsets[alive] + sizes[alive]
-        offsets[index] = _tightest(begins, ends, int(sizes[index]))
-        placed[index] = True
-    return Sharing(tuple(offsets.tolist()), int((offsets + sizes).max(initial=0)))
+    found = Sharing((), 0)
+    if buffers:
+        lives = _Lives.of(buffers)
+        for keys in lives.orders():
+            one = lives.placed(np.lexsort(keys))
+            found = min(found, one, key=lambda each: each.num_bytes) if found.offsets else one
+            if found.num_bytes == lives.bound:
+                break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Lives:
+    """Sizes of buffers, and the first and last steps of their lives, by number of the buffer.
+
+    Attributes:
+        around: The most bytes alive at once while each is alive.
+        bound: The most bytes alive at once: no placing needs less.
+    """
+
+    sizes: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    around: np.ndarray
+    bound: int
+
+    @classmethod
+    def of(cls, buffers: Sequence[Buffer]) -> _Lives:
+        sizes = np.array([_aligned(buffer.num_bytes) for buffer in buffers], np.int64)
+        first = np.array([buffer.first for buffer in buffers], np.int64)
+        last = np.array([buffer.last for buffer in buffers], np.int64)
+        changes = np.zeros(int(last.max()) + 2, np.int64)
+        np.add.at(changes, first, sizes)
+        np.subtract.at(changes, last + 1, sizes)
+        live = np.cumsum(changes)
+        around = np.array([live[a : b + 1].max() for a, b in zip(first, last, strict=True)], np.int64)
+        return cls(sizes, first, last, around, int(live.max()))
+
+    def orders(self) -> Iterator[tuple[np.ndarray, ...]]:
+        """Yield orders to place in, as keys for ``np.lexsort``: the last key counts most."""
+        life = self.last - self.first + 1
+        yield self.first, -self.sizes
+        yield self.first, -self.sizes, -self.around
+        yield self.first, -self.sizes, -life
+        yield self.first, -self.sizes * life
+
+    def placed(self, order: np.ndarray) -> Sharing:
+        """Return places for the buffers, given in an order."""
+        offsets = np.zeros(len(self.sizes), np.int64)
+        placed = np.zeros(len(self.sizes), bool)
+        for index in order:
+            alive = placed & (self.first <= self.last[index]) & (self.last >= self.first[index])
+            begins, ends = offsets[alive], (offsets + self.sizes)[alive]
+            offsets[index] = _tightest(begins, ends, int(self.sizes[index]))
+            placed[index] = True
+        return Sharing(tuple(offsets.tolist()), int((offsets + self.sizes).max()))
 
 
 def _tightest(begins: np.ndarray, ends: np.ndarray, size: int) -> int:
