@@ -65,7 +65,7 @@ def lines_until(process, text):
         ({}, ("--exchange", "owner"), (), 'has the exchange\'s kind "owner", the others "overlapped"'),
         ({}, ("--slice-elements", "128"), (), "has slices with the fingerprint"),
         ({}, ("--precision", "bf16"), (), 'has the precision "bf16", the others "f32"'),
-        ({}, ("--seed", "5"), (), "has parameters with the fingerprint"),
+        ({}, ("--seed", "5"), (), "has the seed 5, the others 4"),
         ({"snapshot": 7}, (), (), "has iterations between checkpoints 7, the others 10"),
         ({}, (), [sys.executable, "-c", OLDER], "has netweave 0.0.9, torch"),
     ],
