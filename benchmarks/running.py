@@ -26,6 +26,7 @@ from netweave.graph import GraphBuilder, Parameter
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from netweave.backends.onnxruntime.session import SessionSettings
     from netweave.graph import Graph
 
 
@@ -69,8 +70,8 @@ def without(change: Callable[[Any], None] | None) -> Iterator[None]:
     """Undo a setting of every session that is started inside."""
     options = session._options
 
-    def changed(level: str, num_threads: int) -> Any:
-        made = options(level, num_threads)
+    def changed(settings: SessionSettings, num_threads: int) -> Any:
+        made = options(settings, num_threads)
         if change is not None:
             change(made)
         return made

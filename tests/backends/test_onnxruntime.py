@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
 from onnx.reference import ReferenceEvaluator
 
-from netweave.backends import prepare
+from netweave.backends import Purpose, RunSettings, prepare
+from netweave.backends.onnxruntime.session import SESSIONS
 from netweave.backends.segmented import SegmentedRunner
 from netweave.backends.segments import split
 from netweave.errors import RunError, UsageError
@@ -43,12 +46,12 @@ def by_reference(graph, x):
     return values
 
 
-@pytest.mark.parametrize("level", ["disabled", "basic", "extended", "all"])
-def test_every_value_is_that_of_the_reference_evaluator(level):
+@pytest.mark.parametrize("purpose", Purpose)
+def test_every_value_is_that_of_the_reference_evaluator(purpose):
     graph = branching_net()
     expected = by_reference(graph, X)
     taps = list(graph.values())
-    found = prepare(graph, taps=taps, level=level).run({"data": X})
+    found = prepare(graph, taps=taps, settings=RunSettings(purpose)).run({"data": X})
     assert list(found) == ["fc", *(name for name in taps if name != "fc")]
     for name, array in found.items():
         np.testing.assert_allclose(array, expected[name], rtol=1e-5, atol=1e-5, err_msg=name)
@@ -181,10 +184,12 @@ def test_calls_that_cannot_be_meant():
     graph = branching_net()
     with pytest.raises(UsageError, match="no value named 'conv9' in net 'branching'"):
         prepare(graph, taps=["conv9"])
-    with pytest.raises(
-        UsageError, match="unknown optimisation level 'fast'; expected one of disabled, basic"
-    ):
-        prepare(graph, level="fast")
+    with pytest.raises(UsageError, match="unknown precision 'f8'; expected one of f32, bf16, f16"):
+        RunSettings(precision="f8")
+    with pytest.raises(UsageError, match="threads is -1, expected a whole number >= 1"):
+        RunSettings(threads=-1)
+    with pytest.raises(UsageError, match="ONNX Runtime computes in f32 on a CPU, not in bf16"):
+        prepare(graph, settings=RunSettings(precision="bf16"))
     with pytest.raises(UsageError, match="unknown backend 'tpu'; expected one of onnxruntime"):
         prepare(graph, backend="tpu")
 
@@ -246,10 +251,11 @@ def test_a_large_net_runs_in_pieces_and_gives_the_same_bits(monkeypatch):
     feeds = {"data": np.random.default_rng(0).standard_normal((1, 8)).astype(np.float32)}
     taps = [value.name for value in around]
     whole = prepare(graph, taps=taps).run(feeds)
-    monkeypatch.setattr("netweave.backends.onnxruntime.runner.MAX_NODES", 20)
+    small = replace(SESSIONS[Purpose.TAPPING], max_nodes=20)
+    monkeypatch.setitem(SESSIONS, Purpose.TAPPING, small)
     runner = prepare(graph, taps=taps)
     assert len(runner.steps) == 4
-    assert len(prepare(graph, level="all").steps) == 1
+    assert len(prepare(graph, settings=RunSettings(Purpose.INFERENCE)).steps) == 1
     found = runner.run(feeds)
     assert found.keys() == whole.keys()
     assert all(np.array_equal(found[name], whole[name]) for name in whole)

@@ -10,7 +10,7 @@ pytest.importorskip("torch")  # which says what of a node test is a setting
 
 import onnx_ir as ir
 
-from netweave.backends import prepare
+from netweave.backends import Purpose, RunSettings, prepare
 from netweave.errors import RunError
 from netweave.graph import OPSET, GraphBuilder
 from tests.backends.torch.test_node_cases import OURS, with_constant_settings
@@ -41,11 +41,12 @@ CASES = [case for case in OURS if is_fit(case) and case.name not in ROUNDED_DIFF
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("purpose", Purpose)
 @pytest.mark.parametrize("case", [pytest.param(c, id=c.name) for c in CASES])
-def test_node_case_is_right_or_refused(case):
+def test_node_case_is_right_or_refused(case, purpose):
     stored = with_constant_settings(case)
     try:
-        found = prepare(stored.graph, backend="openvino").run(stored.inputs)
+        found = prepare(stored.graph, backend="openvino", settings=RunSettings(purpose)).run(stored.inputs)
     except RunError as error:
         if any(text in str(error) for text in REFUSED):
             return
@@ -61,7 +62,7 @@ def test_agrees_with_onnx_runtime_with_the_registry_in_between(batch):
     graph, x = branching_net(), np.repeat(X[:1], batch, axis=0)
     taps = [value.name for node in graph.nodes for value in node.outputs]
     expected = prepare(graph, taps=taps).run({"data": x})
-    found = prepare(graph, taps=taps, backend="openvino", num_threads=1).run({"data": x})
+    found = prepare(graph, taps=taps, backend="openvino", settings=RunSettings(threads=1)).run({"data": x})
     assert list(found) == list(expected)
     for name, array in expected.items():
         np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-5, err_msg=name)

@@ -1,8 +1,17 @@
 """Runs a Graph on one of the available backends.
 
-A backend is a module here with ``prepare(graph, taps) -> Runner``; it is loaded when first needed.
+A backend is a module here with ``prepare(graph, taps, settings) -> Runner``; it is loaded when first needed.
+``selection`` chooses the fastest by trying.
 """
 
-from netweave.backends.runner import BACKENDS, Runner, prepare
+from netweave.backends.runner import Runner, prepare
+from netweave.backends.settings import (
+    AUTO,
+    BACKENDS,
+    PRECISIONS,
+    TAPPING,
+    Purpose,
+    RunSettings,
+)
 
-__all__ = ["BACKENDS", "Runner", "prepare"]
+__all__ = ["AUTO", "BACKENDS", "PRECISIONS", "TAPPING", "Purpose", "RunSettings", "Runner", "prepare"]

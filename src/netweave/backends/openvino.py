@@ -1,58 +1,107 @@
 """Running a Graph by OpenVINO on the CPU.
 
 What OpenVINO computes wrongly is left to ONNX Runtime, what both lack to the registry's own forwards.
-OpenVINO computes in bfloat16 where the CPU can, unless it is told otherwise: here it is told float32.
+OpenVINO computes in bfloat16 where the CPU can, unless it is told otherwise: it is told the precision.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
+from queue import Empty, SimpleQueue
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import openvino
 
 from netweave.backends import onnxruntime
 from netweave.backends.segmented import Runtime, SegmentedRunner, check_domains, prepare_segments
-from netweave.errors import RunError
-from netweave.graph import DOMAIN, attributes_of
+from netweave.backends.settings import Purpose
+from netweave.errors import RunError, UsageError
+from netweave.graph import DOMAIN, attributes_of, known_shape
 from netweave.graph.ops.pooling import PoolWindows, is_standard
+from netweave.passes import pad_rounded_windows, specialise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy as np
     import onnx_ir as ir
 
     from netweave.backends.model import SegmentModel
+    from netweave.backends.settings import RunSettings
     from netweave.graph import Graph
     from netweave.graph.operators import Attributes
 
+Shapes = tuple[tuple[int, ...], ...]
+
 _KNOWN_DOMAINS = frozenset({"", "ai.onnx", "com.microsoft"})
+
+OPEN = -1
+"""OpenVINO's number for a size that is not known."""
 
 MAX_SIZES = 4
 """Compiled forms for the last input sizes that are kept; each holds the weights of its segment."""
 
 
-@dataclass(slots=True)
-class Compiled:
-    """A segment in OpenVINO, which is compiled for each size of its inputs when it is first met.
+class RequestPool:
+    """A compiled model with its requests, of which each serves one run at a time.
 
-    Attributes:
-        core: OpenVINO itself.
-        model: The segment, as read; its sizes change with the inputs.
-        settings: How it is compiled.
-        inputs: Names of the values that it is fed.
-        outputs: Names of the values that it gives back.
-        ready: The last compiled forms by the shapes of the inputs.
+    Args:
+        compiled: OpenVINO's compiled model.
     """
 
-    core: Any
-    model: Any
-    settings: dict[str, Any]
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    ready: dict[tuple[tuple[int, ...], ...], Any] = field(default_factory=dict)
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
+        self._idle: SimpleQueue[Any] = SimpleQueue()
+
+    def infer(self, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Return copies of the outputs; the inputs are read where they are."""
+        try:
+            request = self._idle.get_nowait()
+        except Empty:
+            request = self._compiled.create_infer_request()
+        try:
+            return list(request.infer(arrays, share_inputs=True).values())
+        finally:
+            self._idle.put(request)
+
+
+class OpenModel:
+    """A segment that is compiled once, with the sizes open that its inputs leave open.
+
+    Args:
+        compiled: The segment.
+        inputs: Names of the values that it is fed.
+        outputs: Names of the values that it gives back.
+    """
+
+    def __init__(self, compiled: Any, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
+        self._pool = RequestPool(compiled)
+        self._inputs, self._outputs = inputs, outputs
+
+    def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the outputs by name; see ``SizedModel.run``."""
+        return _inferred(self._pool, [values[name] for name in self._inputs], self._outputs)
+
+
+class SizedModel:
+    """A segment that is compiled for each size of its inputs when it is first met.
+
+    Args:
+        compiling: Compiles a model for the shapes of its inputs.
+        inputs: Names of the values that it is fed.
+        outputs: Names of the values that it gives back.
+    """
+
+    def __init__(
+        self, compiling: Callable[[Shapes], Any], inputs: tuple[str, ...], outputs: tuple[str, ...]
+    ) -> None:
+        self._compile = compiling
+        self._inputs, self._outputs = inputs, outputs
+        self._ready: dict[Shapes, RequestPool] = {}
+        self._lock = Lock()
 
     def run(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the outputs by name.
@@ -60,45 +109,77 @@ class Compiled:
         Raises:
             RunError: OpenVINO cannot compute them; the message is its own.
         """
-        arrays = [values[name] for name in self.inputs]
-        try:
-            made = self._for(arrays)(arrays)
-        except Exception as error:  # OpenVINO's errors have no base of their own
-            raise RunError(f"OpenVINO cannot run the net on these inputs: {_reason(error)}") from error
-        return {name: made[index] for index, name in enumerate(self.outputs)}
+        arrays = [values[name] for name in self._inputs]
+        with _explained():
+            pool = self._pool(tuple(array.shape for array in arrays))
+        return _inferred(pool, arrays, self._outputs)
 
-    def _for(self, arrays: Sequence[np.ndarray]) -> Any:
-        key = tuple(array.shape for array in arrays)
-        compiled = self.ready.pop(key, None)
-        if compiled is None:
-            if arrays:
-                self.model.reshape({i: list(shape) for i, shape in enumerate(key)})
-            compiled = self.core.compile_model(self.model, "CPU", self.settings)
-        self.ready[key] = compiled
-        if len(self.ready) > MAX_SIZES:
-            del self.ready[next(iter(self.ready))]
-        return compiled
+    def _pool(self, shapes: Shapes) -> RequestPool:
+        with self._lock:
+            pool = self._ready.pop(shapes, None) or RequestPool(self._compile(shapes))
+            self._ready[shapes] = pool
+            if len(self._ready) > MAX_SIZES:
+                del self._ready[next(iter(self._ready))]
+        return pool
 
 
-def prepare(graph: Graph, taps: Sequence[str], *, num_threads: int = 0) -> SegmentedRunner:
+def _inferred(
+    pool: RequestPool, arrays: Sequence[np.ndarray], outputs: Sequence[str]
+) -> dict[str, np.ndarray]:
+    with _explained():
+        return dict(zip(outputs, pool.infer(arrays), strict=True))
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # OpenVINO's errors have no base of their own
+        raise RunError(f"OpenVINO cannot run the net on these inputs: {_reason(error)}") from error
+
+
+def prepare(graph: Graph, taps: Sequence[str], settings: RunSettings) -> SegmentedRunner:
     """Make a graph ready to run; its stored arrays are read (or drawn) now, once.
 
     Args:
         graph: The graph; it is not changed.
         taps: Names of values to return besides the graph's outputs.
-        num_threads: Threads inside an operator; 0 leaves it to OpenVINO.
+        settings: Purpose, precision and threads.
 
     Raises:
-        UsageError: There is no such value to tap.
+        UsageError: There is no such value to tap, or the processor does not have the precision.
         RunError: The graph holds operators that neither OpenVINO nor the registry has.
     """
     names = [*(value.name or "" for value in graph.outputs), *taps]
     check_domains(graph, _KNOWN_DOMAINS, "OpenVINO")
-    settings: dict[str, Any] = {"INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
-    if num_threads:
-        settings["INFERENCE_NUM_THREADS"] = num_threads
-    own = Runtime(takes=_takes, start=partial(_start, openvino.Core(), settings))
-    return prepare_segments(graph, names, [own, onnxruntime.runtime(graph, num_threads=num_threads)])
+    core = openvino.Core()
+    _check_precision(core, settings.precision)
+    graph = specialise(graph)
+    pad_rounded_windows.edit(graph)
+    own = Runtime(takes=_takes, start=partial(_start, core, settings, _input_shapes(graph)))
+    rest = onnxruntime.runtime(graph, replace(settings, precision="f32"))
+    return prepare_segments(graph, names, [own, rest])
+
+
+def _input_shapes(graph: Graph) -> dict[str, list[int]]:
+    """Return the sizes of the inputs, each of which has been checked when a run begins."""
+    shapes = {value.name or "": known_shape(value) for value in graph.inputs}
+    return {
+        name: [OPEN if size is None else size for size in shape]
+        for name, shape in shapes.items()
+        if shape is not None
+    }
+
+
+def _check_precision(core: Any, precision: str) -> None:
+    """Refuse a precision that the processor has no arithmetic for: OpenVINO would silently take float32.
+
+    Raises:
+        UsageError: It has none.
+    """
+    capability = {"bf16": "BF16", "f16": "FP16"}.get(precision)
+    if capability and capability not in core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        raise UsageError(f"OpenVINO does not compute in {precision} on this processor; use f32, the default")
 
 
 def _takes(node: ir.Node) -> bool:
@@ -153,16 +234,34 @@ _WRONG: dict[str, Callable[[Attributes], bool]] = {
 
 def _start(
     core: Any,
-    settings: dict[str, Any],
+    settings: RunSettings,
+    shapes: Mapping[str, Sequence[int]],
     model: SegmentModel,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
-) -> Compiled:
+) -> SizedModel | OpenModel:
+    config: dict[str, Any] = {
+        "INFERENCE_PRECISION_HINT": settings.precision,
+        "PERFORMANCE_HINT": "LATENCY",
+    }
+    if settings.threads:
+        config["INFERENCE_NUM_THREADS"] = settings.threads
     try:
         read = core.read_model(model.content)
+        if settings.purpose is Purpose.INFERENCE:
+            known = {index: shapes[name] for index, name in enumerate(inputs) if name in shapes}
+            if known:
+                read.reshape(known)
+            return OpenModel(core.compile_model(read, "CPU", config), inputs, outputs)
     except Exception as error:  # OpenVINO's errors have no base of their own
         raise RunError(f"OpenVINO rejects the net: {_reason(error)}") from error
-    return Compiled(core, read, settings, inputs, outputs)
+
+    def compiled(sizes: Shapes) -> Any:
+        if sizes:
+            read.reshape({index: list(shape) for index, shape in enumerate(sizes)})
+        return core.compile_model(read, "CPU", config)
+
+    return SizedModel(compiled, inputs, outputs)
 
 
 def _reason(error: Exception) -> str:

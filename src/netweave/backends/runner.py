@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from netweave.backends.settings import BACKENDS, TAPPING, RunSettings
 from netweave.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -14,12 +15,9 @@ if TYPE_CHECKING:
 
     from netweave.graph import Graph
 
-BACKENDS = ("onnxruntime", "openvino", "torch")
-"""Names of the backends; each is a module or package of ``netweave.backends``."""
-
 
 class Runner(Protocol):
-    """A graph made ready to run."""
+    """A graph made ready to run; several threads may run it at once."""
 
     def run(self, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return outputs and taps by value name.
@@ -34,7 +32,11 @@ class Runner(Protocol):
 
 
 def prepare(
-    graph: Graph, *, taps: Sequence[str] = (), backend: str = "onnxruntime", **options: Any
+    graph: Graph,
+    *,
+    taps: Sequence[str] = (),
+    backend: str = "onnxruntime",
+    settings: RunSettings = TAPPING,
 ) -> Runner:
     """Make a graph ready to run.
 
@@ -43,11 +45,11 @@ def prepare(
         taps: Names of values to return besides the graph's outputs; also names that passes left behind
             (``Graph.aliases``).
         backend: One of ``BACKENDS``.
-        options: What the backend's own ``prepare`` takes besides (``level``, ``num_threads``).
+        settings: What it is made ready for, in which precision and for how many threads.
 
     Raises:
-        UsageError: There is no such backend, or it is not installed, or there is no such value to tap, or
-            an option is wrong.
+        UsageError: There is no such backend, or it is not installed or does not compute in this precision
+            here, or there is no such value to tap.
         RunError: The backend cannot run the graph.
     """
     if backend not in BACKENDS:
@@ -64,5 +66,5 @@ def prepare(
             f"backend {backend!r} needs {error.name!r}, which is not installed: "
             f"pip install 'netweave[{backend}]'"
         ) from error
-    runner: Runner = module.prepare(graph, list(taps), **options)
+    runner: Runner = module.prepare(graph, list(taps), settings)
     return runner

@@ -15,6 +15,7 @@ from netweave.passes.pads import absorb_pads
 from netweave.passes.partial_sums import sum_of_parts
 from netweave.passes.prune import prune
 from netweave.passes.rewrite import Pass, chain
+from netweave.passes.rounded_windows import pad_rounded_windows
 from netweave.passes.scaffolding import see_through
 from netweave.passes.specialise import explicit, specialise
 
@@ -34,6 +35,7 @@ __all__ = [
     "flatten_concats",
     "fold",
     "join_branches",
+    "pad_rounded_windows",
     "prune",
     "remove_concats",
     "see_through",

@@ -15,12 +15,12 @@ import torch
 
 from netweave.backends.torch import ParameterStore, TorchNet
 from netweave.backends.torch.node_memory import to_array
+from netweave.backends.torch.openmp import compute_threads
 from netweave.backends.torch.stages import cut
 from netweave.graph import unread_arrays
 from netweave.parallel.device_batch import DeviceBatch, Meeting
 from netweave.parallel.flat_row import FlatRow, GradientRow, copy_slice
 from netweave.training.nets import moving_states, trained
-from netweave.training.openmp import compute_threads
 from netweave.training.passes import COMPUTE, NetPasses, Where
 
 if TYPE_CHECKING:

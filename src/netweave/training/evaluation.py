@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from netweave.backends.torch.node_memory import memories
+from netweave.backends.torch.openmp import release_threads
 from netweave.data import Turns
 from netweave.training.events import Evaluated
 from netweave.training.metrics import make_metric
-from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import averaged, measured
 from netweave.training.passes import COMPUTE, objective_of
 

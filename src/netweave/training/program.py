@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from netweave.backends.torch.finite import first_not_finite
+from netweave.backends.torch.openmp import single_thread
 from netweave.engine import Variable
 from netweave.errors import RunError
-from netweave.training.openmp import single_thread
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where, objective_of, split_bounds
 
 if TYPE_CHECKING:

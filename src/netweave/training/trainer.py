@@ -11,6 +11,7 @@ import torch
 
 from netweave.backends.torch.device import find_device
 from netweave.backends.torch.node_memory import to_array
+from netweave.backends.torch.openmp import release_threads
 from netweave.backends.torch.stages import cut
 from netweave.files.border import reading
 from netweave.optim import Updater
@@ -35,7 +36,6 @@ from netweave.training.loading import LoaderConfig, PhaseLoader
 from netweave.training.memory_limit import limit_memory
 from netweave.training.nets import make_nets, trained
 from netweave.training.norms import norms_of
-from netweave.training.openmp import release_threads
 from netweave.training.output_metrics import MeanOutputs, OutputElements, elements
 from netweave.training.passes import COMPUTE, NetPasses, Part, Where
 from netweave.training.program import StepProgram, StepResult

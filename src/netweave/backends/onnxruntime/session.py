@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import onnxruntime as ort
 
+from netweave.backends.settings import Purpose
 from netweave.engine.cores import num_cores
-from netweave.errors import RunError, UsageError
+from netweave.errors import RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -17,15 +18,48 @@ if TYPE_CHECKING:
     import numpy as np
 
     from netweave.backends.model import SegmentModel
+    from netweave.backends.settings import RunSettings
 
-LEVELS = {
-    "disabled": ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
-    "basic": ort.GraphOptimizationLevel.ORT_ENABLE_BASIC,
-    "extended": ort.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
-    "all": ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """ONNX Runtime's settings for one purpose; what they cost and gain is measured in decision 0005.
+
+    Attributes:
+        level: Graph optimisation level. Above "disabled" nodes are merged, so that values change in the last
+            bits and tapping costs what the merging gained.
+        plans_memory: Whether buffers are planned ahead: starting a session takes time that is quadratic in
+            the values of unknown size, and each run saves its allocations.
+        prepacks: Whether weights are kept a second time in the order that kernels read them in.
+        spins: Whether threads wait awake between the operators of a run.
+        max_nodes: Most nodes in a session where none are merged, since starting one takes time that grows
+            faster than its nodes; None for any number.
+    """
+
+    level: ort.GraphOptimizationLevel
+    plans_memory: bool
+    prepacks: bool
+    spins: bool
+    max_nodes: int | None
+
+
+SESSIONS = {
+    Purpose.TAPPING: SessionSettings(
+        ort.GraphOptimizationLevel.ORT_DISABLE_ALL,
+        plans_memory=False,
+        prepacks=False,
+        spins=False,  # idle threads of every live session would spin, and comparing starts hundreds
+        max_nodes=1000,
+    ),
+    Purpose.INFERENCE: SessionSettings(
+        ort.GraphOptimizationLevel.ORT_ENABLE_ALL,
+        plans_memory=True,
+        prepacks=True,
+        spins=True,
+        max_nodes=None,
+    ),
 }
-"""Graph optimisation levels by name. Above ``disabled`` nodes are merged, so that values change in the
-last bits and tapping costs what the merging gained."""
+"""One row for each purpose."""
 
 _ERRORS_ONLY = 4
 
@@ -65,8 +99,7 @@ def start(
     outputs: tuple[str, ...],
     *,
     places: Callable[[str], str],
-    level: str,
-    num_threads: int,
+    settings: RunSettings,
 ) -> Session:
     """Start a session.
 
@@ -75,14 +108,12 @@ def start(
         inputs: Names of its inputs.
         outputs: Names of its outputs.
         places: Where each node stands, for a message, given its name.
-        level: One of ``LEVELS``.
-        num_threads: Threads inside an operator; 0 takes one for each core that this process may use.
+        settings: Purpose and threads; the precision is float32.
 
     Raises:
-        UsageError: There is no such level.
         RunError: The runtime refuses the model.
     """
-    options = _options(level, num_threads)
+    options = _options(SESSIONS[settings.purpose], settings.num_threads)
     if model.arrays:
         arrays = [ort.OrtValue.ortvalue_from_numpy(array) for array in model.arrays.values()]
         options.add_external_initializers(list(model.arrays), arrays)
@@ -93,22 +124,17 @@ def start(
     return Session(session, places, inputs, outputs)
 
 
-def _options(level: str, num_threads: int) -> Any:
-    if level not in LEVELS:
-        raise UsageError(f"unknown optimisation level {level!r}; expected one of {', '.join(LEVELS)}")
+def _options(settings: SessionSettings, num_threads: int) -> Any:
     options = ort.SessionOptions()
     options.log_severity_level = _ERRORS_ONLY
-    options.graph_optimization_level = LEVELS[level]
-    options.intra_op_num_threads = num_threads or num_cores()
-    # Idle threads of every live session would spin; see docs/decisions/0005 for what this and the rest save.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    # The planner looks for a buffer to use again among all those of unknown size, one after another; buffers
-    # are given back to the arena anyway.
-    options.enable_mem_reuse = False
-    options.enable_mem_pattern = False
-    if level == "disabled":
-        # A net that is run once or twice does not earn back a second copy of its weights.
-        options.add_session_config_entry("session.disable_prepacking", "1")
+    options.graph_optimization_level = settings.level
+    options.intra_op_num_threads = num_threads
+    # more threads than cores would wait awake for one that does not run
+    spins = settings.spins and num_threads <= num_cores()
+    options.add_session_config_entry("session.intra_op.allow_spinning", str(int(spins)))
+    options.enable_mem_reuse = settings.plans_memory
+    options.enable_mem_pattern = settings.plans_memory
+    options.add_session_config_entry("session.disable_prepacking", str(int(not settings.prepacks)))
     return options
 
 

@@ -6,8 +6,6 @@ file per family. To add one see the head of ``table.py``.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from netweave.backends.torch import (
     activation,
     caffe_recurrent,
@@ -36,12 +34,8 @@ from netweave.backends.torch import (
 )
 from netweave.backends.torch.net import TorchNet
 from netweave.backends.torch.parameters import ParameterStore
+from netweave.backends.torch.prepared import prepare
 from netweave.backends.torch.table import Ints, Lowering, Number, all_lowerings, find_lowering, lowering
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from netweave.graph import Graph
 
 __all__ = [
     "Ints",
@@ -78,8 +72,3 @@ __all__ = [
     "signal",
     "yolo",
 ]
-
-
-def prepare(graph: Graph, taps: Sequence[str]) -> TorchNet:
-    """Make a graph ready to run in test mode; see ``backends.prepare``."""
-    return TorchNet(graph, taps=taps).eval()

@@ -24,7 +24,20 @@ def check_bfloat16(device: torch.device) -> None:
         wanted = "a processor with AVX512-BF16 or AMX"
     if not can:
         raise UsageError(
-            f"precision bf16 needs {wanted}, which {str(device)!r} here is not; train in f32, the default"
+            f"precision bf16 needs {wanted}, which {str(device)!r} here is not; use f32, the default"
+        )
+
+
+def check_float16() -> None:
+    """Refuse a processor without arithmetic for float16.
+
+    Raises:
+        UsageError: It has none.
+    """
+    if not torch.ops.mkldnn._is_mkldnn_fp16_supported():
+        raise UsageError(
+            "precision f16 needs a processor with AVX512-FP16 or AMX-FP16, which this one is not; use f32, "
+            "the default, or bf16"
         )
 
 

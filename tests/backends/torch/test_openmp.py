@@ -10,8 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from netweave.training import openmp  # noqa: E402 - after the check for torch
-from netweave.training.openmp import release_threads  # noqa: E402
+from netweave.backends.torch import openmp  # noqa: E402 - after the check for torch
+from netweave.backends.torch.openmp import release_threads  # noqa: E402
 
 gnu = pytest.mark.skipif(openmp._gnu_pause() is None, reason="torch computes by another OpenMP than GNU's")
 
