@@ -7,14 +7,16 @@ from typing import Any
 
 import netweave
 from netweave import api, errors
+from netweave.backends.selection import BackendTrial
 from netweave.comparison import Comparison, Evidence, Finding, Group, Status, TensorMapping, Verdict
 from netweave.graph import Graph, Layer, LayerTable, Parameter
 from tools.docs.docstrings import markdown, signature
 
-FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.save)
+FUNCTIONS = (netweave.load, netweave.compare, netweave.run, netweave.prepare, netweave.save)
 MORE = (api.to_inference, api.save_page, api.load_arrays, api.save_arrays, api.draw_inputs)
 RESULTS = (Comparison, Verdict, Group, Status, Evidence, Finding, TensorMapping)
 NETS = (Graph, LayerTable, Layer, Parameter)
+PREPARED = (netweave.PreparedNet, BackendTrial)
 
 
 def page() -> str:
@@ -28,6 +30,8 @@ def page() -> str:
         *map(_function, MORE),
         "# A net\n\nIn `netweave.graph`.",
         *map(_class, NETS),
+        "# A prepared net\n\nWhat `prepare` returns.",
+        *map(_class, PREPARED),
         "# A comparison\n\nIn `netweave.compare`.",
         *map(_class, RESULTS),
         "# Errors\n\nIn `netweave.errors`.",

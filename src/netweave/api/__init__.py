@@ -18,12 +18,13 @@ from netweave.api.nets import convert_and_verify, load, run, save, to_inference
 from netweave.api.packing import pack
 from netweave.api.pages import save_page
 from netweave.api.parts import SortedParts, formats, load_parts, sort_parts, unpack_parts
+from netweave.api.prepared import PreparedNet, prepare
 from netweave.api.pruning import PruneResult, prune
 from netweave.api.replicating import replicate
 from netweave.api.runs import find_checkpoints, find_runs, read_curves
 from netweave.api.sampling import CharacterModel, sample, stream_sample
 from netweave.api.testing import evaluate, extract, load_phases
-from netweave.api.timing import load_for_timing, time_layers
+from netweave.api.timing import load_for_timing, time_inference, time_layers
 from netweave.api.training import load_job, train
 from netweave.api.weights import save_weights, transfer_weights, writes_weights
 from netweave.api.zoo import ZooNet, zoo_costs
@@ -55,6 +56,7 @@ __all__ = [
     "Job",
     "Mended",
     "Module",
+    "PreparedNet",
     "Preprocessing",
     "PruneResult",
     "SortedParts",
@@ -94,6 +96,7 @@ __all__ = [
     "operator",
     "pack",
     "plan_memory",
+    "prepare",
     "protections",
     "prune",
     "read_curves",
@@ -111,6 +114,7 @@ __all__ = [
     "stream_sample",
     "symbol",
     "tiled",
+    "time_inference",
     "time_layers",
     "to_inference",
     "train",

@@ -8,7 +8,10 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from netweave.api.arrays import draw_inputs
-from netweave.backends import prepare
+from netweave.api.nets import run_settings
+from netweave.api.prepared import prepare
+from netweave.backends import AUTO, Purpose
+from netweave.backends import prepare as prepare_on
 from netweave.graph import total_cost
 from netweave.passes import to_inference
 
@@ -27,7 +30,7 @@ class Standing:
         nodes: Number of nodes.
         elements: Number of stored elements that the nodes read.
         multiply_adds: For one example.
-        median_s: Median time of a run of ONNX Runtime.
+        median_s: Median time of a run.
         fastest_s: The fastest run.
     """
 
@@ -40,38 +43,59 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Gain:
-    """The costs of a net in inference form and of its optimised form."""
+    """The costs of a net in inference form and of its optimised form.
+
+    Attributes:
+        before: Of the inference form.
+        after: Of the optimised form.
+        backend: The backend that was timed.
+    """
 
     before: Standing
     after: Standing
+    backend: str
 
 
-def gain_of(graph: Graph, form: Graph, *, rounds: int = ROUNDS) -> Gain:
+def gain_of(
+    graph: Graph,
+    form: Graph,
+    *,
+    rounds: int = ROUNDS,
+    backend: str = AUTO,
+    precision: str = "f32",
+    threads: int | None = None,
+) -> Gain:
     """Return the gain of an optimised form of a net over its plain inference form.
 
-    Both run interleaved on ONNX Runtime, with its own optimisations, on the same random inputs.
+    Both run interleaved, on the same random inputs, on the backend that is the fastest for the optimised
+    form, with its own optimisations.
 
     Args:
         graph: The net.
         form: A form of the net that computes the same function of the same inputs.
         rounds: Counted runs of each, >= 1.
+        backend: As for ``prepare``.
+        precision: As for ``prepare``.
+        threads: As for ``prepare``.
 
     Raises:
         RunError: One of them cannot be run.
-        UsageError: The size of an input is unknown.
+        UsageError: The size of an input is unknown, or as ``prepare`` does.
     """
     plain = to_inference(graph)
     inputs = {name: array[:1] for name, array in draw_inputs(plain, seed=0).items()}
-    runners = [prepare(each, backend="onnxruntime") for each in (plain, form)]
-    times: list[list[float]] = [[], []]
-    for number in range(rounds + 1):
-        for runner, taken in zip(runners, times, strict=True):
-            begin = time.perf_counter()
-            runner.run(inputs)
-            if number:
-                taken.append(time.perf_counter() - begin)
+    with prepare(form, backend=backend, precision=precision, threads=threads, example=inputs) as prepared:
+        settings = run_settings(Purpose.INFERENCE, precision, prepared.threads)
+        runners = [prepare_on(plain, backend=prepared.backend, settings=settings), prepared]
+        times: list[list[float]] = [[], []]
+        for number in range(rounds + 1):
+            for runner, taken in zip(runners, times, strict=True):
+                begin = time.perf_counter()
+                runner.run(inputs)
+                if number:
+                    taken.append(time.perf_counter() - begin)
     before, after = (_standing(each, taken) for each, taken in zip((plain, form), times, strict=True))
-    return Gain(before, after)
+    return Gain(before, after, prepared.backend)
 
 
 def _standing(graph: Graph, times: list[float]) -> Standing:

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from netweave.api.arguments import (
     check_arrays,
+    check_count,
     check_file,
     check_graph,
     check_names,
     check_phase,
     check_shapes,
 )
-from netweave.backends import prepare
+from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.probes import OPEN_SIZE
 from netweave.errors import SourceError, UsageError
@@ -135,15 +136,21 @@ def run(
     *,
     taps: Sequence[str] = (),
     backend: str = "onnxruntime",
+    precision: str = "f32",
+    threads: int | None = None,
     memory: str | int | None = None,
 ) -> dict[str, np.ndarray]:
     """Run a net once and return its outputs and taps by name.
+
+    To run it many times, see ``prepare``.
 
     Args:
         net: A Graph, or files as for ``load``.
         inputs: One array for each input, by name; any batch size.
         taps: Names of intermediate values to return as well.
-        backend: Name of the backend.
+        backend: Name of the backend: ``onnxruntime``, ``openvino`` or ``torch``.
+        precision: What convolutions and matrix products are computed in: ``f32``, ``bf16`` or ``f16``.
+        threads: Threads to compute with; by default the backend decides, mostly one for each core.
         memory: What values and kernels may take at once, besides parameters and inputs: bytes, or a size such
             as ``16MB``. Large layers are then computed over bands of the image (see ``tiled``), as planned
             for the backend ``torch``.
@@ -151,13 +158,30 @@ def run(
     Raises:
         SourceError: The files cannot be read.
         RunError: The net cannot be run on these inputs.
-        UsageError: No tiling fits in ``memory``, or a tap lies inside layers that are tiled.
+        UsageError: No tiling fits in ``memory``, a tap lies inside layers that are tiled, or the backend is
+            not installed or does not have the precision on this processor.
     """
-    graph = net if isinstance(net, Graph) else _load_for(net, inputs)
+    settings = run_settings(Purpose.TAPPING, precision, threads)
+    graph = net if isinstance(net, Graph) else load_for_inputs(net, inputs)
     check_arrays(inputs, what="inputs", names=[str(value.name) for value in graph.inputs])
     if memory is not None:
         graph = _tiled(graph, inputs, parse_bytes(memory), taps)
-    return prepare(graph, taps=check_names(taps, what="taps"), backend=backend).run(inputs)
+    names = check_names(taps, what="taps")
+    return prepare(graph, taps=names, backend=backend, settings=settings).run(inputs)
+
+
+def run_settings(purpose: Purpose, precision: str, threads: int | None) -> RunSettings:
+    """Return the settings of a backend.
+
+    Args:
+        purpose: What a net is made ready for.
+        precision: What products are computed in.
+        threads: Threads that one run computes with; None leaves it to the backend.
+
+    Raises:
+        UsageError: There is no such precision, or ``threads`` is not a whole number above 0.
+    """
+    return RunSettings(purpose, precision, 0 if threads is None else check_count(threads, "threads", least=1))
 
 
 def _tiled(graph: Graph, inputs: Mapping[str, np.ndarray], limit: int, taps: Sequence[str]) -> Graph:
@@ -279,7 +303,7 @@ def _with_checkpoint(graph: Graph, file: Path) -> Graph:
     return with_arrays(graph, arrays)
 
 
-def _load_for(net: Any, inputs: Mapping[str, np.ndarray]) -> Graph:
+def load_for_inputs(net: Any, inputs: Mapping[str, np.ndarray]) -> Graph:
     """Read a net that is run on arrays; if it leaves the sizes of inputs open, with those of the arrays."""
     try:
         return load(net)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from netweave.backends import prepare
+from netweave.api.prepared import prepare
 from netweave.data.sources.characters import read_vocabulary
 from netweave.errors import RunError, UsageError
 from netweave.formats import find_job_format

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.cli.options import NET, Command, parse_input_shapes, reads_nets
+from netweave.cli.options import NET, Command, engine_options, parse_input_shapes, reads_nets
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -58,8 +58,9 @@ if TYPE_CHECKING:
     type=click.Choice(["inference"]),
     metavar="inference",
     help="Optimise the net for inference: drop dropout, losses and labels, fold BatchNorm and remove "
-    "concatenations; report the gain.",
+    "concatenations; report the gain, as --backend, --precision and --threads run it.",
 )
+@engine_options(chooses=True)
 @click.option("--random-weights", is_flag=True, help="Write random weights where the net has none.")
 @reads_nets
 def convert(
@@ -69,6 +70,7 @@ def convert(
     port: str | None,
     into_shapes: InputShapes,
     purpose: str | None,
+    engine: dict[str, Any],
     random_weights: bool,
     load: Callable[[str], Graph],
 ) -> int:
@@ -114,7 +116,7 @@ def convert(
     console.print(converted(graph, Path(out)))
     if purpose == "inference":
         with working("measuring what that gained"):
-            gain = api.gain_of(whole, graph)
+            gain = api.gain_of(whole, graph, **engine)
         console.print(gained(gain))
     if found.exit_status == 0:
         reason = found.sentence.removeprefix("identical: ")  # it says so itself

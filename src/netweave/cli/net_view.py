@@ -111,9 +111,9 @@ def gained(gain: Gain) -> Text:
     a, b = gain.before, gain.after
     return Text(
         f"gained: nodes {a.nodes:,} -> {b.nodes:,}; parameters {a.elements:,} -> {b.elements:,}; "
-        f"multiply-adds {amount_text(a.multiply_adds)} -> {amount_text(b.multiply_adds)}; ONNX Runtime "
-        f"{1e3 * a.median_s:.1f} -> {1e3 * b.median_s:.1f} ms (median of runs in turns; fastest "
-        f"{1e3 * a.fastest_s:.1f} -> {1e3 * b.fastest_s:.1f} ms)"
+        f"multiply-adds {amount_text(a.multiply_adds)} -> {amount_text(b.multiply_adds)}; "
+        f"{gain.backend} {1e3 * a.median_s:.1f} -> {1e3 * b.median_s:.1f} ms (median of runs in turns; "
+        f"fastest {1e3 * a.fastest_s:.1f} -> {1e3 * b.fastest_s:.1f} ms)"
     )
 
 

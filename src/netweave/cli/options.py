@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from netweave.backends import AUTO, BACKENDS, PRECISIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -180,3 +182,44 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
         return command(*args, load=load, **kwargs)
 
     return wrapped
+
+
+def engine_options(*, chooses: bool) -> Callable[[Callable[..., Any]], Any]:
+    """Return what adds the options for how a net is run, and passes the command ``engine`` with their values.
+
+    Args:
+        chooses: The command can choose the fastest backend, and does by default.
+    """
+    backends = (AUTO, *BACKENDS) if chooses else BACKENDS
+
+    def add(command: Callable[..., Any]) -> Any:
+        @click.option(
+            "--backend",
+            type=click.Choice(backends),
+            default=backends[0],
+            show_default=True,
+            help="Backend that runs the net; openvino and torch are optional extras"
+            + ("; auto takes the fastest of those that are installed." if chooses else "."),
+        )
+        @click.option(
+            "--precision",
+            type=click.Choice(PRECISIONS),
+            default=PRECISIONS[0],
+            show_default=True,
+            help="What convolutions and matrix products are computed in; bf16 and f16 need a processor with "
+            "such arithmetic, and openvino or torch.",
+        )
+        @click.option(
+            "--threads",
+            type=click.IntRange(1),
+            metavar="N",
+            help="Threads that one run computes with; by default one for each core.",
+        )
+        @functools.wraps(command)
+        def wrapped(*args: Any, backend: str, precision: str, threads: int | None, **kwargs: Any) -> Any:
+            engine = {"backend": backend, "precision": precision, "threads": threads}
+            return command(*args, engine=engine, **kwargs)
+
+        return wrapped
+
+    return add

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from netweave.backends import BACKENDS
-from netweave.cli.options import NET, Command, json_option, reads_nets
+from netweave.cli.options import NET, Command, engine_options, json_option, reads_nets
 from netweave.errors import UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     cls=Command,
     examples=[
         "netweave run det1.prototxt --input photo.npz --output found.npz --tap conv3",
-        "netweave run det1.prototxt --random 1 --backend torch",
+        "netweave run det1.prototxt --random 1 --backend torch --precision bf16",
         "netweave run vgg16.onnx --input photo.npz --backend torch --memory 16MB",
     ],
 )
@@ -45,13 +44,7 @@ if TYPE_CHECKING:
     multiple=True,
     help="Also return this intermediate value; may be repeated.",
 )
-@click.option(
-    "--backend",
-    type=click.Choice(BACKENDS),
-    default=BACKENDS[0],
-    show_default=True,
-    help="Backend that runs the net; openvino and torch are optional extras.",
-)
+@engine_options(chooses=False)
 @click.option(
     "--memory",
     metavar="SIZE",
@@ -67,7 +60,7 @@ def run(
     output_file: str | None,
     as_written: bool,
     taps: tuple[str, ...],
-    backend: str,
+    engine: dict[str, Any],
     memory: str | None,
     json_file: str | None,
     load: Callable[[str], Graph],
@@ -85,7 +78,7 @@ def run(
     graph = load(net) if as_written else api.to_inference(load(net))
     given = _inputs(graph, input_file, seed)
     with working(f"running {graph.name}"):
-        results = api.run(graph, given, taps=taps, backend=backend, memory=memory)
+        results = api.run(graph, given, taps=taps, memory=memory, **engine)
     if output_file:
         api.save_arrays(output_file, results)
     if json_file:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,7 +12,7 @@ from rich.text import Text
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from netweave.api.timing import NetTime
+    from netweave.api.timing import InferenceTime, NetTime
 
 
 def show_times(console: Console, found: NetTime, *, backward: bool) -> None:
@@ -55,6 +56,50 @@ def times_json(found: NetTime) -> dict[str, Any]:
         "backward_s": found.backward_s,
         "inputs": {name: list(shape) for name, shape in found.inputs.items()},
         "iterations": found.iterations,
+    }
+
+
+def show_inference(console: Console, found: InferenceTime) -> None:
+    """Print how long the backends took that were tried, and how long the chosen one takes."""
+    if found.trials:
+        table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+        table.add_column("backend")
+        for name in ("ready in s", "median ms", "least ms", "most ms"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("", overflow="fold")
+        for trial in found.trials:
+            times = (trial.median_s, min(trial.times_s), max(trial.times_s)) if trial.times_s else ()
+            numbers = [f"{trial.prepare_s:.2f}", *map(_ms, times)] if times else [""] * 4
+            note = "chosen" if trial.backend == found.backend else trial.failure
+            table.add_row(trial.backend, *numbers, Text(note))
+        console.print(table)
+    sizes = ", ".join(f"{name} {'x'.join(map(str, shape))}" for name, shape in found.inputs.items())
+    least, most = min(found.runs_s), max(found.runs_s)
+    console.print(
+        f"inputs: {sizes}; {found.backend} in {found.precision} with {found.threads} threads: median "
+        f"{_ms(median(found.runs_s))} ms of {len(found.runs_s)} runs ({_ms(least)} to {_ms(most)})",
+        soft_wrap=True,
+    )
+
+
+def inference_json(found: InferenceTime) -> dict[str, Any]:
+    """Return times as JSON values, in seconds."""
+    return {
+        "backend": found.backend,
+        "precision": found.precision,
+        "threads": found.threads,
+        "median_s": median(found.runs_s),
+        "runs_s": list(found.runs_s),
+        "inputs": {name: list(shape) for name, shape in found.inputs.items()},
+        "trials": [
+            {
+                "backend": trial.backend,
+                "times_s": list(trial.times_s),
+                "prepare_s": trial.prepare_s,
+                "failure": trial.failure,
+            }
+            for trial in found.trials
+        ],
     }
 
 
