@@ -31,7 +31,6 @@ import json
 import os
 import platform
 import random
-import subprocess
 import sys
 import tempfile
 from contextlib import ExitStack
@@ -43,44 +42,13 @@ import numpy as np
 from benchmarks.input import draw
 from benchmarks.training import picture
 from benchmarks.training.nets import NETS, SIZE, layers
+from benchmarks.worker import Worker
 from netweave.data.pack import pack
 from netweave.data.sources.images import ImageFolder
 
 HERE = Path(__file__).parent
 PYTORCH = {"eager": "eager", "channels last": "last", "compile": "compile", "autocast": "autocast"}
 BF16 = ("bf16", "autocast", "mixed")
-
-
-class Worker:
-    """A process that makes steps of one candidate."""
-
-    def __init__(self, command: list[str], threads: int, folder: Path | None = None) -> None:
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TF_CPP_MIN_LOG_LEVEL": "3"}
-        if folder is not None:
-            environment["PYTHONPATH"] = os.pathsep.join([str(folder / "src"), str(folder)])
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment, cwd=folder
-        )
-        self.about = self._hear()
-
-    def steps(self, count: int) -> dict[str, list[float]]:
-        """Make steps; return their seconds, of the wall and of the processor."""
-        assert self.process.stdin is not None
-        print(count, file=self.process.stdin, flush=True)
-        return self._hear()
-
-    def close(self) -> None:
-        """End the process."""
-        self.process.kill()
-        self.process.wait()
-
-    def _hear(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            if line.startswith("@"):
-                found: dict[str, Any] = json.loads(line[1:])
-                return found
-        raise SystemExit(f"{' '.join(self.process.args)} ended before its time")  # type: ignore[arg-type]
 
 
 def commands(name: str, options: argparse.Namespace, table: Path) -> dict[str, list[str]]:

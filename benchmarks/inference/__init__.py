@@ -1,0 +1,1 @@
+"""Prepared nets against the runtimes by themselves."""
