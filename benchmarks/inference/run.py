@@ -13,7 +13,7 @@ percentile of the rounds, and Netweave's time by that of the best other candidat
 - ``OpenVINO``, ``ONNX Runtime``: the ONNX file, as their documentation says for the shortest time of a run;
   OpenVINO for this one batch size
 - ``torch.compile``: PyTorch source that ``netweave convert`` wrote, channels last, with frozen weights
-- ``OpenCV``: its own importer of ONNX
+- ``OpenCV``: the Caffe files that ``netweave convert`` wrote, by its own importer
 - ``MXNet``: the files that ``netweave convert`` wrote, by ``Module``, in its own interpreter
 
 ``--json`` is added to, so that nets can be measured one after another; ``--folder`` keeps the files.
@@ -27,9 +27,10 @@ import os
 import random
 import sys
 import tempfile
+import zlib
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +38,10 @@ from benchmarks.training.run import processor
 from benchmarks.worker import Worker
 from netweave import api
 from netweave.api.zoo import NETS as ZOO
+from netweave.graph.stored import with_arrays
+
+if TYPE_CHECKING:
+    from netweave.graph import Parameter
 
 HERE = Path(__file__).parent
 NETS = (
@@ -63,9 +68,19 @@ def write(name: str, folder: Path, *, for_mxnet: bool) -> None:
     if (folder / "net.onnx").exists():
         return
     published = ZOO[name]
-    graph = api.to_inference(published.build().graph(data=(1, *published.image)))
-    for file in ("net.py", *(["net-symbol.json"] if for_mxnet else []), "net.onnx"):
-        api.save(graph, folder / file, random_weights=True)
+    plain = api.to_inference(published.build().graph(data=(1, *published.image)))
+    graph = with_arrays(plain, {p.key: drawn(p) for p in plain.parameters.values()})
+    for file in ("net.py", "net.prototxt", *(["net-symbol.json"] if for_mxnet else []), "net.onnx"):
+        api.save(graph, folder / file)
+
+
+def drawn(parameter: Parameter) -> np.ndarray:
+    """Return weights under which values keep their size (He et al. 2015), so that outputs can be compared."""
+    if parameter.role != "weight":
+        return np.full(parameter.shape, parameter.role in {"gamma", "variance"}, np.float32)
+    generator = np.random.default_rng(zlib.crc32(parameter.key.encode()))
+    scale = np.sqrt(2 / np.prod(parameter.shape[1:]))
+    return (generator.standard_normal(parameter.shape) * scale).astype(np.float32)
 
 
 def commands(name: str, folder: Path, batch: int, options: argparse.Namespace) -> dict[str, list[str]]:
@@ -90,7 +105,11 @@ def measure(name: str, batch: int, options: argparse.Namespace, folder: Path) ->
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for kind, command in commands(name, folder, batch, options).items():
-            workers[kind] = Worker(command, options.threads)
+            try:
+                workers[kind] = Worker(command, options.threads)
+            except SystemExit as failure:
+                print(f"{name}, batch {batch}: {kind} cannot run it: {failure}", flush=True)
+                continue
             stack.callback(workers[kind].close)
         errors = compare_outputs(folder, list(workers), options.precision)
         rounds: dict[str, list[float]] = {kind: [] for kind in workers}

@@ -1,7 +1,8 @@
 """A net on one candidate: ``python -m benchmarks.inference.worker KIND FOLDER BATCH CxHxW THREADS OUTPUT``.
 
-The folder holds the net as ``net.onnx`` and, as PyTorch source, ``net.py``. Raw runtimes are given what makes
-them fastest and what their own documentation says: the size of the batch, all optimisations, the threads.
+The folder holds the net as ``net.onnx``, ``net.prototxt`` and, as PyTorch source, ``net.py``. Raw runtimes
+are given what makes them fastest and what their own documentation says: the size of the batch, all
+optimisations, the threads.
 """
 
 from __future__ import annotations
@@ -26,9 +27,7 @@ def prepared(folder: Path, x: np.ndarray, threads: int, precision: str) -> tuple
     """Netweave's own, on the backend that it chooses."""
     import netweave
 
-    net = netweave.prepare(
-        folder / "net.onnx", precision=precision, threads=threads, batch=len(x), example=None
-    )
+    net = netweave.prepare(folder / "net.onnx", precision=precision, threads=threads, batch=len(x))
     output = net.graph.outputs[0].name
     return lambda: net.run({"data": x})[output], f"Netweave, {net.backend}"
 
@@ -81,14 +80,11 @@ def compiled(folder: Path, x: np.ndarray, threads: int, precision: str) -> tuple
 
 
 def opencv(folder: Path, x: np.ndarray, threads: int, precision: str) -> tuple[Run, str]:
-    """OpenCV's own importer and kernels, for one size."""
+    """OpenCV's own importer of Caffe nets, and its kernels."""
     import cv2
-    import onnx
 
-    model = onnx.load(folder / "net.onnx")
-    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = len(x)
     cv2.setNumThreads(threads)
-    net = cv2.dnn.readNetFromONNX(model.SerializeToString())
+    net = cv2.dnn.readNetFromCaffe(str(folder / "net.prototxt"), str(folder / "net.caffemodel"))
 
     def once() -> np.ndarray:
         net.setInput(x)

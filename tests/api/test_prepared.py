@@ -215,6 +215,21 @@ def test_an_open_size_asks_for_an_example():
         np.testing.assert_array_equal(net.run({"data": x})["y"], np.maximum(x, 0))
 
 
+@pytest.mark.parametrize("backend", ["auto", *INSTALLED])
+def test_an_example_that_does_not_fit_is_one_error(backend):
+    with pytest.raises(RunError, match=r"^input 'data' has the shape \(6, 3, 8\), expected float32"):
+        netweave.prepare(branching_net(), backend=backend, example={"data": X[..., 0]})
+
+
+@pytest.mark.parametrize("backend", INSTALLED)
+def test_usual_sizes_and_others_in_turn(backend):
+    expected = netweave.run(branching_net(), {"data": X})["fc"]
+    with netweave.prepare(branching_net(), backend=backend, batch=3) as net:
+        for batch in (3, 1, 3, 6, 2, 3):
+            found = net.run({"data": X[:batch]})["fc"]
+            np.testing.assert_allclose(found, expected[:batch], rtol=1e-4, atol=1e-5)
+
+
 def test_a_net_of_weights_alone_is_one_error(tmp_path):
     np.savez(tmp_path / "arrays.npz", w=np.ones((2, 2), np.float32))
     with pytest.raises(NetweaveError, match="holds only weights; there is no net to run"):

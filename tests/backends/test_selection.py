@@ -54,7 +54,7 @@ def trial(found, backend):
 
 
 def test_a_backend_that_computes_something_else_is_not_chosen(backends):
-    backends(onnxruntime={"factor": 1.01}, openvino={"wait_s": 0.005}, torch={"wait_s": 0.01})
+    backends(onnxruntime={"factor": 1.01}, openvino={"wait_s": 0.01}, torch={"wait_s": 0.2})
     found = select(branching_net(), SETTINGS, X)
     assert found.backend == "openvino"
     assert trial(found, "onnxruntime").failure.startswith(
@@ -84,7 +84,7 @@ def test_no_backend_at_all_is_one_error(backends):
 
 
 def test_a_slow_backend_is_timed_once(backends):
-    backends(torch={"wait_s": 0.2})
+    backends(torch={"wait_s": 0.3})
     found = select(branching_net(), SETTINGS, X)
     slow = trial(found, "torch")
     assert (len(slow.times_s), slow.failure) == (1, "")

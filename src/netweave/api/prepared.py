@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from netweave.api.arguments import check_arrays
 from netweave.api.arrays import draw_inputs
 from netweave.api.nets import load_for_inputs, run_settings, to_inference
 from netweave.backends import AUTO, BACKENDS, Purpose
 from netweave.backends import prepare as prepare_on
+from netweave.backends.inputs import check_inputs
 from netweave.backends.selection import select
 from netweave.engine.cores import num_cores
 from netweave.errors import UsageError
@@ -17,8 +21,6 @@ from netweave.graph import Graph
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from types import TracebackType
-
-    import numpy as np
 
     from netweave.backends import Runner, RunSettings
     from netweave.backends.selection import BackendTrial
@@ -110,8 +112,9 @@ def prepare(
         precision: What convolutions and matrix products are computed in: ``f32``, ``bf16`` or ``f16``. Inputs
             and outputs keep their types.
         threads: Threads that one run computes with; by default one for each core.
-        batch: Batch size to try the backends at; by default the one that the net's files declare, or 1.
-        example: Inputs to try the backends on; by default random ones.
+        batch: Batch size of most runs, at which the backends are tried; by default the one that the net's
+            files declare, or 1. Any other runs as well.
+        example: Inputs such as most runs have, to try the backends on; by default random ones.
 
     Raises:
         SourceError: The files cannot be read.
@@ -124,11 +127,26 @@ def prepare(
     settings = run_settings(Purpose.INFERENCE, precision, num_cores() if threads is None else threads)
     graph = net if isinstance(net, Graph) else load_for_inputs(net, example or {})
     form = to_inference(graph, folded=True)
+    inputs = _usual_inputs(form, batch, example, needed=backend == AUTO)
+    settings = replace(settings, usual_sizes={name: np.shape(array) for name, array in inputs.items()})
     if backend != AUTO:
         runner = prepare_on(form, backend=backend, settings=settings)
         return PreparedNet(form, settings, backend=backend, runner=runner)
-    inputs = draw_inputs(form, seed=0, batch=batch) if example is None else example
     selection = select(form, settings, inputs)
     return PreparedNet(
         form, settings, backend=selection.backend, runner=selection.runner, trials=selection.trials
     )
+
+
+def _usual_inputs(
+    graph: Graph, batch: int | None, example: Mapping[str, np.ndarray] | None, *, needed: bool
+) -> Mapping[str, np.ndarray]:
+    """Return inputs such as most runs have; none where their sizes are unknown and not needed."""
+    if example is not None:
+        return check_inputs(graph.inputs, check_arrays(example, what="example", names=list(graph.declared)))
+    try:
+        return draw_inputs(graph, seed=0, batch=batch)
+    except UsageError:
+        if needed:
+            raise
+        return {}

@@ -23,15 +23,18 @@ if TYPE_CHECKING:
     from netweave.backends.settings import RunSettings
     from netweave.graph import Graph
 
-SLOWER = 1.25
-"""A backend that takes longer than this, relative to the fastest in the first round, is not timed further."""
+SLOWER = 2.0
+"""A backend that takes longer than this, relative to the fastest in the first round, is not timed further.
+
+Far above any difference that matters, since one round says little on a machine that does other things too.
+"""
 
 MIN_ROUNDS = 3
 MAX_ROUNDS = 15
 BUDGET_S = 2.0
 """Rounds go on until the budget is spent, but there are at least the fewest and at most the most."""
 
-BLOCK_S = 0.02
+BLOCK_S = 0.05
 """Runs of a backend follow one another for so long in each round: threads of another one may still spin."""
 
 TOLERANCES = {"f32": 1e-3, "bf16": 0.2, "f16": 0.05}
@@ -117,7 +120,7 @@ def select(
             trials[backend] = BackendTrial(backend, failure=str(error))
             continue
         trials[backend] = BackendTrial(backend, prepare_s=ready - began)
-        firsts[backend] = _seconds(runner, inputs)
+        firsts[backend] = min(_seconds(runner, inputs) for _ in range(2))  # buffers may grow in the first
         runners[backend] = runner
         for slow in [name for name in runners if firsts[name] > SLOWER * min(firsts.values())]:
             del runners[slow]  # at once: each holds the weights of the net
@@ -147,14 +150,14 @@ def _times(runners: Mapping[str, Runner], inputs: Mapping[str, np.ndarray]) -> d
 
 
 def _seconds(runner: Runner, inputs: Mapping[str, np.ndarray]) -> float:
-    """Return the seconds of a run that follows another: the median of a few where it is short."""
+    """Return the seconds of a run; of short ones the median of the later half of a block."""
     runs: list[float] = []
     began = time.perf_counter()
     while not runs or time.perf_counter() - began < BLOCK_S:
         start = time.perf_counter()
         runner.run(inputs)
         runs.append(time.perf_counter() - start)
-    return median(runs[1:] or runs)
+    return median(runs[len(runs) // 2 :])
 
 
 def _expected(graph: Graph, inputs: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from netweave.engine.cores import num_cores
 from netweave.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 BACKENDS = ("onnxruntime", "openvino", "torch")
 """Names of the backends; each is a module or package of ``netweave.backends``."""
@@ -36,6 +40,8 @@ class RunSettings:
         purpose: What the graph is made ready for.
         precision: One of ``PRECISIONS``.
         threads: Threads that one run computes with; 0 leaves it to the backend.
+        usual_sizes: Shapes of the inputs in most runs, by name: a backend may be faster at them, at no cost
+            to others but memory.
 
     Raises:
         UsageError: There is no such precision, or the number of threads is not one.
@@ -44,6 +50,7 @@ class RunSettings:
     purpose: Purpose = Purpose.TAPPING
     precision: str = "f32"
     threads: int = 0
+    usual_sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
