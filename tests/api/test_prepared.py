@@ -21,6 +21,13 @@ INSTALLED = [name for name in BACKENDS if find_spec(name)]
 X = np.random.default_rng(0).standard_normal((6, 3, 8, 8)).astype(np.float32)
 
 
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch):
+    """Which backend is chosen does not matter here, or is told apart by far."""
+    monkeypatch.setattr("netweave.backends.selection.BLOCK_S", 0.002)
+    monkeypatch.setattr("netweave.backends.selection.BUDGET_S", 0.05)
+
+
 def product(rows, columns, *, name="product", values=None):
     """x @ w, with weights of unit variance."""
     builder = GraphBuilder(name, format="onnx")
@@ -143,8 +150,8 @@ def test_auto_takes_the_fastest_of_those_tried():
         assert net.backend in INSTALLED
         assert net.trials[0].backend == net.backend
         assert {trial.backend for trial in net.trials} == set(BACKENDS)
-        medians = [trial.median_s for trial in net.trials]
-        assert medians == sorted(medians)
+        fastest = [trial.fastest_s for trial in net.trials]
+        assert fastest == sorted(fastest)
         for trial in net.trials:
             assert bool(trial.times_s) != bool(trial.failure)
         expected = netweave.run(branching_net(), {"data": X})["fc"]

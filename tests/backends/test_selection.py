@@ -20,6 +20,13 @@ X = {"data": np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.fl
 SETTINGS = RunSettings(Purpose.INFERENCE, threads=1)
 
 
+@pytest.fixture(autouse=True)
+def short_trials(monkeypatch):
+    """Which backend is chosen does not matter here, or is told apart by far."""
+    monkeypatch.setattr("netweave.backends.selection.BLOCK_S", 0.002)
+    monkeypatch.setattr("netweave.backends.selection.BUDGET_S", 0.05)
+
+
 class Changed:
     """A runner whose outputs are changed, or which takes longer."""
 
