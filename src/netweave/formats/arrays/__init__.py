@@ -1,4 +1,4 @@
-"""Weights alone: ``.npy`` with a pickled dict of arrays, ``.npz`` and ``.safetensors``.
+"""Weights alone: ``.npy`` with a pickled dict of arrays, ``.npz``, ``.safetensors`` and ``.gguf``.
 
 Such a file says no net, only what some net stores. It is read as a net of layers with parameters and without
 nodes: it can be looked at, and compared as weights with a net or with other weights.

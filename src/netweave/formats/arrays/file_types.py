@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from netweave.files.gguf import GGUF
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -15,7 +17,7 @@ ZIP = b"PK\x03\x04"
 
 
 def kind_of(path: Path, head: bytes) -> str | None:
-    """Return ``npy``, ``npz`` or ``safetensors``; None for a file that is none of them.
+    """Return ``npy``, ``npz``, ``safetensors`` or ``gguf``; None for a file that is none of them.
 
     Args:
         path: The file.
@@ -23,6 +25,8 @@ def kind_of(path: Path, head: bytes) -> str | None:
     """
     if head.startswith(NPY):
         return "npy"
+    if head.startswith(GGUF):
+        return "gguf"
     suffix = path.suffix.lower()
     if suffix == ".npz" and head.startswith(ZIP):
         return "npz"

@@ -6,6 +6,7 @@ import io
 from typing import TYPE_CHECKING
 
 from netweave.errors import ReadError, UnsupportedError, UsageError
+from netweave.files.gguf import read_gguf
 from netweave.files.npy import read_header, read_npz
 from netweave.files.safetensors import read_safetensors
 from netweave.files.source import read_bytes
@@ -36,7 +37,8 @@ def read(source: Source) -> Graph:
             unknown_inputs=tuple(source.input_shapes),
         )
     kind = kind_of(source.net, source.head(16))
-    read_kind = {"npy": _read_npy, "npz": _read_npz, "safetensors": read_safetensors}[str(kind)]
+    readers = {"npy": _read_npy, "npz": _read_npz, "safetensors": read_safetensors, "gguf": read_gguf}
+    read_kind = readers[str(kind)]
     arrays = read_kind(source.net)
     if not arrays:
         raise ReadError("holds no arrays", place=str(source.net))

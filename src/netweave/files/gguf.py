@@ -1,0 +1,184 @@
+"""``.gguf``: what llama.cpp and its kin store: settings, a table of arrays, then their bytes.
+
+The form is that of https://github.com/ggml-org/ggml/blob/master/docs/gguf.md: little-endian; texts and lists
+have their length before them; the sizes of an array begin with the innermost one.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import ml_dtypes
+import numpy as np
+
+from netweave.errors import ReadError, UnsupportedError
+from netweave.files.gguf_blocks import BLOCK_TYPES
+from netweave.files.source import read_bytes
+from netweave.graph.budget import num_elements
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+GGUF = b"GGUF"
+"""First bytes of a file."""
+
+VERSIONS = (2, 3)
+
+MAX_ROWS = 100_000
+"""Settings or arrays of one file; no net has as many."""
+
+MAX_ALIGNMENT = 1 << 20
+
+DTYPES: dict[int, np.dtype[Any]] = {
+    0: np.dtype("<f4"),
+    1: np.dtype("<f2"),
+    24: np.dtype("<i1"),
+    25: np.dtype("<i2"),
+    26: np.dtype("<i4"),
+    27: np.dtype("<i8"),
+    28: np.dtype("<f8"),
+    30: np.dtype(ml_dtypes.bfloat16),
+}
+"""Element types that stand for themselves, by their number."""
+
+_NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Types of settings that are numbers, as ``struct`` calls them."""
+
+_TEXT, _LIST = 8, 9
+
+
+def read_gguf(path: Path) -> dict[str, np.ndarray]:
+    """Return the arrays of a file by name, in the order of its table, as the numbers that they stand for.
+
+    Raises:
+        ReadError: The file is damaged.
+        UnsupportedError: It is of a version, or an array of a type, that is not read.
+    """
+    content, place = read_bytes(path), str(path)
+    header = _Header(content, place)
+    alignment = header.settings.get("general.alignment", 32)
+    if not isinstance(alignment, int) or not 0 < alignment <= MAX_ALIGNMENT:
+        raise ReadError(
+            f"has a general.alignment of {alignment!r:.40}, expected a number of bytes", place=place
+        )
+    begin = -(-header.position // alignment) * alignment
+    arrays: dict[str, np.ndarray] = {}
+    for row in header.rows:
+        if row.name in arrays:
+            raise ReadError(f"contains two arrays named {row.name!r:.200}", place=place)
+        arrays[row.name] = _array(row, content, begin, f"{place}: {row.name!r:.200}")
+    return arrays
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An entry of the table of arrays; the sizes begin with the innermost one."""
+
+    name: str
+    sizes: tuple[int, ...]
+    type: int
+    offset: int
+
+
+class _Header:
+    """What stands before the arrays: numbers and short texts of the settings, and the table."""
+
+    def __init__(self, content: bytes, place: str) -> None:
+        self.content = content
+        self.place = place
+        self.position = len(GGUF)
+        version = self.number("I")
+        if version not in VERSIONS:
+            raise UnsupportedError(
+                f"is of version {version:#x}, expected 2 or 3, little-endian; convert it by llama.cpp",
+                place=place,
+            )
+        num_arrays, num_settings = int(self.number("Q")), int(self.number("Q"))
+        if max(num_arrays, num_settings) > MAX_ROWS:
+            raise ReadError(
+                f"would have {num_arrays:,} arrays and {num_settings:,} settings, expected at most "
+                f"{MAX_ROWS:,}; was it copied whole?",
+                place=place,
+            )
+        self.settings = {self.text(): self.value(int(self.number("I"))) for _ in range(num_settings)}
+        self.rows = [self.row() for _ in range(num_arrays)]
+
+    def number(self, form: str) -> Any:
+        """Return the next number."""
+        size = struct.calcsize(f"<{form}")
+        return struct.unpack(f"<{form}", self.take(size))[0]
+
+    def take(self, num_bytes: int) -> bytes:
+        """Return the next bytes."""
+        if num_bytes > len(self.content) - self.position:
+            raise ReadError(
+                f"its header would go on for {num_bytes:,} bytes from byte {self.position:,} of "
+                f"{len(self.content):,}; was it copied whole?",
+                place=self.place,
+            )
+        self.position += num_bytes
+        return self.content[self.position - num_bytes : self.position]
+
+    def text(self) -> str:
+        """Return the next text."""
+        return self.take(int(self.number("Q"))).decode("utf-8", "backslashreplace")
+
+    def value(self, kind: int) -> Any:
+        """Return the next setting; a list is passed over, since none says how arrays are stored."""
+        if kind in _NUMBERS:
+            return self.number(_NUMBERS[kind])
+        if kind == _TEXT:
+            return self.text()
+        if kind != _LIST:
+            raise ReadError(f"has a setting of type {kind}, which the format does not have", place=self.place)
+        inner, count = int(self.number("I")), int(self.number("Q"))
+        if inner in _NUMBERS:
+            self.take(count * struct.calcsize(f"<{_NUMBERS[inner]}"))
+        elif inner == _TEXT:
+            for _ in range(count):  # each takes 8 bytes or more, so the file bounds them
+                self.take(int(self.number("Q")))
+        else:
+            raise UnsupportedError(
+                f"has a list of type {inner} in its settings, which is not read", place=self.place
+            )
+        return None
+
+    def row(self) -> _Row:
+        """Return the next entry of the table."""
+        name, num_axes = self.text(), int(self.number("I"))
+        if num_axes > len(self.content):
+            raise ReadError(f"has an array of {num_axes:,} axes", place=f"{self.place}: {name!r:.200}")
+        sizes = struct.unpack(f"<{num_axes}Q", self.take(8 * num_axes))
+        return _Row(name, sizes, int(self.number("I")), int(self.number("Q")))
+
+
+def _array(row: _Row, content: bytes, begin: int, place: str) -> np.ndarray:
+    if num_elements(row.sizes) is None:
+        raise ReadError(f"has the sizes {list(row.sizes)!s:.80}, which no array can have", place=place)
+    count, shape = prod(row.sizes), row.sizes[::-1]
+    blocks = BLOCK_TYPES.get(row.type)
+    if blocks is None and row.type not in DTYPES:
+        known = ", ".join(kind.name for kind in BLOCK_TYPES.values())
+        raise UnsupportedError(
+            f"has the type {row.type} of ggml, expected numbers or blocks of {known}; convert it",
+            place=place,
+        )
+    if blocks is not None and (not row.sizes or row.sizes[0] % blocks.size):
+        raise ReadError(
+            f"has rows of {row.sizes[:1]} numbers, which are not blocks of {blocks.size}", place=place
+        )
+    dtype = np.dtype(np.uint8) if blocks else DTYPES[row.type]
+    num_items = count // blocks.size * blocks.num_bytes if blocks else count
+    start, end = begin + row.offset, begin + row.offset + num_items * dtype.itemsize
+    if end > len(content):
+        raise ReadError(
+            f"lies at bytes {start:,} to {end:,} of {len(content):,}; was the file copied whole?", place=place
+        )
+    stored = np.frombuffer(content, dtype, num_items, start)
+    if blocks is None:
+        return stored.reshape(shape)
+    with np.errstate(invalid="ignore", over="ignore"):  # a damaged scale may be no number
+        return blocks.real(stored.reshape(-1, blocks.num_bytes)).reshape(shape)
