@@ -167,7 +167,7 @@ FORMATS = (
         jobs="NET.cfg with FILE.data",
     ),
     Format("chainer", "Chainer", "MODEL.py with WEIGHTS.npz", code=("",)),
-    Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz or .safetensors", archives=True),
+    Format("arrays", "weights alone", "WEIGHTS.npy (a dict), .npz, .safetensors or .gguf", archives=True),
     Format("onnx", "ONNX", "NET.onnx", written=".onnx"),
     Format(
         "pytorch",
@@ -193,6 +193,7 @@ FORMATS = (
         "SAVED_MODEL/; FROZEN.pb; FROZEN.pbtxt; or NET.meta with NET.index",
         folders=True,
     ),
+    Format("tensorflow.lite", "TFLite", "NET.tflite"),
 )
 
 

@@ -54,6 +54,10 @@ class Inputs:
         self._shapes = dict(shapes)
         self._made: dict[str, Item] = {}
 
+    def name_of(self, node: Node) -> str:
+        """Return what the input of a node is called."""
+        return self._names.get(node.name, node.name)
+
     def feeds(self, node: Node) -> bool:
         """Whether a node that is no placeholder is an input, since the net's signature says so."""
         return node.name in self._names and node.op not in PLACEHOLDERS
@@ -75,7 +79,7 @@ class Inputs:
         check_input_names(self._shapes, known, place=self._file)
 
     def _make(self, node: Node, place: str) -> Item:
-        name = self._names.get(node.name, node.name)
+        name = self.name_of(node)
         kind = str(node.attributes.get("dtype", node.attributes.get("T", "DT_FLOAT")))
         shape = node.attributes.get("shape")
         if kind == "DT_BOOL" and not shape:

@@ -20,7 +20,7 @@ from netweave.graph import Graph, GraphBuilder
 from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from netweave.files import Source
     from netweave.formats.tensorflow.nodes import Program, Ref
@@ -32,16 +32,37 @@ def read(source: Source) -> Graph:
     """Read a net of TensorFlow: a frozen graph, a MetaGraph with its checkpoint, or a SavedModel."""
     opened = open_net(source)
     check_written_out(opened.program)
-    wanted = _wanted(opened)
-    _check_operators(opened.program, [ref for _, ref in wanted])
-    builder = GraphBuilder(_name(source), format="tensorflow", files=opened.files)
+    _check_operators(opened.program, [ref for _, ref in wanted_outputs(opened)])
+    return lower(opened, name=_name(source), format_name="tensorflow", input_shapes=source.input_shapes)
+
+
+def lower(
+    opened: Opened,
+    *,
+    name: str,
+    format_name: str,
+    input_shapes: Mapping[str, tuple[int, ...]],
+    interpreter: type[Interpreter] = Interpreter,
+) -> Graph:
+    """Return the Graph of a net that was opened.
+
+    Args:
+        opened: The net as its files hold it.
+        name: Its name.
+        format_name: Name of the format.
+        input_shapes: Sizes that the caller gave, by the input's name.
+        interpreter: Who reads its nodes.
+    """
+    wanted = wanted_outputs(opened)
+    builder = GraphBuilder(name, format=format_name, files=opened.files)
     output_names = [name for name, _ in wanted]
     net = ChannelsLastNet(builder, reserved=output_names)
     names = {tensor.partition(":")[0]: key for tensor, key in opened.inputs.items()}
-    inputs = Inputs(builder, names=names, shapes=source.input_shapes, file=opened.program.file)
+    inputs = Inputs(builder, names=names, shapes=input_shapes, file=opened.program.file)
     variables = Variables(opened.program, opened.bundle)
-    interpreter = Interpreter(opened.program, net, variables=variables, inputs=inputs)
-    items = interpreter.run([ref for _, ref in wanted])
+    items = interpreter(opened.program, net, variables=variables, inputs=inputs).run(
+        [ref for _, ref in wanted]
+    )
     inputs.check()
     outputs = _output_tensors(output_names, items, opened.program)
     whole_net = ChannelsLastLayer(net, place=opened.program.file)
@@ -54,7 +75,7 @@ def _name(source: Source) -> str:
     return path.parent.name if path.name.startswith("saved_model.") else path.stem
 
 
-def _wanted(opened: Opened) -> list[tuple[str, Ref]]:
+def wanted_outputs(opened: Opened) -> list[tuple[str, Ref]]:
     """Return the net's outputs by name: those of its signature, or the ends of its graph."""
     if not opened.outputs:
         return [(name, (name, number)) for name, number in find_outputs(opened.program)]

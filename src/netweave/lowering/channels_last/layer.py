@@ -108,6 +108,10 @@ class ChannelsLastLayer(LayerContext):
             parameters=self.net.parameters.keys(layer.key),
         )
 
+    def within(self, other: ChannelsLastLayer) -> None:
+        """Work for another layer: which arrays are used counts as its own."""
+        self._key = other._key
+
     def _name_output(self, tensor: Tensor, name: str) -> None:
         producer = tensor.value.producer()
         if producer is not None and self._key in layer_keys(producer):

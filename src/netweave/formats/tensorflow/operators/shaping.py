@@ -213,7 +213,10 @@ def tile(ctx: TensorFlowOperation) -> Tensor:
 
 @operator_reader("Fill")
 def fill(ctx: TensorFlowOperation) -> Tensor:
-    """One number everywhere."""
+    """One number everywhere, which the net may compute."""
+    x = ctx.operand(1)
+    if isinstance(x, Tensor):
+        return Tensor(ctx.add("Expand", [x, _shape_input(ctx, 0)]))
     number = ctx.constant_input(1, "the number").reshape(-1)[:1]
     return Tensor(ctx.add("Expand", [ctx.constant(number, dtype=number.dtype), _shape_input(ctx, 0)]))
 

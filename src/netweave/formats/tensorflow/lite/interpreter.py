@@ -1,0 +1,47 @@
+"""Reading the nodes of a TFLite net: TensorFlow's interpreter, with TFLite's operators."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.formats.tensorflow.interpreter import Interpreter
+from netweave.formats.tensorflow.lite.context import LiteOperator
+from netweave.formats.tensorflow.lite.operators import LITE_READERS
+from netweave.formats.tensorflow.lite.program import OPERANDS, TENSOR
+from netweave.formats.tensorflow.registry import OperatorReader
+from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from netweave.formats.tensorflow.nodes import Node
+    from netweave.formats.tensorflow.operands import Item
+
+
+class LiteInterpreter(Interpreter):
+    """Reads a program's nodes, of which those of TFLite have operands with scales."""
+
+    def _read(self, node: Node, inputs: Sequence[Item]) -> Sequence[Item]:
+        if OPERANDS not in node.attributes:
+            return [self._as_fed(node, item) for item in super()._read(node, inputs)]
+        place = self.program.place(node)
+        self.spend(1, place)
+        ctx = LiteOperator(node, inputs, self, place)
+        reader = LITE_READERS[node.op]
+        if not any(isinstance(item, Tensor) for item in inputs):
+            reader = OperatorReader(reader.read, plain=True)  # of what is stored alone: nothing to show
+        with ctx.located_errors():
+            return self._lower(reader, ctx)
+
+    def _as_fed(self, node: Node, item: Item) -> Item:
+        """Return an input of integers as the real numbers that these can stand for."""
+        tensor = node.attributes.get(TENSOR)
+        if tensor is None or tensor.quantization is None or not isinstance(item, Tensor):
+            return item
+        name = self.inputs.name_of(node)
+        self.inputs.notes.append(
+            f"the input {name!r} is {tensor.type} in the file; here it takes the real numbers that these "
+            "stand for"
+        )
+        ctx = ChannelsLastLayer(self.net, place=self.program.place(node))
+        return tensor.quantization.rounded(ctx, item)

@@ -1,0 +1,45 @@
+"""From a file of TFLite to its Graph."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from netweave.errors import UsageError
+from netweave.files.unknown import UnknownLayer, refuse_unknown_layers
+from netweave.formats.tensorflow.lite.interpreter import LiteInterpreter
+from netweave.formats.tensorflow.lite.operators import LITE_READERS, REASONS
+from netweave.formats.tensorflow.lite.program import OPERANDS, open_net
+from netweave.formats.tensorflow.reach import check_written_out, needed
+from netweave.formats.tensorflow.reader import lower, wanted_outputs
+
+if TYPE_CHECKING:
+    from netweave.files import Source
+    from netweave.graph import Graph
+
+
+def read(source: Source) -> Graph:
+    """Read a net of TFLite: its weights and activations as the real numbers that they stand for."""
+    if source.weights is not None:
+        raise UsageError(f"a TFLite file contains its weights; do not give {str(source.weights)!r}")
+    opened = open_net(source)
+    check_written_out(opened.program)
+    nodes = needed(opened.program, [ref for _, ref in wanted_outputs(opened)])
+    refuse_unknown_layers(
+        [
+            UnknownLayer(node.op, node.name)
+            for node in nodes
+            if OPERANDS in node.attributes and node.op not in LITE_READERS
+        ],
+        place=opened.program.file,
+        noun="operator",
+        known=LITE_READERS,
+        reasons=REASONS,
+        how_to="add-a-tensorflow-operator",
+    )
+    return lower(
+        opened,
+        name=source.net.stem,
+        format_name="tensorflow.lite",
+        input_shapes=source.input_shapes,
+        interpreter=LiteInterpreter,
+    )
