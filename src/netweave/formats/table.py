@@ -194,6 +194,7 @@ FORMATS = (
         folders=True,
     ),
     Format("tensorflow.lite", "TFLite", "NET.tflite"),
+    Format("openvino", "OpenVINO", "NET.xml with NET.bin"),
 )
 
 
