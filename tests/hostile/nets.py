@@ -25,6 +25,8 @@ TENSORFLOW = Path(__file__).parents[1] / "golden" / "tensorflow"
 KERAS = Path(__file__).parents[1] / "golden" / "keras"
 """Files that Keras wrote (``tests/oracles/keras_nets.py``)."""
 
+GOLDEN = KERAS.parent
+
 MASKED = KERAS.parent / "keras_layers" / "masked.json"
 """A model with masks and attention (``tests/oracles/keras_layers.py``)."""
 
@@ -194,7 +196,18 @@ def nets() -> dict[str, Net]:
         "checkpoint": Net({"step9-worker0": _singa_checkpoint()}, "step9-worker0", text=False),
         "onnx": Net({"small.onnx": test_reader.small().SerializeToString()}, "small.onnx", text=False),
         "onnx of ours": Net({"ours.onnx": _written()}, "ours.onnx", text=False),
+        "tflite": _golden("tflite", "small_int8.tflite"),
+        "tflite with a loop": _golden("tflite", "lstm.tflite"),
+        "openvino": _golden("openvino", "small_int8.xml", "small_int8.bin"),
+        "openvino's weights": _golden("openvino", "small_f32.xml", "small_f32.bin", damaged="small_f32.bin"),
+        "gguf": _golden("gguf", "arrays.gguf"),
     }
+
+
+def _golden(folder: str, *names: str, damaged: str = "") -> Net:
+    """Return a net that its framework wrote."""
+    files = {name: (GOLDEN / folder / name).read_bytes() for name in names}
+    return Net(files, damaged or names[0], text=(damaged or names[0]).endswith(".xml"))
 
 
 @cache

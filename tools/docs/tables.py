@@ -136,6 +136,18 @@ def _keras() -> dict[str, str]:
     return _read(READERS)
 
 
+def _tflite() -> dict[str, str]:
+    from netweave.formats.tensorflow.lite.operators import LITE_READERS
+
+    return _by_name({name: _first_line(reader.read.args[0]) for name, reader in LITE_READERS.items()})  # type: ignore[attr-defined]
+
+
+def _openvino() -> dict[str, str]:
+    from netweave.formats.openvino.operators import READERS
+
+    return _read(READERS)
+
+
 TYPES: dict[str, Callable[[], dict[str, str]]] = {
     "caffe": _caffe,
     "mxnet": _mxnet,
@@ -143,6 +155,8 @@ TYPES: dict[str, Callable[[], dict[str, str]]] = {
     "singa": _singa,
     "keras": _keras,
     "tensorflow": _tensorflow,
+    "tensorflow.lite": _tflite,
+    "openvino": _openvino,
     "chainer": _chainer,
 }
 """What the types of a format are read as; ONNX's own list is in its specification."""
@@ -161,6 +175,8 @@ HOLDS: dict[str, Callable[[], str]] = {
     "onnx": lambda: f"every operator of opset 1 to {onnx.defs.onnx_opset_version()}; also written",
     "keras": lambda: f"{len(_keras())} layer classes of Keras 2 and 3; source is also written",
     "tensorflow": lambda: f"{len(_tensorflow())} operators, in frozen graphs, checkpoints and SavedModels",
+    "tensorflow.lite": lambda: f"{len(_tflite())} operators; floats, and integers as real numbers",
+    "openvino": lambda: f"{len(_openvino())} operators of the representation's versions 10 and 11",
     "pytorch": lambda: (
         "model files with state dicts, TorchScript, exported programs, modules in memory; source is also "
         "written"

@@ -52,6 +52,11 @@ _KINDS: dict[str, tuple[str, Mutation]] = {
     "loops as text": ("tensorflow.pbtxt", mutate_text),
     "MetaGraph": ("tensorflow.meta", mutate_wire),
     "index": ("tensorflow.index", mutate_bytes),
+    "tflite": ("tensorflow.tflite", mutate_bytes),
+    "tflite with a loop": ("tensorflow.tflite", mutate_bytes),
+    "openvino": ("openvino.xml", mutate_text),
+    "openvino's weights": ("openvino.bin", mutate_bytes),
+    "gguf": ("arrays.gguf", mutate_bytes),
 }
 """Reader and damage of each of the nets that the tests damage."""
 
