@@ -61,11 +61,12 @@ COLUMNS = {
     "pytorch": Column("PyTorch", ("with_torch",), "torch", suffix=".py", judge="PyTorch"),
     "onnx": Column("ONNX", ("with_torch",), "torch", file="net.onnx", suffix=".onnx", judge="ONNX Runtime"),
     "darknet": Column("Darknet", ("with_opencv", "darknet")),
+    "tflite": Column("TFLite", ("with_tflite",), "tensorflow"),
 }
 """Formats; one that Netweave writes has a suffix. SINGA has no column: no program but a transcription of its
 C++ (``tests/oracles/singa_net.py``) is left that could say what its nets compute."""
 
-ORDER = ("mxnet", "pytorch", "onnx", "caffe", "chainer", "keras", "tensorflow", "darknet")
+ORDER = ("mxnet", "pytorch", "onnx", "caffe", "chainer", "keras", "tensorflow", "darknet", "tflite")
 """A net's weights come from the first format that has it and is the same net as others."""
 
 OTHERS = {

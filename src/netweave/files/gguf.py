@@ -178,7 +178,7 @@ def _array(row: _Row, content: bytes, begin: int, place: str) -> np.ndarray:
             f"lies at bytes {start:,} to {end:,} of {len(content):,}; was the file copied whole?", place=place
         )
     stored = np.frombuffer(content, dtype, num_items, start)
-    if blocks is None:
-        return stored.reshape(shape)
+    if blocks is None or not num_items:
+        return (stored if blocks is None else np.zeros(0, np.float32)).reshape(shape)
     with np.errstate(invalid="ignore", over="ignore"):  # a damaged scale may be no number
         return blocks.real(stored.reshape(-1, blocks.num_bytes)).reshape(shape)

@@ -60,29 +60,29 @@ def _fifth_bits(part: np.ndarray) -> np.ndarray:
 
 def _q4_0(blocks: Blocks) -> np.ndarray:
     scale, numbers = _cut(blocks, 2)
-    return (_bits(numbers, 4, 16).astype(np.float32) - 8) * _half(scale)
+    return np.asarray((_bits(numbers, 4, 16).astype(np.float32) - 8) * _half(scale))
 
 
 def _q4_1(blocks: Blocks) -> np.ndarray:
     scale, least, numbers = _cut(blocks, 2, 2)
-    return _bits(numbers, 4, 16) * _half(scale) + _half(least)
+    return np.asarray(_bits(numbers, 4, 16) * _half(scale) + _half(least))
 
 
 def _q5_0(blocks: Blocks) -> np.ndarray:
     scale, high, low = _cut(blocks, 2, 4)
     numbers = _bits(low, 4, 16) | (_fifth_bits(high) << 4)
-    return (numbers.astype(np.float32) - 16) * _half(scale)
+    return np.asarray((numbers.astype(np.float32) - 16) * _half(scale))
 
 
 def _q5_1(blocks: Blocks) -> np.ndarray:
     scale, least, high, low = _cut(blocks, 2, 2, 4)
     numbers = _bits(low, 4, 16) | (_fifth_bits(high) << 4)
-    return numbers * _half(scale) + _half(least)
+    return np.asarray(numbers * _half(scale) + _half(least))
 
 
 def _q8_0(blocks: Blocks) -> np.ndarray:
     scale, numbers = _cut(blocks, 2)
-    return np.ascontiguousarray(numbers).view(np.int8) * _half(scale)
+    return np.asarray(np.ascontiguousarray(numbers).view(np.int8) * _half(scale))
 
 
 def _scaled(numbers: np.ndarray, scales: np.ndarray, least: np.ndarray | None = None) -> np.ndarray:
@@ -90,7 +90,7 @@ def _scaled(numbers: np.ndarray, scales: np.ndarray, least: np.ndarray | None = 
     count = scales.shape[1]
     parts = numbers.astype(np.float32).reshape(len(numbers), count, -1) * scales[:, :, None]
     parts = parts if least is None else parts - least[:, :, None]
-    return parts.reshape(len(numbers), -1)
+    return np.asarray(parts.reshape(len(numbers), -1))
 
 
 def _q2_k(blocks: Blocks) -> np.ndarray:

@@ -92,6 +92,10 @@ class Window:
         Raises:
             ShapeError: The window does not fit.
         """
+        if len(sizes) != len(self.kernel):
+            raise context.shape_error(
+                f"a window of {len(self.kernel)} axes does not fit in {len(sizes)} spatial axes", line
+            )
         for size, extent, begin, end in zip(sizes, self.extents, self.pads, self.end_pads, strict=True):
             if size is not None and size + begin + end < extent:
                 padding = str(begin) if begin == end else f"{begin} and {end}"

@@ -40,6 +40,8 @@ class Interpreter:
         variables: Gives the arrays of variables.
         inputs: Gives the net's inputs.
 
+    Attributes:
+        max_nodes: How many operators there may be after loops and functions are unrolled.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Interpreter:
         self.net = net
         self.variables = variables
         self.inputs = inputs
+        self.max_nodes = MAX_NODES
         self._depth = 0
         self._num_calls = 0
         self._simplified: dict[str, Body] = {}
@@ -109,9 +112,9 @@ class Interpreter:
             UnsupportedError: It has become too much.
         """
         self._num_calls += count
-        if self._num_calls > MAX_NODES:
+        if self._num_calls > self.max_nodes:
             raise UnsupportedError(
-                f"the net has more than {MAX_NODES:,} operators after loops and functions are unrolled",
+                f"the net has more than {self.max_nodes:,} operators after loops and functions are unrolled",
                 place=place,
             )
 

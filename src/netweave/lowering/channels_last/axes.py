@@ -27,7 +27,13 @@ def along(
 
 
 def concat(ctx: ChannelsLastLayer, operands: Sequence[Operand], axis: int) -> Tensor:
-    """Join tensors along an axis."""
+    """Join tensors along an axis.
+
+    Raises:
+        ReadError: There are none.
+    """
+    if not operands:
+        raise ctx.read_error("joins no tensors, expected one or more")
     rank = max(map(ctx.rank, operands))
     first = any(map(is_first, operands))
     at = position(ctx.axis(axis, rank), rank, first=first)

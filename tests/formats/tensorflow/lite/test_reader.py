@@ -247,3 +247,20 @@ def test_a_file_cut_short_anywhere_is_refused_in_one_line(name, tmp_path):
         with pytest.raises(SourceError) as error:
             netweave.load(path)
         assert "report this as a bug" not in str(error.value)
+
+
+def test_a_loop_of_too_many_steps_is_refused_soon(tmp_path):
+    content = (GOLDEN / "lstm.tflite").read_bytes()
+    bound = struct.pack("<i", 5)  # the number of steps, which two subgraphs and some buffers have
+    changed = [
+        content[:at] + struct.pack("<i", 10**6) + content[at + 4 :]
+        for at in range(0, len(content) - 4, 4)
+        if content[at : at + 4] == bound
+    ]
+    messages = []
+    for each in changed:
+        try:
+            load(tmp_path, each)
+        except SourceError as error:
+            messages.append(str(error))
+    assert any("operators after loops and functions are unrolled" in message for message in messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import onnx_ir as ir
@@ -330,7 +330,7 @@ def interpolate(ctx: OpenVINOOperation) -> Tensor:
     at, places = (1 if by_sizes else 2, 3) if older else (1, 2)
     rank = ctx.rank()
     over = ctx.integers_input(places, "the axes") if len(ctx.inputs) > places else [*range(rank)]
-    attributes = {
+    attributes: dict[str, Any] = {
         "axes": [ctx.axis(axis) for axis in over],
         "mode": mode.split("_")[0],
         "coordinate_transformation_mode": TRANSFORMATIONS[

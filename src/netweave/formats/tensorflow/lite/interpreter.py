@@ -14,12 +14,34 @@ from netweave.lowering.channels_last import ChannelsLastLayer, Tensor
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from netweave.formats.tensorflow.nodes import Node
+    from netweave.formats.tensorflow.inputs import Inputs
+    from netweave.formats.tensorflow.lite.tensors import LiteTensor
+    from netweave.formats.tensorflow.nodes import Node, Program
     from netweave.formats.tensorflow.operands import Item
+    from netweave.formats.tensorflow.variables import Variables
+    from netweave.lowering.channels_last import ChannelsLastNet
+
+MAX_UNROLLED = 8_000
+"""Operators that loops may add: a recurrent layer has some twenty a step, and one damaged byte makes of five
+steps a billion."""
 
 
 class LiteInterpreter(Interpreter):
-    """Reads a program's nodes, of which those of TFLite have operands with scales."""
+    """Reads a program's nodes, of which those of TFLite have operands with scales.
+
+    Args:
+        program: As for the base class, like all that follow.
+        net: What its nodes share.
+        variables: Gives the arrays of variables.
+        inputs: Gives the net's inputs.
+    """
+
+    def __init__(
+        self, program: Program, net: ChannelsLastNet, *, variables: Variables, inputs: Inputs
+    ) -> None:
+        super().__init__(program, net, variables=variables, inputs=inputs)
+        bodies = (program.main, *program.functions.values())
+        self.max_nodes = sum(len(body.nodes) for body in bodies) + MAX_UNROLLED
 
     def _read(self, node: Node, inputs: Sequence[Item]) -> Sequence[Item]:
         if OPERANDS not in node.attributes:
@@ -35,7 +57,7 @@ class LiteInterpreter(Interpreter):
 
     def _as_fed(self, node: Node, item: Item) -> Item:
         """Return an input of integers as the real numbers that these can stand for."""
-        tensor = node.attributes.get(TENSOR)
+        tensor: LiteTensor | None = node.attributes.get(TENSOR)
         if tensor is None or tensor.quantization is None or not isinstance(item, Tensor):
             return item
         name = self.inputs.name_of(node)

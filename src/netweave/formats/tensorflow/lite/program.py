@@ -155,12 +155,15 @@ class _Subgraph:
         """Return the node that makes a tensor, and which of its outputs it is; a stored one gets its node."""
         if index not in self.refs:
             tensor = self.tensors[index]
-            if tensor.array is None and 0 not in tensor.shape:
+            sizes = [size for size in tensor.shape if size is not None]
+            array = tensor.array
+            if array is None and 0 in sizes and len(sizes) == len(tensor.shape):
+                array = np.zeros(sizes, np.float32)
+            if array is None:
                 raise ReadError(
                     f"tensor {tensor.name!r:.200} is read, but neither stored nor made by an operator",
                     place=self.place,
                 )
-            array = np.zeros(tensor.shape, np.float32) if tensor.array is None else tensor.array  # type: ignore[arg-type]
             name = self._free(tensor.name or f"constant {index}")
             self.nodes[name] = Node(name, "Const", (), {"value": array})
             self.refs[index] = (name, 0)

@@ -10,7 +10,7 @@ where no error was handed on.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class Quantization:
     scale: np.ndarray
     zero_point: np.ndarray
     axis: int
-    dtype: np.dtype[np.generic]
+    dtype: np.dtype[Any]
 
     def equals(self, other: Quantization | None) -> bool:
         """Whether two tensors have the same integers for the same numbers."""
@@ -54,8 +54,8 @@ class Quantization:
         zero = self.zero_point.astype(np.int32).reshape(
             shape if self.zero_point.size > 1 else [1] * array.ndim
         )
-        scale = self.scale.reshape(shape)
-        return np.asarray((array.astype(np.int32) - zero) * scale, np.float32)
+        with np.errstate(over="ignore"):  # a damaged scale
+            return np.asarray((array.astype(np.int32) - zero) * self.scale.reshape(shape), np.float32)
 
     def rounded(self, ctx: ChannelsLastLayer, x: Tensor) -> Tensor:
         """Return a computed tensor with the real numbers that the integers can stand for."""
@@ -71,7 +71,7 @@ ROUNDED = frozenset(map(np.dtype, (np.int8, np.uint8, np.int16)))
 
 
 def quantization_of(
-    record: Record | None, dtype: np.dtype[np.generic], shape: tuple[int, ...], *, place: str
+    record: Record | None, dtype: np.dtype[Any], shape: tuple[int, ...], *, place: str
 ) -> Quantization | None:
     """Return the scale of a tensor; None for one that holds numbers as they are.
 

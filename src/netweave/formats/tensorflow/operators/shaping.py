@@ -169,6 +169,10 @@ def _bounds(ctx: TensorFlowOperation, index: int, what: str) -> list[int]:
 def slice_(ctx: TensorFlowOperation) -> Item:
     """``size`` elements from ``begin`` on along each axis, -1 for all that are left."""
     begins, lengths = ctx.integers_input(1, "begin"), ctx.sizes_input(2, "the size")
+    if not len(begins) == len(lengths) == ctx.rank():
+        raise ctx.shape_error(
+            f"slices {ctx.rank()} axes by {len(begins)} begins and {len(lengths)} sizes, expected as many"
+        )
     bounds = {}
     for axis, (begin, length, size) in enumerate(zip(begins, lengths, ctx.shape(), strict=True)):
         if begin or length not in {-1, size}:  # an open length is that of the axis
