@@ -1,9 +1,9 @@
 """Nets of TFLite: FlatBuffers of TensorFlow's operators, in other spelling, often quantised.
 
-``opening`` reads the tables (``schema``), ``tensors`` what is stored, as the real numbers that it stands for,
-``program`` makes nodes of operators, and ``interpreter`` reads these with TensorFlow's own rules: each
-function in ``operators/`` says which of them an operator is, and with what attributes. To add one, write
-such a function, and its options into ``schema``.
+``program`` reads the tables (``schema``) and makes nodes of operators, ``tensors`` reads what is stored, as
+the real numbers that it stands for (``quantization``), and ``interpreter`` reads the nodes with TensorFlow's
+own rules: each function in ``operators/`` says which of them an operator is, and with what attributes. To add
+one, write such a function, and its options into ``schema``.
 """
 
 from __future__ import annotations
