@@ -139,7 +139,7 @@ def _keras() -> dict[str, str]:
 def _tflite() -> dict[str, str]:
     from netweave.formats.tensorflow.lite.operators import LITE_READERS
 
-    return _by_name({name: _first_line(reader.read.args[0]) for name, reader in LITE_READERS.items()})  # type: ignore[attr-defined]
+    return _by_name({name: _first_line(reader.read.args[0]) for name, reader in LITE_READERS.items()})
 
 
 def _openvino() -> dict[str, str]:

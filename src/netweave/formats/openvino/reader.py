@@ -15,7 +15,13 @@ from netweave.formats.openvino.document import parse_size, read_document
 from netweave.formats.openvino.operators import READERS, REASONS
 from netweave.graph import BATCH, GraphBuilder, Origin
 from netweave.graph.ordering import CycleError, inputs_first
-from netweave.lowering.channels_last import ChannelsLastLayer, ChannelsLastNet, Stored, Tensor
+from netweave.lowering.channels_last import (
+    ChannelsLastLayer,
+    ChannelsLastNet,
+    Operand,
+    Stored,
+    Tensor,
+)
 from netweave.lowering.inputs import check_given_sizes, check_input_size, unknown_sizes
 
 if TYPE_CHECKING:
@@ -24,7 +30,6 @@ if TYPE_CHECKING:
     from netweave.files import Source
     from netweave.formats.openvino.document import Document, IRLayer, Port
     from netweave.graph import Graph
-    from netweave.lowering.channels_last import Operand
 
 INPUT, CONSTANT, RESULT = "Parameter", "Const", "Result"
 
@@ -142,8 +147,10 @@ class _Reading:
         if "..." in text:
             raise unknown_sizes(name, place=place, example="1x3x224x224")
         declared = [parse_size(size, place=place) for size in text.split(",") if size.strip()]
-        sizes = self.input_shapes.get(name, tuple(declared))
-        check_given_sizes(name, declared, sizes, place=place)  # type: ignore[arg-type]
+        given = self.input_shapes.get(name)
+        if given is not None:
+            check_given_sizes(name, declared, given, place=place)
+        sizes: tuple[int | None, ...] = given or tuple(declared)
         check_input_size(name, sizes, place=place)
         dims: list[int | str | None] = list(sizes)
         if dims and declared[0] is None:
@@ -175,7 +182,7 @@ class _Reading:
 
 
 def _items(items: Operand | Sequence[Operand]) -> list[Operand]:
-    return list(items) if isinstance(items, (list, tuple)) else [items]  # type: ignore[list-item]
+    return [items] if isinstance(items, Operand) else list(items)
 
 
 def _named_apart(names: Sequence[str]) -> list[str]:
