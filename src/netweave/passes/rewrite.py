@@ -136,18 +136,45 @@ class Rewriter:
         domain: str = "",
     ) -> ir.Node:
         """Put a new node, a standard one by default, before another, in the same layers, and return it."""
+        new = self._made(before, op_type, inputs, attributes, output, num_outputs, domain)
+        self._inner.insert_before(before, new)
+        return new
+
+    def append(
+        self,
+        after: ir.Node,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        output: str | None = None,
+    ) -> ir.Node:
+        """Put a new standard node with one output after another, in the same layers, and return it."""
+        new = self._made(after, op_type, inputs, attributes, output, 1, "")
+        self._inner.insert_after(after, new)
+        return new
+
+    def _made(
+        self,
+        beside: ir.Node,
+        op_type: str,
+        inputs: Sequence[ir.Value | None],
+        attributes: Mapping[str, Any] | None,
+        output: str | None,
+        num_outputs: int,
+        domain: str,
+    ) -> ir.Node:
         new = ir.Node(
             domain,
             op_type,
             list(inputs),
             attributes=make_attributes(attributes or {}),
             num_outputs=num_outputs,
-            name=take_name(f"{before.name}/{op_type}", self._node_names, separator="@", first=1),
+            name=take_name(f"{beside.name}/{op_type}", self._node_names, separator="@", first=1),
         )
         for value in new.outputs:
-            value.name = self.free_name(output or f"{before.name}/{op_type}")
-        set_layer_keys(new, layer_keys(before))
-        self._inner.insert_before(before, new)
+            value.name = self.free_name(output or f"{beside.name}/{op_type}")
+        set_layer_keys(new, layer_keys(beside))
         return new
 
     def bypass(self, node: ir.Node, source: ir.Value) -> bool:

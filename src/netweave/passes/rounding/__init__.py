@@ -1,0 +1,24 @@
+"""Rounding in a graph: every place where numbers are brought to fewer bits as a pair of nodes of its own."""
+
+from netweave.passes.rounding.explicit import (
+    ExplicitRounding,
+    explicit_rounding,
+    has_rounding,
+    without_rounding,
+)
+from netweave.passes.rounding.formats import Quantiser, StoredRounding, format_name
+from netweave.passes.rounding.points import RoundingPoint, rounding_points
+from netweave.passes.rounding.walk import NotExplicitError
+
+__all__ = [
+    "ExplicitRounding",
+    "NotExplicitError",
+    "Quantiser",
+    "RoundingPoint",
+    "StoredRounding",
+    "explicit_rounding",
+    "format_name",
+    "has_rounding",
+    "rounding_points",
+    "without_rounding",
+]
