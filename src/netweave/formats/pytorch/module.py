@@ -245,7 +245,8 @@ def _inputs(
     if examples is not None:
         return dict(zip(names, map(torch.as_tensor, examples), strict=False)), [], False
     if shapes or len(names) != 1:
-        return _given(names, shapes), [], False
+        given = {name: _in_precision_of(module, x) for name, x in _given(names, shapes).items()}
+        return given, [], False
     return _guessed(module, names[0], likely_shapes)
 
 
@@ -265,12 +266,19 @@ def _drawn(shape: Sequence[int]) -> torch.Tensor:
     return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
 
 
+def _in_precision_of(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Return an input in the precision of a module's weights, which a module in float16 insists on."""
+    kinds = {array.dtype for array in module.parameters() if array.dtype.is_floating_point}
+    return x.to(kinds.pop()) if len(kinds) == 1 and x.dtype.is_floating_point else x
+
+
 def _guessed(
     module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]
 ) -> tuple[dict[str, torch.Tensor], list[str], bool]:
     """Find sizes that a module with one input takes, from its first part that says how it wants them."""
     last = "it has no part that says what it takes"
-    for inputs in itertools.chain(_likely(module, likely_shapes), _candidates(module)):
+    for drawn in itertools.chain(_likely(module, likely_shapes), _candidates(module)):
+        inputs = _in_precision_of(module, drawn)
         try:
             module(inputs)
         except Exception as error:  # noqa: BLE001 - any code's any error
