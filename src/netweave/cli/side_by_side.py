@@ -193,6 +193,8 @@ def _status(group: Group, numbers: Mapping[int, int]) -> list[Text]:
     lines = [Text(f"equal: {mapping}" if named else group.status.value, style=LOOKS[group.status].style)]
     if group.error is not None:
         lines[0].append(f", error {ratio_text(group.error)}", style="not bold default")
+    if group.rounding_error is not None:
+        lines.append(Text(f"rounding explains {ratio_text(group.rounding_error)}", style="dim"))
     if group.status is Status.PROPAGATED and group.isolated_error is not None:
         lines.append(Text(f"given A's inputs: error {ratio_text(group.isolated_error)}", style="dim"))
     if mapping and not named:

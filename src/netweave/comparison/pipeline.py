@@ -10,6 +10,7 @@ import numpy as np
 from netweave.comparison.execution.probes import NUM_SAMPLES
 from netweave.comparison.layer_range import cut_layer_range
 from netweave.comparison.metric import OUTPUT_TOLERANCE
+from netweave.comparison.precision import compare_precisions
 from netweave.comparison.prepare import NotComparableError, prepare
 from netweave.comparison.result.comparison import Comparison
 from netweave.comparison.result.verdicts import Verdict
@@ -74,11 +75,21 @@ def compare(
     # Nets that overflow are compared like others: what is not finite is judged where it matters. And graphs
     # are cycles of nodes and values, of which none dies on the way.
     with np.errstate(all="ignore"), collector_at_rest():
-        if first is None and last is None:
-            return _compare_branches(a, b, settings, log)
-        whole = _compare(a, b, comparable, Settings(tolerance, seed=seed, num_samples=num_samples), log)
-        parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
-        return _compare(*parts, comparable, settings, StageLog(log.progress))
+        exact = partial(_compare_exactly, settings=settings, log=log, first=first, last=last)
+        rounded = compare_precisions(a, b, exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
+        return exact(a, b) if rounded is None else rounded
+
+
+def _compare_exactly(
+    a: Graph, b: Graph, *, settings: Settings, log: StageLog, first: str | None, last: str | None
+) -> Comparison:
+    """Compare two nets, or a range of their layers, up to float32 rounding."""
+    if first is None and last is None:
+        return _compare_branches(a, b, settings, log)
+    whole_settings = Settings(settings.tolerance, seed=settings.seed, num_samples=settings.num_samples)
+    whole = _compare(a, b, comparable, whole_settings, log)
+    parts = cut_layer_range(comparable(a), comparable(b), whole, first=first, last=last)
+    return _compare(*parts, comparable, settings, StageLog(log.progress))
 
 
 def _compare_branches(a: Graph, b: Graph, settings: Settings, log: StageLog) -> Comparison:

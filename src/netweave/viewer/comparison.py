@@ -149,6 +149,7 @@ def _group_json(
         "evidence": group.evidence.name,
         "error": real(group.error),
         "isolated_error": real(group.isolated_error),
+        "rounding_error": real(group.rounding_error),
         "mapping": group.mapping.text if group.mapping else "",
         "finding": numbers[id(group.finding)] if group.finding else None,
         "values": values_json(group.values),

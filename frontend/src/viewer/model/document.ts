@@ -90,6 +90,8 @@ export interface Group {
   evidence: Evidence;
   error: Real;
   isolated_error: Real;
+  /** What rounding to fewer bits explains; absent in documents of before. */
+  rounding_error?: Real;
   mapping: string;
   finding: number | null;
   values?: TensorValues | null;

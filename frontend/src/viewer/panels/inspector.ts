@@ -234,6 +234,7 @@ function weightsPart(item: UnionItem): HTMLElement[] {
 function valuesTable(group: Group): HTMLElement {
   const rows: [string, string][] = [["difference / rms", ratioText(group.error)]];
   if (group.isolated_error !== null) rows.push(["given A's inputs", ratioText(group.isolated_error)]);
+  if (group.rounding_error != null) rows.push(["rounding explains", ratioText(group.rounding_error)]);
   if (group.mapping) rows.push(["A becomes B by", group.mapping]);
   return h(
     "table",

@@ -145,6 +145,8 @@ class Group:
         isolated_error: The same with A's real inputs fed to B's nodes, as no earlier difference then counts;
             None if that was not needed.
         mapping: How the output of A becomes that of B; None if not compared or the same.
+        rounding_error: Where one net is rounded to fewer bits, the error that its rounding explains; None
+            otherwise.
         finding: The explanation, where there is something to explain.
         values: What the group's output holds in both nets, where that was asked for.
     """
@@ -159,6 +161,7 @@ class Group:
     isolated_error: float | None = None
     mapping: TensorMapping | None = None
     finding: Finding | None = None
+    rounding_error: float | None = None
     values: TensorValues | None = field(default=None, repr=False, compare=False, metadata=NOT_IN_JSON)
 
     @property
@@ -171,6 +174,33 @@ class Group:
     def is_pair(self) -> bool:
         """Whether both nets have something in it; weights alone have layers without nodes."""
         return bool((self.nodes_a or self.layers_a) and (self.nodes_b or self.layers_b))
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """What rounding to fewer bits costs a net (decision 0184).
+
+    Attributes:
+        side: The net that is rounded, ``A`` or ``B``; the other one is the reference.
+        formats: The formats that it rounds to, such as ``float16`` or ``int8``.
+        seen: Largest difference of an output from the net without rounding, relative to its rms.
+        expected: The same with the reference's weights rounded to these formats, and ranges that fit.
+    """
+
+    side: str
+    formats: tuple[str, ...]
+    seen: float
+    expected: float
+
+    @property
+    def text(self) -> str:
+        """The formats in words."""
+        return " and ".join(self.formats)
+
+    @property
+    def holding(self) -> str:
+        """What must hold the numbers, in words: integers need scales."""
+        return f"{self.text} with these scales" if "int" in self.text else self.text
 
 
 EQUAL_VERDICTS = frozenset({Verdict.IDENTICAL, Verdict.EQUAL, Verdict.LATENT})
@@ -189,6 +219,7 @@ class Comparison:
         inputs: How A's inputs become B's.
         outputs: How A's outputs become B's.
         error: Largest difference of an output over all probes, relative to its rms.
+        precision: What rounding costs, where one net is rounded to fewer bits than the other; None otherwise.
         probes: What the nets were run on, in words (``data 1x3x24x31, noise``).
         notes: What else the reader should know, one sentence each.
         seconds: Time of each stage, by name.
@@ -205,6 +236,7 @@ class Comparison:
     probes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     seconds: dict[str, float] = field(default_factory=dict)
+    precision: Precision | None = None
 
     @property
     def equal(self) -> bool:

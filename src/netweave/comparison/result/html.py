@@ -74,9 +74,17 @@ def _row(comparison: Comparison, group: Group) -> list[str]:
         _layers(comparison.a, group.layers_a, group.nodes_a),
         _layers(comparison.b, group.layers_b, group.nodes_b),
         f"<span class={COLOURS[group.status.name]}>{group.status.value}</span>",
-        "" if group.error is None else ratio_text(group.error),
+        _error(group),
         f"<span class=dim>{group.evidence.value}</span>" if paired else "",
     ]
+
+
+def _error(group: Group) -> str:
+    if group.error is None:
+        return ""
+    explained = group.rounding_error
+    rest = "" if explained is None else f" <span class=dim>(rounding: {ratio_text(explained)})</span>"
+    return f"{ratio_text(group.error)}{rest}"
 
 
 def _layers(graph: Graph | NetRecord, keys: tuple[str, ...], nodes: tuple[str, ...]) -> str:

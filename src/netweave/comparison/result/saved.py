@@ -53,7 +53,7 @@ def open_comparison(file: str | Path) -> Comparison:
 def _comparison(found: dict[str, Any]) -> Comparison:
     hints = typing.get_type_hints(Comparison, localns=NAMES)
     names = [field.name for field in dataclasses.fields(Comparison) if field.name not in {"a", "b"}]
-    values: dict[str, Any] = {name: _made(hints[name], found[name]) for name in names}
+    values: dict[str, Any] = {name: _made(hints[name], found[name]) for name in names if name in found}
     return Comparison(a=_net(found["a"]), b=_net(found["b"]), **values)
 
 

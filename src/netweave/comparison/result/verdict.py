@@ -53,7 +53,7 @@ def decide(
         return Verdict.DIFFERENT, _more_outputs(inputs, outputs, apart)
     if effective:
         culprits = [group for group in effective if group.finding] or effective
-        return Verdict.DIFFERENT, _different(culprits, apart)
+        return Verdict.DIFFERENT, difference_in_words(culprits, apart)
     if any(not pair.a or not pair.b for pair in apart):
         named = ", ".join(repr(pair.a or pair.b) for pair in apart if not pair.a or not pair.b)
         return Verdict.DIFFERENT, f"different: output {named} has no counterpart in the other net"
@@ -79,7 +79,10 @@ def _doubtful(agreement: Agreement, outputs: Sequence[OutputPair]) -> tuple[Verd
     agree = _agreement(outputs)
     if agreement.hidden:
         culprits = [group for group in agreement.hidden if group.finding] or agreement.hidden
-        return Verdict.DIFFERENT, f"{_different(culprits, [])}. {_capital(agree)}, but {agreement.reason}"
+        return (
+            Verdict.DIFFERENT,
+            f"{difference_in_words(culprits, [])}. {_capital(agree)}, but {agreement.reason}",
+        )
     if agreement.untested:
         return Verdict.UNDECIDED, (
             f"not decidable: {agree}, but {agreement.reason}, and nothing can be said about "
@@ -167,7 +170,13 @@ def _outputs_in_words(pairs: Sequence[OutputPair]) -> str:
     return "; ".join(f"{', '.join(map(repr, names))} with {text}" for text, names in by_text.items())
 
 
-def _different(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
+def difference_in_words(culprits: Sequence[Group], apart: Sequence[OutputPair]) -> str:
+    """Say where nets differ, by how much, and what to change.
+
+    Args:
+        culprits: Groups that differ, the first of which is described.
+        apart: The outputs that differ.
+    """
     first = culprits[0].finding
     errors = [pair.error for pair in apart if pair.error is not None]
     if first is None:

@@ -99,7 +99,8 @@ _ROWS = (
         "teal",
         0,
         "The outputs agree after a mapping of inputs or outputs, such as swapping height and width or red "
-        "and blue. The verdict includes the mapping.",
+        "and blue, or within what the precision of one net can hold, such as float16 or int8. The verdict "
+        "includes the mapping or the precision.",
     ),
     Look(
         Verdict.LATENT.value,

@@ -49,5 +49,15 @@ MISMATCHES: dict[str, str] = {
     "missing-input": "One node has a stored input that the other lacks.",
     "missing-layer": "A layer that only one net has.",
     "layer-order": "The same layers in another order.",
+    "quantised-scale": "A scale of quantised weights, of a bias or between layers, wrong by a factor.",
+    "quantised-scale-swapped": "The scale of another layer's weights.",
+    "quantised-zero-point": "A zero point that is off by some steps.",
+    "quantised-axis": "Scales that run along another axis than the weights were quantised along.",
+    "quantised-sign": "Integers written as signed and read as unsigned, or the other way round.",
+    "quantised-saturation": "Quantised weights cut off at the ends of their range.",
+    "quantised-range": "A range of activations that cuts off what a layer makes, or is far wider.",
+    "quantised-per-tensor": "One scale for filters of very different size, so that small ones are lost.",
+    "float-overflow": "Values beyond the largest number of float16.",
+    "preprocessing": "A step of the preprocessing of images: channel order, mean, scale, resize, crop.",
 }
 """Key of a mismatch to what it is. An attribute without a row has the key ``<operator>-<attribute>``."""

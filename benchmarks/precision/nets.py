@@ -1,0 +1,131 @@
+"""A residual net as an ONNX file, in float32 and by ONNX Runtime's own quantisers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+CHANNELS = 16
+SIZE = 24
+
+
+def float_net(*, spread: float = 1.0, seed: int = 3) -> onnx.ModelProto:
+    """Return a small residual net whose weights are drawn.
+
+    Args:
+        spread: How many times larger the largest filter of a layer is than the smallest.
+        seed: Of the weights.
+    """
+    generator = np.random.default_rng(seed)
+    arrays: dict[str, np.ndarray] = {}
+
+    def weights(name: str, *shape: int) -> None:
+        array = generator.standard_normal(shape).astype(np.float32) * np.float32(
+            (2 / np.prod(shape[1:])) ** 0.5
+        )
+        factors = np.geomspace(1, 1 / spread, shape[0]).astype(np.float32)
+        arrays[f"{name}.weight"] = array * factors.reshape(-1, *[1] * (len(shape) - 1))
+        arrays[f"{name}.bias"] = (0.1 * generator.standard_normal(shape[0])).astype(np.float32)
+
+    weights("conv1", CHANNELS, 3, 3, 3)
+    weights("conv2", CHANNELS, CHANNELS, 3, 3)
+    weights("conv3", CHANNELS, CHANNELS, 3, 3)
+    weights("conv4", 2 * CHANNELS, CHANNELS, 3, 3)
+    weights("fc", 10, 2 * CHANNELS)
+
+    def conv(name: str, source: str, **attributes: Any) -> onnx.NodeProto:
+        inputs = [source, f"{name}.weight", f"{name}.bias"]
+        settings = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]} | attributes
+        return helper.make_node("Conv", inputs, [name], name=name, **settings)
+
+    nodes = [
+        conv("conv1", "x"),
+        helper.make_node("Relu", ["conv1"], ["relu1"], name="relu1"),
+        helper.make_node("MaxPool", ["relu1"], ["pool1"], name="pool1", kernel_shape=[2, 2], strides=[2, 2]),
+        conv("conv2", "pool1"),
+        helper.make_node("Relu", ["conv2"], ["relu2"], name="relu2"),
+        conv("conv3", "relu2"),
+        helper.make_node("Add", ["conv3", "pool1"], ["add"], name="add"),
+        helper.make_node("Relu", ["add"], ["relu3"], name="relu3"),
+        conv("conv4", "relu3", strides=[2, 2]),
+        helper.make_node("Relu", ["conv4"], ["relu4"], name="relu4"),
+        helper.make_node("GlobalAveragePool", ["relu4"], ["gap"], name="gap"),
+        helper.make_node("Flatten", ["gap"], ["flat"], name="flat"),
+        helper.make_node("Gemm", ["flat", "fc.weight", "fc.bias"], ["y"], name="fc", transB=1),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "residual",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 3, SIZE, SIZE])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", 10])],
+        [numpy_helper.from_array(array, name) for name, array in arrays.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.checker.check_model(model)
+    return model
+
+
+def float_arrays() -> dict[str, np.ndarray]:
+    """Return the stored arrays of the float net by name."""
+    return {tensor.name: numpy_helper.to_array(tensor) for tensor in float_net().graph.initializer}
+
+
+def images(count: int, seed: int = 11) -> list[np.ndarray]:
+    """Return inputs to calibrate on."""
+    generator = np.random.default_rng(seed)
+    return [generator.standard_normal((1, 3, SIZE, SIZE)).astype(np.float32) for _ in range(count)]
+
+
+def quantised(source: Path, target: Path, data: list[np.ndarray] | None = None, **settings: Any) -> Path:
+    """Quantise a file with one input by ONNX Runtime's static quantiser.
+
+    Args:
+        source: The net.
+        target: The quantised net.
+        data: Inputs to calibrate on; those of ``images`` if there are none.
+        settings: Of the quantiser.
+    """
+    from onnxruntime.quantization import CalibrationDataReader, quantize_static
+
+    (value,) = onnx.load(str(source)).graph.input
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]  # the library has no types
+        def __init__(self) -> None:
+            self.rows = iter([{value.name: x} for x in data or images(16)])
+
+        def get_next(self) -> Any:
+            return next(self.rows, None)
+
+    quantize_static(str(source), str(target), Reader(), **settings)
+    return target
+
+
+def calibrated(
+    source: Path, target: Path, data: list[np.ndarray], *, per_channel: bool, operators: bool = False
+) -> Path:
+    """Quantise a file to signed weights, as QuantizeLinear and DequantizeLinear or as quantised operators."""
+    from onnxruntime.quantization import QuantFormat, QuantType
+
+    form = QuantFormat.QOperator if operators else QuantFormat.QDQ
+    settings = {"quant_format": form, "per_channel": per_channel, "weight_type": QuantType.QInt8}
+    return quantised(source, target, data, **settings)
+
+
+def edited(
+    source: Path, target: Path, change: Callable[[dict[str, np.ndarray], onnx.ModelProto], None]
+) -> Path:
+    """Write a file with some of its stored arrays changed: ``change`` is given all of them by name."""
+    model = onnx.load(str(source))
+    arrays = {tensor.name: numpy_helper.to_array(tensor).copy() for tensor in model.graph.initializer}
+    change(arrays, model)
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in arrays.items())
+    onnx.save(model, str(target))
+    return target

@@ -1,0 +1,253 @@
+"""Comparing nets of different precision: what rounding explains is no difference (decision 0184).
+
+The rounded net is taken apart into the net that it stands for, in real numbers, and its roundings. Stored
+arrays that are the reference's within rounding become the reference's; then both nets are compared as nets in
+full precision are. What is left is judged by itself: scales, zero points and axes of stored arrays against
+the reference's numbers, ranges of activations against what the net computes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.precision import measuring
+from netweave.comparison.precision.measuring import Measurement
+from netweave.comparison.precision.ranges import fitting_range, range_faults
+from netweave.comparison.precision.reference_arrays import reference_arrays
+from netweave.comparison.precision.verdict import RoundedResult
+from netweave.comparison.result.verdicts import Verdict
+from netweave.errors import NetweaveError, RunError
+from netweave.passes import absorb
+from netweave.passes.rounding import (
+    ExplicitRounding,
+    NotExplicitError,
+    explicit_rounding,
+    has_rounding,
+    rounding_points,
+    without_rounding,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    import numpy as np
+    import onnx_ir as ir
+
+    from netweave.comparison.precision.measuring import Inputs
+    from netweave.comparison.precision.reference_arrays import ReferenceArrays
+    from netweave.comparison.precision.stored_faults import StoredFault
+    from netweave.comparison.result.comparison import Comparison, Group
+    from netweave.comparison.stage_log import StageLog
+    from netweave.graph import Graph
+    from netweave.passes.rounding import RoundingPoint
+
+MAX_MEASURED = 12
+"""Faults beyond this many are not run one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A fault of the rounded net, and where it is.
+
+    Attributes:
+        key: Initializer or rounding node that is at fault.
+        node: The node of the rounded net that it belongs to.
+        fault: What is wrong.
+    """
+
+    key: str
+    node: ir.Node | None
+    fault: StoredFault
+
+
+def compare_precisions(
+    a: Graph,
+    b: Graph,
+    exact: Callable[[Graph, Graph], Comparison],
+    *,
+    probe: Mapping[str, np.ndarray] | None,
+    tolerance: float,
+    seed: int,
+    log: StageLog,
+) -> Comparison | None:
+    """Compare nets of different precision; None where both compute in the same, or roundings cannot be told.
+
+    Args:
+        a: The first net.
+        b: The second net.
+        exact: Compares two nets in full precision.
+        probe: Inputs of A by name; drawn if there are none.
+        tolerance: Largest error of an output that counts as none whatever rounding explains.
+        seed: What inputs are drawn by.
+        log: Takes times and notes.
+    """
+    if not has_rounding(a) and not has_rounding(b):
+        return None
+    try:
+        with log.stage("take roundings apart"):
+            explicit = explicit_rounding(a), explicit_rounding(b)
+    except (NotExplicitError, NetweaveError) as reason:
+        log.note(f"compared without regard to rounding: {reason}")
+        return None
+    if explicit[0].formats == explicit[1].formats:
+        return None
+    of_b = explicit[1].significant_bits < explicit[0].significant_bits
+    pair = _RoundedPair(a, b, explicit[of_b], of_b=of_b, reference=without_rounding(explicit[not of_b].graph))
+    return pair.compare(exact, probe=probe, tolerance=tolerance, seed=seed, log=log)
+
+
+@dataclass(slots=True)
+class _RoundedPair:
+    a: Graph
+    b: Graph
+    rounded: ExplicitRounding
+    reference: Graph
+    of_b: bool
+    real: Graph = field(init=False)
+    arrays: ReferenceArrays = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.real = without_rounding(self.rounded.graph)
+        if _num_normalisations(self.reference) > _num_normalisations(self.real):
+            self.reference = absorb(self.reference)  # the quantiser had them folded
+        self.arrays = reference_arrays(self.reference, self.real, self.rounded.stored)
+        self.real = measuring.with_arrays(self.real, self.arrays.arrays)
+
+    def compare(
+        self,
+        exact: Callable[[Graph, Graph], Comparison],
+        *,
+        probe: Mapping[str, np.ndarray] | None,
+        tolerance: float,
+        seed: int,
+        log: StageLog,
+    ) -> Comparison:
+        nets = (self.reference, self.real) if self.of_b else (self.real, self.reference)
+        plain = exact(*nets)
+        if plain.verdict is Verdict.UNDECIDED or not plain.inputs:
+            return replace(plain, a=self.a, b=self.b)
+        own = {str(value.name) for value in self.real.inputs}
+        if not {mapping.b if self.of_b else mapping.a for mapping in plain.inputs} <= own:
+            return self._unmeasured(plain, tolerance, "a range of layers is compared")
+        try:
+            with log.stage("measure rounding"):
+                rounded = self.rounded.graph
+                shown = (self.reference, rounded) if self.of_b else (rounded, self.reference)
+                inputs = measuring.own_inputs(shown, plain.inputs, of_b=self.of_b, probe=probe, seed=seed)
+                return self._measured(plain, inputs, tolerance=tolerance, is_drawn=probe is None)
+        except RunError as reason:
+            return self._unmeasured(plain, tolerance, str(reason))
+
+    def _result(self, plain: Comparison, tolerance: float) -> RoundedResult:
+        side = "B" if self.of_b else "A"
+        return RoundedResult(replace(plain, a=self.a, b=self.b), side, self.rounded.formats, tolerance)
+
+    def _unmeasured(self, plain: Comparison, tolerance: float, reason: str) -> Comparison:
+        """Return the comparison without roundings with what is wrong with its stored arrays alone."""
+        result = self._result(plain, tolerance)
+        for fault in self._judged({}):
+            number = self._group_of(plain, fault.node)
+            if number is not None:
+                result.add(number, self.rounded.graph, fault.node, fault.fault, None, None)
+        return result.unmeasured(reason)
+
+    def _measured(
+        self, plain: Comparison, inputs: Sequence[Inputs], *, tolerance: float, is_drawn: bool
+    ) -> Comparison:
+        """Return the comparison without roundings with what they cost, and what is wrong with them."""
+        points = rounding_points(self.rounded.graph)
+        tensors = self._tensors(plain)
+        outputs = _outputs(self.real)
+        names = list(dict.fromkeys([*tensors.values(), *(str(p.value.name) for p in points), *outputs]))
+        reference = measuring.run_at(self.real, inputs, names)
+        if is_drawn:
+            inputs = measuring.fitted_inputs(inputs, reference, points)
+            reference = measuring.run_at(self.real, inputs, names)
+        found = range_faults(points, reference, is_drawn=is_drawn)
+        judged = self._judged(found)
+        proper = self._proper_arrays() | measuring.point_arrays(
+            self.rounded.graph, _fitting_ranges(points, found, reference)
+        )
+        measured = Measurement(self.rounded, inputs, reference, names, proper)
+        result = self._result(plain, tolerance)
+        for fault in judged:
+            number = self._group_of(plain, fault.node)
+            name = tensors.get(number) if number is not None else None
+            alone = measured.with_fault(fault.key, name) if name and len(judged) <= MAX_MEASURED else None
+            usual = measured.loss(name) if name else None
+            result.add(number, self.rounded.graph, fault.node, fault.fault, alone, usual)
+        losses = {number: measured.loss(name) for number, name in tensors.items()}
+        return result.comparison(losses, [lost for name in outputs if (lost := measured.loss(name))])
+
+    def _judged(self, of_points: Mapping[str, StoredFault]) -> list[Judged]:
+        rows = [Judged(key, node, fault) for key, (node, fault) in self.arrays.faults.items()]
+        for point in rounding_points(self.rounded.graph):
+            fault = of_points.get(str(point.there.name))
+            if fault is not None:
+                readers = [reader for back in point.backs for reader, _ in back.outputs[0].uses()]
+                node = point.value.producer() or (readers[0] if readers else None)
+                rows.append(Judged(str(point.there.name), node, fault))
+        order = {str(node.name): place for place, node in enumerate(self.rounded.graph.nodes)}
+        return sorted(rows, key=lambda row: order.get(str(row.node.name), 0) if row.node is not None else 0)
+
+    def _proper_arrays(self) -> dict[str, np.ndarray]:
+        """Return the stored arrays as they should be: what the format holds of the reference's numbers."""
+        values = self.real.values()
+        proper = {}
+        for name, array in self.arrays.arrays.items():
+            axis = self.arrays.channel_axes.get(name, 0)
+            is_right = name not in self.arrays.faults
+            if name in values:
+                proper[name] = measuring.properly_rounded(
+                    array, self.rounded.stored[name], is_right=is_right, axis=axis
+                )
+        return proper
+
+    def _tensors(self, plain: Comparison) -> dict[int, str]:
+        """Return the tensor of the rounded net that each group makes, by the group's number."""
+        nodes = {str(node.name): node for node in self.real.nodes}
+        by_layer = self.real.nodes_of()
+        made = {}
+        for number, group in enumerate(plain.groups):
+            names, keys = _own(group, of_b=self.of_b)
+            own = [nodes[name] for name in names if name in nodes]
+            own = own or [node for key in keys for node in by_layer.get(key, ())]
+            if own and group.is_pair:
+                made[number] = str(own[-1].outputs[0].name)
+        return made
+
+    def _group_of(self, plain: Comparison, node: ir.Node | None) -> int | None:
+        if node is None:
+            return None
+        keys = {layer.key for layer in self.rounded.graph.layers_of(node)}
+        for number, group in enumerate(plain.groups):
+            names, layers = _own(group, of_b=self.of_b)
+            if str(node.name) in names or keys.intersection(layers):
+                return number
+        return None
+
+
+def _fitting_ranges(
+    points: Sequence[RoundingPoint], faults: Mapping[str, StoredFault], runs: Sequence[Inputs]
+) -> dict[str, tuple[float, int]]:
+    """Return a scale and zero point that hold what a range at fault should, by the rounding node."""
+    ranges = {}
+    for point in points:
+        if str(point.there.name) in faults and point.quantiser is not None:
+            values = [run[str(point.value.name)] for run in runs]
+            low, high = min(float(x.min()) for x in values), max(float(x.max()) for x in values)
+            ranges[str(point.there.name)] = fitting_range(low, high, point.quantiser)
+    return ranges
+
+
+def _own(group: Group, *, of_b: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return (group.nodes_b, group.layers_b) if of_b else (group.nodes_a, group.layers_a)
+
+
+def _outputs(graph: Graph) -> list[str]:
+    return [str(value.name) for value in graph.outputs]
+
+
+def _num_normalisations(graph: Graph) -> int:
+    return sum(node.op_type == "BatchNormalization" for node in graph.nodes)

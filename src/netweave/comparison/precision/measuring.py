@@ -1,0 +1,259 @@
+"""How far a rounded net is from the same net without rounding, and how far its rounding explains that."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from netweave.comparison.execution import probes
+from netweave.comparison.execution.input_mapping import InputMapping
+from netweave.comparison.execution.sizes import declared_sizes
+from netweave.comparison.metric import relative_error
+from netweave.comparison.precision.ranges import SMALL, range_ratio
+from netweave.errors import RunError
+from netweave.passes.rounding import Quantiser, rounding_points
+from netweave.passes.rounding.formats import round_to_float
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from netweave.comparison.result.comparison import TensorMapping
+    from netweave.graph import Graph
+    from netweave.passes.rounding import ExplicitRounding, RoundingPoint, StoredRounding
+
+Inputs = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What rounding costs at one tensor, relative to the rms of the tensor without rounding.
+
+    Attributes:
+        seen: What the rounded net loses.
+        expected: What it loses with the reference's arrays properly rounded, and ranges that fit.
+    """
+
+    seen: float
+    expected: float
+
+
+def own_inputs(
+    nets: tuple[Graph, Graph],
+    mappings: Sequence[TensorMapping],
+    *,
+    of_b: bool,
+    probe: Mapping[str, np.ndarray] | None,
+    seed: int,
+) -> list[Inputs]:
+    """Return inputs of one of two nets: the user's own, or drawn ones within the range of its input.
+
+    Args:
+        nets: A and B; the net whose inputs are wanted with its roundings.
+        mappings: How A's inputs become B's.
+        of_b: Whether the inputs are those of B.
+        probe: Inputs of A by name.
+        seed: What is drawn by.
+    """
+    if probe is not None:
+        return [{m.b: m.apply(probe[m.a]) if of_b else probe[m.a] for m in mappings}]
+    known = [InputMapping.from_mapping(mapping) for mapping in mappings]
+    sizes = declared_sizes(*nets, known, num_samples=1)
+    if of_b:
+        sizes = {mapping.b: mapping.sizes_of_b(sizes[mapping.a]) for mapping in known}
+    net = nets[1] if of_b else nets[0]
+    is_single = all(size[:1] == (1,) for size in sizes.values())
+    drawn = probes.draw(
+        net, {name: (2, *size[1:]) if is_single else size for name, size in sizes.items()}, seed=seed
+    ).inputs
+    ranges = {str(p.value.name): p.quantiser.range for p in rounding_points(net) if p.quantiser is not None}
+    within = {name: _within(x, ranges.get(name)) for name, x in drawn.items()}
+    if not is_single:
+        return [within]
+    return [{name: x[i : i + 1] for name, x in within.items()} for i in range(2)]
+
+
+def _within(x: np.ndarray, bounds: tuple[float, float] | None) -> np.ndarray:
+    """Bring drawn values into the range that an input was calibrated with: noise, then a smooth image."""
+    if bounds is None:
+        return x
+    low, high = bounds
+    middle, span = (low + high) / 2, high - low
+    scaled = middle + x.astype(np.float64) * span / 8
+    if len(x) > 1:
+        smooth = x[1].astype(np.float64)
+        scaled[1] = middle + (smooth - smooth.mean()) * span / 2
+    return np.clip(scaled, low, high).astype(x.dtype)
+
+
+def fitted_inputs(
+    inputs: Sequence[Inputs], runs: Sequence[Inputs], points: Sequence[RoundingPoint]
+) -> list[Inputs]:
+    """Return drawn inputs so much paler that a net's ranges hold what it makes of them, all but one.
+
+    Nobody says what a net was calibrated on. A drawn image may drive all of its layers beyond their ranges,
+    which is then no fault of any of them.
+
+    Args:
+        inputs: The inputs.
+        runs: What the net computes of each, without rounding.
+        points: Where it rounds.
+    """
+    static = [
+        (str(point.value.name), point.quantiser.range) for point in points if point.quantiser is not None
+    ]
+    fitted = []
+    for given, run in zip(inputs, runs, strict=True):
+        ratios = [
+            range_ratio(run[name], bounds) for name, bounds in static if name in run and name not in given
+        ]
+        factor = min(_least(ratios), 1.0)
+        bounds = dict(static)
+        fitted.append({name: _paler(x, bounds.get(name), factor) for name, x in given.items()})
+    return fitted
+
+
+def _least(ratios: Sequence[float]) -> float:
+    """Return the least of some ratios, or the second where the least stands out: it may be at fault."""
+    first, *others = sorted(ratios) or [1.0]
+    return others[0] if others and first < SMALL * others[0] else first
+
+
+def _paler(x: np.ndarray, bounds: tuple[float, float] | None, factor: float) -> np.ndarray:
+    if bounds is None or factor >= 1:
+        return x
+    middle = (bounds[0] + bounds[1]) / 2
+    return np.asarray(middle + (x - middle) * factor, x.dtype)
+
+
+def run_at(graph: Graph, inputs: Sequence[Inputs], taps: Sequence[str]) -> list[Inputs]:
+    """Run a net on inputs one after another; return what it computes by name.
+
+    Raises:
+        RunError: The net does not take inputs of these sizes.
+    """
+    fitted = probes.resized(graph, {name: x.shape for name, x in inputs[0].items()})
+    if fitted is None:
+        raise RunError(f"net {graph.name!r} does not take inputs of these sizes")
+    known = fitted.values().keys() | fitted.aliases.keys()
+    present = [name for name in taps if name in known]
+    return [probes.run_tapped(fitted, probes.Probe(given, ""), present) for given in inputs]
+
+
+def with_arrays(graph: Graph, arrays: Mapping[str, np.ndarray]) -> Graph:
+    """Return a copy of a graph with other numbers in some initializers."""
+    copy = graph.clone()
+    for name, array in arrays.items():
+        value = copy.model.graph.initializers.get(name)
+        if value is not None:
+            value.const_value = ir.Tensor(np.asarray(array), name=name)
+            value.shape = ir.Shape(np.shape(array))
+    return copy
+
+
+def properly_rounded(array: np.ndarray, rounding: StoredRounding, *, is_right: bool, axis: int) -> np.ndarray:
+    """Return what a format holds of an array; with scales made for it, where its own are wrong."""
+    quantiser = rounding.quantiser
+    if quantiser is None:
+        return round_to_float(array, rounding.dtype)
+    if not is_right:
+        others = tuple(i for i in range(array.ndim) if i != axis)
+        largest = np.abs(array).max(axis=others) if array.ndim else np.abs(array)
+        scale = np.maximum(largest, 1e-30) / (2 ** (rounding.dtype.bitwidth - 1) - 1)
+        signed = ir.DataType.INT32 if rounding.dtype.bitwidth > 16 else ir.DataType.INT8
+        quantiser = Quantiser(signed, np.asarray(scale), np.zeros(np.shape(scale), np.int64), axis)
+    return replace(rounding, quantiser=quantiser).rounded(array)
+
+
+def point_arrays(explicit: Graph, ranges: Mapping[str, tuple[float, int]]) -> dict[str, np.ndarray]:
+    """Return the initializers that give nodes that round another scale and zero point.
+
+    Args:
+        explicit: The net with its roundings.
+        ranges: Scale and zero point by the name of the node.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    for point in rounding_points(explicit):
+        wanted = ranges.get(str(point.there.name))
+        if wanted is None or point.quantiser is None:
+            continue
+        for node in (point.there, *point.backs):
+            for value, number in zip(node.inputs[1:3], wanted, strict=False):
+                if value is not None and value.const_value is not None:
+                    dtype = value.const_value.numpy().dtype
+                    limits = point.quantiser.limits
+                    number = number if dtype.kind == "f" else int(np.clip(number, *limits))
+                    arrays[str(value.name)] = np.full(value.const_value.shape.numpy(), number, dtype)
+    return arrays
+
+
+class Measurement:
+    """The losses of a rounded net, each tensor of which is held against the net without rounding.
+
+    Args:
+        rounded: The net with its roundings.
+        inputs: What it is run on.
+        reference: What it computes there without rounding.
+        names: The tensors that are measured, by their names without rounding.
+        proper: Its initializers as they should be, where that may be otherwise.
+    """
+
+    def __init__(
+        self,
+        rounded: ExplicitRounding,
+        inputs: Sequence[Inputs],
+        reference: Sequence[Inputs],
+        names: Sequence[str],
+        proper: Mapping[str, np.ndarray],
+    ) -> None:
+        self._graph = rounded.graph
+        self._inputs = inputs
+        self._reference = reference
+        self._proper = proper
+        self._after = {
+            str(point.value.name): str(point.backs[0].outputs[0].name)
+            for point in rounding_points(self._graph)
+            if point.backs
+        }
+        taps = [self._rounded(name) for name in names]
+        self._seen = run_at(self._graph, inputs, taps)
+        self._expected = self._seen
+        if self._is_other(proper):
+            self._expected = run_at(with_arrays(self._graph, proper), inputs, taps)
+
+    def loss(self, name: str) -> Loss | None:
+        """Return the loss at a tensor; None where a net does not compute it."""
+        seen, expected = self._error(self._seen, name), self._error(self._expected, name)
+        return None if seen is None or expected is None else Loss(seen, expected)
+
+    def with_fault(self, key: str, name: str) -> float | None:
+        """Return the loss at a tensor with one fault, and everything else as it should be.
+
+        Args:
+            key: The initializer or the rounding node that is at fault.
+            name: The tensor.
+        """
+        kept = {key, *point_arrays(self._graph, {key: (1.0, 0)})}
+        arrays = {own: array for own, array in self._proper.items() if own not in kept}
+        run = run_at(with_arrays(self._graph, arrays), self._inputs, [self._rounded(name)])
+        return self._error(run, name)
+
+    def _rounded(self, name: str) -> str:
+        """Return the name of a tensor after rounding."""
+        return self._after.get(name, name)
+
+    def _error(self, runs: Sequence[Inputs], name: str) -> float | None:
+        other = self._rounded(name)
+        errors = [
+            relative_error(wanted[name], run[other])
+            for wanted, run in zip(self._reference, runs, strict=True)
+            if name in wanted and other in run
+        ]
+        return max(errors, default=None)
+
+    def _is_other(self, arrays: Mapping[str, np.ndarray]) -> bool:
+        own = self._graph.model.graph.initializers
+        tensors = {name: own[name].const_value for name in arrays if name in own}
+        return any(x is not None and bool((x.numpy() != arrays[name]).any()) for name, x in tensors.items())

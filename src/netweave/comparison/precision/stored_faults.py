@@ -1,0 +1,286 @@
+"""What is wrong with a stored array beyond rounding: its scale, zero point, axis, sign or range."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from netweave.passes.rounding import Quantiser, StoredRounding
+
+EXPLAINED = 0.999
+"""Share of an array's elements that a fault must bring within rounding to be the cause."""
+
+COARSE = 0.25
+"""Rounding of a filter, relative to its rms, above which its scale is too coarse for it.
+
+Eight bits hold a filter of its own scale to about 0.01. At 0.25 a filter has fewer than four steps for three
+times its rms, which is what two bits hold.
+"""
+
+LOSING = 1 / 8
+"""Share of a layer's filters that may be too small for the scale of all: some filters hardly do anything."""
+
+MIN_ROW = 9
+"""Elements of an output channel from which a factor or an offset of its own can be told: a 3 x 3 window."""
+
+DEAD = 1 / 32
+"""A filter with no element above this part of a step is taken for one that was not meant to pass anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFault:
+    """A fault of a stored array.
+
+    Attributes:
+        kind: Key of the known mismatch.
+        cause: What is wrong, in words.
+        fix: What to change.
+    """
+
+    kind: str
+    cause: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QuantisedArray:
+    """An array of integers against the real numbers that it should hold.
+
+    Attributes:
+        wanted: The reference's numbers, in the array's layout.
+        rounding: How the array is stored.
+        channel_axis: Axis of its output channels.
+    """
+
+    wanted: np.ndarray
+    rounding: StoredRounding
+    channel_axis: int
+
+    @property
+    def quantiser(self) -> Quantiser:
+        """How it stands for real numbers."""
+        assert self.rounding.quantiser is not None
+        return self.rounding.quantiser
+
+    @property
+    def integers(self) -> np.ndarray:
+        """What is stored."""
+        assert self.rounding.integers is not None
+        return self.rounding.integers.astype(np.int64)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether its output channels can be judged one by one: of few elements anything can be said."""
+        channels = self.wanted.shape[self.channel_axis] if self.wanted.ndim else 1
+        return channels > 1 and self.wanted.size >= MIN_ROW * channels
+
+    @property
+    def is_within(self) -> np.ndarray:
+        """Which elements rounding explains."""
+        return self.explains(self.quantiser.dequantised(self.integers))
+
+    def explains(self, real: np.ndarray, *, quantiser: Quantiser | None = None) -> np.ndarray:
+        """Return which elements of some real numbers are within rounding of the wanted ones."""
+        rounding = self.rounding if quantiser is None else replace(self.rounding, quantiser=quantiser)
+        return np.asarray(np.abs(real - self.wanted) <= rounding.bound(self.wanted))
+
+    def rows(self, array: np.ndarray) -> np.ndarray:
+        """Return an array as one row per output channel; as one row where a channel has too few elements."""
+        full = np.broadcast_to(array, self.wanted.shape)
+        if not self.has_rows:
+            return full.reshape(1, -1)
+        return np.moveaxis(full, self.channel_axis, 0).reshape(full.shape[self.channel_axis], -1)
+
+
+def stored_fault(
+    wanted: np.ndarray,
+    rounding: StoredRounding,
+    *,
+    channel_axis: int,
+    others: Sequence[tuple[str, np.ndarray]] = (),
+) -> StoredFault | None:
+    """Return what is wrong with an array of integers; None if rounding explains it, or nothing known does.
+
+    Args:
+        wanted: The reference's numbers, in the array's layout.
+        rounding: How the array is stored.
+        channel_axis: Axis of its output channels.
+        others: Name and scales of the other arrays, one of which may have been taken by mistake.
+    """
+    array = QuantisedArray(wanted.astype(np.float64), rounding, channel_axis)
+    within = array.is_within
+    if within.mean() >= EXPLAINED and array.rows(within).all(axis=1).mean() >= EXPLAINED:
+        return _coarse(array)
+    for check in _CHECKS:
+        fault = check(array)
+        if fault is not None:
+            return fault
+    return _scales(array, others)
+
+
+def _saturated(array: QuantisedArray) -> StoredFault | None:
+    """Values beyond the range of the integers lie at its ends."""
+    low, high = array.quantiser.limits
+    outside = ~array.is_within
+    # symmetric quantisers leave the lowest integer out
+    at_end = (array.integers >= high) | (array.integers <= low + 1)
+    real = array.quantiser.dequantised(array.integers)
+    cut = at_end & (np.abs(array.wanted) > np.abs(real))
+    if not cut[outside].mean() >= EXPLAINED:
+        return None
+    channels = np.flatnonzero((array.rows(outside)).any(axis=1))
+    largest = float(np.abs(array.wanted).max())
+    held = float(np.abs(real)[outside].max())
+    return StoredFault(
+        "quantised-saturation",
+        f"{outside.mean():.1%} of the values{_in_channels(channels, array)} lie beyond what the scale can "
+        f"hold and are cut off: up to {largest:.4g} is needed, {held:.4g} is held",
+        f"quantise again with a scale of {largest / high:.4g}",
+    )
+
+
+def _zero_point(array: QuantisedArray) -> StoredFault | None:
+    """All integers are off by one number of steps."""
+    steps = array.quantiser.steps(array.wanted.shape)
+    off = (array.wanted - array.quantiser.dequantised(array.integers)) / steps
+    rows = array.rows(off)
+    medians = np.rint(np.median(rows, axis=1))
+    moved = array.quantiser.dequantised(array.integers) + _per_channel(medians, array) * steps
+    if not medians.any() or array.explains(moved).mean() < EXPLAINED:
+        return None
+    channels = np.flatnonzero(medians)
+    zeros = array.quantiser.zero_point.reshape(-1)
+    found = int(zeros[channels[0]] if zeros.size > 1 else zeros[0])
+    right = found - int(medians[channels[0]])
+    return StoredFault(
+        "quantised-zero-point",
+        f"the zero point{_in_channels(channels, array)} is {found}, the values were quantised with {right}",
+        f"zero_point={right}",
+    )
+
+
+def _sign(array: QuantisedArray) -> StoredFault | None:
+    """Integers were written as signed and are read as unsigned, or the other way round."""
+    span = 2**array.rounding.dtype.bitwidth
+    low, _ = array.quantiser.limits
+    steps = array.quantiser.steps(array.wanted.shape)
+    integers = array.integers
+    other = np.where(integers >= span // 2, integers - span, integers) if low == 0 else integers % span
+    for zero in (0, span // 2, -(span // 2), int(array.quantiser.zero_point.reshape(-1)[0])):
+        if array.explains((other - zero) * steps).mean() >= EXPLAINED:
+            was, now = ("signed", "unsigned") if low == 0 else ("unsigned", "signed")
+            return StoredFault(
+                "quantised-sign",
+                f"the integers were written as {was} and are read as {now}",
+                f"read them as {was}, with zero_point={zero}",
+            )
+    return None
+
+
+def _axis(array: QuantisedArray) -> StoredFault | None:
+    """The scales run along another axis than the one they were made for."""
+    quantiser, shape = array.quantiser, array.wanted.shape
+    if quantiser.is_per_tensor or quantiser.block_size:
+        return None
+    for axis in range(len(shape)):
+        if axis == quantiser.axis or shape[axis] != quantiser.scale.size:
+            continue
+        turned = replace(quantiser, axis=axis)
+        if array.explains(turned.dequantised(array.integers), quantiser=turned).mean() >= EXPLAINED:
+            return StoredFault(
+                "quantised-axis",
+                f"the scales are applied along axis {quantiser.axis}, the values were quantised along {axis}",
+                f"axis={axis}",
+            )
+    return None
+
+
+_CHECKS: tuple[Callable[[QuantisedArray], StoredFault | None], ...] = (_axis, _saturated, _zero_point, _sign)
+
+
+def _scales(array: QuantisedArray, others: Sequence[tuple[str, np.ndarray]]) -> StoredFault | None:
+    """Some scales are wrong by a factor."""
+    real = array.quantiser.dequantised(array.integers)
+    rows, wanted = array.rows(real), array.rows(array.wanted)
+    squares = np.einsum("ij,ij->i", rows, rows)
+    factors = np.where(squares > 0, np.einsum("ij,ij->i", rows, wanted) / np.maximum(squares, 1e-300), 1.0)
+    if array.quantiser.is_per_tensor and np.ptp(factors) > 0.05 * abs(factors).max():
+        factors = np.full(len(rows), float((rows * wanted).sum() / max(float(squares.sum()), 1e-300)))
+    elif array.quantiser.is_per_tensor:
+        factors = np.full(len(rows), float(np.median(factors)))
+    is_right = array.rows(array.is_within).mean(axis=1) >= EXPLAINED
+    factors = np.where(is_right, 1.0, factors)
+    factor = _per_channel(factors, array)
+    scaled = (
+        np.abs(real * factor - array.wanted)
+        <= array.rounding.bound(array.wanted) * np.maximum(np.abs(factor), 1e-3) * (1 + 1e-3)
+        + np.abs(array.wanted) * 2e-3
+    )
+    if (factors <= 0).any() or scaled.mean() < EXPLAINED:
+        return None
+    channels = np.flatnonzero(~is_right)
+    scales = array.quantiser.scale.reshape(-1).astype(np.float64)
+    scales = np.broadcast_to(scales if len(scales) in {1, len(rows)} else scales[:1], len(rows))
+    right = scales * factors
+    owner = next((name for name, own in others if _same_scales(own, right)), None)
+    first = channels[0]
+    whose = f", that of {owner!r} would fit" if owner else ""
+    return StoredFault(
+        "quantised-scale-swapped" if owner else "quantised-scale",
+        f"the scale{_in_channels(channels, array)} is {scales[first]:.4g}, which is {1 / factors[first]:.3g} "
+        f"times what the values were quantised with{whose}",
+        f"a scale of {right[first]:.4g}" if not owner else f"the scale of {owner!r}",
+    )
+
+
+def _coarse(array: QuantisedArray) -> StoredFault | None:
+    """One scale for filters of very different size leaves the small ones hardly any steps."""
+    quantiser = array.quantiser
+    if not quantiser.is_per_tensor or array.wanted.ndim < 2 or array.rounding.dtype.bitwidth > 8:
+        return None
+    rows = array.rows(array.wanted)
+    step = float(quantiser.scale.reshape(-1)[0])
+    rms = np.sqrt(np.mean(rows**2, axis=1))
+    is_alive = np.abs(rows).max(axis=1) > step * DEAD
+    errors = np.sqrt(np.mean((array.rows(quantiser.dequantised(array.integers)) - rows) ** 2, axis=1))
+    losing = np.flatnonzero(is_alive & (errors > COARSE * rms))
+    if losing.size <= LOSING * is_alive.sum():
+        return None
+    worst = losing[np.argmax(errors[losing] / rms[losing])]
+    return StoredFault(
+        "quantised-per-tensor",
+        f"one scale for all {len(rows)} filters leaves too few steps for {len(losing)} of them: the largest "
+        f"weight of filter {worst} is {np.abs(rows[worst]).max() / step:.2g} steps, and rounding changes the "
+        f"filter by {errors[worst] / rms[worst]:.0%}",
+        "quantise these weights per channel",
+    )
+
+
+def _per_channel(numbers: np.ndarray, array: QuantisedArray) -> np.ndarray:
+    if not array.has_rows:
+        return numbers.reshape(())
+    return numbers.reshape(-1, *[1] * (array.wanted.ndim - 1 - array.channel_axis))
+
+
+def _in_channels(channels: np.ndarray, array: QuantisedArray) -> str:
+    """Say which channels are meant, where it is not all of them."""
+    if not array.has_rows or array.quantiser.is_per_tensor:
+        return ""
+    count = array.wanted.shape[array.channel_axis]
+    if len(channels) >= count:
+        return ""
+    if len(channels) == 1:
+        return f" of channel {channels[0]}"
+    return f" of {len(channels)} of {count} channels, channel {channels[0]} first,"
+
+
+def _same_scales(own: np.ndarray, right: np.ndarray) -> bool:
+    own = own.reshape(-1).astype(np.float64)
+    if own.size not in {1, right.size}:
+        return False
+    return bool(np.allclose(np.broadcast_to(own, right.shape), right, rtol=2e-2))

@@ -1,0 +1,174 @@
+"""The result of comparing nets of different precision: findings, the loss of each layer, and the verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from netweave.comparison.metric import LOCAL_TOLERANCE
+from netweave.comparison.result.comparison import Comparison, Finding, Group, Precision, Status
+from netweave.comparison.result.output_pair import OutputPair
+from netweave.comparison.result.verdict import EFFECTIVE, difference_in_words
+from netweave.comparison.result.verdicts import Verdict
+from netweave.graph.wording import ratio_text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import onnx_ir as ir
+
+    from netweave.comparison.precision.measuring import Loss
+    from netweave.comparison.precision.stored_faults import StoredFault
+    from netweave.graph import Graph
+
+SLACK = 2.0
+"""How many times the expected loss a layer may lose: formats that are cut off and not rounded lose twice."""
+
+NOTHING_LEFT = 0.5
+"""Expected loss of an output from which on it says nothing of the net: half of its rms is noise."""
+
+
+@dataclass(slots=True)
+class RoundedResult:
+    """The result on its way.
+
+    Attributes:
+        plain: The comparison without roundings.
+        side: The net that is rounded, ``A`` or ``B``.
+        formats: The formats that it rounds to.
+        tolerance: Largest error of an output that counts as none in any case.
+        findings: What is wrong with the roundings, by the number of the group; None for no group.
+    """
+
+    plain: Comparison
+    side: str
+    formats: tuple[str, ...]
+    tolerance: float
+    findings: list[tuple[int | None, Finding]] = field(default_factory=list)
+
+    def add(
+        self,
+        number: int | None,
+        graph: Graph,
+        node: ir.Node | None,
+        fault: StoredFault,
+        error: float | None,
+        loss: Loss | None,
+    ) -> None:
+        """Add a fault.
+
+        Args:
+            number: The number of its group; None if no group has its layer.
+            graph: The rounded net.
+            node: Its node there.
+            fault: What is wrong.
+            error: What the layer loses with this fault alone.
+            loss: What it loses with all of them, and with none.
+        """
+        layers = graph.layers_of(node) if node is not None else []
+        name, place = (layers[0].name, str(layers[0].origin or "")) if layers else ("", "")
+        other = self._other_layer(number)
+        is_b = self.side == "B"
+        finding = Finding(
+            mismatch=fault.kind,
+            cause=fault.cause,
+            fix=fault.fix if is_b else "",
+            layer_a=other[0] if is_b else name,
+            place_a=other[1] if is_b else place,
+            layer_b=name if is_b else other[0],
+            place_b=place if is_b else other[1],
+            error=error if error is not None else loss.seen if loss is not None else None,
+            error_fixed=loss.expected if loss is not None else None,
+        )
+        self.findings.append((number, finding))
+
+    def _other_layer(self, number: int | None) -> tuple[str, str]:
+        if number is None:
+            return "", ""
+        net, group = (self.plain.a if self.side == "B" else self.plain.b), self.plain.groups[number]
+        keys = group.layers_a if self.side == "B" else group.layers_b
+        layers = [net.layers[key] for key in keys if key in net.layers]
+        return (layers[0].name, str(layers[0].origin or "")) if layers else ("", "")
+
+    def comparison(self, losses: Mapping[int, Loss | None], outputs: Sequence[Loss]) -> Comparison:
+        """Return the comparison with the loss of each layer, what is wrong with it, and the verdict."""
+        groups = self._groups(losses)
+        expected = max((loss.expected for loss in outputs), default=0.0)
+        seen = max((loss.seen for loss in outputs), default=0.0)
+        precision = Precision(self.side, self.formats, seen=seen, expected=expected)
+        verdict, sentence = self._decided(groups, precision)
+        notes = self.plain.notes
+        if self.plain.equal:
+            notes = (f"apart from rounding: {self.plain.sentence}", *notes)
+        return replace(
+            self.plain,
+            verdict=verdict,
+            sentence=sentence,
+            groups=tuple(groups),
+            error=seen,
+            precision=precision,
+            notes=notes,
+        )
+
+    def unmeasured(self, reason: str) -> Comparison:
+        """Return the comparison where only stored arrays could be judged, and why."""
+        note = f"what rounding to {' and '.join(self.formats)} costs is not measured: {reason}"
+        plain = replace(self.plain, groups=tuple(self._groups({})), notes=(*self.plain.notes, note))
+        if not self.findings:
+            return plain
+        culprits = [group for group in plain.groups if group.finding and group.status in EFFECTIVE]
+        sentence = difference_in_words(culprits, [])
+        return replace(plain, verdict=Verdict.DIFFERENT, sentence=sentence)
+
+    def _groups(self, losses: Mapping[int, Loss | None]) -> list[Group]:
+        """Return the groups with their losses and faults; one more group for each second fault."""
+        by_group: dict[int, list[Finding]] = {}
+        for number, finding in self.findings:
+            if number is not None:
+                by_group.setdefault(number, []).append(finding)
+        groups: list[Group] = []
+        is_off = False
+        for number, group in enumerate(self.plain.groups):
+            loss, own = losses.get(number), by_group.get(number, [])
+            is_off = is_off or bool(own)
+            groups.append(_with_loss(group, loss, own[0] if own else None, after_fault=is_off))
+            groups += [replace(groups[-1], finding=more) for more in own[1:]]
+        return groups
+
+    def _decided(self, groups: Sequence[Group], precision: Precision) -> tuple[Verdict, str]:
+        seen, expected = precision.seen, precision.expected
+        culprits = [group for group in groups if group.status in EFFECTIVE and group.finding]
+        culprits = culprits or [group for group in groups if group.status in EFFECTIVE]
+        if self.findings or (self.plain.verdict is Verdict.DIFFERENT and culprits):
+            return Verdict.DIFFERENT, difference_in_words(culprits, [OutputPair("", "", seen)])
+        if not self.plain.equal:
+            return self.plain.verdict, self.plain.sentence
+        scales = precision.holding
+        if expected > NOTHING_LEFT:
+            return Verdict.UNDECIDED, (
+                f"not decidable: rounding to {scales} alone changes the output by {ratio_text(expected)} of "
+                "its rms; every layer agrees within its own rounding"
+            )
+        if seen > max(SLACK * expected, self.tolerance):
+            return Verdict.DIFFERENT, (
+                f"different: the output differs by {ratio_text(seen)} of its rms, and rounding to {scales} "
+                f"explains no more than {ratio_text(expected)}"
+            )
+        verdict = Verdict.LATENT if self.plain.verdict is Verdict.LATENT else Verdict.EQUAL
+        return verdict, (
+            f"{verdict.value}: {self.side} computes in {precision.text}, and its output differs by "
+            f"{ratio_text(seen)} of its rms, within what {scales} can hold ({ratio_text(expected)})"
+        )
+
+
+def _with_loss(group: Group, loss: Loss | None, finding: Finding | None, *, after_fault: bool) -> Group:
+    """Return a group with what rounding costs there; one that loses more follows from an earlier fault."""
+    if loss is not None:
+        group = replace(group, error=loss.seen, rounding_error=loss.expected)
+    if finding is not None:
+        return replace(group, status=Status.DIFFERENT, finding=finding)
+    if loss is None or group.status not in {Status.EQUAL, Status.MAPPED}:
+        return group
+    if loss.seen > SLACK * loss.expected + LOCAL_TOLERANCE and after_fault:
+        return replace(group, status=Status.PROPAGATED)
+    return replace(group, status=Status.MAPPED) if loss.seen > 0 else group
