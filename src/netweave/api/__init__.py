@@ -11,7 +11,7 @@ from netweave.api.boxes import evaluate_boxes, find_boxes
 from netweave.api.comparing import bisect, compare, compare_all, load_all
 from netweave.api.fixing import FixedPort, fix_port, mend
 from netweave.api.gains import gain_of
-from netweave.api.images import Preprocessing, image_input
+from netweave.api.images import image_input
 from netweave.api.memory import measure_memory, plan_memory, save_memory_picture, tiled
 from netweave.api.models import History, Module
 from netweave.api.nets import convert_and_verify, load, run, save, to_inference
@@ -37,6 +37,7 @@ from netweave.comparison import (
     open_comparison,
     save_comparison,
 )
+from netweave.data.preprocessing import Preprocessing
 from netweave.files.protections import protections
 from netweave.fixes import Mended
 from netweave.formats import format_text

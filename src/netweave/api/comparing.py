@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 from netweave import comparison
 from netweave.api.arguments import check_arrays, check_count, check_shapes, check_tolerance
 from netweave.api.arrays import load_arrays
+from netweave.api.image_pair import ImagePair
 from netweave.api.nets import load
 from netweave.comparison import LOCAL_TOLERANCE, NUM_SAMPLES, OUTPUT_TOLERANCE, Matrix
 from netweave.errors import SourceError, UsageError
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from netweave.api.nets import ReadOptions
     from netweave.comparison import Comparison, Divergence
+    from netweave.data.preprocessing import Preprocessing
 
     Probe = Mapping[str, np.ndarray] | str | Path
     Progress = Callable[[str], None]
@@ -67,6 +69,9 @@ def compare(
     first: str | None = None,
     last: str | None = None,
     probe: Probe | None = None,
+    image: str | Path | None = None,
+    preprocess_a: Preprocessing | str | None = None,
+    preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
     seed: int = 0,
     num_samples: int = NUM_SAMPLES,
@@ -83,6 +88,11 @@ def compare(
         first: Layer, node or value of A that the compared part starts with; its counterpart in B is found.
         last: Layer, node or value of A that the compared part ends with.
         probe: Inputs of A to run on, by name, or a file of them as for ``load_arrays``; drawn otherwise.
+        image: An image to run on, instead of a probe; what each net is given of it is compared as well.
+        preprocess_a: How A is given the image: a ``Preprocessing``, the name of a preset (``caffe``,
+            ``torchvision``, ``gluon``, ``keras-caffe``, ``keras-tf``, ``keras-torch``, ``darknet``), or
+            settings such as ``resize=256,crop=224,order=bgr,mean=104;117;123,scale=1``.
+        preprocess_b: The same for B.
         tolerance: Largest relative error of an output treated as equal, > 0.
         seed: What inputs are drawn by, >= 0; another seed draws others.
         num_samples: Samples that are drawn where the nets leave the batch open, >= 1. The first is noise, the
@@ -97,18 +107,21 @@ def compare(
         UsageError: There is no such layer, or the probe or the sizes do not fit.
         RunError: A net cannot be run.
     """
+    shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
     graphs = load_all([a, b], input_shapes=input_shapes, progress=progress, **options)
-    return comparison.compare(
+    tolerance = check_tolerance(tolerance)
+    compared = comparison.compare(
         *graphs,
         first=first,
         last=last,
-        probe=_probe(probe, graphs[0]),
-        tolerance=check_tolerance(tolerance),
+        probe=_probe(probe, graphs[0]) if shown is None else shown.input_of_a(graphs[0]),
+        tolerance=tolerance,
         seed=check_count(seed, "seed", least=0),
         num_samples=check_count(num_samples, "num_samples", least=1),
         keep_values=keep_values,
         progress=progress,
     )
+    return compared if shown is None else shown.added_to(compared, *graphs, tolerance=tolerance)
 
 
 def compare_all(
@@ -118,6 +131,9 @@ def compare_all(
     first: str | None = None,
     last: str | None = None,
     probe: Probe | None = None,
+    image: str | Path | None = None,
+    preprocess_a: Preprocessing | str | None = None,
+    preprocess_b: Preprocessing | str | None = None,
     tolerance: float = OUTPUT_TOLERANCE,
     keep_values: bool = False,
     input_shapes: Mapping[str, Sequence[int]] | None = None,
@@ -132,6 +148,9 @@ def compare_all(
         first: As for ``compare``, like all that follow.
         last: The end of the compared part.
         probe: Inputs of the first net of each pair.
+        image: An image to run on, for two nets.
+        preprocess_a: How the first net is given it.
+        preprocess_b: How the second one is.
         tolerance: Largest relative error of an output treated as equal, > 0.
         keep_values: As for ``compare``.
         input_shapes: Input sizes by name, for all nets.
@@ -145,6 +164,9 @@ def compare_all(
     """
     named = [net if isinstance(net, tuple) else (_name(net), net) for net in nets]
     tolerance = check_tolerance(tolerance)
+    if image is not None and len(named) > 2:
+        raise UsageError("an image with its preprocessing is for two nets; of more, compare two at a time")
+    shown = ImagePair.of(image, preprocess_a, preprocess_b, probe)
     graphs = load_all([net for _, net in named], input_shapes=input_shapes, progress=progress, **options)
     if compare_two is not None:
         warnings.warn(
@@ -153,20 +175,20 @@ def compare_all(
     pairs = {}
     for i, j in combinations(range(len(graphs)), 2):
         a, b = graphs[i], graphs[j]
-        pairs[i, j] = (
-            comparison.compare(
-                a,
-                b,
-                first=first,
-                last=last,
-                probe=_probe(probe, a),
-                tolerance=tolerance,
-                keep_values=keep_values,
-                progress=progress,
-            )
-            if compare_two is None
-            else compare_two(a, b)
+        if compare_two is not None:
+            pairs[i, j] = compare_two(a, b)
+            continue
+        compared = comparison.compare(
+            a,
+            b,
+            first=first,
+            last=last,
+            probe=_probe(probe, a) if shown is None else shown.input_of_a(a),
+            tolerance=tolerance,
+            keep_values=keep_values,
+            progress=progress,
         )
+        pairs[i, j] = compared if shown is None else shown.added_to(compared, a, b, tolerance=tolerance)
     return Matrix(tuple(name for name, _ in named), pairs)
 
 

@@ -19,6 +19,7 @@ from netweave.errors import UsageError
         "netweave compare a.prototxt b-symbol.json --html found.html",
         "netweave compare a.prototxt b-symbol.json c.onnx",
         "netweave compare net.prototxt port.py --fix mended.py",
+        "netweave compare a.prototxt b.onnx --image cat.jpg --preprocess-a caffe --preprocess-b torchvision",
     ],
 )
 @click.argument("nets", metavar="A B [MORE ...]", nargs=-1, required=True)
@@ -28,6 +29,14 @@ from netweave.errors import UsageError
 @click.option(
     "--probe", "probe_file", metavar="FILE", help="Run on these inputs of A: .npz, or .npy for one."
 )
+@click.option("--image", metavar="FILE", help="Run on this image; see --preprocess-a and --preprocess-b.")
+@click.option(
+    "--preprocess-a",
+    metavar="SPEC",
+    help="How A is given the image: caffe, torchvision, gluon, keras-caffe, keras-tf, keras-torch, darknet, "
+    "or settings such as 'resize=256,crop=224,order=bgr,mean=104;117;123,scale=1'.",
+)
+@click.option("--preprocess-b", metavar="SPEC", help="How B is given it; what makes a difference is named.")
 @click.option(
     "--tolerance",
     type=click.FloatRange(min=0, min_open=True),
@@ -48,6 +57,9 @@ def compare(
     first: str | None,
     last: str | None,
     probe_file: str | None,
+    image: str | None,
+    preprocess_a: str | None,
+    preprocess_b: str | None,
     tolerance: float | None,
     fix_file: str | None,
     json_file: str | None,
@@ -80,6 +92,9 @@ def compare(
             first=first,
             last=last,
             probe=probe_file,
+            image=image,
+            preprocess_a=preprocess_a,
+            preprocess_b=preprocess_b,
             tolerance=tolerance or api.OUTPUT_TOLERANCE,
             keep_values=bool(html_file),
             progress=status.update,

@@ -157,6 +157,9 @@ def _in(place: str) -> str:
 
 def _tested(finding: Finding) -> str:
     """Say how far the layer is off by itself; how far the nets are, the sentence on top says."""
+    if finding.mismatch == "preprocessing" and finding.error is not None:
+        rest = f"; with the fix alone, the rest changes it by {ratio_text(finding.error_fixed or 0.0)}"
+        return f"alone, it changes A's output by {ratio_text(finding.error)} times its rms{rest}"
     if finding.latent:
         return "no effect with these weights and inputs"
     if finding.error is None:
