@@ -143,6 +143,9 @@ def _torchvision(name: str, folder: Path) -> Iterator[Row]:
         yield _row(name, f"module in {dtype}", "equal under a mapping", plain, other)
     path = folder / f"{name}.onnx"
     netweave.save(plain, path)
+    model = onnx.load(str(path))
+    del model.graph.value_info[:]  # the dynamic quantiser transposes weights and not their shapes
+    onnx.save(model, str(path))
     generator = np.random.default_rng(2)
     data = [generator.standard_normal((1, 3, SIZE, SIZE)).astype(np.float32) for _ in range(8)]
     yield from _versions(name, path, data)

@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from netweave.api.images import Preprocessing, image_input
+from netweave.api.images import image_input
+from netweave.data.preprocessing import Preprocessing
 from netweave.errors import ReadError, UsageError
 from netweave.graph import GraphBuilder
 

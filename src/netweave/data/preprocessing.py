@@ -7,7 +7,7 @@ Presets have the names that users of the frameworks know; a text such as
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -124,16 +124,14 @@ def _row(values: Sequence[float]) -> np.ndarray:
     return np.asarray(values, np.float32)
 
 
-_IMAGENET = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-
-_PLAIN = {"scale": 1.0, "mean": (0.0,), "std": (1.0,)}
+_IMAGENET: Mapping[str, Any] = {"scale": 1 / 255, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
 PRESETS: Mapping[str, Preprocessing] = {
     "caffe": Preprocessing(
         color="bgr", fit="stretch", resize=256, scale=1.0, mean=(104.0, 117.0, 123.0), std=(1.0,)
     ),
-    "torchvision": Preprocessing(color="rgb", fit="crop", resize=256, **_IMAGENET),  # type: ignore[arg-type]
-    "gluon": Preprocessing(color="rgb", fit="crop", resize=256, **_IMAGENET),  # type: ignore[arg-type]
+    "torchvision": Preprocessing(color="rgb", fit="crop", resize=256, **_IMAGENET),
+    "gluon": Preprocessing(color="rgb", fit="crop", resize=256, **_IMAGENET),
     "keras-caffe": Preprocessing(
         color="bgr",
         fit="stretch",
@@ -149,7 +147,7 @@ PRESETS: Mapping[str, Preprocessing] = {
         color="rgb",
         fit="stretch",
         interpolation="nearest",
-        **_IMAGENET,  # type: ignore[arg-type]
+        **_IMAGENET,
     ),
     "darknet": Preprocessing(color="rgb", fit="letterbox", scale=1 / 255, mean=(0.0,), std=(1.0,)),
 }
@@ -183,7 +181,7 @@ def parse_preprocessing(text: str) -> Preprocessing:
             f"preprocessing {text!r} is not known; expected {', '.join(PRESETS)}, or settings such as "
             "resize=256,crop=224,order=bgr,mean=104;117;123,scale=1"
         )
-    changes: dict[str, object] = {}
+    changes: dict[str, Any] = {}
     for word in words[1:] if base is not None else words:
         name, _, value = word.partition("=")
         if name not in _SETTINGS or not value:
@@ -197,14 +195,14 @@ def parse_preprocessing(text: str) -> Preprocessing:
         except ValueError as error:
             raise UsageError(f"preprocessing {text!r}: {name} is {value!r}, expected a number") from error
     if base is not None:
-        return replace(base, **changes)  # type: ignore[arg-type]
+        return replace(base, **changes)
     missing = [name for name in ("order", "mean", "scale") if _SETTINGS[name][0] not in changes]
     if missing:
         raise UsageError(
             f"preprocessing {text!r} does not say {', '.join(missing)}; frameworks disagree about it, so it "
             "has no default"
         )
-    return Preprocessing(**{"fit": "crop", "std": (1.0,), **changes})  # type: ignore[arg-type]
+    return Preprocessing(**{"fit": "crop", "std": (1.0,), **changes})
 
 
 def _numbers(value: str) -> tuple[float, ...]:

@@ -66,7 +66,8 @@ class StoredInput:
 
     def laid_out(self, array: np.ndarray) -> np.ndarray:
         """Return numbers with outputs first in the layout of this initializer."""
-        shape = tuple(int(size) for size in self.value.const_value.shape.numpy())  # type: ignore[union-attr]
+        assert self.value.const_value is not None
+        shape = tuple(int(size) for size in self.value.const_value.shape.numpy())
         if not self.is_filters:
             return array.reshape(shape)
         turned = outputs_first(self.node, np.arange(int(np.prod(shape))).reshape(shape))
