@@ -91,6 +91,7 @@ def test_options_of_reading_reach_the_reader(netweave, loads_small_net):
     netweave(
         *("inspect", "a=b.prototxt", "--phase", "train", "--stage", "x", "--stage", "y", "--level", "3"),
         *("--input-shape", "data=1x3x24x24", "--input-shape", "im=info=1,3", "--trust"),
+        *("--root", "repo", "--config", "net.yaml:model"),
     )
     assert loads_small_net == {
         "net": "a=b.prototxt",
@@ -99,4 +100,6 @@ def test_options_of_reading_reach_the_reader(netweave, loads_small_net):
         "level": 3,
         "input_shapes": {"data": (1, 3, 24, 24), "im=info": (1, 3)},
         "trust": True,
+        "root": "repo",
+        "config": "net.yaml:model",
     }

@@ -86,3 +86,43 @@ def test_nothing_is_looked_at_outside_the_folders_that_are_given(tmp_path):
     assert imports_of(net, levels=1).files == ()
     assert names(tmp_path, imports_of(net, levels=2).files) == ["box/__init__.py", "box/top.py"]
     assert "other/secret.py" in names(tmp_path, imports_of(net).files)
+
+
+def test_a_root_that_is_named_goes_before_everything(tmp_path):
+    lay(tmp_path, {"top/nets/deep/net": "from numpy import parts\nfrom utils.layers import x\nimport near"})
+    lay(tmp_path, {"top/numpy/parts": "", "top/nets/deep/utils": "", "top/utils/layers": "", "top/near": ""})
+    path, root = tmp_path / "top" / "nets" / "deep" / "net.py", tmp_path / "top"
+    found = imports_of(path, root=root)
+    assert (found.name, found.first) == ("nets.deep.net", (root,))
+    assert names(tmp_path, found.files) == ["top/near.py", "top/numpy/parts.py", "top/utils/layers.py"]
+    assert imports_of(path, root=tmp_path / "other").name == "netweave_model"
+
+
+def test_a_package_above_is_not_hidden_by_a_file_of_its_first_name(tmp_path):
+    lay(
+        tmp_path,
+        {
+            "nets/net": "from utils.layers import x\nimport other\nfrom net.parts import y",
+            "nets/utils": "",
+            "nets/other": "",
+        },
+    )
+    lay(tmp_path, {"utils/layers": "", "other": ""})
+    found = imports_of(tmp_path / "nets" / "net.py")
+    assert names(tmp_path, found.files) == ["net/parts.py", "nets/other.py", "utils/layers.py"]
+    assert found.first == (tmp_path,)
+
+
+def test_imports_reach_up_to_the_mark_of_a_repository_s_top(tmp_path):
+    lay(tmp_path, {"a/b/c/d/e/net": "import common", "common": ""})
+    path = tmp_path / "a" / "b" / "c" / "d" / "e" / "net.py"
+    assert imports_of(path).missing == ("common",)
+    (tmp_path / "setup.py").write_text("")
+    assert names(tmp_path, imports_of(path).files) == ["common.py"]
+
+
+def test_an_extension_that_a_package_compiles_is_missing_by_its_full_name(tmp_path):
+    lay(
+        tmp_path, {"net": "from ops.nms import fast\nfrom ops.plain import slow\nimport ops", "ops/plain": ""}
+    )
+    assert imports_of(tmp_path / "net.py").missing == ("ops.nms",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -19,7 +19,9 @@ from netweave.backends import Purpose, RunSettings, prepare
 from netweave.comparison import compare as compare_graphs
 from netweave.comparison.execution.probes import OPEN_SIZE
 from netweave.errors import SourceError, UsageError
-from netweave.files import OutputFiles, Source, is_file
+from netweave.files import OutputFiles, Source
+from netweave.files.net_names import NetName, check_root, find_module, parse_net_name
+from netweave.files.settings_file import read_settings
 from netweave.formats import find_written, read
 from netweave.graph import Graph, as_loaded, known_shape, with_arrays
 from netweave.memory_plan import parse_bytes, tile_to_fit
@@ -45,10 +47,8 @@ class ReadOptions(TypedDict, total=False):
     trust: bool
     code: bool
     around: bool
-
-
-_ENTRY = re.compile(r"(.+\.py):([A-Za-z_]\w*)")
-"""``model.py:factory``: a Python file and the class or function in it that constructs the net."""
+    root: str | Path | None
+    config: str | Path | Mapping[str, Any] | None
 
 
 def load(
@@ -62,13 +62,16 @@ def load(
     trust: bool = False,
     code: bool = True,
     around: bool = True,
+    root: str | Path | None = None,
+    config: str | Path | Mapping[str, Any] | None = None,
     examples: Sequence[Any] | None = None,
     likely_shapes: Sequence[Sequence[int]] = (),
 ) -> Graph:
     """Read a net from its files, or from a module in memory.
 
     Args:
-        net: ``FILE`` or ``FILE,WEIGHTS``, for Python code also ``FILE:FACTORY``; or a PyTorch ``nn.Module``.
+        net: ``FILE`` or ``FILE,WEIGHTS``, for Python code also ``FILE:FACTORY``, ``FILE:FACTORY(ARGUMENTS)``
+            with literals, and ``MODULE:FACTORY``; or a PyTorch ``nn.Module``.
         weights: The file of stored arrays; by default the file beside the net under the usual name.
         input_shapes: Input sizes by name, if the file does not give them or to override them.
         phase: ``TEST`` or ``TRAIN``, for formats with phases; SINGA also has ``VALIDATE``.
@@ -77,6 +80,9 @@ def load(
         trust: Run Python code in the files without the sandbox.
         code: Read files that contain code; False rejects them, even in the sandbox.
         around: Let code import modules from the folders around its own folder, besides its own folder.
+        root: The folder from which the imports of code start, if the files do not show it.
+        config: Settings for the factory: a mapping, or ``FILE`` or ``FILE:KEY`` of YAML, JSON or TOML.
+            They are passed by name, or whole, with keys as attributes, to a factory with one argument for it.
         examples: Inputs to trace a module in memory with, in place of ``input_shapes``.
         likely_shapes: Sizes to try before the usual ones where nobody says those of the only input.
 
@@ -90,16 +96,10 @@ def load(
         from netweave.formats.pytorch import read_module
 
         return read_module(net, input_shapes=shapes, examples=examples, likely_shapes=likely)
-    name, comma, after = str(net).partition(",")
-    if comma and not is_file(Path(str(net))):
-        if weights is not None:
-            raise UsageError(f"weights are given twice: {after!r} and {str(weights)!r}; give only one")
-        weights = after
-    else:
-        name = str(net)
-    if weights is not None and Path(weights).suffix == SUFFIX:
+    name = _name(str(net), weights)
+    if name.weights is not None and Path(name.weights).suffix == SUFFIX:
         net_alone = load(
-            name,
+            name.text_alone,
             input_shapes=input_shapes,
             phase=phase,
             stages=stages,
@@ -107,27 +107,42 @@ def load(
             trust=trust,
             code=code,
             around=around,
+            root=root,
+            config=config,
             likely_shapes=likely,
         )
-        return _with_checkpoint(net_alone, Path(weights))
-    entry = None
-    if (made_by := _ENTRY.fullmatch(name)) and not Path(name).exists():
-        name, entry = made_by.groups()
+        return _with_checkpoint(net_alone, Path(name.weights))
+    top = check_root(root)
+    module = find_module(name.file, [top or Path()]) if name.is_module else None
     return read(
         Source(
-            net=Path(name),
-            weights=Path(weights) if weights else None,
+            net=module.path if module else Path(name.file),
+            weights=Path(name.weights) if name.weights else None,
             input_shapes=shapes,
             phase=check_phase(phase),
             stages=tuple(check_names(stages, what="stages")),
             level=level,
-            entry=entry,
+            entry=name.factory,
             trust=trust,
             code=code,
             around=around,
+            arguments=name.arguments,
+            config=read_settings(config) if isinstance(config, str | Path) else config,
+            root=module.root if module else top,
+            module=name.file if module else "",
             likely_shapes=likely,
         )
     )
+
+
+def _name(text: str, weights: str | Path | None) -> NetName:
+    """Return a net's name taken apart, with weights that are given beside it."""
+    name = parse_net_name(text)
+    if weights is None:
+        return name
+    if name.weights is not None:
+        raise UsageError(f"weights are given twice: {name.weights!r} and {str(weights)!r}; give only one")
+    return replace(name, weights=str(weights))
 
 
 def run(

@@ -151,7 +151,17 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
     @click.option(
         "--level", type=int, metavar="N", default=0, show_default=True, help="Level of the net (Caffe)."
     )
-    @click.option("--trust", is_flag=True, help="Run Python code in the files without the sandbox.")
+    @click.option(
+        "--root", metavar="FOLDER", help="Folder that imports of Python code start from, if it is not found."
+    )
+    @click.option(
+        "--config",
+        metavar="FILE",
+        help="Settings for the constructor in Python code (YAML, JSON or TOML; FILE:KEY for a part).",
+    )
+    @click.option(
+        "--trust", is_flag=True, help="Run Python code in the files without the sandbox, as you would run it."
+    )
     @functools.wraps(command)
     def wrapped(
         *args: Any,
@@ -159,6 +169,8 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
         phase: str,
         stages: tuple[str, ...],
         level: int,
+        root: str | None,
+        config: str | None,
         trust: bool,
         **kwargs: Any,
     ) -> Any:
@@ -167,6 +179,8 @@ def reads_nets(command: Callable[..., Any], *, several: bool = False) -> Callabl
             "phase": phase.upper(),
             "stages": stages,
             "level": level,
+            "root": root,
+            "config": config,
             "trust": trust,
         }
         if several:

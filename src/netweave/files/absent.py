@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib.abc
 import importlib.machinery
+import inspect
 import sys
 from contextlib import contextmanager
 from types import ModuleType
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import CodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterator, Sequence
 
 
 class Absent:
@@ -27,8 +28,10 @@ class Absent:
         self._name = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Nothing, while a file is imported; else an error that names it."""
+        """Nothing, or as a decorator what it decorates, while a file is imported; else an error."""
         if is_importing() and self._may_be_called():
+            if len(args) == 1 and not kwargs and (inspect.isfunction(args[0]) or inspect.isclass(args[0])):
+                return args[0]
             return type(self)(f"{self._name}()")
         raise CodeError(f"calls {self._name}, {self._why()}")
 
@@ -43,7 +46,21 @@ class Absent:
         return type(self)(f"{self._name}.{name}")
 
     def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
-        return (object,)
+        """A class of the net's own framework beside it stays the only base; else the first stands for one."""
+        absent = [base for base in bases if isinstance(base, Absent)]
+        return (_STAND_IN_BASE[-1](self._name),) if absent == list(bases) and absent[0] is self else ()
+
+    def __getitem__(self, key: Any) -> Any:
+        """A name still, as in annotations (``Tensor["n 3"]``)."""
+        return type(self)(f"{self._name}[...]")
+
+    def __iter__(self) -> Iterator[Any]:
+        raise CodeError(f"iterates over {self._name}, {self._why()}")
+
+    def __or__(self, other: Any) -> Any:
+        return self  # an annotation: absent.Array | None
+
+    __ror__ = __or__
 
     def _may_be_called(self) -> bool:
         """Whether a call of it while a file is imported says nothing about the net."""
@@ -51,13 +68,42 @@ class Absent:
 
     def _why(self) -> str:
         """Say why it stands for nothing."""
-        return f"and {self._name.partition('.')[0]!r} is not installed here"
+        package = self._name.partition(".")[0]
+        return (
+            f"and {package!r} is not installed here: install it, or say where it lies (--root FOLDER of a "
+            "repository; --trust for what PYTHONPATH names)"
+        )
+
+
+def plain_base(name: str) -> type:
+    """Return ``object``, which has nothing that a class could inherit from one that is not here."""
+    return object
+
+
+_STAND_IN_BASE: list[Callable[[str], type]] = [plain_base]
+"""The last gives the class that stands for an absent one as the base of another, by its name."""
+
+
+@contextmanager
+def with_bases(base: Callable[[str], type]) -> Iterator[None]:
+    """Let classes of absent packages be other bases than ``object``, until the context ends.
+
+    Args:
+        base: Returns the class that stands for an absent one, by its full name.
+    """
+    _STAND_IN_BASE.append(base)
+    try:
+        yield
+    finally:
+        _STAND_IN_BASE.pop()
 
 
 class AbsentModule(ModuleType):
     """A module with nothing in it; each of its names is absent."""
 
     def __getattr__(self, name: str) -> Any:
+        if name == "__version__" and is_importing():
+            return "0.0.0"
         if name.startswith("__"):
             raise AttributeError(name)
         known = sys.modules.get(f"{self.__name__}.{name}")
@@ -80,7 +126,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         """A module that is a package as well; None for one of other packages."""
-        if name.partition(".")[0] not in self._names:
+        if not _is_of(name, self._names):
             return None
         return importlib.machinery.ModuleSpec(name, self, is_package=True)
 
@@ -90,6 +136,11 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         """Nothing to run."""
+
+
+def _is_of(name: str, packages: Collection[str]) -> bool:
+    """Whether a module is one of some packages or modules, or lies in one."""
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
 
 
 _IS_IMPORTING: list[bool] = []
@@ -120,5 +171,5 @@ def without(names: Collection[str]) -> Iterator[None]:
         yield
     finally:
         sys.meta_path.remove(finder)
-        for name in [name for name in sys.modules if name.partition(".")[0] in names]:
+        for name in [name for name in sys.modules if _is_of(name, names)]:
             del sys.modules[name]

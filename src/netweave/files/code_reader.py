@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from netweave.files.guard_answer import failure
@@ -13,7 +14,6 @@ from netweave.files.source import read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     from netweave.files.source import Source
 
@@ -54,6 +54,9 @@ def run_reader(
         "net": str(source.net.resolve()),
         "place": place,
         "entry": source.entry,
+        "arguments": source.arguments,
+        "config": source.config,
+        "trusted_folder": str(Path.cwd()) if source.trust else None,
         "weights": str(weights.resolve()) if weights else None,
         "weights_place": str(weights) if weights else "",
         "input_shapes": {name: list(shape) for name, shape in source.input_shapes.items()},

@@ -69,7 +69,18 @@ def as_error(error: BaseException, request: dict[str, Any]) -> NetweaveError:
     if isinstance(error, NetweaveError):
         return type(error)(f"{request['place']}: {error}")
     text = " ".join(str(error).split())[:300]
-    return CodeError(f"its code fails: {type(error).__name__}: {text}", place=place)
+    advice = "" if request.get("trusted_folder") else _advice(error)
+    return CodeError(f"its code fails: {type(error).__name__}: {text}{advice}", place=place)
+
+
+def _advice(error: BaseException) -> str:
+    """Return what helps against an error that comes from the sandbox: what it hides from the code."""
+    if not isinstance(error, OSError | ModuleNotFoundError):
+        return ""
+    return (
+        "; the sandbox hides the network, PYTHONPATH and all files but the modules that the code imports: "
+        "--root FOLDER says where its imports start, and --trust runs code that you trust as you would"
+    )
 
 
 def failure(outcome: Outcome, place: str) -> NetweaveError:

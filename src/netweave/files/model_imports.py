@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
 
 MAX_FILES = 1000
@@ -28,6 +28,12 @@ LEVELS = 4
 Nothing outside is looked at: code from elsewhere must not bring in files of this machine.
 """
 
+MAX_LEVELS = 8
+"""So many folders where a mark of a repository's top lies that far up."""
+
+TOP_MARKS = (".git", "pyproject.toml", "setup.py", "setup.cfg", "requirements.txt")
+"""What lies in the top folder of a repository, from which its imports start."""
+
 
 @dataclass(frozen=True, slots=True)
 class Imports:
@@ -36,14 +42,21 @@ class Imports:
     Attributes:
         name: What the file itself is called as a module: with its packages, if it imports relatively.
         folders: Where modules lie that are not in the file's own folder.
+        first: Those folders that go before the file's own and all installed packages: the root that the
+            caller named, or one whose package has the name of a module in the file's own folder.
+        is_own_used: Whether modules in the file's own folder are imported by their bare names; a file
+            ``net/net.py`` that imports ``net.parts`` from above must not stand in its way.
         files: The files of these modules and of all that they import, without the file itself.
-        missing: Modules that are neither there nor installed, and that no ``try`` lets a file do without.
+        missing: Modules that are neither there nor installed, and that no ``try`` lets a file do without:
+            first names of packages, and dotted names of modules that a package beside the file lacks.
     """
 
     name: str
     folders: tuple[Path, ...]
     files: tuple[Path, ...]
     missing: tuple[str, ...]
+    first: tuple[Path, ...] = ()
+    is_own_used: bool = True
 
     def places(self, path: Path, place: str) -> dict[str, str]:
         """Return the names of the imported files for messages, by their full paths.
@@ -58,22 +71,49 @@ class Imports:
         }
 
 
-def imports_of(path: Path, *, known: Collection[str] = (), levels: int = LEVELS) -> Imports:
+def imports_of(
+    path: Path, *, known: Collection[str] = (), levels: int | None = None, root: Path | None = None
+) -> Imports:
     """Return what a file imports from its own folder and those around it, and so on from there.
 
     Args:
         path: The resolved file.
         known: Modules that are never looked for, besides Python's own.
-        levels: How many folders are looked in, the file's own first, >= 1.
+        levels: How many folders are looked in, the file's own first, >= 1; by default up to the top of the
+            repository that the file lies in.
+        root: The folder that imports start from, if the caller knows it; a file elsewhere has none.
     """
-    within = list(path.parents)[:levels]
-    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names)
+    if root is not None and not path.is_relative_to(root):
+        root = None
+    within = list(path.parents)[: _levels(path) if levels is None else levels]
+    if root is not None:
+        within = [*(folder for folder in path.parents if folder.is_relative_to(root))]
+    seen = _Seen(within, frozenset(known) | sys.stdlib_module_names, root)
     seen.follow(path)
-    package = _package_of(path, depth=max((row.level for row in _rows(path)), default=0))
+    if root is not None:
+        package = list(path.parent.relative_to(root).parts)
+        seen.add(_initial(path.parent))
+    else:
+        package = _package_of(path, depth=max((row.level for row in _rows(path)), default=0))
     name = ".".join([*package, path.stem]) if package else "netweave_model"
-    roots = [path.parents[len(package)]] if package else []
+    roots = [path.parents[len(package)]] if package and root is None else []
     folders = tuple(dict.fromkeys([*roots, *seen.folders]))
-    return Imports(name, folders, tuple(sorted(seen.files - {path})), tuple(sorted(seen.missing)))
+    first = (root,) if root is not None else tuple(dict.fromkeys(seen.first))
+    files = tuple(sorted(seen.files - {path}))
+    return Imports(name, folders, files, tuple(sorted(seen.missing)), first, seen.is_own_used)
+
+
+def _levels(path: Path) -> int:
+    """Return how many folders there are up to the top of a repository, at least ``LEVELS``."""
+    for count, folder in enumerate(list(path.parents)[:MAX_LEVELS], 1):
+        if any((folder / mark).exists() for mark in TOP_MARKS):
+            return max(count, LEVELS)
+    return LEVELS
+
+
+def imported_packages(path: Path) -> list[str]:
+    """Return the first names of what a file imports, without those from beside itself by relative imports."""
+    return list(dict.fromkeys(row.module.partition(".")[0] for row in _rows(path) if not row.level))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +133,30 @@ class _Seen:
     Attributes:
         within: The folders that are looked in: the file's own, the one around it, and so on.
         known: Modules that are never looked for.
+        root: The folder that all imports start from, if that is known.
         files: Files of modules.
         folders: Folders of modules but the file's own.
-        missing: Modules that are nowhere.
+        first: Those of them that have to be looked in before the file's own.
+        is_own_used: Whether an import starts from the file's own folder.
+        missing: Modules that are nowhere: first names of packages, and dotted names of modules of a package.
     """
 
     within: Sequence[Path]
     known: frozenset[str]
+    root: Path | None = None
     files: set[Path] = field(default_factory=set)
     folders: list[Path] = field(default_factory=list)
+    first: list[Path] = field(default_factory=list)
+    is_own_used: bool = False
     missing: set[str] = field(default_factory=set)
 
     def follow(self, path: Path) -> None:
         """Add what a file imports, and what that imports."""
-        waiting = [path]
+        self.add([path])
+
+    def add(self, paths: Iterable[Path]) -> None:
+        """Add files, and what they import."""
+        waiting = list(paths)
         while waiting and len(self.files) < MAX_FILES:
             each = waiting.pop()
             if each in self.files:
@@ -127,21 +177,41 @@ class _Seen:
             yield from _initial(base)
             return
         top = row.module.partition(".")[0]
-        folder = None if top in self.known else self._folder_of(top)
+        folder = None if top in self.known else self._folder_of(row)
+        self.is_own_used |= folder == self.within[0]
         if folder is not None:
-            yield from _files_of(folder, row)
+            files = list(_files_of(folder, row))
+            yield from files
+            if not files and row.is_needed and not folder.joinpath(*row.module.split(".")).is_dir():
+                self.missing.add(row.module)  # an extension that the repository compiles
         elif row.is_needed and top not in self.known and not _is_installed(top):
             self.missing.add(top)
 
-    def _folder_of(self, top: str) -> Path | None:
+    def _folder_of(self, row: _Row) -> Path | None:
+        """Return the folder that an import starts from; None if that is nowhere, or a package is installed.
+
+        Of several folders that have the first name, one that has the module goes before: ``utils.py`` beside
+        the file does not stand for ``utils.layers`` of the folder above.
+        """
+        top = row.module.partition(".")[0]
         own, *around = self.within
-        if _is_module(own, top):
+        if self.root is not None:
+            having = [folder for folder in (self.root, own) if _is_module(folder, top)]
+            return having[0] if having else None
+        beside = _is_module(own, top)
+        if beside and (not around or _is_there(own, row)):
             return own
-        if _is_installed(top):
+        if not beside and _is_installed(top):
             return None
-        found = next((folder for folder in around if _is_module(folder, top)), None)
+        having = [folder for folder in around if _is_module(folder, top)]
+        exact = [folder for folder in having if _is_there(folder, row)]
+        if beside and not exact:
+            return own
+        found = next(iter([*exact, *having]), None)
         if found is not None:
             self.folders.append(found)
+            if beside:
+                self.first.append(found)
         return found
 
 
@@ -158,6 +228,12 @@ def _is_module(folder: Path, name: str) -> bool:
     if inside.with_name(f"{name}.py").is_file():
         return True
     return inside.is_dir() and any(any(inside.glob(pattern)) for pattern in ("*.py", "*/*.py"))
+
+
+def _is_there(folder: Path, row: _Row) -> bool:
+    """Whether a folder holds the very module of an import, and not just something of its first name."""
+    place = folder.joinpath(*row.module.split("."))
+    return place.with_name(f"{place.name}.py").is_file() or place.is_dir()
 
 
 def _files_of(folder: Path, row: _Row) -> Iterator[Path]:

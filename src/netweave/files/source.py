@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
 from netweave.files.border import reason_of
@@ -35,6 +35,10 @@ class Source:
         trust: Whether code in the files may run without a guard around it.
         code: Whether files that are code may be read at all.
         around: Whether code may import modules from the folders around its own.
+        arguments: What ``entry`` is called with, as Python literals (``3, classes=21``).
+        config: Settings for ``entry``, besides or instead of arguments.
+        root: The folder that the imports of code start from; None finds it.
+        module: Name of the code as a module of an installed package or of ``root``; empty for a file.
         likely_shapes: Sizes that code whose only input has none is tried with first.
     """
 
@@ -48,6 +52,10 @@ class Source:
     trust: bool = False
     code: bool = True
     around: bool = True
+    arguments: str = ""
+    config: Mapping[str, Any] | None = None
+    root: Path | None = None
+    module: str = ""
     likely_shapes: tuple[tuple[int, ...], ...] = ()
 
     def head(self, num_bytes: int = 4096) -> bytes:

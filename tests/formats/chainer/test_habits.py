@@ -39,6 +39,22 @@ class Net(chainer.Chain):
 """
 )
 
+COPIED = (
+    HEAD
+    + """
+class Net(chainer.Chain):
+    def __init__(self):
+        super().__init__()
+        with self.init_scope():
+            self.fc = L.Linear(3, 2)
+
+    def __call__(self, x):
+        xp = chainer.cuda.get_array_module(x)
+        columns = [chainer.Variable(xp.asarray(x[:, i])) for i in range(2)]
+        return self.fc(columns[0]) - self.fc(columns[1])
+"""
+)
+
 LOSSES = (
     HEAD
     + """
@@ -53,6 +69,16 @@ def written(tmp_path, text):
     path = tmp_path / "net.py"
     path.write_text(text)
     return path
+
+
+@pytest.mark.slow
+def test_columns_that_are_copied_into_new_variables_stay_the_input_s(tmp_path):
+    net = netweave.load(written(tmp_path, COPIED), trust=True, input_shapes={"x": (2, 2, 3)})
+    x = np.random.default_rng(0).standard_normal((2, 2, 3)).astype(np.float32)
+    (found,) = netweave.run(net, {"x": x}).values()
+    arrays = {key: values[0].const_value.numpy() for key, values in stored(net).items()}
+    weight = arrays["fc/W"].reshape(2, 3)
+    np.testing.assert_allclose(found, (x[:, 0] - x[:, 1]) @ weight.T, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from netweave.files.absent import importing
 from netweave.files.guard_answer import answer
-from netweave.files.model_code import imported, make, own_factories
+from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
 from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import save
 from netweave.formats.chainer.own import OWN_MODULES
@@ -32,13 +32,18 @@ def work(request: dict[str, Any]) -> None:
     if request["weights"]:
         arrays = read_weights(Path(request["weights"]), place=request["weights_place"])
     path, place = Path(request["net"]), request["place"]
-    imports = imports_of(path, known=OWN_MODULES)
+    root = Path(request["root"]) if request["root"] else None
+    imports = imports_of(path, known=OWN_MODULES, root=root)
     request["beside"] = imports.places(path, place)
     with installed(is_training=request["train"], missing=imports.missing):
-        folders = [str(folder) for folder in imports.folders]
-        with importing():
-            code = imported(path, name=imports.name, folders=folders)
-        model = _made(code, request)
+        folders, first = map(str, imports.folders), map(str, imports.first)
+        with in_folder(request["trusted_folder"]):
+            with importing():
+                is_own = imports.is_own_used
+                code = imported(
+                    path, name=imports.name, folders=[*folders], first=[*first], is_own_used=is_own
+                )
+            model = _model(code, request)
         files = {request["net"]: place, **request["beside"]}
         recorder = Recorder(path.stem, files=files, place=place, arrays=arrays)
         graph = trace(model, recorder, request["input_shapes"])
@@ -46,14 +51,11 @@ def work(request: dict[str, Any]) -> None:
     save(graph, NET)
 
 
-def _made(code: ModuleType, request: dict[str, Any]) -> Link:
+def _model(code: ModuleType, request: dict[str, Any]) -> Link:
     """Return the model: of the only class, or of the class or function that is named."""
     classes, functions = own_factories(code, Link)
-    scripts = {"main", "train"}
-    candidates = classes
-    if len(classes) != 1:
-        candidates = classes | {name: model for name, model in functions.items() if name not in scripts}
-    model: Link = make(code, candidates, Link, wanted=request["entry"], place=request["place"], noun="a link")
+    candidates = classes if len(classes) == 1 else classes | functions
+    model: Link = construct(code, candidates, Wanted.of_request(request, Link, noun="a link")).model
     return model
 
 

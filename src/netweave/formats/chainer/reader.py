@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from netweave.files.code_reader import run_reader
-from netweave.files.model_imports import LEVELS, imports_of
+from netweave.files.model_imports import imports_of
 from netweave.files.onnx.save import read_saved
 from netweave.formats.chainer.own import OWN_MODULES
 
@@ -26,6 +26,9 @@ def read(source: Source) -> Graph:
     """
     place = str(source.net)
     files = [source.net, *([source.weights] if source.weights else [])]
-    beside = imports_of(source.net.resolve(), known=OWN_MODULES, levels=LEVELS if source.around else 1).files
-    with run_reader(source, CHILD, ["net.onnx"], readable=beside, train=source.phase == "TRAIN") as (net,):
+    root = source.root.resolve() if source.root is not None else None
+    levels = None if source.around else 1
+    beside = imports_of(source.net.resolve(), known=OWN_MODULES, levels=levels, root=root).files
+    request = {"train": source.phase == "TRAIN", "root": str(root) if root else None}
+    with run_reader(source, CHILD, ["net.onnx"], readable=beside, **request) as (net,):
         return read_saved(net, place=place, files=[str(path) for path in files])

@@ -15,21 +15,16 @@ os.environ["KERAS_HOME"] = str(Path.cwd())
 import keras
 
 from netweave.files.guard_answer import answer
-from netweave.files.model_code import imported, make, own_factories
+from netweave.files.model_code import Wanted, construct, imported, in_folder, own_factories
 
 
 def main(request: dict[str, Any]) -> None:
     """Make the model that a request names and save it."""
-    code = imported(Path(request["net"]))
-    classes, functions = own_factories(code, keras.Model)
-    model = make(
-        code,
-        functions or classes,
-        keras.Model,
-        wanted=request["entry"],
-        place=request["place"],
-        noun="a keras.Model",
-    )
+    with in_folder(request["trusted_folder"]):
+        code = imported(Path(request["net"]))
+        classes, functions = own_factories(code, keras.Model)
+        wanted = Wanted.of_request(request, keras.Model, noun="a keras.Model")
+        model = construct(code, functions or classes, wanted).model
     model.save("net.keras")
 
 

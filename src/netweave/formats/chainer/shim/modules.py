@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import reduce
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -167,6 +168,22 @@ def _modules(is_training: bool) -> dict[str, Module]:
 
 
 @contextmanager
+def _variables_stay() -> Iterator[None]:
+    """Let ``xp.asarray(x)`` of a variable be the variable: there is no array that it could be copied to."""
+    with ExitStack() as stack:
+        for name in ("array", "asarray", "ascontiguousarray"):
+            stack.enter_context(patch.object(np, name, _unless_variable(getattr(np, name))))
+        yield
+
+
+def _unless_variable(function: Callable[..., Any]) -> Callable[..., Any]:
+    def convert(data: Any, *args: Any, **kwargs: Any) -> Any:
+        return data if isinstance(data, Variable) else function(data, *args, **kwargs)
+
+    return convert
+
+
+@contextmanager
 def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[None]:
     """Let ``import chainer`` find the stand-in until the context ends.
 
@@ -185,7 +202,8 @@ def installed(*, is_training: bool, missing: Collection[str] = ()) -> Iterator[N
         sys.modules.update(_six())
     sys.meta_path.insert(0, finder)
     try:
-        yield
+        with _variables_stay():
+            yield
     finally:
         sys.meta_path.remove(finder)
         for name in [name for name in sys.modules if name.partition(".")[0] in names]:
