@@ -131,11 +131,13 @@ def run_guarded(
         folder = outer / "child"
         folder.mkdir()
         folder.chmod(0o711)  # the guard goes in before it stops being root; around it all is closed
-        command = [sys.executable, "-P", "-s", str(program), *arguments]
+        # -P: the folder of the program holds modules of ours, which no model may find by their short names
         if trust:
-            command = [*_limited(limits, guarded=False), *command]
-            yield _run(command, folder, outer / "report", limits=limits, place=place)
+            command = [*_limited(limits, guarded=False), sys.executable, "-P", str(program), *arguments]
+            environment = _environment_of_user()
+            yield _run(command, folder, outer / "report", limits=limits, place=place, environment=environment)
             return
+        command = [sys.executable, "-P", "-s", str(program), *arguments]
         user = random.choice(USERS)
         if os.geteuid() == 0:
             os.chown(folder, user, user)
@@ -193,12 +195,13 @@ def _run(
     guarded: bool = False,
     kept: tuple[int, ...] = (),
     group: Cgroup | None = None,
+    environment: Mapping[str, str] | None = None,
 ) -> Outcome:
     with report.open("wb") as output:
         child = subprocess.Popen(
             command if group is None else group.enter(command),
             cwd=folder,
-            env=_environment(folder),
+            env=_environment(folder) if environment is None else environment,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -269,6 +272,12 @@ def _environment(folder: Path) -> dict[str, str]:
         "TMPDIR": str(folder),
         "USER": "nobody",
     }
+
+
+def _environment_of_user() -> dict[str, str]:
+    """Return the environment of the caller, whom trusted code belongs to: home, PYTHONPATH, proxies."""
+    paths = [str(_package().parent), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 def _package() -> Path:
