@@ -154,7 +154,11 @@ def _place(comparison: Comparison, finding: Finding, wanted: Sequence[Finding]) 
     if editor is None or not line or not file.endswith(ends):
         name = Path(file or finding.place_b or net.name).name
         raise NotAppliedError(f"{name} is no text with a line for each layer; change it where it is made")
-    here = [layer for layer in net.layers.values() if str(layer.origin) == finding.place_b]
+    here = [
+        layer
+        for layer in net.layers.values()
+        if finding.place_b in {str(layer.origin), str(layer.definition)}
+    ]
     types = {layer.type for layer in here if layer.name == finding.layer_b}
     # other types come from other calls on the line
     others = {layer.name for layer in here if layer.type in types}

@@ -46,6 +46,8 @@ class Layer:
         parameters: Keys of the stored arrays (``Graph.parameters``) that belong to the layer.
         origin: Where the layer stands in its file.
         call: Which call of a shared or unrolled layer this is, from 0.
+        definition: Where the source states its settings, if that is not where the layer stands: the line that
+            constructs a module.
     """
 
     key: str
@@ -57,6 +59,7 @@ class Layer:
     parameters: tuple[str, ...] = ()
     origin: Origin | None = None
     call: int = 0
+    definition: Origin | None = None
 
     @property
     def place(self) -> str:

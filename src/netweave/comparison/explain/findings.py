@@ -13,12 +13,20 @@ if TYPE_CHECKING:
     from netweave.comparison.signals import Signals
 
 
-def where(signals: Signals, node: ir.Node) -> tuple[str, str]:
-    """Return the name of a node's layer and its place in the source, both as text."""
+def where(signals: Signals, node: ir.Node, *, is_setting: bool = False) -> tuple[str, str]:
+    """Return the name of a node's layer and its place in the source, both as text.
+
+    Args:
+        signals: The net.
+        node: The node.
+        is_setting: Whether the place is that of the layer's settings: where a module is constructed, and not
+            where it is called.
+    """
     layers = signals.graph.layers_of(node)
     if not layers:
         return str(node.name), signals.graph.files[0] if signals.graph.files else signals.graph.name
-    return layers[0].name, str(layers[0].origin) if layers[0].origin else ""
+    place = (is_setting and layers[0].definition) or layers[0].origin
+    return layers[0].name, str(place) if place else ""
 
 
 def finding_at(
@@ -46,8 +54,8 @@ def finding_at(
         latent: Whether it has no effect here.
         edits: The settings that the fix changes.
     """
-    layer_a, place_a = ("", "") if a[1] is None else where(a[0], a[1])
-    layer_b, place_b = ("", "") if b[1] is None else where(b[0], b[1])
+    layer_a, place_a = ("", "") if a[1] is None else where(a[0], a[1], is_setting=bool(edits))
+    layer_b, place_b = ("", "") if b[1] is None else where(b[0], b[1], is_setting=bool(edits))
     return Finding(
         mismatch=mismatch,
         cause=cause,

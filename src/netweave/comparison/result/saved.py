@@ -74,6 +74,7 @@ def _layer(row: dict[str, Any]) -> Layer:
         parameters=tuple(row["parameters"]),
         origin=Origin(**row["origin"]) if row["origin"] else None,
         call=row["call"],
+        definition=Origin(**row["definition"]) if row.get("definition") else None,
     )
 
 

@@ -119,18 +119,23 @@ def load(model: ir.Model, *, place: str) -> Saved | None:
 
 
 def _layer(row: Mapping[str, Any]) -> Layer:
-    origin = row["origin"]
+    row = {"definition": None, **row}  # files of before have none
     made = _made(Layer, row)
     return Layer(
         **made
         | {
             "settings": _mapping(row["settings"]),
-            "origin": origin and Origin(_text(origin["file"]), origin["line"] and int(origin["line"])),
+            "origin": _origin(row["origin"]),
+            "definition": _origin(row["definition"]),
         }
         | {name: _texts(row[name]) for name in ("inputs", "outputs", "parameters")}
         | {name: _text(row[name]) for name in ("key", "name", "type")}
         | {"call": int(row["call"])}
     )
+
+
+def _origin(row: Mapping[str, Any] | None) -> Origin | None:
+    return Origin(_text(row["file"]), row["line"] and int(row["line"])) if row else None
 
 
 def _parameter(row: Mapping[str, Any]) -> Parameter:

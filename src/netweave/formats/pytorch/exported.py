@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from netweave.errors import ReadError
@@ -36,6 +36,7 @@ class Tables:
         state: Names of the stored arrays, in the module's order.
         trainable: Those that are parameters, not statistics.
         notes: What to tell the user.
+        lines: File and line that construct each part, by its name, where they are known.
     """
 
     types: Mapping[str, str]
@@ -43,6 +44,7 @@ class Tables:
     state: tuple[str, ...]
     trainable: frozenset[str]
     notes: tuple[str, ...]
+    lines: Mapping[str, tuple[str, int]] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, value: Any, *, place: str) -> Tables:
@@ -61,6 +63,9 @@ class Tables:
                 state=tuple(map(str, value["state"])),
                 trainable=frozenset(map(str, value["trainable"])),
                 notes=tuple(str(note)[:500] for note in value["notes"]),
+                lines={
+                    str(name): (str(file), int(line)) for name, (file, line) in value.get("lines", {}).items()
+                },
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ReadError(f"the child process wrote invalid tables ({error!r})", place=place) from error
@@ -84,7 +89,8 @@ def read_exported(
     def rows(model: ir.Model) -> Rows:
         settle_reshapes(model)
         settle_splits(model)
-        return Rows(mark_calls(model, tables.types, tables.settings, {**files, **(beside or {})}))
+        places = {**files, **(beside or {})}
+        return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 
     found = read_model(parse(path), path, rows)
     names = tuple(files.values())

@@ -60,6 +60,7 @@ def mark_calls(
     types: Mapping[str, str],
     settings: Mapping[str, dict[str, Any]],
     files: Mapping[str, str],
+    lines: Mapping[str, tuple[str, int]],
 ) -> LayerTable:
     """Return one layer per call of a module without parts, and of a function outside of these.
 
@@ -68,6 +69,7 @@ def mark_calls(
         types: Class of each module, by name.
         settings: Settings of each module, by name.
         files: Files as given, by their full paths, for origins.
+        lines: File and line that construct each module, by name, where they are known.
     """
     steps = _steps(model)
     parents = {scope for step in steps for scope in step.scopes[:-1]}
@@ -86,6 +88,7 @@ def mark_calls(
                     settings=settings.get(name, {}) if is_module else {},
                     origin=_origin(first.nodes, files),
                     call=calls.get(name, 0),
+                    definition=_definition(lines.get(name), files) if is_module else None,
                 )
             )
             calls[name] = calls.get(name, 0) + 1
@@ -165,6 +168,10 @@ def _origin(nodes: Sequence[ir.Node], files: Mapping[str, str]) -> Origin | None
             file, line = (own or of_models)[-1]
             return Origin(files.get(file, _in_package(file)), line)
     return None
+
+
+def _definition(line: tuple[str, int] | None, files: Mapping[str, str]) -> Origin | None:
+    return Origin(files[line[0]], line[1]) if line is not None and line[0] in files else None
 
 
 def _is_machinery(file: str) -> bool:
