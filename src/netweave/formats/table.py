@@ -172,9 +172,10 @@ FORMATS = (
     Format(
         "pytorch",
         "PyTorch",
-        "MODEL.py with WEIGHTS.pt; or NET.pt2",
+        "MODEL.py with WEIGHTS.pt; NET.pt2; or a folder of Hugging Face",
         archives=True,
         code=("",),
+        folders=True,
         written=".py",
         writer="source",
     ),

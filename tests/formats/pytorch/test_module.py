@@ -149,3 +149,57 @@ def test_an_attempt_with_open_sizes_leaves_no_marks() -> None:
 
     found = netweave.load(Fixed(), input_shapes={"x": (2, 3, 4, 4)})
     assert [node.op_type for node in found.nodes] == ["Relu"]
+
+
+class Autocast(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+        self.fc = torch.nn.Linear(4, 5)
+
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.fc(torch.relu(self.conv(x)).mean((2, 3))).float()
+
+
+@pytest.mark.slow
+def test_layers_under_autocast_keep_their_names_and_are_read_in_full_precision():
+    module = Autocast().eval()
+    graph = netweave.load(module, input_shapes={"x": (1, 3, 8, 8)})
+    assert {"conv", "fc"} <= graph.layers.keys()
+    assert any("torch.autocast, which is left out" in note for note in graph.notes)
+    x = torch.randn(2, 3, 8, 8)
+    expected = module.fc(torch.relu(module.conv(x)).mean((2, 3))).detach().numpy()
+    (found,) = netweave.run(graph, {"x": x.numpy()}).values()
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
+class Optional(torch.nn.Module):
+    """Like bare modules of Hugging Face: every argument may be left out, and the first holds integers."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(20, 4)
+        self.fc = torch.nn.Linear(4, 3)
+
+    def forward(self, input_ids=None, attention_mask=None, scale=None):
+        x = self.words(input_ids)
+        if attention_mask is not None:
+            x = x * attention_mask[:, :, None]
+        return self.fc(x)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("shapes", "inputs"),
+    [
+        ({}, ["input_ids"]),
+        ({"input_ids": (1, 6)}, ["input_ids"]),
+        ({"input_ids": (1, 6), "attention_mask": (1, 6)}, ["input_ids", "attention_mask"]),
+    ],
+)
+def test_optional_arguments_and_integer_inputs(shapes, inputs):
+    graph = netweave.load(Optional().eval(), input_shapes=shapes)
+    assert [value.name for value in graph.inputs] == inputs
+    assert str(graph.inputs[0].dtype) == "INT64"
+    assert [tuple(value.shape)[-1] for value in graph.outputs] == [3]

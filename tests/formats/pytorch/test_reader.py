@@ -81,7 +81,8 @@ class B(nn.Linear):
             "def build(width, depth=2):\n    pass\n",
             ":build",
             UsageError,
-            r"'build' takes width, expected .* without arguments: .* name it \(.*model.py:make\)",
+            r"'build' takes width, .* give literals \(.*model.py:build\(width=...\)\).*--config.*"
+            r"build\(width, depth=2\)",
         ),
         ("def make(): return 3", "", UsageError, "'make' makes a int, expected an nn.Module"),
         ("def make():\n    return 1 / 0", "", CodeError, r"model.py:4: its code fails: ZeroDivisionError"),

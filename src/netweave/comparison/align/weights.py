@@ -99,6 +99,8 @@ def outputs_first(node: ir.Node, weight: np.ndarray) -> np.ndarray:
 def fingerprint(filters: np.ndarray) -> np.ndarray:
     """Return the sorted ratios of L1 to L2 norm, one per output channel; a dead channel counts 0."""
     rows = filters.reshape(len(filters), -1)
+    if rows.dtype.kind == "V":  # bfloat16 and the other types of ml_dtypes, which einsum does not know
+        rows = rows.astype(np.float32)
     squares = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     sums = np.abs(rows).sum(axis=1)
     return np.sort(np.where(squares > 0, sums / np.maximum(squares, 1e-30), 0.0))

@@ -225,5 +225,7 @@ def match_entries(a: np.ndarray, b: np.ndarray, *, axis: int) -> tuple[int, ...]
 def _marks(x: np.ndarray, axis: int) -> np.ndarray:
     """Return a number for each entry along an axis that the order along the other axes does not change."""
     rows = np.moveaxis(x, axis, 0).reshape(x.shape[axis], -1)
+    if rows.dtype.kind == "V":  # bfloat16 and the other types of ml_dtypes, which einsum does not know
+        rows = rows.astype(np.float32)
     marks: np.ndarray = np.einsum("ij,ij->i", rows, rows, dtype=np.float64)
     return marks

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from netweave.formats.pytorch.file_types import kind_of
+from netweave.formats.pytorch.file_types import kind_of_source
 from netweave.formats.pytorch.state import read_state
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ __all__ = ["match", "read_module", "read_state"]
 
 
 def match(source: Source) -> bool:
-    """Whether the file is one of PyTorch's: by its content, and a ``.py`` file by what it imports."""
-    return kind_of(source.net) is not None
+    """Whether a file or folder is PyTorch's: by its content, and a ``.py`` file by what it imports."""
+    return kind_of_source(source) is not None
 
 
 def read_module(

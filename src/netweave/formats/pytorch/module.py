@@ -5,8 +5,6 @@ It is used for a module in memory, and by the guarded child process for one that
 
 from __future__ import annotations
 
-import inspect
-import itertools
 import logging
 import warnings
 from contextlib import contextmanager
@@ -14,23 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from netweave.errors import CodeError, ShapeError
-from netweave.files.unknown import check_input_names
+from netweave.errors import CodeError
+from netweave.formats.pytorch.autocast import without_autocast
+from netweave.formats.pytorch.error_text import root_cause
+from netweave.formats.pytorch.module_inputs import find_inputs, given_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
 OPSET_VERSION = 22
-
-VOLUME_SIZES = (16, 32, 64, 112)
-"""The same for each axis of a volume, small ones first: 224 in each of three would take minutes."""
-
-SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
-"""Heights and widths that are tried, in this order, where nobody says one."""
-
-STEPS = 16
-"""Length of a sequence where nobody says one."""
 
 
 def export(
@@ -61,15 +52,14 @@ def export(
         UsageError: Sizes name no input.
         CodeError: The module's code fails, or cannot be traced.
     """
-    with _in_evaluation_mode(module):
-        inputs, notes, is_open = _inputs(module, input_shapes, examples, likely_shapes)
-        program = _traced(module, inputs, is_open=is_open)
+    notes: list[str] = []
+    with _in_evaluation_mode(module), without_autocast(notes):
+        inputs = find_inputs(module, input_shapes, examples, likely_shapes)
+        notes += inputs.notes
+        program = _traced(module, inputs.values, is_open=inputs.is_open)
         if _unrolls_open_steps(program):
-            program = _with_sizes(module, inputs)
-            notes = [
-                *notes,
-                "nn.RNN is written out step by step: all sizes are those that it was traced with",
-            ]
+            program = _with_sizes(module, inputs.values)
+            notes.append("nn.RNN is written out step by step: all sizes are those that it was traced with")
         write(program, path)
     return describe(module, notes)
 
@@ -86,7 +76,7 @@ def write(program: torch.export.ExportedProgram, path: Path) -> None:
                 program, dynamo=True, optimize=False, opset_version=OPSET_VERSION, verbose=False
             ).save(str(path))
         except torch.onnx.OnnxExporterError as error:
-            raise CodeError(f"cannot be written as ONNX: {_root(error)}") from error
+            raise CodeError(f"cannot be written as ONNX: {root_cause(error)}") from error
 
 
 def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mapping[str, Any]) -> None:
@@ -98,7 +88,7 @@ def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mappi
         CodeError: It fails, or has operators that ONNX cannot say.
     """
     names = [argument.name for argument in script.forward.schema.arguments[1:]]
-    inputs = _given(names, input_shapes)
+    inputs = given_inputs(names, input_shapes)
     with _quiet():
         try:
             torch.onnx.export(
@@ -112,7 +102,7 @@ def write_script(script: torch.jit.ScriptModule, path: Path, input_shapes: Mappi
                 dynamic_axes={name: {0: "N"} for name in inputs},
             )
         except (RuntimeError, torch.onnx.OnnxExporterError) as error:
-            raise CodeError(f"cannot be written as ONNX: {_root(error)}") from error
+            raise CodeError(f"cannot be written as ONNX: {root_cause(error)}") from error
 
 
 def describe(module: torch.nn.Module, notes: Sequence[str] = ()) -> dict[str, Any]:
@@ -147,7 +137,11 @@ def _is_plain(value: Any) -> bool:
 @contextmanager
 def _in_evaluation_mode(module: torch.nn.Module) -> Iterator[None]:
     modes = {part: part.training for part in module.modules()}
-    module.eval()
+    try:
+        module.eval()
+    except Exception:  # noqa: BLE001 - a class with a method ``train`` of its own that trains
+        for part in modes:
+            part.training = False
     try:
         with torch.no_grad():
             yield
@@ -215,7 +209,7 @@ def _with_sizes(
         try:
             return torch.export.export(module, (), fresh)
         except Exception as error:  # noqa: BLE001 - any code's any error
-            raise CodeError(f"its code cannot be traced: {_root(error)}") from cause or error
+            raise CodeError(f"its code cannot be traced: {root_cause(error)}") from cause or error
 
 
 def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
@@ -228,105 +222,3 @@ def _unrolls_open_steps(program: torch.export.ExportedProgram) -> bool:
             if not isinstance(sizes[1 if node.args[-1] else 0], int):
                 return True
     return False
-
-
-def _inputs(
-    module: torch.nn.Module,
-    shapes: Mapping[str, Sequence[int]],
-    examples: Sequence[Any] | None,
-    likely_shapes: Sequence[Sequence[int]],
-) -> tuple[dict[str, torch.Tensor], list[str], bool]:
-    """Return inputs by name, what to tell the user, and whether sizes beyond the batch are open."""
-    names = [
-        name
-        for name, argument in inspect.signature(module.forward).parameters.items()
-        if argument.default is argument.empty and argument.kind is argument.POSITIONAL_OR_KEYWORD
-    ]
-    if examples is not None:
-        return dict(zip(names, map(torch.as_tensor, examples), strict=False)), [], False
-    if shapes or len(names) != 1:
-        given = {name: _in_precision_of(module, x) for name, x in _given(names, shapes).items()}
-        return given, [], False
-    return _guessed(module, names[0], likely_shapes)
-
-
-def _given(names: Sequence[str], shapes: Mapping[str, Sequence[int]]) -> dict[str, torch.Tensor]:
-    check_input_names(shapes, names, place="the module")
-    missing = [name for name in names if name not in shapes]
-    if missing:
-        raise ShapeError(
-            f"the size of input {', '.join(map(repr, missing))} is unknown: set it (--input-shape "
-            f"{missing[0]}=1x3x224x224)",
-            open_inputs=tuple(missing),
-        )
-    return {name: _drawn([max(2, shapes[name][0]), *shapes[name][1:]]) for name in names}
-
-
-def _drawn(shape: Sequence[int]) -> torch.Tensor:
-    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
-
-
-def _in_precision_of(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
-    """Return an input in the precision of a module's weights, which a module in float16 insists on."""
-    kinds = {array.dtype for array in module.parameters() if array.dtype.is_floating_point}
-    return x.to(kinds.pop()) if len(kinds) == 1 and x.dtype.is_floating_point else x
-
-
-def _guessed(
-    module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]
-) -> tuple[dict[str, torch.Tensor], list[str], bool]:
-    """Find sizes that a module with one input takes, from its first part that says how it wants them."""
-    last = "it has no part that says what it takes"
-    for drawn in itertools.chain(_likely(module, likely_shapes), _candidates(module)):
-        inputs = _in_precision_of(module, drawn)
-        try:
-            module(inputs)
-        except Exception as error:  # noqa: BLE001 - any code's any error
-            last = _root(error)
-            continue
-        sizes = "x".join(map(str, ["N", *inputs.shape[1:]]))
-        note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
-        return {name: inputs}, [note], True
-    raise ShapeError(
-        f"the size of input {name!r} is unknown, and none of the usual sizes fits ({last}): set it "
-        f"(--input-shape {name}=1x3x224x224)",
-        open_inputs=(name,),
-    )
-
-
-def _likely(module: torch.nn.Module, shapes: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
-    """Yield inputs of likely sizes that the first part of a module takes; channels may stand last."""
-    part = next((p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd)), None)
-    for shape in shapes:
-        if part is None:
-            yield _drawn([2, *shape[1:]])
-        elif len(shape) == len(part.kernel_size) + 2:
-            moved = [shape[0], shape[-1], *shape[1:-1]]
-            fitting = [sizes for sizes in (shape, moved) if sizes[1] == part.in_channels]
-            yield from (_drawn([2, *sizes[1:]]) for sizes in [*fitting, shape][:1])
-
-
-def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
-    for part in module.modules():
-        if isinstance(part, torch.nn.modules.conv._ConvNd):
-            rank = len(part.kernel_size)
-            sizes = SIZES if rank < 3 else VOLUME_SIZES
-            yield from (_drawn([2, part.in_channels, *[size] * rank]) for size in sizes)
-        elif isinstance(part, torch.nn.Linear):
-            yield _drawn([2, part.in_features])
-            yield _drawn([2, STEPS, part.in_features])
-        elif isinstance(part, torch.nn.RNNBase):
-            yield _drawn([2, STEPS, part.input_size])
-        elif isinstance(part, torch.nn.Embedding):
-            yield torch.arange(2 * STEPS).reshape(2, STEPS) % part.num_embeddings
-        else:
-            continue
-        return
-
-
-def _root(error: BaseException) -> str:
-    """Return the first cause's kind and message, on one line and not too long."""
-    while error.__cause__ is not None:
-        error = error.__cause__
-    text = " ".join(f"{type(error).__name__}: {error}".split())
-    return text if len(text) <= 300 else text[:300] + "..."

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from netweave.errors import UnsupportedError, UsageError
 from netweave.files.code_reader import run_reader
 from netweave.files.json_text import read_json
-from netweave.files.model_imports import LEVELS, Imports, imports_of
+from netweave.files.model_imports import Imports, imports_of
 from netweave.formats.pytorch.exported import Tables, read_exported
-from netweave.formats.pytorch.file_types import Kind, kind_of
+from netweave.formats.pytorch.file_types import Kind, holds_weights, kind_of_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -34,18 +34,19 @@ def read(source: Source) -> Graph:
         SourceError: The files cannot be read, their code fails, or may not run.
         UsageError: Sizes or the factory are missing, or something is named that is not there.
     """
-    place, kind = str(source.net), kind_of(source.net)
+    place, kind = str(source.net), kind_of_source(source)
     if kind is Kind.STATE:
         raise UsageError(
             f"{place}: holds weights only; name the .py file of the model before it: "
             f"model.py,{source.net.name}"
         )
-    if source.weights is not None and kind is not Kind.CODE:
+    if source.weights is not None and kind not in {Kind.CODE, Kind.FOLDER}:
         raise UsageError(f"{place} contains its weights; do not give {str(source.weights)!r}")
     _need_torch(place)
     files = [source.net, *([source.weights] if source.weights else [])]
     imports = _imports(source) if kind is Kind.CODE else Imports("", (), (), ())
     beside = imports.places(source.net.resolve(), place)
+    has_weights = kind is Kind.FOLDER and holds_weights(source.net)
     with run_reader(
         source,
         CHILD,
@@ -54,13 +55,16 @@ def read(source: Source) -> Graph:
         kind=kind.name if kind else None,
         name=imports.name,
         folders=[str(folder) for folder in imports.folders],
+        first=[str(folder) for folder in imports.first],
+        is_own_used=imports.is_own_used,
         missing=imports.missing,
         beside=beside,
+        has_weights=has_weights,
     ) as (net, tables):
         found = Tables.parse(read_json(tables), place=place)
         names = {str(path.resolve()): str(path) for path in files}
         graph = read_exported(net, found, files=names, beside=beside)
-    if source.weights is None and kind is Kind.CODE:
+    if source.weights is None and kind in {Kind.CODE, Kind.FOLDER} and not has_weights:
         graph.notes += (f"{place}: no weights were named; the model's own first values are used",)
         graph.parameters = {key: replace(p, initial=True) for key, p in graph.parameters.items()}
     return graph
@@ -68,7 +72,11 @@ def read(source: Source) -> Graph:
 
 def _imports(source: Source) -> Imports:
     """Return what the code imports from beside itself; nothing of the packages that it runs on."""
-    return imports_of(source.net.resolve(), known=OWN_MODULES, levels=LEVELS if source.around else 1)
+    if source.module and source.root is None:  # an installed package, which the child process can see
+        return Imports(source.module, (), (), ())
+    root = source.root.resolve() if source.root is not None else None
+    levels = None if source.around else 1
+    return imports_of(source.net.resolve(), known=OWN_MODULES, levels=levels, root=root)
 
 
 def read_module(

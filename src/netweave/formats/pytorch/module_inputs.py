@@ -1,0 +1,214 @@
+"""The inputs that a module is traced with: sizes that were given, and those that are found by trying."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from netweave.errors import ShapeError
+from netweave.files.unknown import check_input_names
+from netweave.formats.pytorch.error_text import root_cause
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+VOLUME_SIZES = (16, 32, 64, 112)
+"""The same for each axis of a volume, small ones first: 224 in each of three would take minutes."""
+
+SIZES = (224, 32, 24, 28, 48, 12, 64, 96, 112, 128, 227, 256, 299, 320, 416, 448, 512)
+"""Heights and widths that are tried, in this order, where nobody says one."""
+
+STEPS = 16
+"""Length of a sequence where nobody says one."""
+
+USUAL_CHANNELS = (3, 1)
+"""Channels of pictures, where the first convolution of a module is not the first that is called."""
+
+MOST_INTEGER_INPUTS = 4
+"""For so many inputs it is tried which of them hold integers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """What a module is traced with.
+
+    Attributes:
+        values: Inputs by name.
+        notes: What to tell the user.
+        is_open: Whether sizes beyond the batch are open: nobody said them.
+    """
+
+    values: dict[str, torch.Tensor]
+    notes: tuple[str, ...] = ()
+    is_open: bool = False
+
+
+def find_inputs(
+    module: torch.nn.Module,
+    shapes: Mapping[str, Sequence[int]],
+    examples: Sequence[Any] | None,
+    likely_shapes: Sequence[Sequence[int]],
+) -> Inputs:
+    """Return what to trace a module with.
+
+    Raises:
+        ShapeError: Sizes are missing.
+        UsageError: Sizes name no input.
+    """
+    names, optional = _arguments(module)
+    if examples is not None:
+        return Inputs(dict(zip([*names, *optional], map(torch.as_tensor, examples), strict=False)))
+    if not names:  # each may be left out, as those of Hugging Face: which are inputs is for the caller to say
+        main = getattr(module, "main_input_name", None)
+        names = [main] if main in optional else optional[:1]
+    names = [*names, *(name for name in optional if name in shapes and name not in names)]
+    if shapes or len(names) != 1:
+        drawn = given_inputs(names, shapes, also=optional)
+        values = {name: _in_precision_of(module, x) for name, x in drawn.items()}
+        return Inputs(_with_integers(module, values) if _has_embedding(module) else values)
+    return _guessed(module, names[0], likely_shapes)
+
+
+def _arguments(module: torch.nn.Module) -> tuple[list[str], list[str]]:
+    """Return the names of ``forward``'s arguments: those that it needs, and those that it can do without."""
+    positional = [
+        argument
+        for argument in inspect.signature(module.forward).parameters.values()
+        if argument.kind in {argument.POSITIONAL_OR_KEYWORD, argument.KEYWORD_ONLY}
+    ]
+    needed = [argument.name for argument in positional if argument.default is argument.empty]
+    return needed, [argument.name for argument in positional if argument.default is not argument.empty]
+
+
+def given_inputs(
+    names: Sequence[str], shapes: Mapping[str, Sequence[int]], *, also: Iterable[str] = ()
+) -> dict[str, torch.Tensor]:
+    """Return drawn inputs of given sizes.
+
+    Args:
+        names: Names of the inputs.
+        shapes: Sizes by name.
+        also: Names that a caller may give sizes for besides.
+
+    Raises:
+        ShapeError: Sizes are missing.
+        UsageError: Sizes name no input.
+    """
+    check_input_names(shapes, dict.fromkeys([*names, *also]), place="the module")
+    missing = [name for name in names if name not in shapes]
+    if missing:
+        options = " ".join(f"--input-shape {name}=1x3x224x224" for name in missing)
+        raise ShapeError(
+            f"the size of input {', '.join(map(repr, missing))} is unknown: set it ({options})",
+            open_inputs=tuple(missing),
+        )
+    return {name: _drawn([max(2, shapes[name][0]), *shapes[name][1:]]) for name in names}
+
+
+def _drawn(shape: Sequence[int]) -> torch.Tensor:
+    return torch.randn(tuple(shape), generator=torch.Generator().manual_seed(0))
+
+
+def _in_precision_of(module: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Return an input in the precision of a module's weights, which a module in float16 insists on."""
+    kinds = {array.dtype for array in module.parameters() if array.dtype.is_floating_point}
+    return x.to(kinds.pop()) if len(kinds) == 1 and x.dtype.is_floating_point else x
+
+
+def _counting(shape: Sequence[int], below: int) -> torch.Tensor:
+    return torch.arange(torch.Size(shape).numel()).reshape(tuple(shape)) % max(1, below)
+
+
+def _has_embedding(module: torch.nn.Module) -> bool:
+    return any(isinstance(part, torch.nn.Embedding) for part in module.modules())
+
+
+def _with_integers(module: torch.nn.Module, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return the inputs with integers in those of them that an embedding looks up; unchanged if none fits."""
+    below = min(p.num_embeddings for p in module.modules() if isinstance(p, torch.nn.Embedding))
+    names = list(values)[:MOST_INTEGER_INPUTS]
+    choices = [c for count in range(1, len(names) + 1) for c in itertools.combinations(names, count)]
+    # an embedding is most often of the first input, and fewer integers are tried before more of them
+    for chosen in ((), *choices):
+        trial = values | {name: _counting(values[name].shape, min(2, below)) for name in chosen}
+        try:
+            module(**trial)
+        except Exception:  # noqa: BLE001 - any code's any error
+            continue
+        return trial
+    return values
+
+
+def _guessed(module: torch.nn.Module, name: str, likely_shapes: Sequence[Sequence[int]]) -> Inputs:
+    """Find sizes that a module with one input takes, from its first part that says how it wants them."""
+    first_error = ""
+    for drawn in itertools.chain(_likely(module, likely_shapes), _candidates(module)):
+        inputs = _in_precision_of(module, drawn)
+        try:
+            module(**{name: inputs})
+        except Exception as error:  # noqa: BLE001 - any code's any error
+            first_error = first_error or root_cause(error)
+            continue
+        sizes = "x".join(map(str, ["N", *inputs.shape[1:]]))
+        note = f"nobody said the size of input {name!r}: traced with {sizes}, the first that its code takes"
+        return Inputs({name: inputs}, (note,), is_open=True)
+    why = first_error or "it has no part that says what it takes"
+    raise ShapeError(
+        f"the size of input {name!r} is unknown, and none of the usual sizes fits ({why}): set it "
+        f"(--input-shape {name}=1x3x224x224)",
+        open_inputs=(name,),
+    )
+
+
+def _likely(module: torch.nn.Module, shapes: Sequence[Sequence[int]]) -> Iterator[torch.Tensor]:
+    """Yield inputs of likely sizes that the first part of a module takes; channels may stand last."""
+    part = next((p for p in module.modules() if isinstance(p, torch.nn.modules.conv._ConvNd)), None)
+    for shape in shapes:
+        if part is None:
+            yield _drawn([2, *shape[1:]])
+        elif len(shape) == len(part.kernel_size) + 2:
+            moved = [shape[0], shape[-1], *shape[1:-1]]
+            fitting = [sizes for sizes in (shape, moved) if sizes[1] == part.in_channels]
+            yield from (_drawn([2, *sizes[1:]]) for sizes in [*fitting, shape][:1])
+
+
+def _candidates(module: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield inputs of the first part that says what it takes, then of others that may be called first."""
+    said = [part for part in module.modules() if isinstance(part, _SAYING)]
+    if not said:
+        return
+    yield from _taken_by(said[0])
+    convolutions = [part for part in said if isinstance(part, torch.nn.modules.conv._ConvNd)]
+    known = {(len(part.kernel_size), part.in_channels) for part in convolutions}
+    for rank, channels in itertools.product(sorted({rank for rank, _ in known}), USUAL_CHANNELS):
+        if (rank, channels) in known:
+            yield from _pictures(channels, rank)
+    for kind in (torch.nn.Embedding, torch.nn.RNNBase, torch.nn.Linear):
+        if (part := next((p for p in said if isinstance(p, kind)), None)) is not None:
+            yield from _taken_by(part)
+
+
+_SAYING = (torch.nn.modules.conv._ConvNd, torch.nn.Linear, torch.nn.RNNBase, torch.nn.Embedding)
+"""Parts that say what they take."""
+
+
+def _taken_by(part: torch.nn.Module) -> Iterator[torch.Tensor]:
+    """Yield inputs that a part may take, by what it was constructed with."""
+    if isinstance(part, torch.nn.modules.conv._ConvNd):
+        yield from _pictures(part.in_channels, len(part.kernel_size))
+    elif isinstance(part, torch.nn.Linear):
+        yield _drawn([2, part.in_features])
+        yield _drawn([2, STEPS, part.in_features])
+    elif isinstance(part, torch.nn.RNNBase):
+        yield _drawn([2, STEPS, part.input_size])
+    elif isinstance(part, torch.nn.Embedding):
+        yield _counting([2, STEPS], part.num_embeddings)
+
+
+def _pictures(channels: int, rank: int) -> Iterator[torch.Tensor]:
+    sizes = SIZES if rank < 3 else VOLUME_SIZES
+    return (_drawn([2, channels, *[size] * rank]) for size in sizes)

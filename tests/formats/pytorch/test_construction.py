@@ -1,0 +1,186 @@
+"""Model sources as they lie in somebody's repository: loaded by one name, without editing them."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING
+
+import pytest
+
+import netweave
+from netweave.errors import CodeError, UnsupportedError, UsageError
+from netweave.files import sandbox
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+pytestmark = [pytest.mark.slow, pytest.mark.multi]
+
+torch = pytest.importorskip("torch")
+
+NET = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self, classes, width=8):
+        super().__init__()
+        self.conv = nn.Conv2d(3, width, 3)
+        self.head = nn.Conv2d(
+            width,
+            classes,
+            1,
+        )
+
+    def forward(self, x):
+        return self.head(torch.relu(self.conv(x)))
+"""
+
+SHAPES = {"x": (1, 3, 16, 16)}
+
+
+def lay(folder: Path, files: dict[str, str]) -> Path:
+    """Write files of a repository, and return its folder."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+    return folder
+
+
+def load(net: object, **options: object) -> netweave.Graph:
+    options.setdefault("input_shapes", SHAPES)
+    return netweave.load(str(net), trust=not sandbox.has_guard(), **options)
+
+
+def channels(graph: netweave.Graph) -> list[int]:
+    return [tuple(value.shape)[1] for value in graph.outputs]
+
+
+def test_arguments_settings_and_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(tmp_path, {"pkg/net.py": NET, "net.json": '{"model": {"classes": 6, "lr": 0.1}}'})
+    assert channels(load(f"{tmp_path}/pkg/net.py:Net(5, width=4)")) == [5]
+    assert channels(load(f"{tmp_path}/pkg/net.py", config=f"{tmp_path}/net.json:model")) == [6]
+    assert channels(load("pkg.net:Net(classes=7)", root=tmp_path)) == [7]
+    monkeypatch.chdir(tmp_path)
+    assert channels(load("pkg.net:Net", config={"classes": 8})) == [8]
+    with pytest.raises(UsageError, match=r"with arguments: Net\(classes, width=8\)"):
+        load("pkg/net.py")
+
+
+def test_a_layer_says_where_it_is_constructed_and_where_it_is_called(tmp_path: Path) -> None:
+    path = lay(tmp_path, {"net.py": NET}) / "net.py"
+    layers = load(f"{path}:Net(5)").layers
+    lines = {
+        name: (layer.origin.line, layer.definition.line)
+        for name, layer in layers.items()
+        if layer.definition and layer.origin
+    }
+    assert lines == {"conv": (16, 8), "head": (16, 9)}
+
+
+def test_a_fix_changes_the_line_that_constructs_the_module(tmp_path: Path) -> None:
+    text = NET.replace("3, width, 3)", "3, width, 3, padding=1)")
+    lay(tmp_path, {"a.py": NET, "b.py": text})
+    comparison = netweave.compare(load(f"{tmp_path}/a.py:Net(5)"), load(f"{tmp_path}/b.py:Net(5)"))
+    assert {finding.place_b for finding in comparison.findings if finding.edits} == {f"{tmp_path}/b.py:8"}
+
+
+FACTORY = "from parts.net import Net\n\ndef make():\n    return Net(4)\n"
+
+
+def test_a_factory_without_an_import_of_torch(tmp_path: Path) -> None:
+    assert channels(load(lay(tmp_path, {"parts/net.py": NET, "make.py": FACTORY}) / "make.py")) == [4]
+
+
+def test_wrappers_gpus_options_and_downloads_are_no_obstacle(tmp_path: Path) -> None:
+    text = (
+        NET
+        + """
+import argparse
+args = argparse.ArgumentParser().parse_args()
+
+class Lit(Net):
+    def forward(self, x):
+        return super().forward(x.cuda() + torch.zeros(1, device="cuda"))
+
+def make():
+    net = Lit(5).cuda()
+    state = torch.hub.load_state_dict_from_url("https://host/backbone.pth")
+    net.load_state_dict({k: v for k, v in state["model"].items()})
+    net.load_state_dict(torch.load("gone.pth", map_location="cpu"))
+    return nn.DataParallel(net)
+"""
+    )
+    graph = load(lay(tmp_path, {"net.py": text}) / "net.py")
+    assert channels(graph) == [5]
+    notes = "; ".join(graph.notes)
+    assert (
+        "its code downloads 'https://host/backbone.pth', which is not here: these weights are drawn" in notes
+    )
+    assert "its code loads 'gone.pth'" in notes
+    assert graph.initial
+
+
+def test_a_class_of_lightning_is_a_module_without_it(tmp_path: Path) -> None:
+    text = NET.replace("class Net(nn.Module)", "import gone_lightning as pl\n\nclass Net(pl.LightningModule)")
+    text = text.replace(
+        "super().__init__()", "super().__init__(); self.save_hyperparameters(); assert self.hparams.width"
+    )
+    net = f"{lay(tmp_path, {'net.py': text}) / 'net.py'}:Net(5)"
+    state = {f"net.{name}": value for name, value in nn_state(5).items()}
+    torch.save({"state_dict": state | {"loss.weight": torch.zeros(1)}, "epoch": 3}, tmp_path / "net.ckpt")
+    graph = load(f"{net},{tmp_path}/net.ckpt")
+    assert channels(graph) == [5]
+    assert any("the arrays under 'net.' are used; 1 others" in note for note in graph.notes)
+    assert not graph.initial
+
+
+def nn_state(classes: int) -> dict[str, object]:
+    net = torch.nn.ModuleDict({"conv": torch.nn.Conv2d(3, 8, 3), "head": torch.nn.Conv2d(8, classes, 1)})
+    return dict(net.state_dict())
+
+
+READS = """
+import torch, far_helper
+from net import Net
+
+def make():
+    return Net(int(open('widths.txt').read()), far_helper.WIDTH)
+"""
+
+
+def test_trust_runs_code_as_its_user_would(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lay(tmp_path, {"repo/net.py": NET, "repo/made.py": READS, "repo/widths.txt": "6"})
+    lay(tmp_path, {"far/far_helper.py": "WIDTH = 4"})
+    monkeypatch.chdir(tmp_path / "repo")
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/far")
+    assert channels(netweave.load("made.py", trust=True, input_shapes=SHAPES)) == [6]
+    if sandbox.has_guard():
+        with pytest.raises(CodeError, match="--trust"):
+            netweave.load("made.py", input_shapes=SHAPES)
+
+
+def test_a_file_that_the_sandbox_hides_is_an_error_that_names_trust(tmp_path: Path) -> None:
+    if not sandbox.has_guard():
+        pytest.skip("there is no guard here")
+    path = lay(tmp_path, {"net.py": NET + "\nwidths = open('/etc/hostname').read()\n"}) / "net.py"
+    with pytest.raises(CodeError, match=r"net.py:\d+: its code fails: FileNotFoundError.*--trust"):
+        netweave.load(f"{path}:Net(5)", input_shapes=SHAPES)
+
+
+def test_a_folder_of_hugging_face_needs_transformers(tmp_path: Path) -> None:
+    lay(tmp_path, {"config.json": '{"model_type": "bert", "architectures": ["BertModel"]}'})
+    try:
+        import transformers  # noqa: F401  # type: ignore[import-not-found]
+    except ImportError:
+        with pytest.raises(UnsupportedError, match="pip install transformers"):
+            netweave.load(tmp_path, trust=True)
+    else:
+        pytest.skip("transformers is installed")
+
+
+def test_an_installed_package_is_named_as_it_is_imported(tmp_path: Path) -> None:
+    net = "torch.nn.modules.transformer:TransformerEncoderLayer(8, 2, 16, batch_first=True)"
+    graph = load(net, input_shapes={"src": (1, 5, 8)})
+    assert [tuple(value.shape)[1:] for value in graph.outputs] == [(5, 8)]
