@@ -1,0 +1,1 @@
+"""PyTorch model sources of public repositories as they lie there: how many load with one command."""
