@@ -107,7 +107,7 @@ def test_a_package_above_is_not_hidden_by_a_file_of_its_first_name(tmp_path):
             "nets/other": "",
         },
     )
-    lay(tmp_path, {"utils/layers": "", "other": ""})
+    lay(tmp_path, {"utils/layers": "", "other": "", "net/parts": ""})
     found = imports_of(tmp_path / "nets" / "net.py")
     assert names(tmp_path, found.files) == ["net/parts.py", "nets/other.py", "utils/layers.py"]
     assert found.first == (tmp_path,)

@@ -162,7 +162,7 @@ class Autocast(torch.nn.Module):
             return self.fc(torch.relu(self.conv(x)).mean((2, 3))).float()
 
 
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_layers_under_autocast_keep_their_names_and_are_read_in_full_precision():
     module = Autocast().eval()
     graph = netweave.load(module, input_shapes={"x": (1, 3, 8, 8)})
@@ -189,7 +189,7 @@ class Optional(torch.nn.Module):
         return self.fc(x)
 
 
-@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
 @pytest.mark.parametrize(
     ("shapes", "inputs"),
     [
@@ -203,3 +203,35 @@ def test_optional_arguments_and_integer_inputs(shapes, inputs):
     assert [value.name for value in graph.inputs] == inputs
     assert str(graph.inputs[0].dtype) == "INT64"
     assert [tuple(value.shape)[-1] for value in graph.outputs] == [3]
+
+
+class Scaled(torch.nn.Module):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+        self.conv = torch.nn.Conv2d(3, 4, 3)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x)) * self.factor
+
+
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
+def test_a_fix_of_a_number_in_the_code_says_the_number():
+    first, second = Scaled(0.25), Scaled(0.5)
+    second.load_state_dict(first.state_dict())
+    shapes = {"x": (1, 3, 8, 8)}
+    nets = [netweave.load(net.eval(), input_shapes=shapes) for net in (first, second)]
+    fixes = [finding.fix for finding in netweave.compare(*nets).findings]
+    assert fixes
+    assert not [fix for fix in fixes if "val_" in fix]
+    assert "0.25" in fixes[0]
+
+
+@pytest.mark.filterwarnings("ignore")  # the exporter's own
+def test_a_convolution_of_volumes_without_a_bias():
+    module = torch.nn.Conv3d(2, 3, 2, bias=False).eval()
+    x = torch.randn(2, 2, 4, 5, 6)
+    graph = netweave.load(module, examples=[x])
+    assert [len([v for v in node.inputs if v is not None]) for node in graph.nodes] == [2]
+    (found,) = netweave.run(graph, {"input": x.numpy()}).values()
+    np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=1e-5)

@@ -11,7 +11,7 @@ from netweave.files.onnx import Rows, read_model
 from netweave.files.onnx.layers import role_of
 from netweave.files.onnx.model import parse
 from netweave.formats.pytorch.module_calls import mark_calls
-from netweave.formats.pytorch.traced_sizes import settle_reshapes, settle_splits
+from netweave.formats.pytorch.traced_sizes import drop_volume_biases, settle_reshapes, settle_splits
 from netweave.graph import Graph, Parameter, parameter_key
 from netweave.graph.parameters import tag_parameter
 from netweave.passes import chain, compose, see_through
@@ -89,6 +89,7 @@ def read_exported(
     def rows(model: ir.Model) -> Rows:
         settle_reshapes(model)
         settle_splits(model)
+        drop_volume_biases(model)
         places = {**files, **(beside or {})}
         return Rows(mark_calls(model, tables.types, tables.settings, places, tables.lines))
 

@@ -159,3 +159,45 @@ def _forget_shapes(node: ir.Node) -> None:
         for value in reader.outputs:
             value.shape = None
             stack += [use.node for use in value.uses()]
+
+
+def drop_volume_biases(model: ir.Model) -> None:
+    """Take the bias from each Conv of volumes whose bias is an expanded zero: the code has none.
+
+    The exporter writes zeros for a bias that a convolution does not have, for volumes of a size that does not
+    fit (onnxscript 0.7, ``aten_conv3d``: ``[C, 2]`` for ``[C]``).
+    """
+    for node in list(model.graph):
+        if node.op_type != "Conv" or len(node.inputs) < 3 or node.inputs[1] is None or node.inputs[2] is None:
+            continue
+        weight, expand = node.inputs[1], node.inputs[2].producer()
+        is_volume = weight.shape is not None and len(weight.shape) == 5
+        if is_volume and expand is not None and expand.op_type == "Expand" and _is_zero(expand.inputs[0]):
+            node.replace_input_with(2, None)
+            _remove_unused(model, expand)
+
+
+def _remove_unused(model: ir.Model, node: ir.Node) -> None:
+    """Remove a node that nothing reads any more, and then those that only it read."""
+    if any(value.uses() or value.is_graph_output() for value in node.outputs):
+        return
+    producers = [value.producer() for value in node.inputs if value is not None]
+    model.graph.remove(node, safe=True)
+    for producer in dict.fromkeys(producers):
+        if producer is not None and producer.graph is not None:
+            _remove_unused(model, producer)
+
+
+def _is_zero(value: ir.Value | None) -> bool:
+    """Whether a value is one zero: stored, or of a Constant, or cast from such a one."""
+    producer = value.producer() if value is not None else None
+    if producer is not None and producer.op_type in {"Cast", "CastLike"}:
+        return _is_zero(producer.inputs[0])
+    stored = value.const_value if value is not None else None
+    if stored is None and producer is not None and producer.op_type == "Constant":
+        number = producer.attributes.get("value_float")
+        tensor = producer.attributes.get("value")
+        if number is not None:
+            return number.as_float() == 0
+        stored = tensor.as_tensor() if tensor is not None else None
+    return stored is not None and stored.size == 1 and not stored.numpy().any()

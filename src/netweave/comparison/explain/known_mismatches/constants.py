@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -76,7 +77,7 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
             mismatch=mismatch,
             subject=_role(node_b, index),
             cause=cause,
-            fix=f"give {_role(node_b, index)}{_stored_name(value_b)} A's values",
+            fix=_fix(_role(node_b, index), value_b, array_b, wanted),
             node_a=node_a,
             node_b=node_b,
             change=replace_constant(node_b.name, index, wanted),
@@ -84,10 +85,23 @@ def _node_mismatches(case: Case, node_a: ir.Node, node_b: ir.Node) -> Iterator[P
         )
 
 
+def _fix(role: str, value: ir.Value, array: np.ndarray, wanted: np.ndarray) -> str:
+    """Return what to do with a constant of B: for a number in the code, which number to write for it."""
+    if array.size == wanted.size == 1 and not source_keys(value) and _NUMBERED.fullmatch(str(value.name)):
+        return f"write {wanted.item():.7g} for {array.item():.7g}"
+    return f"give {role}{_stored_name(value)} A's values"
+
+
+_NUMBERED = re.compile(r"val_\d+")
+"""Names that PyTorch's exporter makes up."""
+
+
 def _stored_name(value: ir.Value) -> str:
     """Return the name that a stored array has in its file, ready to follow its role; empty without one."""
     keys = source_keys(value)
-    return f" {keys[0]!r}" if len(keys) == 1 else "" if keys else f" {value.name!r}"
+    if keys or _NUMBERED.fullmatch(str(value.name)):
+        return f" {keys[0]!r}" if len(keys) == 1 else ""
+    return f" {value.name!r}"
 
 
 def _slope_sharing(
