@@ -8,8 +8,8 @@ import resource
 
 import pytest
 
-from netweave.errors import CodeError, NetweaveError, ReadError, UsageError
-from netweave.files.guard_answer import ERROR, MAX_MESSAGE, failure
+from netweave.errors import MAX_MESSAGE, CodeError, NetweaveError, ReadError, UsageError
+from netweave.files.guard_answer import ERROR, failure
 from netweave.files.sandbox import MAX_ANSWER_BYTES, Outcome
 
 
