@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import os
 import signal
@@ -20,7 +21,9 @@ pytestmark = [pytest.mark.multi, pytest.mark.slow]
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    with Workbench(tmp_path_factory.mktemp("bench"), workers=2) as running:
+    data = tmp_path_factory.mktemp("bench")
+    data.chmod(0o755)
+    with Workbench(data, workers=2) as running:
         yield running
 
 
@@ -193,8 +196,10 @@ def test_clients_that_stand_still_hold_no_thread_for_long(bench):
         client.sendall(starts[number % 3])
     started = time.monotonic()
     other = http.client.HTTPConnection(host, int(port), timeout=60, source_address=("127.0.0.2", 0))
-    other.request("GET", "/help/")
-    assert other.getresponse().status == 200
+    with contextlib.closing(other):
+        other.request("GET", "/help/")
+        with other.getresponse() as answer:
+            assert answer.status == 200
     assert time.monotonic() - started < 5  # another address waits for none of them
     with urllib.request.urlopen(f"{bench.url}/help/", timeout=150) as response:
         assert response.status == 200  # this one has its turn as well
