@@ -15,5 +15,5 @@ def test_names_are_there_for_a_while_and_mean_what_they_meant():
     with removed_names():
         assert collections.Callable is collections.abc.Callable  # type: ignore[attr-defined]
         assert collections.OrderedDict().__class__ is not collections.abc.Mapping
-        assert (float, int, object) == (float, int, object)  # type: ignore[attr-defined]
+        assert [vars(np)[name] for name in ("float", "int", "object")] == [float, int, object]
     assert (set(vars(collections)), set(vars(np))) == before

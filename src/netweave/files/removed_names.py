@@ -6,7 +6,6 @@ import collections
 import collections.abc
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
 
 import numpy as np
 
@@ -20,13 +19,11 @@ ALIASES: dict[str, Any] = {"float": float, "int": int, "object": object, "str": 
 @contextmanager
 def removed_names() -> Iterator[None]:
     """Let code use them again until the context ends; what a name stands for has not changed."""
+    removed = [(collections, name, getattr(collections.abc, name)) for name in collections.abc.__all__]
+    removed += [(np, name, value) for name, value in ALIASES.items()]
     with ExitStack() as stack:
-        for name in collections.abc.__all__:  # until Python 3.10
-            if not hasattr(collections, name):
-                stack.enter_context(
-                    patch.object(collections, name, getattr(collections.abc, name), create=True)
-                )
-        for name, value in ALIASES.items():
-            if name not in vars(np):
-                stack.enter_context(patch.object(np, name, value, create=True))
+        for module, name, value in removed:
+            if name not in vars(module):  # hasattr would have NumPy warn of the name
+                setattr(module, name, value)
+                stack.callback(delattr, module, name)
         yield
