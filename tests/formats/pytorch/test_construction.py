@@ -155,6 +155,7 @@ def test_trust_runs_code_as_its_user_would(tmp_path: Path, monkeypatch: pytest.M
     lay(tmp_path, {"far/far_helper.py": "WIDTH = 4"})
     monkeypatch.chdir(tmp_path / "repo")
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}/far")
+    monkeypatch.syspath_prepend(tmp_path / "far")  # as in a process that was started with it
     assert channels(netweave.load("made.py", trust=True, input_shapes=SHAPES)) == [6]
     if sandbox.has_guard():
         with pytest.raises(CodeError, match="--trust"):
