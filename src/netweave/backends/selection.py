@@ -38,7 +38,7 @@ BLOCK_S = 0.25
 """Runs of a backend follow one another for so long in each round, until it runs as it will for good.
 
 Threads of another backend may still spin in the beginning, and short blocks mislead: in blocks of 50 ms ONNX
-Runtime took 2.4 ms for MobileNet v2 and won, in blocks of 250 ms 3.4 ms against OpenVINO's 2.7.
+Runtime won for MobileNet v2, and OpenVINO in blocks of 250 ms.
 """
 
 TOLERANCES = {"f32": 1e-3, "bf16": 0.2, "f16": 0.05}
