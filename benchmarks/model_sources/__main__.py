@@ -9,9 +9,9 @@ repositories, commits and commands, and no code. ``FOLDER`` holds the repositori
 ``OWNER+NAME``; what is not there is left out. torchvision, timm, einops and transformers are installed, as
 they are for most people who use such code.
 
-``result.json`` says for each whether it loads, and the error if it does not. It has 33 of the 44 so far, written
-down from single runs of ``netweave inspect`` while the reader still changed: run this again before citing it.
-The command for icnet was chosen after its first one had failed on a download.
+``result.json`` says for each whether it loads, and the error if it does not. It has 33 of the 44 so far,
+written down from single runs of ``netweave inspect`` while the reader still changed: run this again before
+citing it. The command for icnet was chosen after its first one had failed on a download.
 """
 
 from __future__ import annotations
