@@ -136,7 +136,8 @@ def run_at(graph: Graph, inputs: Sequence[Inputs], taps: Sequence[str]) -> list[
     """
     fitted = probes.resized(graph, {name: x.shape for name, x in inputs[0].items()})
     if fitted is None:
-        raise RunError(f"net {graph.name!r} does not take inputs of these sizes")
+        sizes = ", ".join(f"{name}={'x'.join(map(str, x.shape))}" for name, x in inputs[0].items())
+        raise RunError(f"{graph.name}: does not take inputs of {sizes}; give sizes that both nets take")
     known = fitted.values().keys() | fitted.aliases.keys()
     present = [name for name in taps if name in known]
     return [probes.run_tapped(fitted, probes.Probe(given, ""), present) for given in inputs]
