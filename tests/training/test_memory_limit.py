@@ -100,9 +100,14 @@ def test_a_limit_that_nothing_fits_in_is_refused_with_what_would(tmp_path):
     assert 1 <= batch < BATCH
 
 
-def test_a_limit_and_stages_are_refused(tmp_path):
-    with pytest.raises(UsageError, match="cut into 2 stages"):
-        trained(tmp_path, memory=10**9, num_stages=2)
+@pytest.mark.parametrize("num_stages", [2, 3, 50])
+def test_stages_within_a_limit_end_with_the_same_bits(tmp_path, num_stages):
+    expected = trained(tmp_path)
+    with pytest.raises(UsageError) as refused:
+        trained(tmp_path, memory=1000, num_stages=num_stages)
+    found = trained(tmp_path, memory=int(needed(refused.value) * 1.01), num_stages=num_stages)
+    for key, array in expected.items():
+        np.testing.assert_array_equal(found[key], array, err_msg=key)
 
 
 @pytest.mark.parametrize("text", ["", "4 apples", "GB", "-1MB", "4iB"])

@@ -109,13 +109,11 @@ def shared(
     """Return a Job with the size of the whole batch, and settings that fit the link; say what the batch is.
 
     Raises:
-        UsageError: There is no such meaning of the batch, or something is for one device only.
+        UsageError: There is no such meaning of the batch.
     """
     from netweave.parallel.batch import batch_meaning, describe_batch, with_batch
     from netweave.parallel.link_speed import slice_elements_for
 
-    if options.memory is not None:
-        raise UsageError("a limit of memory is for one device; leave it out to train on several")
     meaning = batch_meaning(job, settings.batch)
     job = with_batch(job, meaning, world.size)
     watch(Note(describe_batch(job, meaning, world)))

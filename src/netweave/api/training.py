@@ -119,8 +119,8 @@ def train(
         keep: Number of Netweave checkpoints to keep, >= 1; 3 by default.
         num_stages: Number of stages that the net is split into, each with its own tasks; the result is
             bit-identical for any number. By default 1, or 16 on several ranks.
-        memory: Memory limit of the run: bytes, or a size such as ``4GB``. Backward then recomputes as few
-            values as needed instead of keeping them; the result is bit-identical.
+        memory: Memory limit of the run, on each rank: bytes, or a size such as ``4GB``. Backward then
+            recomputes as few values as needed instead of keeping them; the result is bit-identical.
         exchange: How ranks exchange gradients: ``overlapped``, ``blocking``, ``prioritised``, ``owner``,
             ``owner-by-layer`` or ``two-level``.
         compression: Form in which they are sent: ``none``, ``fp16``, ``bf16`` or ``2bit``.

@@ -76,7 +76,7 @@ STOPPED = 130
 @click.option(
     "--memory",
     metavar="SIZE",
-    help="Memory limit of the run (4GB): recompute as few values in backward as needed.",
+    help="Memory limit of each process (4GB): recompute as few values in backward as needed.",
 )
 @click.option("--seed", type=int, metavar="N", help="Random seed, instead of the solver's.")
 @threads_option

@@ -13,7 +13,9 @@ from netweave.memory_plan.net import prepare
 from netweave.memory_plan.recompute import Recomputation, cheapest
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
+
+    import onnx_ir as ir
 
     from netweave.graph import Graph
 
@@ -48,17 +50,19 @@ class TrainingMemory:
         solver: What the solver keeps for them.
         batches: Batches that are there at once: the one that is computed with, and those being made.
         accumulate: Batches whose gradients are added up for an update.
+        exchange: What several ranks exchange their gradients in.
     """
 
     parameters: int
     solver: int
     batches: int
     accumulate: int = 1
+    exchange: int = 0
 
     def fixed(self, graph: Graph, batch: int) -> int:
         """Return the bytes that no plan changes."""
         inputs = sum(num_bytes(value, batch) for value in graph.inputs)
-        return self.parameters + self.solver + self.batches * inputs
+        return self.parameters + self.solver + self.exchange + self.batches * inputs
 
 
 def plan_training(
@@ -69,6 +73,7 @@ def plan_training(
     run: TrainingMemory,
     losses: Collection[str] | None = None,
     kept: Collection[str] = (),
+    stages: Sequence[Collection[ir.Node]] = (),
 ) -> Recomputation:
     """Return the cheapest plan with which training fits in a limit.
 
@@ -79,52 +84,39 @@ def plan_training(
         run: What it holds besides the values of a step.
         losses: Names of the values that gradients begin at; all outputs if nothing is said.
         kept: Names of values that are needed until forward ends.
+        stages: The nodes of each stage that the net is cut into.
 
     Raises:
         UsageError: None fits; the message says what would.
     """
-    found = _plan(graph, batch, limit, run, losses, kept)
-    needed = run.fixed(graph, batch) + found.peak
-    if needed <= limit:
+
+    def needed(batch: int) -> tuple[Recomputation, int]:
+        """Return the cheapest plan for batches of a size, and the bytes of a run with it."""
+        net = prepare(graph, batch=batch, training=True, losses=losses, kept=kept, stages=stages)
+        fixed = run.fixed(graph, batch)
+        found = cheapest(net, limit - fixed)
+        return found, fixed + found.peak
+
+    found, num_bytes = needed(batch)
+    if num_bytes <= limit:
         return found
-    fits = _largest_batch(graph, batch, limit, run, losses, kept)
-    advice = f"give it {bytes_text(needed)}"
+    fits = _largest_batch(batch, lambda size: needed(size)[1] <= limit)
+    advice = f"give it {bytes_text(num_bytes)}"
     if fits:
         times = -(-batch * run.accumulate // fits)
         advice += f", or take batches of {fits} or less ({times} of them accumulated are the same update)"
     fixed = bytes_text(run.fixed(graph, batch))
     raise UsageError(
-        f"{graph.name}: training with batches of {batch} needs at least {bytes_text(needed)}, however much "
-        f"is recomputed; {fixed} of that are parameters, solver state and batches. The limit is "
+        f"{graph.name}: training with batches of {batch} needs at least {bytes_text(num_bytes)}, however "
+        f"much is recomputed; {fixed} of that are parameters, solver state and batches. The limit is "
         f"{bytes_text(limit)}: {advice}"
     )
 
 
-def _plan(
-    graph: Graph,
-    batch: int,
-    limit: int,
-    run: TrainingMemory,
-    losses: Collection[str] | None,
-    kept: Collection[str],
-) -> Recomputation:
-    net = prepare(graph, batch=batch, training=True, losses=losses, kept=kept)
-    return cheapest(net, limit - run.fixed(graph, batch))
-
-
-def _largest_batch(
-    graph: Graph,
-    batch: int,
-    limit: int,
-    run: TrainingMemory,
-    losses: Collection[str] | None,
-    kept: Collection[str],
-) -> int:
+def _largest_batch(batch: int, fits: Callable[[int], bool]) -> int:
     """Return the largest batch size below one that does not fit; 0 if not even one record fits."""
     low, high = 0, batch
     while high - low > max(1, low // 16):  # a size near the largest will do
         middle = (low + high) // 2
-        found = _plan(graph, middle, limit, run, losses, kept)
-        fits = run.fixed(graph, middle) + found.peak <= limit
-        low, high = (middle, high) if fits else (low, middle)
+        low, high = (middle, high) if fits(middle) else (low, middle)
     return low

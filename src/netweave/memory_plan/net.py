@@ -44,6 +44,9 @@ class Net:
         rectified: Max poolings that rectify their result instead of their input.
         masked: Convolutions that a planned step takes back together with the Relu in front of them, with it.
         parts: The nodes that a fused one stands for.
+        stages: The stage of each node, where a step is cut into stages; empty for one.
+        crossing: Values that one stage gives to others, with the stages that make or read each; they are not
+            computed again.
     """
 
     graph: Graph
@@ -60,6 +63,8 @@ class Net:
     rectified: frozenset[ir.Node]
     masked: Mapping[ir.Node, ir.Node]
     parts: Mapping[ir.Node, tuple[ir.Node, ...]]
+    stages: Mapping[ir.Node, int]
+    crossing: Mapping[ir.Value, frozenset[int]]
     _sizes: dict[ir.Value, int] = field(default_factory=dict)
     _costs: dict[ir.Node, Cost] = field(default_factory=dict)
     _kept: dict[ir.Node, list[ir.Value]] = field(default_factory=dict)
@@ -111,8 +116,12 @@ class Net:
         return [value for value in dict.fromkeys(map(self.canonical, values)) if not is_stored(value)]
 
     def kept_values(self) -> set[ir.Value]:
-        """Return the values that backward reads if nothing is computed again."""
-        return {value for node in self.backward for value in self.kept(node)}
+        """Return the values that are there in backward if nothing is computed again."""
+        return {value for node in self.backward for value in self.kept(node)} | self.given_values()
+
+    def given_values(self) -> set[ir.Value]:
+        """Return the values whose memory one stage gives to others."""
+        return {self.canonical(value) for value in self.crossing}
 
 
 def prepare(
@@ -123,6 +132,7 @@ def prepare(
     losses: Iterable[str] | None = None,
     kept: Iterable[str] = (),
     in_place: bool = True,
+    stages: Sequence[Collection[ir.Node]] = (),
 ) -> Net:
     """Return a graph with what plans of it share.
 
@@ -133,6 +143,7 @@ def prepare(
         losses: Names of the values that gradients begin at; all outputs if nothing is said.
         kept: Names of values that are needed until forward ends, besides the outputs.
         in_place: Whether nodes may write over their inputs.
+        stages: The nodes of each stage of a step.
     """
     names = list(losses or [])
     begins = tuple(graph.find(names).values()) if names else tuple(graph.outputs)
@@ -142,6 +153,9 @@ def prepare(
     trained = _trained(nodes, inputs, outputs) if training else frozenset()
     found = overwrites(graph, wanted) if in_place else {}
     backward = _backward(nodes, inputs, outputs, trained, begins)
+    stage_of = {node: number for number, own in enumerate(stages) for node in own}
+    runner = {value: node for node, values in outputs.items() for value in values}
+    masked = masked_convolutions(nodes, backward, wanted)
     return Net(
         graph=graph,
         batch=batch,
@@ -153,12 +167,29 @@ def prepare(
         backward=backward,
         outputs=outputs,
         inputs=inputs,
-        runner={value: node for node, values in outputs.items() for value in values},
+        runner=runner,
         rectified=frozenset(rectified),
-        masked=masked_convolutions(nodes, backward, wanted),
+        masked={conv: relu for conv, relu in masked.items() if stage_of.get(conv) == stage_of.get(relu)},
         parts={row.norm: (*row.inner, row.last) for row in scaled_normalisations(graph, wanted)}
         | {pool: (relu, pool) for pool, relu in rectified.items()},
+        stages=stage_of,
+        crossing=_crossing(stage_of, inputs, runner),
     )
+
+
+def _crossing(
+    stage_of: Mapping[ir.Node, int],
+    inputs: Mapping[ir.Node, tuple[ir.Value, ...]],
+    runner: Mapping[ir.Value, ir.Node],
+) -> dict[ir.Value, frozenset[int]]:
+    """Return the values that one stage gives to others, with the stages that make or read each."""
+    found: dict[ir.Value, set[int]] = {}
+    for node, values in inputs.items():
+        for value in values:
+            maker = runner.get(value)
+            if maker is not None and node in stage_of and maker in stage_of:
+                found.setdefault(value, {stage_of[maker]}).add(stage_of[node])
+    return {value: frozenset(stages) for value, stages in found.items() if len(stages) > 1}
 
 
 def _nodes(

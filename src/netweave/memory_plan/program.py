@@ -62,21 +62,27 @@ class _Writer:
     holders: Counter[int] = field(default_factory=Counter)
     slices: set[ir.Value] = field(default_factory=set)
     parameters: set[str] = field(default_factory=set)
+    given: list[_Storage] = field(default_factory=list)
+    stage: int = 0
     multiply_adds: int = 0
     touched: int = 0
 
     def write(self) -> Timeline:
         kept = self.net.kept_values()
         for node in self.net.nodes:
+            self._end_forward_of_stage(before=self.net.stages.get(node, self.stage))
             self._forward(node)
+        self._end_forward_of_stage()
         if self.net.backward:
             self._begin_backward()
             passed = set(self.masked.values())
             for node in reversed(self.net.nodes):
+                self._enter_stage(self.net.stages.get(node, self.stage))
                 if node in passed:
                     self._pass_on(node)
                 elif node in self.net.backward:
                     self._backward(node, kept)
+            self._enter_stage(-1)
         end = len(self.steps) - 1
         for value in self.net.wanted:
             if value in self.of_value:
@@ -86,6 +92,15 @@ class _Writer:
                 storage.use(end)
         buffers = [Buffer(s.name, s.kind, s.num_bytes, s.first, s.last) for s in self.storages if s.num_bytes]
         return Timeline(self.steps, buffers, self.multiply_adds, self.touched)
+
+    def _end_forward_of_stage(self, *, before: int | None = None) -> None:
+        """Hold the values that a stage was given until its forward is done, as who calls it does."""
+        if before == self.stage:
+            return
+        for value, stages in self.net.crossing.items():
+            if self.stage == max(stages):
+                self._use(value, len(self.steps) - 1)
+        self.stage = -1 if before is None else before
 
     def _forward(self, node: ir.Node) -> None:
         step = self._step(node, "forward")
@@ -144,6 +159,19 @@ class _Writer:
                 size = self.net.bytes_of(value)
                 self.gradients[value] = self._new(f"{value.name}: gradient", "gradient", size, step)
                 self.holders[id(self.gradients[value])] += 1
+
+    def _enter_stage(self, stage: int) -> None:
+        """Hold the gradients that a stage is given until its backward is done, as who calls it does."""
+        if stage == self.stage:
+            return
+        for storage in self.given:
+            storage.use(len(self.steps) - 1)
+            self.holders[id(storage)] -= 1
+        crossing = self.net.crossing.items()
+        values = [value for value, stages in crossing if stage in stages and stage != max(stages)]
+        self.given = [self.gradients[value] for value in values if value in self.gradients]
+        self.holders.update(id(storage) for storage in self.given)
+        self.stage = stage
 
     def _backward(self, node: ir.Node, kept: Collection[ir.Value]) -> None:
         for value in self.net.kept(node):
@@ -259,12 +287,13 @@ class _Writer:
         self._new(f"{key}: gradient", kind, self.net.bytes_of(value), step)
 
     def _compute_again(self, value: ir.Value, kept: Collection[ir.Value]) -> None:
-        """Compute a value from what is kept; what lies between is let go at once."""
+        """Compute a value from what is kept; what lies between is let go when it is there."""
         if value in self.again:
             return
         between: list[ir.Value] = []
         self._replay(value, kept, between)
         for one in between:
+            self.again[one].use(len(self.steps) - 1)
             if one not in self.recomputed:
                 del self.again[one]
 

@@ -62,7 +62,7 @@ def candidates(net: Net) -> set[ir.Value]:
         given = {net.canonical(value) for value in net.inputs[node]}
         if all(_is_given(value) or value in kept or value in can for value in given):
             can.add(net.canonical(net.outputs[node][0]))
-    return (can & kept) - net.wanted
+    return (can & kept) - net.wanted - net.given_values()
 
 
 def _is_given(value: ir.Value) -> bool:

@@ -94,6 +94,19 @@ class Exchange:
             self._broadcast_hop("parameters", world.group("parameters")) if self._values else None
         )
 
+    @property
+    def num_bytes(self) -> int:
+        """The bytes of all rows, and of what is on the wire when every slice is at once."""
+        rows = [row.row for row in (self._gradients, self.residuals, self._values) if row is not None]
+        elements = [len(self._gradients.slice(number)) for number in range(len(self._layout.slices))]
+        kind = self._settings.compression
+        wire = 0
+        if kind in HALF:
+            wire = HALF[kind].itemsize * sum(elements)
+        elif kind == "2bit":
+            wire = (self._world.size + 1) * sum(map(num_code_bytes, elements))
+        return sum(int(row.nbytes) for row in rows) + wire
+
     def owns(self, number: int) -> bool:
         """Whether this rank updates a slice."""
         return not self.plan.owners or self.plan.owners[number] == self._world.rank

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from netweave.errors import UsageError
 from netweave.memory_plan import TrainingMemory, plan_training
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from torch import Tensor
 
     from netweave.backends.torch import TorchNet
+    from netweave.backends.torch.stages import Stage
     from netweave.job import Job
     from netweave.memory_plan import Recomputation
     from netweave.optim import Updater
+    from netweave.training.ranks import RankExchange
 
 BATCHES = 6
 """Batches in memory: one that the net computes with, as it lies there, and those that the loader holds."""
@@ -26,32 +27,31 @@ def limit_memory(
     nets: Mapping[str, TorchNet],
     updater: Updater,
     *,
-    limit: int | None,
-    num_stages: int = 1,
+    limit: int,
+    stages: Sequence[Stage],
+    ranks: RankExchange | None = None,
     kept: Collection[str] = (),
-) -> Recomputation | None:
+) -> Recomputation:
     """Have the training net compute values again, as few as a limit needs; return the plan.
 
     Args:
         job: The Job.
         nets: The net of each phase.
         updater: What changes the parameters.
-        limit: Bytes, for all that the run holds; None for no limit.
-        num_stages: Stages that the net is cut into.
+        limit: Bytes, for all that the run holds; that of each rank.
+        stages: Those that the training net is cut into.
+        ranks: What is exchanged with other ranks, each of which computes a part of the batch.
         kept: Names of values that are looked at when forward ends.
 
     Raises:
         UsageError: No plan fits; the message says what would.
+        UnsupportedError: The batch is normalised over ranks.
     """
-    if limit is None:
-        return None
-    if num_stages != 1:
-        raise UsageError(
-            f"{job.name}: memory is limited and the net cut into {num_stages} stages, between which all "
-            "values stay; leave one of the two out"
-        )
     phase = job.phases["train"]
     batch = phase.data[0].batch_size if phase.data else 1
+    if ranks is not None:
+        ranks.check_memory_plan(phase.graph)
+        batch = -(-batch // ranks.world.size)
     store = nets["train"].store
     tensors = [store[key] for key in store]
     state = (tensor for own in updater.state.values() for tensor in own.values())
@@ -60,8 +60,17 @@ def limit_memory(
         solver=sum(map(_num_bytes, state)),
         batches=BATCHES,
         accumulate=job.solver.accumulate,
+        exchange=0 if ranks is None else ranks.num_bytes,
     )
-    found = plan_training(phase.graph, batch=batch, limit=limit, run=run, losses=phase.losses, kept=kept)
+    found = plan_training(
+        phase.graph,
+        batch=batch,
+        limit=limit,
+        run=run,
+        losses=phase.losses,
+        kept=kept,
+        stages=[stage.nodes for stage in stages] if len(stages) > 1 else (),
+    )
     nets["train"].recompute(found.net, found.names)
     return found
 

@@ -229,14 +229,15 @@ class NetPasses:
         net, where = self.net, self.where
         if net.draws is not None:
             net.draws.at(seed=where.seed, step=step, first=part.first, samples=part.samples)
-        if stage.index == 0:
+        before = self._passes[stage.index - 1] if stage.index else None
+        if before is None:
             given = net.placed({name: tensor.to(where.device) for name, tensor in part.inputs.items()})
         else:
-            before = self._passes[stage.index - 1]
-            assert before is not None
             given = before.outputs
         with torch.autocast(where.device.type, torch.bfloat16, enabled=where.mixed):
             done = run_stage(net, stage, given)
+        if before is not None:
+            before.release_outputs()
         self._passes[stage.index] = done
         return None if finish is None else finish(done)
 

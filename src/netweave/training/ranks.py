@@ -144,6 +144,29 @@ class RankExchange:
             self.world, self._settings, updater.layout, updater.parameters, slices, engine=self._engine
         )
 
+    @property
+    def num_bytes(self) -> int:
+        """The bytes that gradients are exchanged in."""
+        assert self._exchange is not None
+        return self._exchange.num_bytes
+
+    def check_memory_plan(self, graph: Graph) -> None:
+        """Refuse to plan the memory of a net whose batch is normalised over ranks, which no plan counts.
+
+        Args:
+            graph: The training net.
+
+        Raises:
+            UnsupportedError: It is.
+        """
+        norms = [node for node in graph.nodes if node.op_type == "BatchNormalization"]
+        if norms and not self._batch.normalises_parts:
+            raise UnsupportedError(
+                f"{graph.place_of(norms[0])}: memory is limited, and what normalisation by the statistics of "
+                "all ranks needs is not planned; use --no-sync-batch-norm (sync_batch_norm=False), or leave "
+                "--memory out"
+            )
+
     def require_same_start(self, values: Mapping[str, Any]) -> None:
         """Refuse to begin unless all ranks have the same values, see ``same_run``.
 

@@ -84,7 +84,7 @@ class Trainer:
         num_stages: Stages that the training net is cut into; any number ends with the same bits.
         slice_elements: Most elements of a slice, None for the layout's own; a run that goes on keeps its own.
         update_lane: Lane of the engine on which slices are updated.
-        memory: Bytes that the run may hold; values of the net are computed again as it needs.
+        memory: Bytes that the run may hold, on each rank; values of the net are computed again as it needs.
         content: Returns JSON values that checkpoints hold besides, by name.
         world: The ranks that make each update together; None for this process alone.
         exchange: How they exchange gradients.
@@ -170,8 +170,7 @@ class Trainer:
             seed=self.seed,
             slice_elements=saved_slice_elements(checkpoint) or slice_elements or SLICE_ELEMENTS,
         )
-        limit_memory(job, self.nets, self.updater, limit=memory, num_stages=num_stages, kept=taps)
-        self.program = self._make_program(num_stages)
+        self.program = self._make_program(num_stages, memory, taps)
         self._state = TrainState(job, self.nets, self.updater)
         run = (checkpoint.origin.run if checkpoint else "") or choose_run_name(world)
         self._writer = CheckpointWriter(self._state, engine, keep=keep, run=run)
@@ -193,7 +192,7 @@ class Trainer:
             self.close()
             raise
 
-    def _make_program(self, num_stages: int) -> StepProgram:
+    def _make_program(self, num_stages: int, memory: int | None, taps: Sequence[str]) -> StepProgram:
         net, ranks = self.nets["train"], self._ranks
         if ranks is not None:
             ranks.join_batch(net, self.job)
@@ -211,6 +210,16 @@ class Trainer:
         if ranks is not None:
             graph = self.job.phases["train"].graph
             ranks.exchange_slices(self.updater, graph, program.completing_stages())
+        if memory is not None:
+            limit_memory(
+                self.job,
+                self.nets,
+                self.updater,
+                limit=memory,
+                stages=program.stages,
+                ranks=ranks,
+                kept=taps,
+            )
         return program
 
     def _open_loaders(self, config: LoaderConfig, data: Mapping[str, Given]) -> None:

@@ -319,6 +319,7 @@ class PlannedModule(fx.Interpreter):
             self._run = None
             self._storages.clear()
             self.env.clear()
+            self.args_iter = iter(())  # which holds the inputs: for a stage, values of the one before
 
     def run_node(self, n: fx.Node) -> Any:
         """Run one node; hold its value if others are computed from it again."""

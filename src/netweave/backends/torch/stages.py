@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, fx
+from torch.autograd.graph import get_gradient_edge
 
+from netweave.backends.torch.pointwise import every
 from netweave.errors import UsageError
 from netweave.graph import effects_of
 from netweave.graph.costs import node_cost
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import onnx_ir as ir
+    from torch.autograd.graph import GradientEdge
 
     from netweave.backends.torch.net import TorchNet
     from netweave.graph import Effect
@@ -68,13 +71,25 @@ class StagePass:
 
     Attributes:
         stage: The stage.
-        outputs: What it gave.
+        outputs: What it gave, until the next stage has taken it.
+        edges: Where its backward begins, for each output; there once the next stage has taken them.
         gradients: Of the values that it was given; there after its backward.
     """
 
     stage: Stage
     outputs: list[Any]
     gradients: list[Tensor | None]
+    edges: list[GradientEdge | None] = field(default_factory=list)
+
+    def release_outputs(self) -> None:
+        """Let go of the outputs, of which backward needs the edges alone: what it reads, autograd keeps."""
+        self.edges = [
+            get_gradient_edge(value)
+            if isinstance(value, Tensor) and value.requires_grad and name not in self.stage.untouched
+            else None
+            for name, value in zip(self.stage.outputs, self.outputs, strict=True)
+        ]
+        self.outputs = []
 
 
 def run_stage(net: TorchNet, stage: Stage, given: Sequence[Any]) -> StagePass:
@@ -90,10 +105,11 @@ def run_stage(net: TorchNet, stage: Stage, given: Sequence[Any]) -> StagePass:
     """
     gradients: list[Tensor | None] = [None] * len(given)
     inputs = list(given)
+    root = torch.zeros((), requires_grad=True)
     for index, value in enumerate(given):
         cut_off = stage.index and stage.inputs[index] not in stage.untouched
         if cut_off and isinstance(value, Tensor) and value.requires_grad:
-            inputs[index] = _Boundary.apply(value.detach().requires_grad_(), gradients, index)
+            inputs[index] = _Boundary.apply(value.detach(), root, gradients, index)
     return StagePass(stage, list(net.forward(stage.module, inputs)), gradients)
 
 
@@ -103,24 +119,25 @@ def run_backward(
     """Differentiate a stage; return the gradients of its inputs, and add up those of its parameters.
 
     Args:
-        done: The pass; it is of no use after this.
+        done: The pass, its outputs released; it is of no use after this.
         gradients: Of its outputs, None for those that nothing depends on.
         objective: Of the last stage, what its outputs were made to; ``gradients`` are empty then.
     """
     stage, found = done.stage, done.gradients
-    roots: list[Tensor] = []
+    roots: list[Tensor | GradientEdge] = []
     above: list[Tensor] = []
     if objective is not None:
         if objective.requires_grad:
             roots, above = [objective], [torch.ones_like(objective)]
     else:
-        for name, value, gradient in zip(stage.outputs, done.outputs, gradients, strict=True):
+        for name, edge, gradient in zip(stage.outputs, done.edges, gradients, strict=True):
             if name in stage.untouched:
                 found[stage.inputs.index(name)] = gradient
             elif gradient is not None:
-                roots.append(value)
+                assert edge is not None
+                roots.append(edge)
                 above.append(gradient)
-    done.outputs, done.gradients = [], []
+    done.outputs, done.edges, done.gradients = [], [], []
     if roots:
         torch.autograd.backward(roots, above)
     return found
@@ -130,18 +147,20 @@ class _Boundary(torch.autograd.Function):
     """Where a stage begins: keeps the gradient that arrives, as it is, and sends none on.
 
     A leaf of torch's own would lay the gradient out in memory as its values are; the stage before would then
-    compute with another layout than in the whole net, and round otherwise.
+    compute with another layout than in the whole net, and round otherwise. It would also hold the values as
+    long as the graph: ``root``, a number that needs a gradient, is there instead.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, kept: list[Tensor | None], index: int) -> Tensor:
+    def forward(ctx: Any, x: Tensor, root: Tensor, kept: list[Tensor | None], index: int) -> Tensor:
         ctx.kept, ctx.index = kept, index
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[None, ...]:
         ctx.kept[ctx.index] = gradient
-        return None, None, None
+        del ctx.kept  # the graph may live longer than the gradient is needed
+        return None, None, None, None
 
 
 def cut(net: TorchNet, num_stages: int) -> list[Stage]:
@@ -235,7 +254,8 @@ def _stages(net: TorchNet, places: Sequence[int]) -> list[Stage]:
     order = {node: index for index, node in enumerate(nodes)}
     stage_of = [sum(place <= index for place in places) for index in range(len(nodes))]
     for index, node in enumerate(nodes):
-        if node.op == "get_attr" and node.users:  # it stands before its reader, and a cut may be in between
+        is_before_reader = node.op == "get_attr" or node.target is every  # and a cut may be in between
+        if is_before_reader and node.users:
             stage_of[index] = min(stage_of[order[user]] for user in node.users)
     keys = {id(net.store[key].tensor): key for key in net.store}
     passed = [node for node in nodes if not _is_read_in_place(net.module, node)]
