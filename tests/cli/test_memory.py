@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import re
 
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 NET = """name: "small"
 layer { name: "data" type: "Input" top: "data" input_param { shape { dim: 4 dim: 3 dim: 16 dim: 16 } } }
@@ -46,6 +48,22 @@ def test_a_run_forward_by_hand(net, netweave):
     assert plans["liveness bound"] <= plans["both"] <= 1.05 * plans["liveness bound"]
     assert found["parameters"] == 4 * (8 * 27 + 8 + 5 * 8 * 64 + 5)
     assert not any(row["extra_multiply_adds"] for row in found["plans"])
+
+
+def test_a_net_that_takes_one_batch_size_only(netweave, tmp_path):
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 10])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [20, 2])
+    sizes = helper.make_tensor("sizes", TensorProto.INT64, [2], [20, 2])
+    nodes = [helper.make_node("Reshape", ["x", "sizes"], ["z"]), helper.make_node("Exp", ["z"], ["y"])]
+    graph = helper.make_graph(nodes, "fixed", [x], [y], [sizes])
+    path = tmp_path / "fixed.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    found = json.loads(netweave("memory", str(path), "--json", "-").out)
+    assert (found["batch"], found["step_peak"]) == (4, 4 * 4 * 10)
+    assert netweave("memory", str(path), "--batch", "4").status == 0
+    refused = netweave("memory", str(path), "--batch", "32")
+    assert refused.status == 2
+    assert "input 'x' takes 4 records" in refused.err
 
 
 def test_a_training_step_as_a_table_beside_what_torch_took(netweave, tmp_path):

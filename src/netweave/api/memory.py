@@ -24,27 +24,37 @@ BANDS = {"value": "#4477aa", "gradient": "#ee6677", "kept": "#ccbb44", "workspac
 
 
 def plan_memory(
-    net: Graph | str | Path, *, batch: int = 1, training: bool = False, limit: str | int | None = None
+    net: Graph | str | Path,
+    *,
+    batch: int | None = None,
+    training: bool = False,
+    limit: str | int | None = None,
 ) -> MemoryReport:
     """Return what a net needs by each plan: without sharing, in place, co-shared, computed again.
 
     Args:
         net: A net, or files as for ``load``; its sizes must be known but for the batch.
-        batch: Records in a batch, >= 1.
+        batch: Records in a batch, >= 1; None for those of the net, 1 if it takes any number.
         training: Whether gradients are computed; without, the net is taken as it predicts.
         limit: What a step is to stay within by the last plan, for all but parameters and inputs; half of what
             it takes if nothing is said. Of a run forward: what its layers are tiled for.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: The limit is no size, or a run forward cannot be tiled to fit.
+        UsageError: The limit is no size, a run forward cannot be tiled to fit, or the net takes batches of
+            another size only.
     """
     wanted = None if limit is None else parse_bytes(limit)
-    return report(_graph(net, training), batch=batch, training=training, limit=wanted)
+    graph = _graph(net, training)
+    return report(graph, batch=_batch_of(graph, batch), training=training, limit=wanted)
 
 
 def measure_memory(
-    net: Graph | str | Path, *, batch: int = 1, training: bool = False, limit: str | int | None = None
+    net: Graph | str | Path,
+    *,
+    batch: int | None = None,
+    training: bool = False,
+    limit: str | int | None = None,
 ) -> int:
     """Run a net once on torch and return the most bytes that its allocator had given out at once.
 
@@ -53,19 +63,21 @@ def measure_memory(
 
     Args:
         net: As for ``plan_memory``.
-        batch: Records in a batch, >= 1.
+        batch: Records in a batch, >= 1; None for those of the net, 1 if it takes any number.
         training: Whether gradients are computed.
         limit: Stay within this: compute values again in a step, tile layers in a run forward.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: Torch is not installed, or a size is not known.
+        UsageError: Torch is not installed, a size is not known, or the net takes batches of another size
+            only.
         RunError: A layer cannot be computed.
     """
     need_torch()
     from netweave.backends.torch.allocations import measure_step
 
     graph = _graph(net, training)
+    batch = _batch_of(graph, batch)
     if limit is not None and not training:
         graph, limit = tiled(graph, limit, batch=batch), None
     labels = label_inputs(graph)
@@ -77,19 +89,20 @@ def measure_memory(
     return measure_step(graph, arrays, plan, limit=None if limit is None else parse_bytes(limit))
 
 
-def tiled(net: Graph | str | Path, memory: str | int, *, batch: int = 1) -> Graph:
+def tiled(net: Graph | str | Path, memory: str | int, *, batch: int | None = None) -> Graph:
     """Return a net that predicts the same with less memory: its large layers over bands of the image.
 
     Args:
         net: As for ``plan_memory``; it is taken as it predicts.
         memory: What values and kernels may take at once, besides parameters and inputs: bytes or a size.
-        batch: Records in a batch, >= 1.
+        batch: Records in a batch, >= 1; None for those of the net, 1 if it takes any number.
 
     Raises:
         SourceError: The files cannot be read.
-        UsageError: No tiling fits.
+        UsageError: No tiling fits, or the net takes batches of another size only.
     """
-    return tile_to_fit(_graph(net, training=False), parse_bytes(memory), batch=batch)
+    graph = _graph(net, training=False)
+    return tile_to_fit(graph, parse_bytes(memory), batch=_batch_of(graph, batch))
 
 
 def save_memory_picture(found: MemoryReport, path: str | Path) -> None:
@@ -148,3 +161,23 @@ def _draw(axes: Axes, plan: MemoryPlan) -> None:
 def _graph(net: Graph | str | Path, training: bool) -> Graph:
     graph = net if isinstance(net, Graph) else load_for_timing(net, "TRAIN" if training else "TEST")
     return graph if training else to_inference(graph)
+
+
+def _batch_of(graph: Graph, wanted: int | None) -> int:
+    """Return the records of a batch.
+
+    Raises:
+        UsageError: The net takes another number only.
+    """
+    sizes = {value.name or "": value.shape[0] for value in graph.inputs if value.shape}
+    fixed = {name: size for name, size in sizes.items() if isinstance(size, int)}
+    if not fixed or len(fixed) < len(sizes):
+        return wanted or 1
+    name, own = next(iter(fixed.items()))
+    if wanted not in {None, own}:
+        raise UsageError(
+            f"{graph.name}: batches of {wanted} are asked for, input {name!r} takes {own} records; leave "
+            f"the batch out, or give other sizes of the input (--input-shape {name}={wanted}x..., "
+            "load(..., input_shapes=...))"
+        )
+    return own

@@ -26,9 +26,7 @@ if TYPE_CHECKING:
     "--batch",
     type=click.IntRange(min=1),
     metavar="N",
-    default=1,
-    show_default=True,
-    help="Records in a batch.",
+    help="Records in a batch; by default those of the net, or 1 if it takes any number.",
 )
 @click.option("--train", "training", is_flag=True, help="Plan a training step instead of a run forward.")
 @click.option(
@@ -49,7 +47,7 @@ if TYPE_CHECKING:
 @in_state
 def memory(
     net: str,
-    batch: int,
+    batch: int | None,
     training: bool,
     limit: str | None,
     measure: bool,
