@@ -64,7 +64,7 @@ class Source:
         Raises:
             ReadError: The file cannot be read.
         """
-        _check_file(self.net)
+        check_file(self.net)
         try:
             with self.net.open("rb") as file:
                 return file.read(num_bytes)
@@ -78,7 +78,7 @@ def read_bytes(path: Path) -> bytes:
     Raises:
         ReadError: The file is missing, empty, a folder, too large, or cannot be read.
     """
-    num_bytes = _check_file(path)
+    num_bytes = check_file(path)
     if num_bytes > MAX_BYTES:
         raise ReadError(f"has {num_bytes:,} bytes, expected at most {MAX_BYTES:,}", place=str(path))
     try:
@@ -111,8 +111,12 @@ def file_beside(folder: Path, name: str) -> Path | None:
     return path if path.resolve().is_relative_to(folder.resolve()) else None
 
 
-def _check_file(path: Path) -> int:
-    """Return a file's size in bytes; a folder, a pipe and a device are refused before they are opened."""
+def check_file(path: Path) -> int:
+    """Return a file's size in bytes; a folder, a pipe and a device are refused before they are opened.
+
+    Raises:
+        ReadError: It is one, or missing.
+    """
     try:
         found = path.stat()
     except (OSError, ValueError) as error:

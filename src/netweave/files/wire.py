@@ -1,14 +1,16 @@
-"""The outermost fields of a protobuf message, read from its first bytes to tell what a file is.
+"""The fields of a protobuf message, without a schema: to tell what a file is, or to leave something out.
 
 The form is that of protobuf's encoding guide ("message structure").
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import mmap
     from collections.abc import Iterator
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
@@ -18,7 +20,7 @@ MAX_VARINT = 10
 """Bytes of the longest number."""
 
 
-def read_varint(content: bytes, position: int = 0) -> tuple[int, int] | None:
+def read_varint(content: bytes | mmap.mmap, position: int = 0) -> tuple[int, int] | None:
     """Return a number of 7 bits a byte and the position behind it; None if it has no end.
 
     >>> read_varint(bytes([0xAC, 0x02, 0x07])), read_varint(bytes([0x80]))
@@ -30,6 +32,75 @@ def read_varint(content: bytes, position: int = 0) -> tuple[int, int] | None:
         if byte < 0x80:
             return value, position + place + 1
     return None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a field lies in some bytes.
+
+    Attributes:
+        number: Its number.
+        wire_type: Its wire type.
+        begin: Where its tag begins.
+        held: Where what it holds begins.
+        end: Where it ends.
+    """
+
+    number: int
+    wire_type: int
+    begin: int
+    held: int
+    end: int
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of what it holds."""
+        return self.end - self.held
+
+
+def field_spans(content: bytes | mmap.mmap, message: Span) -> Iterator[Span]:
+    """Yield the fields of a message, in order.
+
+    Args:
+        content: Bytes that it is a part of.
+        message: Where it lies.
+
+    Raises:
+        ValueError: It is no whole message.
+    """
+    position = message.held
+    while position < message.end:
+        tag = read_varint(content, position)
+        held = tag[1] if tag is not None else message.end + 1
+        wire_type = tag[0] & 7 if tag is not None else VARINT
+        size = {FIXED64: 8, FIXED32: 4}.get(wire_type, 0)
+        if wire_type in {VARINT, BYTES}:
+            number = read_varint(content, held)
+            if number is None:
+                raise ValueError("a number has no end")
+            size, held = (number[0], number[1]) if wire_type == BYTES else (number[1] - held, held)
+        end = held + size
+        if tag is None or end > message.end or wire_type not in {VARINT, FIXED64, BYTES, FIXED32}:
+            raise ValueError(f"no field at byte {position}")
+        yield Span(tag[0] >> 3, wire_type, position, held, end)
+        position = end
+
+
+def write_field(number: int, held: bytes) -> bytes:
+    """Return a field of bytes.
+
+    >>> write_field(7, b"ab").hex()
+    '3a026162'
+    """
+    return _varint(number << 3 | BYTES) + _varint(len(held)) + held
+
+
+def _varint(value: int) -> bytes:
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*written, value))
 
 
 def outer_fields(head: bytes) -> Iterator[tuple[int, int, bytes]]:

@@ -17,6 +17,7 @@ from onnx_ir.passes.common import (
 
 from netweave.errors import ReadError, UnsupportedError
 from netweave.files.onnx.editing import Names, all_graphs, all_nodes, all_values
+from netweave.files.onnx.large_arrays import OWN_FILE, read_own, without_large_arrays
 from netweave.files.onnx.symbols import plain_symbols
 from netweave.files.onnx.tensors import check_tensors
 from netweave.files.onnx.texts import check_texts
@@ -50,7 +51,7 @@ def parse(path: Path) -> onnx.ModelProto:
         UnsupportedError: It holds something that is not read.
     """
     place = str(path)
-    content = read_bytes(path)
+    content = without_large_arrays(path) or read_bytes(path)
     if len(content) > MAX_PROTO_BYTES:
         raise ReadError(
             f"has {len(content):,} bytes, but an ONNX file is limited to 2 GB; store the weights as external "
@@ -86,7 +87,7 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
         model = ir.from_proto(proto)
     except _FOREIGN as error:
         raise ReadError(f"is not a well-formed ONNX graph: {_root(error)}", place=place) from error
-    _take_arrays(model.graph)
+    _take_arrays(model.graph, path)
     folder = str(path.parent.resolve())
     for graph in (model.graph, *(function.graph for function in model.functions.values())):
         ir.external_data.set_base_dir(graph, folder)
@@ -106,12 +107,14 @@ def to_model(proto: onnx.ModelProto, path: Path) -> ir.Model:
     return model
 
 
-def _take_arrays(graph: ir.Graph) -> None:
+def _take_arrays(graph: ir.Graph, path: Path) -> None:
     """Make arrays of the initializers, which are parsed anew whenever somebody looks at them in a message."""
     for inner in all_graphs(graph):
         for value in inner.initializers.values():
             tensor = value.const_value
-            if isinstance(tensor, ir.TensorProtoTensor) and tensor.dtype in _PLAIN:
+            if isinstance(tensor, ir.ExternalTensor) and tensor.location == OWN_FILE:
+                value.const_value = read_own(tensor, path)
+            elif isinstance(tensor, ir.TensorProtoTensor) and tensor.dtype in _PLAIN:
                 value.const_value = ir.Tensor(tensor.numpy(), dtype=tensor.dtype, name=tensor.name)
 
 

@@ -7,6 +7,7 @@ A program that edits the model may keep the field, so a wrong checksum is a note
 from __future__ import annotations
 
 import hashlib
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ _KEY = b"\xa2\xf2\x09\x20"
 
 _BYTES = len(_KEY) + 32
 
+_PART_BYTES = 1 << 20
+
 
 def seal(path: Path) -> None:
     """Write the checksum at the end of a model."""
@@ -31,7 +34,17 @@ def seal(path: Path) -> None:
 
 def is_as_sealed(path: Path) -> bool:
     """Whether a model is as Netweave wrote it; one without a checksum is."""
-    content = path.read_bytes()
-    if content[-_BYTES:][: len(_KEY)] != _KEY:
-        return True
-    return hashlib.sha256(memoryview(content)[:-_BYTES]).digest() == content[-32:]
+    with path.open("rb") as file:
+        num_bytes = file.seek(0, os.SEEK_END) - _BYTES
+        if num_bytes < 0:
+            return True
+        file.seek(num_bytes)
+        found = file.read(_BYTES)
+        if not found.startswith(_KEY):
+            return True
+        file.seek(0)
+        digest = hashlib.sha256()
+        while num_bytes and (part := file.read(min(num_bytes, _PART_BYTES))):
+            digest.update(part)
+            num_bytes -= len(part)
+        return digest.digest() == found[len(_KEY) :]

@@ -9,6 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from netweave.errors import ReadError, UnsupportedError
+from netweave.files.onnx.large_arrays import OWN_FILE
 from netweave.graph.budget import MAX_ELEMENTS, num_elements
 
 if TYPE_CHECKING:
@@ -57,7 +58,10 @@ def check_tensors(model: onnx.ModelProto, *, folder: Path, place: str) -> None:
         if count is None:
             sizes = "x".join(map(str, tensor.dims))
             raise ReadError(f"has the shape {sizes}; at most {MAX_ELEMENTS:,} elements are read", place=where)
-        if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        if _is_own(tensor):
+            length = next(int(entry.value) for entry in tensor.external_data if entry.key == "length")
+            _check_count(tensor, dtype, length, _num_bytes(dtype, count), "bytes", place=where)
+        elif tensor.data_location == onnx.TensorProto.EXTERNAL:
             _check_external(tensor, num_bytes=_num_bytes(dtype, count), folder=folder, place=where)
         else:
             _check_inside(tensor, dtype, count, place=where)
@@ -113,6 +117,17 @@ def _check_inside(tensor: onnx.TensorProto, dtype: ir.DataType, count: int, *, p
         if stray:
             raise ReadError(f"of type {dtype.name} has values in {stray}, expected {field}", place=place)
         found, expected, unit = len(getattr(tensor, field)), _num_values(dtype, count), "values"
+    _check_count(tensor, dtype, found, expected, unit, place=place)
+
+
+def _is_own(tensor: onnx.TensorProto) -> bool:
+    """Whether the values are read from the file of the message itself."""
+    return any(entry.key == "location" and entry.value == OWN_FILE for entry in tensor.external_data)
+
+
+def _check_count(
+    tensor: onnx.TensorProto, dtype: ir.DataType, found: int, expected: int, unit: str, *, place: str
+) -> None:
     if found != expected:
         sizes = "x".join(map(str, tensor.dims)) or "a single value"
         raise ReadError(
